@@ -1,0 +1,92 @@
+# `make help` lists what there is. Everything here needs only python3 (3.11 or later) and make; cargo is used where it is there.
+
+VENV ?= .venv
+PY   := $(VENV)/bin/python
+
+# The native core is built if cargo is there; STREAMER_BUILD_RUST=1 insists, 0 leaves it out (setup.py decides in the end).
+CARGO := $(shell cargo --version >/dev/null 2>&1 && echo cargo)
+RUST  := $(if $(filter 0,$(STREAMER_BUILD_RUST)),,$(if $(filter 1,$(STREAMER_BUILD_RUST)),yes,$(if $(CARGO),yes)))
+KIND  := $(if $(RUST),native,pure)
+RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.*' \) -print 2>/dev/null)
+
+# The reference always runs; the native engine wherever this version has one and its core was built.
+BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-integration lint types format rust pytest wheel fuzz bench bench-smoke install clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo-$(KIND) ## replay the flights that left New York in 2013 against subscriptions of every kind
+	@$(PY) -m examples.flights
+
+test: lint types rust pytest wheel ## every gate: lint, types, Rust, pytest on each backend, an installed wheel
+	@echo "make test: all gates passed on: $(BACKENDS)$(if $(RUST),, (no cargo: the native core and its gates were left out))"
+
+test-integration: $(VENV)/.dev-$(KIND) ## the tests that take long
+	@set -e; for backend in $(BACKENDS); do echo "== pytest -m integration, $$backend"; \
+	  STREAMER_BACKEND=$$backend $(PY) -m pytest -q -m integration; done
+
+lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: $(VENV)/.dev-$(KIND) ## mypy --strict, and stubtest of the native core's stub
+	$(PY) -m mypy
+	@if $(PY) -c 'import streamer._native' 2>/dev/null; then set -x; $(PY) -m mypy.stubtest streamer._native; \
+	else echo "stubtest: left out, there is no native core here"; fi
+
+format: $(VENV)/.dev-$(KIND) ## format Python and Rust, and mend what ruff can mend
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+	$(if $(RUST),cargo fmt --all)
+
+rust: ## rustfmt, clippy and the tests of the Rust workspace
+ifeq ($(RUST),yes)
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked
+else
+	@echo "rust: left out, there is no cargo here; everything runs on the reference"
+endif
+
+pytest: $(VENV)/.dev-$(KIND) ## pytest, once on each backend
+	@set -e; for backend in $(BACKENDS); do echo "== pytest, $$backend"; STREAMER_BACKEND=$$backend $(PY) -m pytest -q; done
+
+wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
+	@$(PY) tests/tools/check_wheel.py
+
+fuzz: $(VENV)/.dev-$(KIND) ## the property tests with EXAMPLES (100,000) random examples each, new ones every time
+	HYPOTHESIS_PROFILE=fuzz $(PY) -m pytest -q -m 'integration or not integration' tests/property
+
+bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
+	@set -e; for backend in $(BACKENDS); do STREAMER_BACKEND=$$backend $(PY) -m benchmarks; done
+
+bench-smoke: $(VENV)/.dev-$(KIND) ## run every benchmark on a little data, and check its match counts
+	@set -e; for backend in $(BACKENDS); do STREAMER_BACKEND=$$backend $(PY) -m benchmarks --smoke; done
+
+install: $(VENV)/.dev-$(KIND) ## create .venv and install Streamer into it, editable, with the tools of development
+
+clean: ## remove what was built, and .venv
+	rm -rf $(VENV) build dist target .mypy_cache .ruff_cache .pytest_cache .hypothesis streamer.egg-info streamer/_native*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp per kind, so that switching STREAMER_BUILD_RUST reinstalls, and a second `make test` does not.
+$(VENV)/.%-native: pyproject.toml setup.py $(RUST_SOURCES) | $(PY)
+	$(PY) -m pip install --quiet --editable '.[$*]'
+	@rm -f $(VENV)/.*-pure; touch $@
+
+$(VENV)/.%-pure: pyproject.toml setup.py | $(PY)
+	@rm -f streamer/_native*.so
+	$(PY) -m pip install --quiet --editable '.[$*]'
+	@rm -f $(VENV)/.*-native; touch $@
+
+$(PY):
+	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	    echo "creating $(VENV) with $$($$python --version) ($$python)"; \
+	    $$python -m venv $(VENV) || { rm -rf $(VENV); echo "make: $$python has no working venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; \
+	    $(PY) -m pip install --quiet --upgrade pip; exit 0; \
+	  fi; \
+	done; echo "make: Streamer needs Python 3.11 or later, and none is on PATH; name one with PYTHON=/path/to/python3" >&2; exit 1

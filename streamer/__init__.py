@@ -1,0 +1,51 @@
+"""Which of many subscriptions want an event? Exact matching of filters, CEL, patterns and topics on JSON events.
+
+```python
+import streamer
+
+engine = streamer.Engine()
+engine.add(streamer.Subscription(id="big", collection="orders", cel="data.amount > 100"))
+engine.match_ids(b'{"collection": "orders", "data": {"amount": 120}}')  # ["big"]
+```
+
+`docs/semantics.md` says what matches; `streamer.BACKEND` says which backend runs.
+"""
+
+from streamer._backend import BACKEND, ReferenceBackendWarning
+from streamer.errors import (
+    BackendError,
+    BulkSubscriptionError,
+    CelError,
+    ConfigError,
+    DuplicateSubscriptionError,
+    EventCode,
+    EventError,
+    InternalError,
+    PatternError,
+    StreamerError,
+    SubscriptionError,
+)
+from streamer.model import Filter, Limits, Match, Subscription
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BACKEND",
+    "BackendError",
+    "BulkSubscriptionError",
+    "CelError",
+    "ConfigError",
+    "DuplicateSubscriptionError",
+    "EventCode",
+    "EventError",
+    "Filter",
+    "InternalError",
+    "Limits",
+    "Match",
+    "PatternError",
+    "ReferenceBackendWarning",
+    "StreamerError",
+    "Subscription",
+    "SubscriptionError",
+    "__version__",
+]

@@ -1,0 +1,82 @@
+"""The one import seam between the native core and the reference.
+
+`STREAMER_BACKEND` chooses, once, at import:
+
+- `auto` (default): the native engine; where there is no native core, the reference, with one `ReferenceBackendWarning`;
+- `native`: the native engine or `BackendError`, never a fallback;
+- `reference`: the reference, without a warning.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from types import ModuleType
+from typing import Final, Literal, TypeAlias
+
+from streamer.errors import BackendError
+
+Backend: TypeAlias = Literal["native", "reference"]
+
+VARIABLE: Final = "STREAMER_BACKEND"
+CHOICES: Final = ("auto", "native", "reference")
+
+#: Whether this version of Streamer has a native engine at all. While it has none, nobody misses it, so `auto` does not warn.
+NATIVE_ENGINE: Final[bool] = False
+
+
+class ReferenceBackendWarning(RuntimeWarning):
+    """The reference serves, which is exact but slow, because no native core is installed."""
+
+
+def native_core() -> ModuleType | None:
+    """Import the native core; None if it was not built.
+
+    Any other failure to import it (a missing shared library, a wrong architecture) is raised: falling back would hide it.
+    """
+    try:
+        return importlib.import_module("streamer._native")
+    except ModuleNotFoundError as error:
+        if error.name != "streamer._native":
+            raise
+        return None
+
+
+def choose(choice: str, *, native_engine: bool = NATIVE_ENGINE) -> Backend:
+    """Return the backend that *choice*, a value of `STREAMER_BACKEND`, asks for.
+
+    Args:
+        choice: one of `CHOICES`.
+        native_engine: whether this version has a native engine.
+
+    Raises:
+        BackendError: an unknown choice, or `native` where there is no native engine.
+    """
+    if choice not in CHOICES:
+        raise BackendError(f"{VARIABLE}={choice!r}: expected one of {', '.join(CHOICES)}")
+    if choice == "reference":
+        return "reference"
+    if not native_engine:
+        if choice == "native":
+            raise BackendError("no native engine yet")
+        return "reference"
+    if native_core() is not None:
+        return "native"
+    if choice == "native":
+        raise BackendError(f"{VARIABLE}=native, but this installation has no native core: reinstall with STREAMER_BUILD_RUST=1")
+    warnings.warn(
+        "no native core is installed: Streamer runs on the reference in pure Python, which is exact but slow. "
+        f"Reinstall with STREAMER_BUILD_RUST=1, or set {VARIABLE}=reference to say that it is meant",
+        ReferenceBackendWarning,
+        stacklevel=3,
+    )
+    return "reference"
+
+
+def available() -> tuple[Backend, ...]:
+    """Return the backends that this installation can run, for tests and benchmarks."""
+    return ("native", "reference") if NATIVE_ENGINE and native_core() is not None else ("reference",)
+
+
+BACKEND: Final[Backend] = choose(os.environ.get(VARIABLE, "auto"))

@@ -1,0 +1,44 @@
+"""Fixtures for every test: the backend under test, and engines on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis
+import pytest
+
+import streamer
+from streamer import _backend
+
+# A run of the gates is repeatable and short; `make fuzz` tries new examples for as long as one likes.
+hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile(
+    "fuzz", deadline=None, print_blob=True, max_examples=int(os.environ.get("EXAMPLES", "100000"))
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+
+
+def pytest_report_header() -> str:
+    return f"streamer {streamer.__version__} from {os.path.dirname(streamer.__file__)}, backend {streamer.BACKEND}"
+
+
+def backends_under_test() -> tuple[str, ...]:
+    """The backend that STREAMER_BACKEND names, else all that this installation has."""
+    named = os.environ.get(_backend.VARIABLE, "auto")
+    return _backend.available() if named == "auto" else (_backend.choose(named),)
+
+
+@pytest.fixture(params=backends_under_test())
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The backend that engines made during this test run on."""
+    name: str = request.param
+    monkeypatch.setattr(_backend, "BACKEND", name)
+    return name
+
+
+@pytest.fixture
+def engine(backend: str) -> Callable[..., Any]:
+    """Make an engine on the backend under test: `engine(default_tenant=None)`."""
+    return streamer.Engine

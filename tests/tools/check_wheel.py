@@ -1,0 +1,56 @@
+"""Build a wheel, install it into a fresh environment outside the tree, and test that installation.
+
+A checkout hides what a wheel lacks (data files, modules, the native core), because tests import the checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTED = ("tests/conformance", "tests/api")
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """Run *command*, and print its output where it fails."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ran = subprocess.run(command, cwd=cwd, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if ran.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{ran.stdout}\nwheel: failed with exit code {ran.returncode}")
+    return ran.stdout
+
+
+def main() -> None:
+    """Build, install, test."""
+    with tempfile.TemporaryDirectory(prefix="streamer-wheel-") as directory:
+        place = Path(directory)
+        shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools would pack stale files from there
+        run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT, cwd=place)
+        (wheel,) = place.glob("*.whl")
+        print(f"wheel: built {wheel.name}, {wheel.stat().st_size / 1024:.0f} KiB")
+
+        venv.create(place / "venv", with_pip=True)
+        python = place / "venv" / "bin" / "python"
+        run(python, "-m", "pip", "install", "--quiet", f"{wheel}[test]", cwd=place)
+        for name in ("tests", "testdata", "pyproject.toml"):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, place / name)
+
+        installed = run(python, "-c", "import streamer; print(streamer.__file__)", cwd=place).strip()
+        if not Path(installed).is_relative_to(place / "venv"):
+            sys.exit(f"wheel: tests would import {installed}, not the wheel")
+        run(place / "venv" / "bin" / "streamer", "--help", cwd=place)
+        backends = run(python, "-W", "ignore", "-c", "from streamer import _backend; print(*_backend.available())", cwd=place)
+        for backend in backends.split():
+            os.environ["STREAMER_BACKEND"] = backend
+            print(f"wheel, {backend}:", run(python, "-m", "pytest", "-q", *TESTED, cwd=place).strip().splitlines()[-1])
+
+
+if __name__ == "__main__":
+    main()
