@@ -1,0 +1,206 @@
+"""Every error that Streamer raises. Each says where it happened and what was expected.
+
+```
+StreamerError
+├── SubscriptionError            a subscription that cannot be accepted; `place` says where in it
+│   ├── PatternError             its pattern
+│   ├── CelError                 its CEL expression; with line and column
+│   ├── DuplicateSubscriptionError
+│   └── BulkSubscriptionError    several at once, from `Engine.add_many`
+├── EventError                   an event that cannot be read; code, byte offset, reason
+├── ConfigError
+├── BackendError                 the backend that was asked for is not there
+└── InternalError                a defect of Streamer itself; the engine stays usable
+```
+
+Every class pickles, since errors travel between processes in batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+
+class StreamerError(Exception):
+    """Base of all errors raised by this package."""
+
+
+class SubscriptionError(StreamerError):
+    """A subscription that cannot be accepted.
+
+    Attributes:
+        reason: what is wrong and what was expected, without the place.
+        place: the member at fault, as `filters[0].op` or `pattern.data.tags[0].prefix`; empty for the whole.
+        subscription_id: the id of the subscription, where it could be read.
+        index: position in the sequence (or line in the file, from 0) given to `add_many` or `add_jsonl`.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        place: str = "",
+        subscription_id: str | None = None,
+        index: int | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.place = place
+        self.subscription_id = subscription_id
+        self.index = index
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        who = f"subscription {self.subscription_id!r}: " if self.subscription_id is not None else ""
+        which = f"[{self.index}] " if self.index is not None else ""
+        return f"{which}{who}{where}{self.reason}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class PatternError(SubscriptionError):
+    """A pattern that cannot be accepted; `place` is the path in the pattern."""
+
+
+class CelError(SubscriptionError):
+    """A CEL expression that does not parse or does not type-check.
+
+    Attributes:
+        line: line in the source, from 1; None where the error has no single position.
+        column: column in the source in characters, from 1; None likewise.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        place: str = "",
+        subscription_id: str | None = None,
+        index: int | None = None,
+    ) -> None:
+        super().__init__(reason, place=place, subscription_id=subscription_id, index=index)
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.line is None else f"{text} (line {self.line}, column {self.column})"
+
+
+class DuplicateSubscriptionError(SubscriptionError):
+    """An id that is already held, added without `replace=True`."""
+
+
+class BulkSubscriptionError(SubscriptionError):
+    """Several subscriptions that cannot be accepted; nothing was added.
+
+    Attributes:
+        errors: one error for each bad subscription, in order, each with its `index`.
+    """
+
+    #: More than this many are counted, not spelled out, in the message; `errors` holds them all.
+    SHOWN = 20
+
+    def __init__(self, errors: Sequence[SubscriptionError]) -> None:
+        shown = [f"  {error}" for error in errors[: self.SHOWN]]
+        if len(errors) > self.SHOWN:
+            shown.append(f"  ... and {len(errors) - self.SHOWN} more")
+        super().__init__("\n".join([f"{len(errors)} bad subscriptions, nothing was added:", *shown]))
+        self.errors = tuple(errors)
+
+
+class EventCode(StrEnum):
+    """Why an event was rejected; the label of the metric that counts rejections."""
+
+    NOT_AN_OBJECT = "not_an_object"
+    MALFORMED_JSON = "malformed_json"
+    BAD_UTF8 = "bad_utf8"
+    LONE_SURROGATE = "lone_surrogate"
+    TOO_DEEP = "too_deep"
+    TOO_LONG = "too_long"
+    WRONG_TYPE = "wrong_type"
+    DUPLICATE_MEMBER = "duplicate_member"
+    RESERVED_NAME = "reserved_name"
+    NO_TENANT = "no_tenant"
+    BAD_TIMESTAMP = "bad_timestamp"
+    BAD_POINTER = "bad_pointer"
+    BAD_VALUE = "bad_value"
+
+
+class EventError(StreamerError):
+    """An event that cannot be read.
+
+    Attributes:
+        code: why, one of a few fixed words (`EventCode`).
+        reason: what is wrong and what was expected.
+        offset: byte offset in the UTF-8 text where it shows; None for a `dict` event.
+        place: JSON Pointer of the value at fault, where it is known.
+        index: position of the event in its batch or line (from 0) in its stream, where it came from one.
+    """
+
+    def __init__(
+        self,
+        code: EventCode,
+        reason: str,
+        *,
+        offset: int | None = None,
+        place: str | None = None,
+        index: int | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.code = EventCode(code)
+        self.reason = reason
+        self.offset = offset
+        self.place = place
+        self.index = index
+
+    def __str__(self) -> str:
+        which = f"[{self.index}] " if self.index is not None else ""
+        where = f" at byte {self.offset}" if self.offset is not None else ""
+        what = f" at {self.place}" if self.place else ""
+        return f"{which}{self.code.value}{where}{what}: {self.reason}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class ConfigError(StreamerError):
+    """A configuration that cannot be accepted.
+
+    Attributes:
+        reason: what is wrong and what was expected, without the place.
+        place: the member at fault, as `layout.ts`; empty for the whole.
+    """
+
+    def __init__(self, reason: str, *, place: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.place = place
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}" if self.place else self.reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class BackendError(StreamerError):
+    """The backend that was asked for is not there."""
+
+
+class InternalError(StreamerError):
+    """A defect of Streamer itself. The engine stays usable; please report it."""
+
+
+def _rebuild(cls: type[StreamerError], args: tuple[Any, ...], state: dict[str, Any]) -> StreamerError:
+    # Exceptions pickle by calling cls(*args), which fails for keyword-only arguments and would format
+    # the text of a bulk error twice.
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error

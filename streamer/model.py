@@ -1,0 +1,198 @@
+"""The types that pass between the rooms. All are immutable.
+
+A JSON value is held as Python holds it: None, bool, int, float, str, list, dict, with two rules. An int stands for an
+integer literal in int64 or, from 2^63 on, in uint64; any other literal is a float. A literal beyond float64 is a `BeyondFloat64`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, Literal, TypeAlias, final
+
+Pointer: TypeAlias = tuple[str, ...]
+"""A JSON Pointer, split into its unescaped tokens; the empty tuple is the whole document."""
+
+Transition = Literal["enter", "stay", "leave"]
+Dialect = Literal["strict", "eventbridge"]
+
+INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BeyondFloat64:
+    """A JSON number whose value no float64 holds, such as `1e400`. It exists, but compares with nothing."""
+
+    text: str
+
+
+class Verdict(Enum):
+    """What is known of a condition for one event (semantics.md sections 4 and 8)."""
+
+    TRUE = "true"
+    FALSE = "false"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+    @staticmethod
+    def of(value: bool) -> Verdict:
+        return Verdict.TRUE if value else Verdict.FALSE
+
+    @staticmethod
+    def all(verdicts: Sequence[Verdict]) -> Verdict:
+        """Combine by `&&`: false absorbs, then unknown beats error."""
+        for decisive in (Verdict.FALSE, Verdict.UNKNOWN, Verdict.ERROR):
+            if decisive in verdicts:
+                return decisive
+        return Verdict.TRUE
+
+    @staticmethod
+    def any(verdicts: Sequence[Verdict]) -> Verdict:
+        """Combine by `||`: true absorbs, then unknown beats error."""
+        for decisive in (Verdict.TRUE, Verdict.UNKNOWN, Verdict.ERROR):
+            if decisive in verdicts:
+                return decisive
+        return Verdict.FALSE
+
+    def negate(self) -> Verdict:
+        """Negate; an error and an unknown stay what they are."""
+        return {Verdict.TRUE: Verdict.FALSE, Verdict.FALSE: Verdict.TRUE}.get(self, self)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what a user or an event may cost. Every one is checked before the cost is paid."""
+
+    max_depth: int = 512
+    max_event_bytes: int = 16 * 1024 * 1024
+    max_pattern_states: int = 1_000_000
+    max_conjunctions: int = 64
+    max_cel_bytes: int = 16 * 1024
+    max_cel_depth: int = 64
+    evaluation_timeout_us: int = 100_000
+
+    @property
+    def cel_budget(self) -> int:
+        """Cost units that one evaluation of a CEL program may use: ten a microsecond."""
+        return self.evaluation_timeout_us * 10
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One condition on a field of `data` (semantics.md section 3).
+
+    Args:
+        field: a dotted path (`user.country`) or, for names that hold a dot, a JSON Pointer (`/a.b/c`).
+        op: one of `streamer.subscriptions.filters.OPERATORS`.
+        value: what to compare with; left out for `changed`.
+    """
+
+    field: str
+    op: str
+    value: Any = None
+
+    def to_cel(self) -> str:
+        """Print the CEL expression that this filter means exactly."""
+        from streamer.subscriptions.filters import parse_filter
+
+        return parse_filter(self).to_cel()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What one subscriber wants: all parts given must hold, a part left out is true (semantics.md section 2).
+
+    It is checked when it is added to an engine, or by `streamer.subscriptions.compile_subscription`.
+
+    Args:
+        id: unique within an engine.
+        gateway_id: who gets the match.
+        tenant: whose events; left out, the engine's `default_tenant`; `"*"` means every tenant.
+        collection: which collection; left out or `"*"` means every collection.
+        types: some of `insert`, `update`, `delete`; left out means all.
+        filters: conditions on fields of the document, as `Filter` or as mappings.
+        cel: a CEL expression.
+        pattern: a Quamina/EventBridge pattern, as a mapping or as JSON text.
+        topic: an AMQP topic pattern.
+        dialect: of the pattern.
+        on_unknown: what to do where the event does not carry enough to decide.
+        transitions: also report that a document stops matching.
+        labels: returned with each match, never looked into.
+    """
+
+    id: str
+    gateway_id: str | None = None
+    tenant: str | None = None
+    collection: str | None = None
+    types: Sequence[str] | None = None
+    filters: Sequence[Filter | Mapping[str, Any]] = ()
+    cel: str | None = None
+    pattern: Mapping[str, Any] | str | bytes | None = None
+    topic: str | None = None
+    dialect: Dialect = "eventbridge"
+    on_unknown: Literal["deliver", "skip"] = "deliver"
+    transitions: bool = False
+    labels: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the members that differ from their defaults, ready for `json.dumps`."""
+        shown: dict[str, Any] = {}
+        for member in fields(self):
+            value = getattr(self, member.name)
+            if value is None or (member.name != "id" and value == member.default):
+                continue
+            if member.name == "filters":
+                value = [
+                    {f.name: getattr(item, f.name) for f in fields(item)} if isinstance(item, Filter) else dict(item)
+                    for item in value
+                ]
+                if not value:
+                    continue
+            shown[member.name] = value
+        return shown
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change event, read through a layout (semantics.md section 1).
+
+    A string part that the event does not have is None here, and `""` in CEL.
+    """
+
+    raw: Mapping[str, Any]
+    tenant: str
+    id: str | int | None = None
+    collection: str | None = None
+    type: str | None = None
+    ts_ns: int | None = None  # nanoseconds since the epoch
+    topic: str | None = None
+    data: Mapping[str, Any] | None = None
+    before: Mapping[str, Any] | None = None
+    unknown: tuple[Pointer, ...] = ()  # from the event's root
+    data_at: Pointer | None = None  # where `data` and `before` were found in `raw`, or would stand
+    before_at: Pointer | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A subscription that wants an event (semantics.md section 7).
+
+    Attributes:
+        event: the event as it was given to the engine.
+        transition: `enter`, `stay` or `leave`; None where the event does not tell.
+        certain: False where the event lacks a value that the decision needed.
+    """
+
+    subscription_id: str
+    gateway_id: str | None
+    event: Any = field(repr=False, compare=False)
+    transition: Transition | None = None
+    certain: bool = True
+    labels: Mapping[str, Any] | None = None
