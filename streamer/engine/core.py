@@ -1,0 +1,173 @@
+"""What an engine needs of a backend: the `Core` protocol.
+
+```
+Engine (the facade: argument checks, lazy results)  ──►  Core (subscriptions, index, matching)
+                                                          ├── reference: plain Python objects
+                                                          └── native: everything in its own memory
+```
+
+Contract of every core, which the tests in tests/api and tests/threads hold both backends to:
+
+- One immutable root. A match begins on the root that is current then and sees nothing of later changes. It takes no
+  lock and never waits for a writer, wherever that writer stands.
+- Writers take turns. Each prepares its whole change out of readers' sight and publishes it with one assignment, so that
+  every event sees all of the change or nothing of it: one `replace` that moves a subscription to another tenant
+  or collection, one `write` of a million, one `apply`.
+- What a write has returned from is seen by every match that begins later.
+
+A core owns ids and texts. What it hands out for an event is `Hits`: packed, without a Python object for each match
+until one is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, final
+
+from streamer.errors import EventError, SubscriptionError
+from streamer.layout import EventLayout
+from streamer.model import Limits, Match, Subscription
+
+if TYPE_CHECKING:
+    from streamer.engine.plan import Plan
+
+Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
+"""A subscription as a user may give it; bytes and str are JSON text."""
+
+EventSource: TypeAlias = bytes | str | Mapping[str, Any]
+"""An event as a user may give it; bytes and str are JSON text."""
+
+Mode = Literal["add", "replace", "apply"]
+"""`add` refuses an id that is held, `replace` puts the new one in its place, `apply` also removes all others."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How an engine reads events and judges; fixed for its life. See `Engine` for what each means."""
+
+    layout: EventLayout
+    default_tenant: str | None = "default"
+    validation: Literal["full", "lazy"] = "full"
+    limits: Limits = field(default_factory=Limits)
+    soft_delete: str | None = None
+    cache_size: int = 10_000
+    default: Callable[[Any], Any] | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a write changed, as ids in the order of the call; true if anything changed.
+
+    Attributes:
+        added: ids that were not held before.
+        replaced: ids whose subscription is another one now.
+        removed: ids that are no longer held.
+        unchanged: ids given to `apply` that were already held just so.
+        errors: the bad subscriptions that `on_error="skip"` passed over, each with its `index`.
+    """
+
+    added: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    errors: tuple[SubscriptionError, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.replaced or self.removed)
+
+    def __repr__(self) -> str:
+        counts = [f"{len(getattr(self, name))} {name}" for name in self.__slots__ if getattr(self, name)]
+        return f"<Changes: {', '.join(counts) or 'none'}>"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which subscriptions are meant: those that meet every criterion given.
+
+    `tenant` is the one in force, with the default filled in, and `"*"` selects those of every tenant; `collection="*"`
+    selects those of every collection. Neither is a pattern.
+    """
+
+    ids: frozenset[str] | None = None
+    gateway_id: str | None = None
+    tenant: str | None = None
+    collection: str | None = None
+
+
+class Hits(Protocol):
+    """The subscriptions that one event matched, packed, in no promised order.
+
+    Immutable. It pins the root that it was taken from, so that a position means the same subscription
+    whatever writers do meanwhile.
+    """
+
+    def __len__(self) -> int: ...
+
+    def ids(self) -> list[str]:
+        """Return the subscription ids, aligned with the positions."""
+
+    def gateway_ids(self) -> list[str | None]:
+        """Return who gets each match, aligned with the positions."""
+
+    def find(self, subscription_id: str) -> int:
+        """Return the position of a subscription, or -1."""
+
+    def match(self, position: int, event: EventSource) -> Match:
+        """Make the `Match` at a position, from 0 to `len - 1`."""
+
+    def take(self, positions: Sequence[int]) -> Hits:
+        """Return some of the hits, in the order given."""
+
+    def in_order(self) -> Hits:
+        """Return the same hits in the order in which their subscriptions were added."""
+
+
+class Core(Protocol):
+    """Subscriptions and the way from an event to those that match. Safe to use from any number of threads."""
+
+    def write(self, sources: Iterable[Source], mode: Mode, *, skip: bool = False) -> Changes:
+        """Add, replace or apply subscriptions at once.
+
+        An id that comes twice in one call is an error in its second place. *sources* is read to its end before
+        anything is changed and before any lock is taken. A replaced subscription keeps its place in the order of adding.
+
+        Raises:
+            BulkSubscriptionError: some are bad and not *skip*; nothing was changed.
+        """
+
+    def remove(self, selection: Selection) -> Changes:
+        """Remove the selected subscriptions at once."""
+
+    def get(self, subscription_id: str) -> Subscription | None:
+        """Return a subscription as it was given, or None."""
+
+    def select(self, selection: Selection) -> list[Subscription]:
+        """Return the selected subscriptions of one root, in order of adding."""
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, subscription_id: object) -> bool: ...
+
+    def match(self, event: EventSource, tenant: str | None, collection: str | None) -> Hits:
+        """Match one event; *tenant* and *collection* win over what it says. Raises EventError."""
+
+    def match_ids(self, event: EventSource, tenant: str | None, collection: str | None) -> list[str]:
+        """Return only the ids, in no promised order. Raises EventError."""
+
+    def match_count(self, event: EventSource, tenant: str | None, collection: str | None) -> int:
+        """Return only how many match. Raises EventError."""
+
+    def matches_any(self, event: EventSource, tenant: str | None, collection: str | None) -> bool:
+        """Tell whether any matches; may stop at the first. Raises EventError."""
+
+    def match_batch(
+        self, events: Sequence[EventSource], tenant: str | None, collection: str | None
+    ) -> list[Hits | EventError]:
+        """Match several events on one root; aligned, with the error in a bad event's place."""
+
+    def plan(self, subscription_id: str) -> Plan | None:
+        """Tell how a subscription is found and decided here, or None for an unknown id."""

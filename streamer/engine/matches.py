@@ -1,0 +1,73 @@
+"""What matched: a lazy sequence over packed hits, which makes a `Match` only where one is asked for.
+
+Invariant: it pins the state of the engine in which the match began, so what it says never changes, whatever is added or
+removed meanwhile. Drop it to let go of that state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, final, overload
+
+from streamer.engine.core import EventSource, Hits
+from streamer.model import Match
+
+
+@final
+class Matches(Sequence[Match]):
+    """The subscriptions that match one event, each once, in no promised order (semantics.md section 7).
+
+    A sequence of `Match`: `len()`, truth, iteration, indexing, slicing. `in` asks for a subscription id.
+    Pickled, it becomes a plain list of `Match`.
+    """
+
+    __slots__ = ("_hits", "event")
+
+    SHOWN = 5
+
+    def __init__(self, hits: Hits, event: EventSource) -> None:
+        self._hits = hits
+        self.event = event
+
+    def __len__(self) -> int:
+        return len(self._hits)
+
+    @overload
+    def __getitem__(self, index: int) -> Match: ...
+    @overload
+    def __getitem__(self, index: slice) -> Matches: ...
+    def __getitem__(self, index: int | slice) -> Match | Matches:
+        # range() does the arithmetic of negative indexes and slices, and raises the IndexError.
+        chosen = range(len(self._hits))[index]
+        if isinstance(chosen, range):
+            return Matches(self._hits.take(chosen), self.event)
+        return self._hits.match(chosen, self.event)
+
+    def __iter__(self) -> Iterator[Match]:
+        return (self._hits.match(position, self.event) for position in range(len(self._hits)))
+
+    def __contains__(self, subscription_id: object) -> bool:
+        return isinstance(subscription_id, str) and self._hits.find(subscription_id) >= 0
+
+    def ids(self) -> list[str]:
+        """Return the ids of the subscriptions, in the order of this sequence."""
+        return self._hits.ids()
+
+    def by_gateway(self) -> dict[str | None, Matches]:
+        """Group by `gateway_id`, with None for subscriptions that name none."""
+        positions: dict[str | None, list[int]] = {}
+        for position, gateway_id in enumerate(self._hits.gateway_ids()):
+            positions.setdefault(gateway_id, []).append(position)
+        return {gateway_id: Matches(self._hits.take(taken), self.event) for gateway_id, taken in positions.items()}
+
+    def sorted(self) -> Matches:
+        """Return the same matches in the order in which the subscriptions were added; a replaced one keeps its place."""
+        return Matches(self._hits.in_order(), self.event)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self[: self.SHOWN].ids()))
+        more = ", ..." if len(self) > self.SHOWN else ""
+        return f"<Matches: {len(self)} [{shown}{more}]>"
