@@ -1,0 +1,141 @@
+"""Every example of the README and the guides runs, and prints what the page says it prints.
+
+- A ```python block runs; where a ```text block follows it directly, its output is exactly that. The blocks of one page share
+  their names, as a reader's session does.
+- A block below `<!-- file: NAME -->` is written to NAME, for the blocks after it.
+- A ```console block below `<!-- run -->` runs: each line after `$ ` is a command, the lines below it are what it prints
+  (standard output, then standard error); a line `...` stands for any lines.
+- Other blocks are left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+
+BLOCK = re.compile(r"(?:<!--\s*(?P<mark>[^>]*?)\s*-->\s*\n)?^```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^```\s*$", re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    line: int
+    language: str
+    mark: str
+    text: str
+    follows: bool  # only blank lines stand between it and the block before
+
+
+def blocks(page: str) -> list[Block]:
+    """Read the fenced blocks of *page*."""
+    found = []
+    end = 0
+    for match in BLOCK.finditer(page):
+        found.append(
+            Block(
+                line=page.count("\n", 0, match.start("text")) + 1,
+                language=match["language"],
+                mark=match["mark"] or "",
+                text=match["text"],
+                follows=not page[end : match.start()].strip(),
+            )
+        )
+        end = match.end()
+    return found
+
+
+def same(expected: str, printed: str) -> bool:
+    """Compare line by line; a line `...` stands for any lines, `…` in a line for any text."""
+
+    def lines(text: str) -> list[str]:
+        return [line.rstrip() for line in text.strip("\n").splitlines()]
+
+    def fits(want: list[str], got: list[str]) -> bool:
+        if not want:
+            return not got
+        if want[0] == "...":
+            return any(fits(want[1:], got[i:]) for i in range(len(got) + 1))
+        pattern = re.sub(r"([\[*?])", r"[\1]", want[0]).replace("…", "*")
+        return bool(got) and fnmatchcase(got[0], pattern) and fits(want[1:], got[1:])
+
+    return fits(lines(expected), lines(printed))
+
+
+def commands(console: str) -> list[tuple[str, str]]:
+    """Split a console block into commands and what each prints."""
+    parts = re.split(r"^\$ ", console, flags=re.M)
+    assert not parts[0].strip(), "a console block begins with a command"
+    return [(command, output) for command, _, output in (part.partition("\n") for part in parts[1:])]
+
+
+def run_page(page: str, directory: Path, capture: pytest.CaptureFixture[str], name: str) -> int:
+    """Run the examples of *page* in *directory*; return how many there were."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+    printed = ""
+    ran = 0
+    for number, block in enumerate(found := blocks(page)):
+        where = f"{name}:{block.line}"
+        if block.mark.startswith("file:"):
+            (directory / block.mark.removeprefix("file:").strip()).write_text(block.text)
+        elif block.language == "python":
+            capture.readouterr()
+            exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), names)
+            printed = capture.readouterr().out
+            ran += 1
+        elif block.language == "text" and block.follows and found[number - 1].language == "python":
+            assert same(block.text, printed), f"{where} says:\n{block.text}\nprinted:\n{printed}"
+        elif block.language == "console" and block.mark == "run":
+            for command, expected in commands(block.text):
+                done = subprocess.run(command, shell=True, cwd=directory, env=environment, capture_output=True, text=True)
+                output = done.stdout + done.stderr
+                assert same(expected, output), f"{where}: `{command}` says:\n{expected}\nprinted:\n{output}"
+                ran += 1
+    return ran
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_examples_of_the_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], backend: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_BACKEND", backend)
+    ran = run_page(page.read_text(), tmp_path, capsys, page.name)
+    assert ran or page.name != "README.md", "the README has examples"
+
+
+def test_an_example_that_prints_something_else_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = "```python\nprint('one')\n```\n\n```text\ntwo\n```\n"
+    with pytest.raises(AssertionError, match="printed"):
+        run_page(page, tmp_path, capsys, "page")
+    with pytest.raises(AssertionError, match="printed"):
+        run_page("<!-- run -->\n```console\n$ echo one\ntwo\n```\n", tmp_path, capsys, "page")
+
+
+def test_a_page_writes_files_runs_commands_and_compares_what_they_print(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (
+        "<!-- file: a.txt -->\n```json\n[1]\n```\n\n"
+        "<!-- run -->\n```console\n$ cat a.txt; echo took 17 ms\n[1]\ntook … ms\n$ seq 3\n...\n3\n```\n"
+    )
+    assert run_page(page, tmp_path, capsys, "page") == 2
+
+
+def test_the_makefile_describes_every_target_it_offers() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.M)
+    assert phony is not None
+    described = set(re.findall(r"^([a-z-]+):.*## \S", makefile, re.M))
+    assert set(phony[1].split()) == described
