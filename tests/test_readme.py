@@ -1,7 +1,7 @@
 """Every example of the README and the guides runs, and prints what the page says it prints.
 
-- A ```python block runs; where a ```text block follows it directly, its output is exactly that. The blocks of one page share
-  their names, as a reader's session does.
+- A ```python block runs; comments directly below a line that prints are lines of its output, in this order; where a ```text
+  block follows directly, the output is exactly that. The blocks of one page share their names, as a reader's session does.
 - A block below `<!-- file: NAME -->` is written to NAME, for the blocks after it.
 - A ```console block below `<!-- run -->` runs: each line after `$ ` is a command, the lines below it are what it prints
   (standard output, then standard error); a line `...` stands for any lines.
@@ -72,6 +72,18 @@ def same(expected: str, printed: str) -> bool:
     return fits(lines(expected), lines(printed))
 
 
+def promised(python: str) -> list[str]:
+    """Return the lines of output that comments below printing lines show."""
+    shown = []
+    printing = False
+    for line in python.splitlines():
+        if printing and line.startswith("# "):
+            shown.append(line.removeprefix("# "))
+        else:
+            printing = "print(" in line
+    return shown
+
+
 def commands(console: str) -> list[tuple[str, str]]:
     """Split a console block into commands and what each prints."""
     parts = re.split(r"^\$ ", console, flags=re.M)
@@ -93,6 +105,10 @@ def run_page(page: str, directory: Path, capture: pytest.CaptureFixture[str], na
             capture.readouterr()
             exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), names)
             printed = capture.readouterr().out
+            lines = [line.rstrip() for line in printed.splitlines()]
+            for line in promised(block.text):
+                assert line in lines, f"{where} promises {line!r}, printed:\n{printed}"
+                del lines[: lines.index(line) + 1]
             ran += 1
         elif block.language == "text" and block.follows and found[number - 1].language == "python":
             assert same(block.text, printed), f"{where} says:\n{block.text}\nprinted:\n{printed}"
@@ -119,6 +135,8 @@ def test_an_example_that_prints_something_else_fails(tmp_path: Path, capsys: pyt
     page = "```python\nprint('one')\n```\n\n```text\ntwo\n```\n"
     with pytest.raises(AssertionError, match="printed"):
         run_page(page, tmp_path, capsys, "page")
+    with pytest.raises(AssertionError, match="promises 'two', printed:\none"):
+        run_page("```python\nprint('one')\n# two\n```\n", tmp_path, capsys, "page")
     with pytest.raises(AssertionError, match="printed"):
         run_page("<!-- run -->\n```console\n$ echo one\ntwo\n```\n", tmp_path, capsys, "page")
 
