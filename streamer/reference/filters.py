@@ -1,0 +1,202 @@
+"""Evaluate a filter directly, with the value that it saw (semantics.md sections 3, 4 and 8).
+
+Each branch of `evaluate_filter` says by hand what the expression printed by `CompiledFilter.to_cel()` says in CEL; a property test holds the
+two together. Reading a path gives a `Reading`: a value, or why there is none.
+
+A number that no float64 holds is there (`exists`), but to read it is an error, also on the way to a field below it. A hole (a pointer
+in the event's `unknown`) hides what it covers; where the document ends above a hole, what lies on the way to the hole is unknown too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, final
+
+from streamer.model import BeyondFloat64, Event, Pointer, Verdict
+from streamer.subscriptions.filters import ORDERINGS, CompiledFilter, Operator
+
+TRUE, FALSE, ERROR, UNKNOWN = Verdict.TRUE, Verdict.FALSE, Verdict.ERROR, Verdict.UNKNOWN
+
+
+class Absence(Enum):
+    """Why no value was seen."""
+
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+
+    def __repr__(self) -> str:
+        return f"<{self.value}>"
+
+
+MISSING: Final = Absence.MISSING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What stands at a path.
+
+    Attributes:
+        present: whether every step is there: TRUE, FALSE also where a step on the way is not an object, UNKNOWN, or ERROR where
+            a step on the way is a number that cannot be read.
+        value: the value; an `Absence` unless *present* is TRUE and the value is known.
+        verdict: TRUE if CEL could read the value, else ERROR or UNKNOWN.
+        on_the_way: whether each step but the last leads to an object.
+    """
+
+    present: Verdict
+    value: Any
+    verdict: Verdict
+    on_the_way: bool = True
+
+
+def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, Any]:
+    """Return what is known of a filter for one event, and the value seen at its field (an `Absence` where there is none)."""
+    now = read(event.data, condition.path, event.data_at, event.unknown)
+    match condition.op:
+        case Operator.EXISTS if condition.value:
+            return (now.present if now.on_the_way or now.present is not FALSE else ERROR), now.value
+        case Operator.EXISTS:
+            return now.present.negate(), now.value
+        case Operator.CHANGED | Operator.CHANGED_TO | Operator.CHANGED_FROM:
+            then = read(event.before, condition.path, event.before_at, event.unknown)
+            return _changed(condition, now, then), now.value
+    if now.verdict is not TRUE:
+        return now.verdict, now.value
+    return _compare(condition, now.value), now.value
+
+
+def read(document: Mapping[str, Any] | None, path: tuple[str, ...], at: Pointer | None, unknown: tuple[Pointer, ...]) -> Reading:
+    """Follow a path of member names into a document that stands at the pointer *at*."""
+    value: Any = MISSING if document is None else document
+    for depth in range(len(path) + 1):
+        place = None if at is None else at + path[:depth]
+        if place is not None and any(hole == place[: len(hole)] for hole in unknown):
+            # What is hidden is known to be present only where the source said so, and it did not.
+            return Reading(UNKNOWN, Absence.UNKNOWN, UNKNOWN)
+        has_hole_below = place is not None and any(place == hole[: len(place)] for hole in unknown)
+        if value is MISSING:
+            if has_hole_below:
+                return Reading(UNKNOWN, Absence.UNKNOWN, UNKNOWN)
+            # Without a document the first step has nothing to be asked of, as in CEL, where `data` is null then.
+            return Reading(FALSE, MISSING, ERROR, on_the_way=depth > 0)
+        if depth == len(path):
+            if isinstance(value, BeyondFloat64):
+                return Reading(TRUE, value, ERROR)
+            return Reading(TRUE, value, UNKNOWN if has_hole_below else TRUE)
+        if isinstance(value, BeyondFloat64):
+            return Reading(ERROR, MISSING, ERROR, on_the_way=False)
+        if not isinstance(value, Mapping):
+            return Reading(FALSE, MISSING, ERROR, on_the_way=False)
+        value = value.get(path[depth], MISSING)
+    raise AssertionError("the loop ends at the last step")
+
+
+def _changed(condition: CompiledFilter, now: Reading, then: Reading) -> Verdict:
+    if condition.op is Operator.CHANGED_TO:
+        return Verdict.all([_is(now, condition.value), _is(then, condition.value).negate()])
+    if condition.op is Operator.CHANGED_FROM:
+        return Verdict.all([_is(then, condition.value), _is(now, condition.value).negate()])
+    both = Verdict.all([now.present, then.present])
+    if both is TRUE:
+        readable = _strictly(now.verdict, then.verdict)
+        return equal(then.value, now.value).negate() if readable is TRUE else readable
+    return both if both is not FALSE else Verdict.any([now.present, then.present])
+
+
+def _is(reading: Reading, value: Any) -> Verdict:
+    """Whether the value is present and equal to *value*."""
+    return Verdict.all([reading.present, equal(reading.value, value) if reading.verdict is TRUE else reading.verdict])
+
+
+def _strictly(*verdicts: Verdict) -> Verdict:
+    """What an operator makes of its operands: an unknown beats an error."""
+    return next((verdict for verdict in (UNKNOWN, ERROR) if verdict in verdicts), TRUE)
+
+
+def _compare(condition: CompiledFilter, seen: Any) -> Verdict:
+    """Apply an operator to a value that CEL can read."""
+    op, value = condition.op, condition.value
+    match op:
+        case Operator.EQUAL:
+            return equal(seen, value)
+        case Operator.NOT_EQUAL:
+            return equal(seen, value).negate()
+        case Operator.IN:
+            return _member(seen, value)
+        case Operator.NOT_IN:
+            return _member(seen, value).negate()
+        case Operator.CONTAINS if isinstance(seen, list):
+            return _member(value, seen)
+        case Operator.CONTAINS | Operator.STARTS_WITH | Operator.ENDS_WITH | Operator.MATCHES:
+            return _search(op, seen, condition) if isinstance(seen, str) and isinstance(value, str) else ERROR
+        case _:
+            return _order(op, seen, value)
+
+
+def _search(op: Operator, seen: str, condition: CompiledFilter) -> Verdict:
+    match op:
+        case Operator.CONTAINS:
+            return Verdict.of(condition.value in seen)
+        case Operator.STARTS_WITH:
+            return Verdict.of(seen.startswith(condition.value))
+        case Operator.ENDS_WITH:
+            return Verdict.of(seen.endswith(condition.value))
+        case _:
+            return Verdict.of(condition.regexp.search(seen) is not None)
+
+
+def _member(item: Any, items: list[Any]) -> Verdict:
+    return Verdict.any([equal(item, candidate) for candidate in items])
+
+
+def _order(op: Operator, one: Any, other: Any) -> Verdict:
+    """Order two values of one kind: numbers by mathematical value, strings by code points, false before true."""
+    if op not in ORDERINGS or _kind(one) != _kind(other) or _kind(one) not in ("bool", "number", "string"):
+        return ERROR
+    return Verdict.of(
+        {
+            Operator.LESS: one < other,
+            Operator.LESS_OR_EQUAL: one <= other,
+            Operator.GREATER: one > other,
+            Operator.GREATER_OR_EQUAL: one >= other,
+        }[op]
+    )
+
+
+def equal(one: Any, other: Any) -> Verdict:
+    """Compare two JSON values as CEL's `==` does: by mathematical value, false between types.
+
+    An element that cannot be read makes an error, unless another pair already tells the two apart.
+    """
+    verdict = TRUE
+    pairs = [(one, other)]
+    while pairs:
+        a, b = pairs.pop()
+        if isinstance(a, BeyondFloat64) or isinstance(b, BeyondFloat64):
+            verdict = ERROR
+        elif isinstance(a, list) and isinstance(b, list):
+            if len(a) != len(b):
+                return FALSE
+            pairs.extend(zip(a, b, strict=True))
+        elif isinstance(a, Mapping) and isinstance(b, Mapping):
+            if a.keys() != b.keys():
+                return FALSE
+            pairs.extend((a[name], b[name]) for name in a)
+        elif _kind(a) != _kind(b) or (not isinstance(a, list | Mapping) and a != b):
+            return FALSE
+    return verdict
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "list" if isinstance(value, list) else "map"

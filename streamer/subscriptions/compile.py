@@ -1,0 +1,110 @@
+"""Put the parts of a subscription together, each parsed by its own module and ready to be evaluated or lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from streamer.cel_eval import ProgramCache
+from streamer.errors import CelError, SubscriptionError
+from streamer.model import Limits, Subscription
+from streamer.reference.cel import Program
+from streamer.subscriptions.filters import CHANGES, CompiledFilter, parse_filter
+from streamer.subscriptions.parse import named, parse_subscription
+from streamer.subscriptions.patterns import Pattern, parse_pattern
+from streamer.subscriptions.topics import TopicPattern, parse_topic
+
+_LIMITS = Limits()
+
+#: As a tenant or collection: every one of them.
+EVERY: Final = "*"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CompiledSubscription:
+    """A subscription that was checked, with its parts parsed.
+
+    Attributes:
+        subscription: as it was given, with its shape checked.
+        tenant: a name, or `"*"` for every tenant.
+        collection: a name; None for every collection.
+        types: None for all.
+        mentions_before: whether a filter or the CEL expression looks at `before`, so that it is judged once (semantics.md section 7).
+            What a pattern mentions depends on the layout: see `streamer.reference.judge.mentions_before`.
+    """
+
+    subscription: Subscription
+    tenant: str
+    collection: str | None
+    types: frozenset[str] | None
+    filters: tuple[CompiledFilter, ...]
+    pattern: Pattern | None
+    topic: TopicPattern | None
+    cel: Program | None
+    mentions_before: bool
+
+    @property
+    def id(self) -> str:
+        return self.subscription.id
+
+
+def compile_subscription(
+    source: Subscription | Mapping[str, Any] | bytes | str,
+    *,
+    default_tenant: str | None = "default",
+    limits: Limits = _LIMITS,
+    programs: ProgramCache,
+) -> CompiledSubscription:
+    """Check a subscription in full and parse all its parts.
+
+    Args:
+        source: a `Subscription`, a mapping, or the JSON text of one.
+        default_tenant: of a subscription that names none; None where it must.
+        limits: bounds on its pattern and its CEL expression.
+        programs: equal CEL expressions are compiled once and shared.
+
+    Raises:
+        SubscriptionError: the first thing that is wrong, with its place; PatternError and CelError for those parts.
+    """
+    subscription = parse_subscription(source)
+    try:
+        return _compile(subscription, default_tenant, limits, programs)
+    except SubscriptionError as error:
+        raise named(error, subscription.id) from None
+
+
+def _compile(
+    subscription: Subscription, default_tenant: str | None, limits: Limits, programs: ProgramCache
+) -> CompiledSubscription:
+    tenant = subscription.tenant if subscription.tenant is not None else default_tenant
+    if tenant is None:
+        raise SubscriptionError("expected a tenant, since the engine has no default tenant; '*' means every tenant", place="tenant")
+    filters = tuple(parse_filter(item, place=f"filters[{index}]") for index, item in enumerate(subscription.filters))
+    pattern = topic = program = None
+    if subscription.pattern is not None:
+        pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern")
+    if subscription.topic is not None:
+        topic = parse_topic(subscription.topic, place="topic")
+    if subscription.cel is not None:
+        program = _compile_cel(subscription.cel, limits, programs)
+    return CompiledSubscription(
+        subscription=subscription,
+        tenant=tenant,
+        collection=None if subscription.collection == EVERY else subscription.collection,
+        types=None if subscription.types is None else frozenset(subscription.types),
+        filters=filters,
+        pattern=pattern,
+        topic=topic,
+        cel=program,
+        mentions_before=any(item.op in CHANGES for item in filters) or (program is not None and program.mentions_before),
+    )
+
+
+def _compile_cel(source: str, limits: Limits, programs: ProgramCache) -> Program:
+    try:
+        return programs.compile(source, limits)
+    except CelError as error:
+        error.place = "cel"
+        raise

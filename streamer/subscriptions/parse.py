@@ -1,0 +1,193 @@
+"""Read a subscription as a user gives it: an object, a mapping, or JSON text (semantics.md section 2).
+
+Here every member is checked for its name and type, and JSON text for duplicate names. What the members say is read where each
+has its module: `filters`, `patterns`, `topics` and CEL; `compile` puts them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Final, get_args
+
+from streamer.errors import EventError, PatternError, SubscriptionError
+from streamer.model import Dialect, Filter, Subscription
+from streamer.reference import json
+from streamer.subscriptions.filters import check_text, read_filter, type_name, unknown_name
+
+MEMBERS: Final[tuple[str, ...]] = tuple(member.name for member in fields(Subscription))
+EVENT_TYPES: Final = ("insert", "update", "delete")
+DIALECTS: Final[tuple[str, ...]] = get_args(Dialect)
+ON_UNKNOWN: Final = ("deliver", "skip")
+
+
+def parse_subscription(source: Subscription | Mapping[str, Any] | bytes | str) -> Subscription:
+    """Return the subscription that *source* holds, with its shape checked.
+
+    Args:
+        source: a `Subscription`, a mapping, or the JSON text of one. In a mapping and in JSON a member is left out, never null.
+
+    Raises:
+        SubscriptionError: an unknown member, a wrong type, a duplicate name; `place` says where. For a duplicate in the pattern
+            a PatternError.
+    """
+    if isinstance(source, bytes | bytearray | str):
+        source = _read_json(bytes(source) if not isinstance(source, str) else source)
+    if isinstance(source, Subscription):
+        members = {name: value for name in MEMBERS if (value := getattr(source, name)) is not None}
+    elif isinstance(source, Mapping):
+        members = dict(source)
+    else:
+        raise SubscriptionError(f"expected an object, not {type_name(source)}")
+    try:
+        return Subscription(**_read_members(members))
+    except SubscriptionError as error:
+        raise named(error, members.get("id")) from None
+
+
+def named(error: SubscriptionError, subscription_id: Any) -> SubscriptionError:
+    """Put the id of the subscription into an error, where it could be read."""
+    if isinstance(subscription_id, str):
+        error.subscription_id = subscription_id
+    return error
+
+
+def _read_members(members: Mapping[str, Any]) -> dict[str, Any]:
+    for name in members:
+        if name not in _READERS:
+            raise SubscriptionError(unknown_name(name, MEMBERS, "member"), place=str(name))
+    if "id" not in members:
+        raise SubscriptionError("expected a member 'id'", place="id")
+    return {name: _READERS[name](value, name) for name, value in members.items()}
+
+
+def _text(value: Any, place: str) -> str:
+    if not isinstance(value, str):
+        raise SubscriptionError(f"expected a string, not {type_name(value)}", place=place)
+    check_text(value, place=place)
+    return str(value)
+
+
+def _name(value: Any, place: str) -> str:
+    text = _text(value, place)
+    if not text:
+        raise SubscriptionError("expected a string that is not empty", place=place)
+    return text
+
+
+def _one_of(words: tuple[str, ...]) -> Callable[[Any, str], str]:
+    def read(value: Any, place: str) -> str:
+        text = _text(value, place)
+        if text not in words:
+            raise SubscriptionError(unknown_name(text, words, "value"), place=place)
+        return text
+
+    return read
+
+
+def _types(value: Any, place: str) -> tuple[str, ...]:
+    items = _items(value, place)
+    if not items:
+        raise SubscriptionError("expected at least one type; leave the member out for all", place=place)
+    types = tuple(_one_of(EVENT_TYPES)(item, f"{place}[{index}]") for index, item in enumerate(items))
+    for index, name in enumerate(types):
+        if name in types[:index]:
+            raise SubscriptionError(f"{name!r} stands here twice", place=f"{place}[{index}]")
+    return types
+
+
+def _filters(value: Any, place: str) -> tuple[Filter, ...]:
+    return tuple(read_filter(item, place=f"{place}[{index}]") for index, item in enumerate(_items(value, place)))
+
+
+def _items(value: Any, place: str) -> Sequence[Any]:
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
+        raise SubscriptionError(f"expected a list, not {type_name(value)}", place=place)
+    return value
+
+
+def _pattern(value: Any, place: str) -> Any:
+    if not isinstance(value, Mapping | str | bytes):
+        raise PatternError(f"expected an object, not {type_name(value)}", place=place)
+    return value
+
+
+def _bool(value: Any, place: str) -> bool:
+    if not isinstance(value, bool):
+        raise SubscriptionError(f"expected true or false, not {type_name(value)}", place=place)
+    return value
+
+
+def _labels(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise SubscriptionError(f"expected an object, not {type_name(value)}", place=place)
+    return value
+
+
+_READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
+    "id": _name,
+    "gateway_id": _text,
+    "tenant": _name,
+    "collection": _name,
+    "types": _types,
+    "filters": _filters,
+    "cel": _text,
+    "pattern": _pattern,
+    "topic": _text,
+    "dialect": _one_of(DIALECTS),
+    "on_unknown": _one_of(ON_UNKNOWN),
+    "transitions": _bool,
+    "labels": _labels,
+}
+
+
+def _read_json(text: bytes | str) -> Any:
+    try:
+        # A str may hold half a surrogate pair; passed on as ill-formed UTF-8 it is reported with its offset.
+        tree = json.parse(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text, pairs=True)
+    except EventError as error:
+        raise SubscriptionError(f"{error.reason} ({error.code.value} at byte {error.offset})") from None
+    return _without_duplicates(tree)
+
+
+def _without_duplicates(tree: Any) -> Any:
+    """Make dicts of all `json.Pairs`, and refuse a name that stands twice in one object.
+
+    A loop, not a recursion: the text may be nested as deep as events may.
+    """
+    root: list[Any] = [tree]
+    open_containers: list[tuple[Any, str]] = [(root, "")]
+    while open_containers:
+        container, place = open_containers.pop()
+        entries = list(container.items()) if isinstance(container, dict) else list(enumerate(container))
+        for key, value in entries:
+            if isinstance(value, json.Pairs):
+                where = _place(place, key, container is root)
+                names = dict(value)
+                if len(names) < len(value):
+                    raise _duplicate(value, where, tree)
+                container[key] = names
+                open_containers.append((names, where))
+            elif isinstance(value, list):
+                open_containers.append((value, _place(place, key, container is root)))
+    return root[0]
+
+
+def _place(parent: str, key: str | int, is_root: bool) -> str:
+    if is_root:
+        return ""
+    if isinstance(key, int):
+        return f"{parent}[{key}]"
+    return f"{parent}.{key}" if parent else key
+
+
+def _duplicate(pairs: json.Pairs, place: str, tree: Any) -> SubscriptionError:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            where = f"{place}.{name}" if place else name
+            in_pattern = place == "pattern" or place.startswith(("pattern.", "pattern["))
+            error = (PatternError if in_pattern else SubscriptionError)(f"the name {name!r} stands here twice", place=where)
+            return named(error, dict(tree).get("id") if isinstance(tree, json.Pairs) else None)
+        seen.add(name)
+    raise AssertionError("no name stands twice")
