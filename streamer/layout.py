@@ -1,0 +1,254 @@
+"""Where the parts of a change event stand in it (semantics.md section 1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeAlias, final, get_args
+
+from streamer.errors import ConfigError
+from streamer.model import INT64_MAX, INT64_MIN, Pointer
+
+TimestampFormat = Literal["ms", "us", "ns", "s", "rfc3339"]
+PresetName = Literal["change", "debezium", "cloudevents", "eventbridge", "document"]
+EVENT_TYPES = ("insert", "update", "delete")
+PARTS = ("id", "tenant", "collection", "type", "ts", "topic", "data", "before", "unknown")
+_WHOLE_OR_OBJECT = ("data", "before", "unknown")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A part that is the same for every event, such as one tenant for a whole source."""
+
+    value: str | int
+
+
+Part: TypeAlias = str | Sequence[str] | Constant | None
+"""A JSON Pointer; or several, of which the first that is present and not null wins; or a constant; or None, never there."""
+
+
+@final
+@dataclass(frozen=True)
+class EventLayout:
+    """Where the parts of an event stand, so that events of any shape can be matched.
+
+    Filters and CEL see these parts; patterns see the raw event. `id`, `tenant`, `collection`, `type`, `ts`, `topic`, `data`,
+    `before` and `unknown` are each a `Part`; left out, they stand where the preset `change` has them.
+
+    Args:
+        type_map: what the event's own words for `type` mean, as `{"c": "insert"}`; other words are then an `EventError`.
+        ts_format: unit of an integer `ts`, or `rfc3339` for text.
+
+    Raises:
+        ConfigError: a part that is no such thing; `place` is its name.
+    """
+
+    id: Part = "/id"
+    tenant: Part = "/tenant"
+    collection: Part = "/collection"
+    type: Part = "/type"
+    ts: Part = "/ts"
+    topic: Part = "/topic"
+    data: Part = "/data"
+    before: Part = "/before"
+    unknown: Part = "/unknown"
+    # Held as sorted pairs, so that a layout hashes; given and shown as a mapping.
+    type_map: Mapping[str, str] | tuple[tuple[str, str], ...] | None = None
+    ts_format: TimestampFormat = "ms"
+
+    _pointers: dict[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _types: dict[str, str] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    PRESETS: ClassVar[tuple[str, ...]] = get_args(PresetName)
+
+    def __post_init__(self) -> None:
+        for name in PARTS:
+            part = _check_part(name, getattr(self, name))
+            object.__setattr__(self, name, part)
+            pointers = () if part is None or isinstance(part, Constant) else (part,) if isinstance(part, str) else part
+            self._pointers[name] = tuple(_decode(pointer, name) for pointer in pointers)
+        for before in self._pointers["before"]:
+            if any(data[: len(before)] == before for data in self._pointers["data"]):
+                raise ConfigError("cannot be where 'data' is or hold it", place="before")
+        object.__setattr__(self, "type_map", _check_type_map(self.type_map))
+        self._types.update({t: t for t in EVENT_TYPES} if self.type_map is None else self.type_map)
+        if self.ts_format not in get_args(TimestampFormat):
+            raise ConfigError(
+                f"expected one of {', '.join(get_args(TimestampFormat))}, not {self.ts_format!r}", place="ts_format"
+            )
+
+    def pointers(self, part: str) -> tuple[Pointer, ...]:
+        """Return where to look for a part, in order; empty for a constant and for a part that is never there."""
+        return self._pointers[part]
+
+    def event_type(self, word: str) -> str | None:
+        """Translate the event's word for its type; None for a word that means none."""
+        return self._types.get(word)
+
+    @property
+    def type_words(self) -> tuple[str, ...]:
+        """The words that an event may use for its type."""
+        return tuple(self._types)
+
+    @staticmethod
+    def preset(name: str) -> EventLayout:
+        """Return a layout for a common shape of events.
+
+        - `change`: the envelope of semantics.md section 1.
+        - `debezium`: Debezium's change event, with or without the `schema`/`payload` wrapper of Kafka Connect. The collection is
+          `source.table` (`source.collection` of MongoDB), the types are `op` with `c` and `r` as insert, `ts` is `source.ts_ms`,
+          the commit time in the database, else the connector's `ts_ms`. There is no id, tenant and topic.
+        - `cloudevents`: a CloudEvents 1.0 structured event. The collection is `source`; `type` is a dotted word such as
+          `com.example.order.paid` and so the topic, and there is no insert, update or delete.
+        - `eventbridge`: an Amazon EventBridge event. The document is `detail`, the collection `source`, the topic `detail-type`.
+        - `document`: the whole event is the document, of one tenant.
+
+        Raises:
+            ConfigError: no preset of that name.
+        """
+        if name not in EventLayout.PRESETS:
+            raise ConfigError(f"no layout {name!r}; expected one of {', '.join(EventLayout.PRESETS)}", place="preset")
+        return _preset(name)
+
+    @staticmethod
+    def from_dict(members: Mapping[str, Any]) -> EventLayout:
+        """Build a layout from JSON or YAML: pointers as text or lists, a constant as `{"constant": value}`, null for never.
+
+        What is left out is as in the preset that `"preset"` names, by default `change`.
+
+        Raises:
+            ConfigError: an unknown member or a bad part; `place` is its name.
+        """
+        if not isinstance(members, Mapping):
+            raise ConfigError(f"a layout is an object, not {type(members).__name__}")
+        given = dict(members)
+        base = EventLayout.preset(given.pop("preset", "change"))
+        for name in given:
+            if name not in _MEMBERS:
+                raise ConfigError(f"unknown member; expected one of preset, {', '.join(_MEMBERS)}", place=str(name))
+        for name in PARTS:
+            if isinstance(value := given.get(name), Mapping):
+                if set(value) != {"constant"}:
+                    raise ConfigError('expected a pointer, a list of pointers, {"constant": value} or null', place=name)
+                given[name] = Constant(value["constant"])
+        return EventLayout(**{name: getattr(base, name) for name in _MEMBERS} | given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all members, ready for `json.dumps`; `from_dict` reads them back."""
+        shown: dict[str, Any] = {}
+        for name in PARTS:
+            part = getattr(self, name)
+            shown[name] = (
+                {"constant": part.value} if isinstance(part, Constant) else list(part) if isinstance(part, tuple) else part
+            )
+        return shown | {"type_map": None if self.type_map is None else dict(self._types), "ts_format": self.ts_format}
+
+
+_MEMBERS = tuple(member.name for member in fields(EventLayout) if member.init)
+
+
+def decode_pointer(text: str) -> Pointer:
+    """Split a JSON Pointer (RFC 6901) into its unescaped tokens.
+
+    Raises:
+        ValueError: it neither is empty nor begins with `/`, or a `~` is not followed by `0` or `1`.
+    """
+    if not text:
+        return ()
+    if text[0] != "/":
+        raise ValueError("a JSON Pointer is empty or begins with '/'")
+    if re.search(r"~(?![01])", text):
+        raise ValueError("in a JSON Pointer '~' is followed by '0' or '1'")
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
+
+
+def encode_pointer(pointer: Pointer) -> str:
+    """Write a pointer as RFC 6901 does."""
+    return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in pointer)
+
+
+def _decode(text: str, name: str) -> Pointer:
+    try:
+        return decode_pointer(text)
+    except ValueError as error:
+        raise ConfigError(f"{text!r}: {error}", place=name) from None
+
+
+def _check_part(name: str, part: Any) -> str | tuple[str, ...] | Constant | None:
+    if part is None or isinstance(part, str):
+        return part
+    if isinstance(part, Constant):
+        return _check_constant(name, part)
+    if isinstance(part, Sequence) and not isinstance(part, bytes | bytearray) and part and all(isinstance(p, str) for p in part):
+        return tuple(part)
+    raise ConfigError(f"expected a JSON Pointer, a list of them, a constant or None, not {part!r}", place=name)
+
+
+def _check_constant(name: str, constant: Constant) -> Constant:
+    value: object = constant.value
+    if name in _WHOLE_OR_OBJECT:
+        raise ConfigError("cannot be a constant", place=name)
+    is_integer = isinstance(value, int) and not isinstance(value, bool) and INT64_MIN <= value <= INT64_MAX
+    if not (isinstance(value, str) or (is_integer and name in ("id", "ts"))):
+        raise ConfigError(f"a constant that the part cannot be: {value!r}", place=name)
+    if name in ("tenant", "collection") and value == "*":
+        raise ConfigError("'*' means every one and cannot name one", place=name)
+    return constant
+
+
+def _check_type_map(type_map: Any) -> tuple[tuple[str, str], ...] | None:
+    if type_map is None:
+        return None
+    if not isinstance(type_map, Mapping | tuple):
+        raise ConfigError(f"expected an object of words, not {type_map!r}", place="type_map")
+    pairs = tuple(sorted(type_map.items() if isinstance(type_map, Mapping) else type_map, key=str))
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and pair[1] in EVENT_TYPES):
+            raise ConfigError(f"expected words that mean {', '.join(EVENT_TYPES)}, not {pair!r}", place="type_map")
+    return pairs
+
+
+@cache
+def _preset(name: str) -> EventLayout:
+    if name == "change":
+        return EventLayout()
+    if name == "debezium":
+        return EventLayout(
+            id=None,
+            tenant=None,
+            collection=("/payload/source/table", "/payload/source/collection", "/source/table", "/source/collection"),
+            type=("/payload/op", "/op"),
+            ts=("/payload/source/ts_ms", "/source/ts_ms", "/payload/ts_ms", "/ts_ms"),
+            topic=None,
+            data=("/payload/after", "/after"),
+            before=("/payload/before", "/before"),
+            unknown=None,
+            type_map={"c": "insert", "r": "insert", "u": "update", "d": "delete"},
+        )
+    if name == "cloudevents":
+        return EventLayout(
+            tenant=None,
+            collection="/source",
+            type=None,
+            ts="/time",
+            topic="/type",
+            before=None,
+            unknown=None,
+            ts_format="rfc3339",
+        )
+    if name == "eventbridge":
+        return EventLayout(
+            tenant=None,
+            collection="/source",
+            type=None,
+            ts="/time",
+            topic="/detail-type",
+            data="/detail",
+            before=None,
+            unknown=None,
+            ts_format="rfc3339",
+        )
+    return EventLayout(id=None, tenant=None, collection=None, type=None, ts=None, topic=None, data="", before=None, unknown=None)

@@ -1,0 +1,295 @@
+"""Read JSON strictly (RFC 8259), with the byte offset of whatever is wrong.
+
+The standard library's reader is not strict enough to be the contract: it takes `NaN`, lone surrogates and a byte order mark,
+recurses, and refuses integers of more than 4,300 digits. This one is a loop over an explicit stack, so that depth is a limit
+and not a crash, and takes time linear in the text.
+
+Errors are reported in order of their offset; `testdata/README.md` says which offset belongs to which code.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from streamer.errors import EventCode, EventError
+from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Limits, Pointer
+
+_LIMITS = Limits()
+
+Watch: TypeAlias = Mapping[str, "Watch"]
+"""A trie of member names (and array indexes, as text) whose positions and duplicates are wanted."""
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)?")
+_FRACTION = re.compile(r"\.[0-9]*")
+_EXPONENT = re.compile(r"[eE][+-]?[0-9]*")
+_HEX = re.compile(r"[0-9A-Fa-f]{0,4}")
+_LOW_SURROGATE = re.compile(r"\\u([dD][c-fC-F][0-9A-Fa-f]{2})")
+
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_LITERALS: dict[str, tuple[str, object]] = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
+
+# An integer literal longer than this cannot be in [-2^63, 2^64), so it is read as a float and never reaches int(),
+# which is quadratic and refuses more than 4,300 digits.
+_LONGEST_INTEGER = 20
+
+
+class Pairs(list[tuple[str, Any]]):
+    """A JSON object as its (name, value) pairs in order, with all duplicates; see `parse`."""
+
+
+@dataclass(slots=True)
+class Document:
+    """A parsed text with what was seen at the watched places.
+
+    Attributes:
+        value: the value of the whole text.
+        offsets: byte offset of the first byte of each watched value that is there.
+        duplicate: pointer and byte offset of the first name that repeats a watched member; None where there is none.
+    """
+
+    value: Any
+    offsets: dict[Pointer, int] = field(default_factory=dict)
+    duplicate: tuple[Pointer, int] | None = None
+
+
+def parse(
+    text: bytes,
+    *,
+    max_depth: int = _LIMITS.max_depth,
+    max_bytes: int = _LIMITS.max_event_bytes,
+    pairs: bool = False,
+) -> Any:
+    """Return the value of a JSON text.
+
+    An integer literal in int64 or uint64 is an int, any other number a float, or a `BeyondFloat64` where no float64 holds it.
+    Of duplicate names the last wins, in the place of the first. With *pairs*, objects come as `Pairs`, which keep them all.
+
+    Raises:
+        EventError: malformed_json, bad_utf8, lone_surrogate, too_deep or too_long, with the byte offset.
+    """
+    return read(text, max_depth=max_depth, max_bytes=max_bytes, pairs=pairs).value
+
+
+def read(
+    text: bytes,
+    *,
+    max_depth: int = _LIMITS.max_depth,
+    max_bytes: int = _LIMITS.max_event_bytes,
+    pairs: bool = False,
+    watch: Watch | None = None,
+) -> Document:
+    """Parse a JSON text as `parse` does, and note the positions and duplicates of the *watch*ed members."""
+    if len(text) > max_bytes:
+        raise EventError(EventCode.TOO_LONG, f"{len(text)} bytes, at most {max_bytes} are allowed", offset=max_bytes)
+    try:
+        return _Reader(text.decode(), max_depth, pairs).read(watch)
+    except UnicodeDecodeError as bad:
+        ill_formed = EventError(EventCode.BAD_UTF8, "not well-formed UTF-8", offset=bad.start)
+    # An error before the ill-formed sequence comes first; one at the end of what was cut off is the ill-formed sequence itself.
+    try:
+        _Reader(text[: ill_formed.offset].decode(), max_depth, pairs).read(watch)
+    except EventError as error:
+        if error.offset != ill_formed.offset:
+            raise
+    raise ill_formed
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A container that is still open."""
+
+    value: dict[str, Any] | Pairs | list[Any]
+    watch: Watch | None  # what is watched below it
+    name: str = ""  # of an object: the member whose value is read now
+
+
+class _Reader:
+    """A cursor over the decoded text; offsets become byte offsets only when one is reported."""
+
+    def __init__(self, text: str, max_depth: int, pairs: bool) -> None:
+        self.text = text
+        self.at = 0
+        self.max_depth = max_depth
+        self.pairs = pairs
+        self.stack: list[_Frame] = []
+        self.positions: dict[Pointer, int] = {}
+        self.duplicate: tuple[Pointer, int] | None = None
+
+    def read(self, watch: Watch | None) -> Document:
+        value = self._document(watch)
+        offsets = {pointer: self._byte_offset(at) for pointer, at in self.positions.items()}
+        duplicate = self.duplicate and (self.duplicate[0], self._byte_offset(self.duplicate[1]))
+        return Document(value, offsets, duplicate)
+
+    def _document(self, watch: Watch | None) -> Any:
+        below = watch
+        while True:
+            # Here a value begins. A scalar or an empty container is complete at once, another container opens a frame.
+            char = self._next()
+            if below is not None:
+                self.positions.setdefault(self._path(), self.at)
+            value: Any
+            if char == "{" or char == "[":
+                frame = self._open(char, below)
+                if self._next() != ("}" if char == "{" else "]"):
+                    self.stack.append(frame)
+                    below = self._name(frame) if char == "{" else self._element(frame)
+                    continue
+                self.at += 1
+                value = frame.value
+            else:
+                value = self._scalar(char)
+            # Here a value is complete: put it where it belongs and close what ends with it.
+            while self.stack:
+                frame = self.stack[-1]
+                self._put(frame, value)
+                is_list = type(frame.value) is list
+                char = self._next()
+                if char == ",":
+                    self.at += 1
+                    below = self._element(frame) if is_list else self._name(frame)
+                    break
+                if char != ("]" if is_list else "}"):
+                    raise self._malformed("expected ',' or ']'" if is_list else "expected ',' or '}'")
+                self.at += 1
+                value = self.stack.pop().value
+            else:
+                if self._next():
+                    raise self._malformed("expected nothing after the value")
+                return value
+
+    def _open(self, char: str, below: Watch | None) -> _Frame:
+        if len(self.stack) >= self.max_depth:
+            raise self._error(EventCode.TOO_DEEP, f"nested deeper than {self.max_depth} levels", self.at)
+        self.at += 1
+        if char == "[":
+            return _Frame([], below)
+        return _Frame(Pairs() if self.pairs else {}, below)
+
+    def _put(self, frame: _Frame, value: Any) -> None:
+        container = frame.value
+        if isinstance(container, dict):
+            container[frame.name] = value
+        elif isinstance(container, Pairs):
+            container.append((frame.name, value))
+        else:
+            container.append(value)
+
+    def _name(self, frame: _Frame) -> Watch | None:
+        """Read a member's name and its colon; return what is watched below it."""
+        if self._next() != '"':
+            raise self._malformed("expected a member name in double quotes")
+        at = self.at
+        frame.name = self._string()
+        if self._next() != ":":
+            raise self._malformed("expected ':'")
+        self.at += 1
+        if frame.watch is None or frame.name not in frame.watch:
+            return None
+        path = self._path()
+        if path in self.positions and self.duplicate is None:
+            self.duplicate = path, at
+        return frame.watch[frame.name]
+
+    def _element(self, frame: _Frame) -> Watch | None:
+        return None if frame.watch is None else frame.watch.get(str(len(frame.value)))
+
+    def _path(self) -> Pointer:
+        """Where the value that begins here stands; called at watched places only."""
+        return tuple(str(len(f.value)) if type(f.value) is list else f.name for f in self.stack)
+
+    def _scalar(self, char: str) -> Any:
+        if char == '"':
+            return self._string()
+        if char == "-" or "0" <= char <= "9":
+            return self._number()
+        if char in _LITERALS:
+            word, value = _LITERALS[char]
+            for expected in word:
+                if self.text[self.at : self.at + 1] != expected:
+                    raise self._malformed(f"expected {word!r}")
+                self.at += 1
+            return value
+        raise self._malformed("expected a value")
+
+    def _number(self) -> int | float | BeyondFloat64:
+        start = self.at
+        integer = self._take(_INTEGER)
+        if integer in ("", "-"):
+            raise self._malformed("expected a digit")
+        is_integer = True
+        for part in (_FRACTION, _EXPONENT):
+            taken = self._take(part)
+            if taken:
+                is_integer = False
+                if not "0" <= taken[-1] <= "9":
+                    raise self._malformed("expected a digit")
+        if is_integer and len(integer) <= _LONGEST_INTEGER:
+            whole = int(integer)
+            if INT64_MIN <= whole <= UINT64_MAX:
+                return whole
+        literal = self.text[start : self.at]
+        number = float(literal)
+        return number if math.isfinite(number) else BeyondFloat64(literal)
+
+    def _string(self) -> str:
+        self.at += 1
+        pieces = [self._take(_PLAIN)]
+        while (char := self.text[self.at : self.at + 1]) == "\\":
+            pieces.append(self._escape())
+            pieces.append(self._take(_PLAIN))
+        if char != '"':
+            raise self._malformed("a control character in a string must be escaped" if char else "the string does not end")
+        self.at += 1
+        return "".join(pieces)
+
+    def _escape(self) -> str:
+        start = self.at
+        char = self.text[start + 1 : start + 2]
+        self.at += 1
+        if char in _ESCAPES:
+            self.at += 1
+            return _ESCAPES[char]
+        if char != "u":
+            raise self._malformed("unknown escape in a string")
+        self.at += 1
+        digits = self._take(_HEX)
+        if len(digits) < 4:
+            raise self._malformed("expected four hexadecimal digits")
+        unit = int(digits, 16)
+        if not 0xD800 <= unit <= 0xDFFF:
+            return chr(unit)
+        low = _LOW_SURROGATE.match(self.text, self.at)
+        if unit >= 0xDC00 or low is None:
+            raise self._error(EventCode.LONE_SURROGATE, f"\\u{digits} is half of a surrogate pair", start)
+        self.at = low.end()
+        return chr(0x10000 + ((unit - 0xD800) << 10) + (int(low[1], 16) - 0xDC00))
+
+    def _next(self) -> str:
+        """Skip white space and return the character there, empty at the end."""
+        self._take(_SPACE)
+        return self.text[self.at : self.at + 1]
+
+    def _take(self, token: re.Pattern[str]) -> str:
+        found = token.match(self.text, self.at)
+        if found is None:
+            return ""
+        self.at = found.end()
+        return found[0]
+
+    def _malformed(self, reason: str) -> EventError:
+        if self.at == len(self.text):
+            reason += ", but the text ends"
+        return self._error(EventCode.MALFORMED_JSON, reason, self.at)
+
+    def _error(self, code: EventCode, reason: str, at: int) -> EventError:
+        return EventError(code, reason, offset=self._byte_offset(at))
+
+    def _byte_offset(self, at: int) -> int:
+        return len(self.text[:at].encode())
