@@ -175,6 +175,7 @@ class Event:
     data: Mapping[str, Any] | None = None
     before: Mapping[str, Any] | None = None
     unknown: tuple[Pointer, ...] = ()  # from the event's root
+    unknown_parts: frozenset[str] = frozenset()  # those of `type`, `ts` and `topic` that a pointer in `unknown` covers
     data_at: Pointer | None = None  # where `data` and `before` were found in `raw`, or would stand
     before_at: Pointer | None = None
 

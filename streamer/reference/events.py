@@ -174,6 +174,7 @@ class _Parts:
             data=data,
             before=before,
             unknown=unknown,
+            unknown_parts=self._unknown_parts(unknown),
             data_at=data_at,
             before_at=before_at,
         )
@@ -269,6 +270,16 @@ class _Parts:
             except ValueError as error:
                 raise self._error(EventCode.BAD_POINTER, f"{_shown(text)}: {error}", place) from None
         return tuple(pointers)
+
+    def _unknown_parts(self, unknown: tuple[Pointer, ...]) -> frozenset[str]:
+        if not unknown:
+            return frozenset()
+        # An event whose tenant or collection is not known could be of anybody: those are read as they stand.
+        return frozenset(
+            part
+            for part in ("type", "ts", "topic")
+            if any(_is_prefix(hole, pointer) for hole in unknown for pointer in self.layout.pointers(part))
+        )
 
     def _wrong_type(self, part: str, at: Pointer | None, expected: str, value: Any) -> EventError:
         return self._error(EventCode.WRONG_TYPE, f"{part} is {expected}, not {_kind(value)}", at)

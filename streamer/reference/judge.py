@@ -1,0 +1,301 @@
+"""Does a subscription want an event, with which transition, and how certain is that (semantics.md sections 7 and 8)?
+
+A *side* is the subscription's condition on one document: `new` on the event as it is, `old` on the event as it was before. A side *wants*
+(`yes`), does not (`no`: false or an error), or cannot be told (`unsure`: unknown). A document that the `soft_delete` field flags counts as
+absent, so its side is `no`; where the flag is unknown, a `yes` becomes `unsure`.
+
+| event | new | old | reported |
+|---|---|---|---|
+| subscription mentions `before` | yes | | without transition |
+| | unsure | | without transition, not certain |
+| insert | yes | | enter |
+| | unsure | | enter, not certain |
+| delete (`new` is the last document) | yes | | leave, to every subscription |
+| | unsure | | leave, not certain, to every subscription |
+| update with `before` | yes | yes | stay |
+| | yes | no | enter |
+| | yes | unsure | enter, not certain, also to `skip` |
+| | unsure | yes | stay, not certain |
+| | unsure | no, unsure | enter, not certain |
+| | no | yes | leave, if the subscription wants `transitions` |
+| | no | unsure | leave, not certain, if the subscription wants `transitions` |
+| update without `before`, or no type | yes | | without transition |
+| | unsure | | without transition, not certain |
+
+All else is not reported. A subscription with `on_unknown: skip` gets none of the uncertain rows but the one that says so: there the new document
+is known to match. A `delete` whose last document is flagged tells of nothing that was still there; only where it carries both documents and the
+older one is not flagged does it set the flag itself, and is the `leave` of that older document. What looks at `before` sees it as the event
+carries it, flagged or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Literal, final
+
+from streamer.layout import EventLayout
+from streamer.model import Event, Limits, Transition, Verdict
+from streamer.reference.cel import evaluate_cel
+from streamer.reference.events import as_before
+from streamer.reference.filters import MISSING, Absence, evaluate_filter, read
+from streamer.reference.patterns import evaluate_pattern, leaves
+from streamer.reference.topics import topic_matches
+from streamer.subscriptions.compile import EVERY, CompiledSubscription
+from streamer.subscriptions.filters import parse_path
+from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
+
+_CEL_BUDGET = Limits().cel_budget
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """That a subscription wants an event.
+
+    Attributes:
+        transition: None where the event does not tell, or the subscription mentions `before`.
+        certain: False where the event lacks a value that the match or its transition needed.
+    """
+
+    transition: Transition | None
+    certain: bool = True
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition of a subscription, as it came out for one event.
+
+    Attributes:
+        kind: the part of the subscription.
+        text: the condition, for people.
+        place: where it stands in the subscription.
+        seen: the value that it looked at; for a pattern the list of leaves; an `Absence` where there is none.
+        verdict: what is known of it.
+        reason: why, where the value seen does not tell; a fixed word for errors of CEL.
+    """
+
+    kind: Literal["tenant", "collection", "types", "topic", "filter", "pattern", "cel"]
+    text: str
+    place: str
+    seen: Any
+    verdict: Verdict
+    reason: str | None = None
+
+
+class Side(Enum):
+    """Whether the subscription wants one document."""
+
+    YES = "yes"
+    NO = "no"
+    UNSURE = "unsure"
+
+
+def judge(
+    compiled: CompiledSubscription,
+    event: Event,
+    layout: EventLayout,
+    soft_delete: str | None = None,
+    *,
+    budget: int = _CEL_BUDGET,
+) -> Outcome | None:
+    """Return how a subscription wants an event; None if it does not (the table at the top of this module).
+
+    Args:
+        soft_delete: dotted path of the field of `data` that flags a document as deleted.
+        budget: cost units that one evaluation of its CEL expression may use.
+    """
+    new = _side(compiled, event, soft_delete, budget)
+    if mentions_before(compiled, layout):
+        return _report(compiled, new, None)
+    match event.type:
+        case "insert":
+            return _report(compiled, new, "enter")
+        case "delete":
+            if _sets_the_flag(event, soft_delete):
+                new = _side(compiled, as_before(event, layout), soft_delete, budget)
+            return _report(compiled, new, "leave")
+        case "update" if (before := old_side(event, layout)) is not None:
+            return _compare(compiled, new, _side(compiled, before, soft_delete, budget))
+        case _:
+            return _report(compiled, new, None)
+
+
+def old_side(event: Event, layout: EventLayout) -> Event | None:
+    """Return the event as it was before an update; None where it does not tell, for no `before` nor a hole in its place."""
+    if event.type != "update" or (event.before is None and not _is_hidden(event)):
+        return None
+    return as_before(event, layout)
+
+
+def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool:
+    """Tell whether a subscription looks at `before`: in a filter, in CEL, or by a path of its pattern at or below the layout's pointer."""
+    if compiled.mentions_before or compiled.pattern is None:
+        return compiled.mentions_before
+    pointers = layout.pointers("before")
+    return any(field.path[: len(pointer)] == pointer for field in _fields(compiled.pattern.root) for pointer in pointers)
+
+
+def evaluate(compiled: CompiledSubscription, event: Event, *, budget: int = _CEL_BUDGET) -> Verdict:
+    """Return what is known of all parts of a subscription together, for the event as it stands."""
+    verdicts = []
+    for verdict in _verdicts(compiled, event, budget):
+        if verdict is Verdict.FALSE:
+            return verdict
+        verdicts.append(verdict)
+    return Verdict.all(verdicts)
+
+
+def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = _CEL_BUDGET) -> list[Condition]:
+    """Return each condition of a subscription as it comes out for an event, in the order in which a subscription is read."""
+    found = [
+        Condition("tenant", f"tenant {compiled.tenant!r}", "tenant", event.tenant, _of_tenant(compiled, event)),
+    ]
+    if compiled.collection is not None:
+        verdict = _of_collection(compiled, event)
+        text = f"collection {compiled.collection!r}"
+        found.append(Condition("collection", text, "collection", _or_missing(event.collection), verdict))
+    if compiled.types is not None:
+        text = " or ".join(sorted(compiled.types))
+        found.append(Condition("types", text, "types", _or_missing(event.type), _of_types(compiled, event)))
+    if compiled.topic is not None:
+        text = compiled.subscription.topic or ""
+        found.append(Condition("topic", text, "topic", _or_missing(event.topic), _of_topic(compiled, event)))
+    for condition in compiled.filters:
+        verdict, seen = evaluate_filter(condition, event)
+        found.append(Condition("filter", condition.to_cel(), condition.place, seen, verdict))
+    if compiled.pattern is not None:
+        found.extend(_pattern_conditions(compiled.pattern, event))
+    if compiled.cel is not None:
+        outcome = evaluate_cel(compiled.cel, event, budget)
+        reason = outcome.detail or outcome.reason
+        found.append(Condition("cel", compiled.cel.source, "cel", MISSING, outcome.verdict, reason))
+    return found
+
+
+def _side(compiled: CompiledSubscription, event: Event, soft_delete: str | None, budget: int) -> Side:
+    flagged = _is_flagged(event, soft_delete)
+    if flagged is Verdict.TRUE:
+        return Side.NO
+    verdict = evaluate(compiled, event, budget=budget)
+    if verdict is Verdict.UNKNOWN or (verdict is Verdict.TRUE and flagged is Verdict.UNKNOWN):
+        return Side.UNSURE
+    return Side.YES if verdict is Verdict.TRUE else Side.NO
+
+
+def _report(compiled: CompiledSubscription, side: Side, transition: Transition | None) -> Outcome | None:
+    if side is Side.UNSURE and compiled.subscription.on_unknown == "deliver":
+        return Outcome(transition, certain=False)
+    return Outcome(transition) if side is Side.YES else None
+
+
+def _compare(compiled: CompiledSubscription, new: Side, old: Side) -> Outcome | None:
+    if new is not Side.NO:
+        outcome = _report(compiled, new, "stay" if old is Side.YES else "enter")
+        return replace(outcome, certain=False) if outcome and old is Side.UNSURE else outcome
+    return _report(compiled, old, "leave") if compiled.subscription.transitions else None
+
+
+def _is_flagged(event: Event, soft_delete: str | None) -> Verdict:
+    """Whether the document carries the soft-delete flag, with anything but missing, null, false, 0 or ""."""
+    if soft_delete is None:
+        return Verdict.FALSE
+    reading = read(event.data, _path_of_flag(soft_delete), event.data_at, event.unknown)
+    if reading.value is Absence.UNKNOWN:
+        return Verdict.UNKNOWN
+    value = reading.value
+    return Verdict.of(not (value is MISSING or value is None or value == "" or (isinstance(value, bool | int | float) and not value)))
+
+
+def _sets_the_flag(event: Event, soft_delete: str | None) -> bool:
+    """Whether the last document of a delete carries the flag, so that the one before it tells whether anything was still there."""
+    return event.before is not None and _is_flagged(event, soft_delete) is Verdict.TRUE
+
+
+@lru_cache(maxsize=16)
+def _path_of_flag(soft_delete: str) -> tuple[str, ...]:
+    return parse_path(soft_delete, place="soft_delete")
+
+
+def _is_hidden(event: Event) -> bool:
+    """Whether the source says that it did not carry `before` or something in it."""
+    at = event.before_at
+    return at is not None and any(hole[: len(at)] == at[: len(hole)] for hole in event.unknown)
+
+
+# The parts, cheapest first
+
+
+def _verdicts(compiled: CompiledSubscription, event: Event, budget: int) -> Iterator[Verdict]:
+    yield _of_tenant(compiled, event)
+    yield _of_collection(compiled, event)
+    yield _of_types(compiled, event)
+    yield _of_topic(compiled, event)
+    for condition in compiled.filters:
+        yield evaluate_filter(condition, event)[0]
+    if compiled.pattern is not None:
+        yield evaluate_pattern(compiled.pattern, event.raw, event.unknown)
+    if compiled.cel is not None:
+        yield evaluate_cel(compiled.cel, event, budget).verdict
+
+
+def _of_tenant(compiled: CompiledSubscription, event: Event) -> Verdict:
+    return Verdict.of(compiled.tenant in (EVERY, event.tenant))
+
+
+def _of_collection(compiled: CompiledSubscription, event: Event) -> Verdict:
+    return Verdict.of(compiled.collection is None or compiled.collection == event.collection)
+
+
+def _of_types(compiled: CompiledSubscription, event: Event) -> Verdict:
+    if compiled.types is None:
+        return Verdict.TRUE
+    return Verdict.UNKNOWN if "type" in event.unknown_parts else Verdict.of(event.type in compiled.types)
+
+
+def _of_topic(compiled: CompiledSubscription, event: Event) -> Verdict:
+    if compiled.topic is None:
+        return Verdict.TRUE
+    return Verdict.UNKNOWN if "topic" in event.unknown_parts else Verdict.of(topic_matches(compiled.topic, event.topic))
+
+
+# What explain() tells of a pattern
+
+
+def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
+    """Return a condition for each field and `$or` of a pattern; one for the whole where only the choice of elements fails."""
+    found = []
+    seen_at: dict[tuple[str, ...], list[Any]] = {}
+    for leaf in leaves(event.raw):
+        seen_at.setdefault(leaf.path, []).append(leaf.value)
+    for part in pattern.root.fields:
+        verdict = evaluate_pattern(replace(pattern, root=AllOf((part,))), event.raw, event.unknown)
+        if isinstance(part, Field):
+            place = "pattern." + ".".join(part.path)
+            seen: Any = seen_at.get(part.path, MISSING)
+            text = f"{'.'.join(part.path)}: {' or '.join(map(str, part.matchers))}"
+        else:
+            place, seen, text = "pattern.$or", MISSING, f"any of {len(part.alternatives)} alternatives"
+        found.append(Condition("pattern", text, place, seen, verdict))
+    whole = evaluate_pattern(pattern, event.raw, event.unknown)
+    if whole is not Verdict.all([condition.verdict for condition in found]):
+        reason = "each field matches, but not in the same elements of the arrays"
+        found.append(Condition("pattern", "all fields together", "pattern", MISSING, whole, reason))
+    return found
+
+
+def _fields(root: AllOf) -> Iterator[Field]:
+    pending: list[Field | AnyOf] = list(root.fields)
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Field):
+            yield part
+        else:
+            pending.extend(inner for alternative in part.alternatives for inner in alternative.fields)
+
+
+def _or_missing(value: str | None) -> Any:
+    return MISSING if value is None else value
