@@ -6,8 +6,10 @@ StreamerError
 │   ├── PatternError             its pattern
 │   ├── CelError                 its CEL expression; with line and column
 │   ├── DuplicateSubscriptionError
+│   ├── UnknownSubscriptionError an id that is not held
 │   └── BulkSubscriptionError    several at once, from `Engine.add_many`
 ├── EventError                   an event that cannot be read; code, byte offset, reason
+├── InputError                   compressed input that is damaged or cut off; also an OSError
 ├── ConfigError
 ├── BackendError                 the backend that was asked for is not there
 └── InternalError                a defect of Streamer itself; the engine stays usable
@@ -94,6 +96,13 @@ class CelError(SubscriptionError):
 
 class DuplicateSubscriptionError(SubscriptionError):
     """An id that is already held, added without `replace=True`."""
+
+
+class UnknownSubscriptionError(SubscriptionError, KeyError):
+    """An id that is not held, where one that is held was needed."""
+
+    def __init__(self, subscription_id: str) -> None:
+        super().__init__("is not held", subscription_id=subscription_id)
 
 
 class BulkSubscriptionError(SubscriptionError):
@@ -187,6 +196,10 @@ class ConfigError(StreamerError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class InputError(StreamerError, OSError):
+    """A stream of lines that cannot be read to its end, because its compressed data is damaged or cut off."""
 
 
 class BackendError(StreamerError):

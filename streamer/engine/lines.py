@@ -1,0 +1,183 @@
+"""Read JSON lines from anywhere, compressed or not, in constant memory.
+
+```
+source ──► chunks ──► decompressed chunks ──► lines, at most max_bytes each
+```
+
+At most one chunk and one line are held. A line that is longer than an event may be is dropped as it is read and reported in its
+place; so an endless line costs time, never memory.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, BinaryIO, Protocol, TypeAlias
+
+import zstandard
+
+from streamer.errors import EventCode, EventError, InputError
+
+LineSource: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
+"""A path, the text itself as bytes, or a binary file object, which may be a pipe."""
+
+_CHUNK = 256 * 1024
+_GZIP = b"\x1f\x8b"
+# A Zstandard file may begin with a skippable frame, as parallel compressors write.
+_ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes((byte,)) + b"\x2a\x4d\x18" for byte in range(0x50, 0x60)))
+_MAGICS = (_GZIP, *_ZSTD)
+
+# What is decompressed at once, so that neither a bomb nor a file of tiny members costs more than a little. zlib bounds its output;
+# Zstandard does not, and its smallest block of 4 bytes can stand for 128 KiB, so that 1 KiB of input is at most 32 MiB.
+_GZIP_INPUT = 16 * 1024
+_GZIP_OUTPUT = 256 * 1024
+_ZSTD_INPUT = 1024
+
+
+def read_lines(source: LineSource, *, max_bytes: int) -> Iterator[tuple[int, bytes | EventError]]:
+    """Yield each line that is not blank, with its number from 1.
+
+    A line ends in LF or CRLF, which are not part of it; the last one need not. gzip and Zstandard are recognised by their first
+    bytes, also with several members or frames. A pipe is read as it fills: a line is yielded once its end has come.
+
+    Args:
+        source: a file object is left open, a path is closed.
+        max_bytes: a longer line is an `EventError` in its place.
+
+    Raises:
+        InputError: the compressed data is damaged or cut off; the whole lines before were yielded.
+        OSError: the file cannot be read.
+    """
+    for number, line in enumerate(_lines(_decompressed(_chunks(source)), max_bytes), start=1):
+        if line is None:
+            reason = f"the line is longer than the {max_bytes} bytes that are allowed"
+            yield number, EventError(EventCode.TOO_LONG, reason, offset=max_bytes, index=number - 1)
+        elif line.strip(b" \t\r"):
+            yield number, line
+
+
+def _lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes | None]:
+    """Split at LF; None stands for a line that is too long."""
+    begun: list[bytes] = []  # the line whose end has not come
+    held = 0
+    for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
+            yield _whole(begun, held, piece, max_bytes)
+            begun, held = [], 0
+        held += len(rest)
+        # One byte more may be the CR of the line's end.
+        if held <= max_bytes + 1:
+            begun.append(rest)
+        else:
+            begun = []
+    if held:
+        yield _whole(begun, held, b"", max_bytes)
+
+
+def _whole(begun: list[bytes], held: int, piece: bytes, max_bytes: int) -> bytes | None:
+    if held > max_bytes + 1:
+        return None
+    line = b"".join((*begun, piece)).removesuffix(b"\r")
+    return line if len(line) <= max_bytes else None
+
+
+def _chunks(source: LineSource) -> Iterator[bytes]:
+    """Yield what there is, in pieces, as soon as it is there."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        view = memoryview(source).cast("B")
+        for at in range(0, len(view), _CHUNK):
+            yield bytes(view[at : at + _CHUNK])
+        return
+    with ExitStack() as opened:
+        stream: Any = source
+        if isinstance(source, str | os.PathLike):
+            # Unbuffered: reads are large already.
+            stream = opened.enter_context(open(source, "rb", buffering=0))
+        # A buffered reader's read() would wait for a full chunk.
+        read: Callable[[int], bytes] = getattr(stream, "read1", None) or stream.read
+        while chunk := read(_CHUNK):
+            if not isinstance(chunk, bytes):
+                raise TypeError(f"expected a file opened in binary mode, its read() gives {type(chunk).__name__}")
+            yield chunk
+
+
+def _decompressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    head = b""
+    # A pipe's first bytes may come one by one; wait for more only while they may still become a magic number.
+    while any(len(head) < len(magic) and magic.startswith(head) for magic in _MAGICS):
+        chunk = next(chunks, b"")
+        if not chunk:
+            break
+        head += chunk
+    if head.startswith(_GZIP):
+        yield from _inflated(_prepended(head, chunks), _Gzip, _GZIP_INPUT, "gzip")
+    elif head.startswith(_ZSTD):
+        yield from _inflated(_prepended(head, chunks), _Zstd, _ZSTD_INPUT, "zstd")
+    else:
+        yield from _prepended(head, chunks)
+
+
+def _prepended(head: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    if head:
+        yield head
+    yield from chunks
+
+
+class _Member(Protocol):
+    """The decompressor of one gzip member or Zstandard frame."""
+
+    ended: bool
+    rest: bytes  # what comes after its end
+
+    def feed(self, data: bytes) -> Iterator[bytes]: ...
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(wbits=31)
+        self.ended = False
+        self.rest = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        full = True
+        # A full output may leave more behind, also where the input is used up.
+        while not self.ended and (data or full):
+            output = self._inflate.decompress(data, _GZIP_OUTPUT)
+            yield output
+            full = len(output) == _GZIP_OUTPUT
+            data = self._inflate.unconsumed_tail
+            self.ended = self._inflate.eof
+        self.rest = self._inflate.unused_data
+
+
+class _Zstd:
+    def __init__(self) -> None:
+        self._inflate = zstandard.ZstdDecompressor().decompressobj()
+        self.ended = False
+        self.rest = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        yield self._inflate.decompress(data)
+        self.ended = self._inflate.eof
+        self.rest = self._inflate.unused_data
+
+
+def _inflated(chunks: Iterator[bytes], start: Callable[[], _Member], step: int, name: str) -> Iterator[bytes]:
+    """Decompress one member after the other; bytes of zero may follow the last, as tapes and block devices pad."""
+    member: _Member | None = None
+    try:
+        for data in (chunk[at : at + step] for chunk in chunks for at in range(0, len(chunk), step)):
+            rest = data
+            while rest := rest if member else rest.lstrip(b"\0"):
+                member = member or start()
+                yield from filter(None, member.feed(rest))
+                rest = member.rest
+                if member.ended:
+                    member = None
+    except (zlib.error, zstandard.ZstdError) as error:
+        raise InputError(f"damaged {name} data: {error}") from error
+    if member is not None:
+        raise InputError(f"the {name} data is cut off")
