@@ -101,6 +101,13 @@ class Filter:
 
         return parse_filter(self).to_cel()
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the members, ready for `json.dumps`; `changed` takes no value and gets none."""
+        members = {"field": self.field, "op": self.op, "value": self.value}
+        if self.op == "changed" and self.value is None:
+            del members["value"]
+        return members
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,10 +154,7 @@ class Subscription:
             if value is None or (member.name != "id" and value == member.default):
                 continue
             if member.name == "filters":
-                value = [
-                    {f.name: getattr(item, f.name) for f in fields(item)} if isinstance(item, Filter) else dict(item)
-                    for item in value
-                ]
+                value = [item.to_dict() if isinstance(item, Filter) else dict(item) for item in value]
                 if not value:
                     continue
             shown[member.name] = value
