@@ -29,7 +29,7 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes((byte,)) + b"\x2a\x4d\x18" for byte in range(0x50, 0x60)))
 _MAGICS = (_GZIP, *_ZSTD)
 
-# What is decompressed at once, so that neither a bomb nor a file of tiny members costs more than a little. zlib bounds its output;
+# What is decompressed at once, so that neither a bomb nor a file of tiny members costs much. zlib bounds its output;
 # Zstandard does not, and its smallest block of 4 bytes can stand for 128 KiB, so that 1 KiB of input is at most 32 MiB.
 _GZIP_INPUT = 16 * 1024
 _GZIP_OUTPUT = 256 * 1024
