@@ -27,7 +27,7 @@ filters in turn; a full filter is rebuilt at twice the size instead.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from enum import Enum
 from typing import Any, NoReturn, Self, final
 
@@ -133,7 +133,7 @@ class CollectionFilter:
         assert filled is not None, "a filter holds what it was sized for"
         return filled
 
-    def including(self, keys: frozenset[Key]) -> CollectionFilter | None:
+    def including(self, keys: Set[Key]) -> CollectionFilter | None:
         """Return a filter that also guards *keys*; None where there is no room for them."""
         if len(self._bits) + len(keys) > self._bits.capacity:
             return None

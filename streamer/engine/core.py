@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
 """A subscription as a user may give it; bytes and str are JSON text."""
 
-EventSource: TypeAlias = bytes | str | Mapping[str, Any]
-"""An event as a user may give it; bytes and str are JSON text."""
+EventSource: TypeAlias = bytes | bytearray | memoryview | str | Mapping[str, Any]
+"""An event as a user may give it: JSON text, or a mapping of what JSON has."""
 
 Mode = Literal["add", "replace", "apply"]
 """`add` refuses an id that is held, `replace` puts the new one in its place, `apply` also removes all others."""
@@ -129,8 +129,8 @@ class Hits(Protocol):
 class Core(Protocol):
     """Subscriptions and the way from an event to those that match. Safe to use from any number of threads."""
 
-    def write(self, sources: Iterable[Source], mode: Mode, *, skip: bool = False) -> Changes:
-        """Add, replace or apply subscriptions at once.
+    def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
+        """Add, replace or apply subscriptions at once; an error among *sources* stands for one that could not be read.
 
         An id that comes twice in one call is an error in its second place. *sources* is read to its end before
         anything is changed and before any lock is taken. A replaced subscription keeps its place in the order of adding.

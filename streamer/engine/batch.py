@@ -1,0 +1,78 @@
+"""Streams of JSON lines into and through an engine, in constant memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from streamer.engine.core import Changes, Core, Mode, Options, Source
+from streamer.engine.lines import LineSource, read_lines
+from streamer.engine.matches import Matches
+from streamer.errors import BulkSubscriptionError, EventError, SubscriptionError
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LineResult:
+    """What one line of a stream came to.
+
+    Attributes:
+        line: its number, from 1; blank lines are counted and have no result.
+        result: `Matches`, or the `EventError` in a bad line's place.
+    """
+
+    line: int
+    result: Matches | EventError
+
+    @property
+    def error(self) -> EventError | None:
+        """Why the line is bad; None for a good one."""
+        return self.result if isinstance(self.result, EventError) else None
+
+    @property
+    def matches(self) -> Matches:
+        """The subscriptions that match. Raises the EventError of a bad line."""
+        if isinstance(self.result, EventError):
+            raise self.result
+        return self.result
+
+
+def match_lines(
+    core: Core, source: LineSource, options: Options, tenant: str | None, collection: str | None
+) -> Iterator[LineResult]:
+    """Match each line as it is read; nothing waits for a line that has not come yet."""
+    for number, line in read_lines(source, max_bytes=options.limits.max_event_bytes):
+        if isinstance(line, EventError):
+            yield LineResult(number, line)
+            continue
+        try:
+            yield LineResult(number, Matches(core.match(line, tenant, collection), line))
+        except EventError as error:
+            error.index = number - 1
+            yield LineResult(number, error.with_traceback(None))
+
+
+def write_lines(core: Core, source: LineSource, options: Options, mode: Mode, *, skip: bool) -> Changes:
+    """Write the subscription on each line; the `index` of an error is its line, from 0."""
+    numbers = array("Q")  # of the lines that are not blank
+
+    def sources() -> Iterator[Source | SubscriptionError]:
+        for number, line in read_lines(source, max_bytes=options.limits.max_event_bytes):
+            numbers.append(number - 1)
+            yield SubscriptionError(line.reason) if isinstance(line, EventError) else line
+
+    def number_lines(errors: tuple[SubscriptionError, ...]) -> tuple[SubscriptionError, ...]:
+        for error in errors:
+            if error.index is not None:
+                error.index = numbers[error.index]
+        return errors
+
+    try:
+        changes = core.write(sources(), mode, skip=skip)
+    except BulkSubscriptionError as bulk:
+        # Made anew, since its message spells the indexes out.
+        raise BulkSubscriptionError(number_lines(bulk.errors)) from None
+    number_lines(changes.errors)
+    return changes

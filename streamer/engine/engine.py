@@ -1,0 +1,326 @@
+"""Subscriptions in, events in, exact matches out: the facade over a core.
+
+It checks arguments, gives results their lazy form, and holds nothing of its own that depends on the subscriptions. What matches is
+docs/semantics.md; the two phases are in the core of the backend that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, final
+
+from streamer.cel_eval import ProgramCache
+from streamer.engine.batch import LineResult, match_lines, write_lines
+from streamer.engine.core import Changes, Core, EventSource, Options, Selection, Source
+from streamer.engine.explain import Explanation, explain
+from streamer.engine.lines import LineSource
+from streamer.engine.matches import Matches
+from streamer.engine.plan import Plan
+from streamer.errors import BulkSubscriptionError, ConfigError, EventError, SubscriptionError, UnknownSubscriptionError
+from streamer.layout import EventLayout
+from streamer.model import Limits, Subscription
+from streamer.reference.core import ReferenceCore
+from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
+from streamer.subscriptions.filters import parse_path
+from streamer.subscriptions.lint import Finding, lint
+
+OnError = Literal["raise", "skip"]
+
+
+@final
+class Engine:
+    """Which of many subscriptions want an event?
+
+    Thread-safe: any number of threads match while others add and remove. A match begins on one state of the engine, takes
+    no lock and never waits; every change is atomic, and seen by each match that begins after it returned.
+
+    Pickles by its options and subscriptions. `len(engine)`, `subscription_id in engine`, and iteration over ids in order of adding.
+
+    Args:
+        layout: where the parts of an event stand; an `EventLayout`, the name of a preset, or a mapping for `EventLayout.from_dict`.
+        default_tenant: tenant of events and subscriptions that name none; None makes it an error to name none.
+        validation: `full` checks the whole of each event, `lazy` only what is walked.
+        limits: bounds on what a subscription or an event may cost.
+        soft_delete: dotted path in `data` of the field that marks a document as deleted (semantics.md section 7).
+        cache_size: how many compiled CEL programs to keep for reuse.
+        default: converts values in `dict` events that JSON does not have, as in `json.dumps`.
+
+    Raises:
+        ConfigError: an option that cannot be.
+    """
+
+    def __init__(
+        self,
+        *,
+        layout: EventLayout | str | Mapping[str, Any] = "change",
+        default_tenant: str | None = "default",
+        validation: Literal["full", "lazy"] = "full",
+        limits: Limits | None = None,
+        soft_delete: str | None = None,
+        cache_size: int = 10_000,
+        default: Callable[[Any], Any] | None = None,
+    ) -> None:
+        if isinstance(layout, str):
+            layout = EventLayout.preset(layout)
+        elif not isinstance(layout, EventLayout):
+            layout = EventLayout.from_dict(layout)
+        if validation not in ("full", "lazy"):
+            raise ConfigError(f"expected 'full' or 'lazy', not {validation!r}", place="validation")
+        if default_tenant == "*":
+            raise ConfigError("'*' is no tenant; name one, or None for none", place="default_tenant")
+        if soft_delete is not None:
+            try:
+                parse_path(soft_delete, place="soft_delete")
+            except SubscriptionError as error:
+                raise ConfigError(error.reason, place="soft_delete") from None
+        self._options = Options(
+            layout=layout,
+            default_tenant=default_tenant,
+            validation=validation,
+            limits=limits if limits is not None else Limits(),
+            soft_delete=soft_delete,
+            cache_size=cache_size,
+            default=default,
+        )
+        self._programs = ProgramCache(cache_size)
+        self._core: Core = ReferenceCore(self._options, self._programs)
+
+    # Changing what is held. Every one of these is atomic and returns what it changed.
+
+    def add(self, subscription: Source, *, replace: bool = False) -> Changes:
+        """Add one subscription.
+
+        Args:
+            subscription: a `Subscription`, a mapping, or JSON text.
+            replace: put it in the place of one with the same id, if there is one.
+
+        Raises:
+            SubscriptionError: it cannot be accepted; nothing was changed.
+            DuplicateSubscriptionError: its id is held and not *replace*.
+        """
+        try:
+            return self._core.write([subscription], "replace" if replace else "add")
+        except BulkSubscriptionError as bulk:
+            error = bulk.errors[0]
+            error.index = None
+            raise error from None
+
+    def replace(self, subscription: Source) -> Changes:
+        """Put a subscription in the place of the one with its id, or add it where there is none.
+
+        Every event sees the old or the new one, also where tenant or collection differ. It keeps its place in the order of adding.
+
+        Raises:
+            SubscriptionError: it cannot be accepted; the old one stays.
+        """
+        return self.add(subscription, replace=True)
+
+    def add_many(self, subscriptions: Iterable[Source], *, replace: bool = False, on_error: OnError = "raise") -> Changes:
+        """Add subscriptions at once, by default all or none.
+
+        An id that comes twice in one call is an error in its second place, with *replace* too.
+
+        Args:
+            subscriptions: any mix of `Subscription`, mappings and JSON text; read to the end before anything changes.
+            replace: put them in the place of those with the same ids.
+            on_error: `raise`, or `skip` to add the good ones and return the bad in `Changes.errors`.
+
+        Raises:
+            BulkSubscriptionError: some are bad; `errors` has each with index, id, place and reason. Nothing was changed.
+        """
+        return self._core.write(subscriptions, "replace" if replace else "add", skip=_skips(on_error))
+
+    def add_jsonl(self, source: LineSource, *, replace: bool = False, on_error: OnError = "raise") -> Changes:
+        """Add the subscriptions of a JSON-lines file, one a line, as `add_many` does; `index` of an error is its line from 0.
+
+        Args:
+            source: a path, bytes, or a binary file object; gzip and zstd are recognised.
+
+        Raises:
+            BulkSubscriptionError: some are bad; nothing was changed.
+        """
+        return write_lines(self._core, source, self._options, "replace" if replace else "add", skip=_skips(on_error))
+
+    def remove(self, subscription_id: str) -> Changes:
+        """Remove one subscription; an id that is not held changes nothing, so `if engine.remove(id):` tells."""
+        return self._core.remove(Selection(ids=frozenset([subscription_id])))
+
+    def remove_many(
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        gateway_id: str | None = None,
+        tenant: str | None = None,
+        collection: str | None = None,
+    ) -> Changes:
+        """Remove the subscriptions that meet every criterion given.
+
+        Args:
+            ids: only these; those that are not held are passed over.
+            tenant: as in force, with the default filled in; `"*"` selects those of every tenant.
+            collection: `"*"` selects those of every collection.
+
+        Raises:
+            TypeError: no criterion; `apply([])` removes everything.
+        """
+        if ids is None and gateway_id is None and tenant is None and collection is None:
+            raise TypeError("remove_many() needs at least one criterion; apply([]) removes everything")
+        if isinstance(ids, str):
+            raise TypeError("ids: expected several ids, not a str; remove(id) removes one")
+        return self._core.remove(_selection(ids, gateway_id, tenant, collection))
+
+    def apply(self, desired: Iterable[Source]) -> Changes:
+        """Make the engine hold exactly these subscriptions, in one step.
+
+        Raises:
+            BulkSubscriptionError: some are bad; nothing was changed.
+        """
+        return self._core.write(desired, "apply")
+
+    # Looking at what is held
+
+    def get(self, subscription_id: str) -> Subscription | None:
+        """Return a subscription, or None where the id is not held."""
+        return self._core.get(subscription_id)
+
+    def subscriptions(
+        self, *, tenant: str | None = None, collection: str | None = None, gateway_id: str | None = None
+    ) -> list[Subscription]:
+        """Return the subscriptions that meet every criterion given (see `remove_many`), in order of adding."""
+        return self._core.select(_selection(None, gateway_id, tenant, collection))
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __bool__(self) -> bool:
+        # Without this an engine that holds nothing yet would be false, and `engine or Engine()` a trap.
+        return True
+
+    def __contains__(self, subscription_id: object) -> bool:
+        return subscription_id in self._core
+
+    def __iter__(self) -> Iterator[str]:
+        return (subscription.id for subscription in self.subscriptions())
+
+    # Matching
+
+    def match(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> Matches:
+        """Return the subscriptions that match an event.
+
+        Args:
+            event: a JSON object as UTF-8 bytes, as text, or as a mapping.
+            tenant: wins over what the event says.
+            collection: likewise.
+
+        Raises:
+            EventError: the event cannot be read.
+        """
+        return Matches(self._core.match(event, tenant, collection), event)
+
+    def match_ids(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> list[str]:
+        """Return the ids of the subscriptions that match an event, in no promised order. Raises EventError."""
+        return self._core.match_ids(event, tenant, collection)
+
+    def match_count(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> int:
+        """Return how many subscriptions match an event. Raises EventError."""
+        return self._core.match_count(event, tenant, collection)
+
+    def matches_any(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> bool:
+        """Tell whether any subscription matches an event. Raises EventError."""
+        return self._core.matches_any(event, tenant, collection)
+
+    def match_batch(
+        self, events: Iterable[EventSource], tenant: str | None = None, collection: str | None = None
+    ) -> list[Matches | EventError]:
+        """Match several events on one state of the engine.
+
+        Returns:
+            A list aligned with *events*: `Matches`, or the `EventError` in a bad event's place, with its `index`.
+        """
+        given = list(events)
+        results = self._core.match_batch(given, tenant, collection)
+        return [
+            result if isinstance(result, EventError) else Matches(result, event)
+            for result, event in zip(results, given, strict=True)
+        ]
+
+    def match_jsonl(self, source: LineSource, tenant: str | None = None, collection: str | None = None) -> Iterator[LineResult]:
+        """Match each line of a JSON-lines source as it is read, in constant memory.
+
+        Each line is matched on the state of the engine at that time; a bad line is reported in its place and the others still match.
+
+        Args:
+            source: a path, bytes, or a binary file object; gzip and zstd are recognised.
+        """
+        return match_lines(self._core, source, self._options, tenant, collection)
+
+    # Understanding
+
+    def explain(
+        self, event: EventSource, subscription_id: str, tenant: str | None = None, collection: str | None = None
+    ) -> Explanation:
+        """Tell why a subscription matches an event, or why not: each condition, the value seen, and the outcome.
+
+        Raises:
+            EventError: the event cannot be read.
+            UnknownSubscriptionError: the id is not held.
+        """
+        subscription = self._core.get(subscription_id)
+        if subscription is None:
+            raise UnknownSubscriptionError(subscription_id)
+        return explain(self._compile(subscription), event, self._options, tenant, collection)
+
+    def plan(self, subscription_id: str) -> Plan:
+        """Tell how a subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual.
+
+        Raises:
+            UnknownSubscriptionError: the id is not held.
+        """
+        plan = self._core.plan(subscription_id)
+        if plan is None:
+            raise UnknownSubscriptionError(subscription_id)
+        return plan
+
+    def lint(self) -> list[Finding]:
+        """Return what is suspicious: never or always matching, duplicates, slow, arithmetic on numbers as spelled."""
+        return lint(map(self._compile, self.subscriptions()), self._options.limits)
+
+    def _compile(self, subscription: Subscription) -> CompiledSubscription:
+        return compile_subscription(
+            subscription,
+            default_tenant=self._options.default_tenant,
+            limits=self._options.limits,
+            programs=self._programs,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (self._options, self.subscriptions())
+
+    def __repr__(self) -> str:
+        return f"<Engine: {len(self)} subscriptions>"
+
+
+def _unpickle(options: Options, subscriptions: Sequence[Subscription]) -> Engine:
+    engine = Engine(
+        layout=options.layout,
+        default_tenant=options.default_tenant,
+        validation=options.validation,
+        limits=options.limits,
+        soft_delete=options.soft_delete,
+        cache_size=options.cache_size,
+        default=options.default,
+    )
+    engine.add_many(subscriptions)
+    return engine
+
+
+def _skips(on_error: OnError) -> bool:
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error: expected 'raise' or 'skip', not {on_error!r}")
+    return on_error == "skip"
+
+
+def _selection(ids: Iterable[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None) -> Selection:
+    return Selection(
+        ids=None if ids is None else frozenset(ids), gateway_id=gateway_id, tenant=tenant, collection=collection
+    )

@@ -1,0 +1,134 @@
+"""Why does a subscription match an event, or why not? Told by the reference, whichever backend runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from streamer.engine.core import EventSource, Options
+from streamer.model import BeyondFloat64, Transition, Verdict
+from streamer.reference.events import read_event
+from streamer.reference.filters import Absence
+from streamer.reference.judge import Condition, conditions, evaluate, judge, mentions_before, old_side
+from streamer.subscriptions.compile import CompiledSubscription
+
+#: Longer values are cut when they are printed.
+SHOWN = 60
+
+_SIGNS = {Verdict.TRUE: "✓", Verdict.FALSE: "✗", Verdict.ERROR: "!", Verdict.UNKNOWN: "?"}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What one subscription makes of one event; true if it matches, `str()` prints it.
+
+    Attributes:
+        subscription_id: the subscription.
+        matched: whether a match is reported.
+        transition: that of the match.
+        certain: False where the event lacks a value that the decision needed.
+        verdict: what is known of all conditions together.
+        conditions: each condition with the value seen.
+        before: each condition on the old document, where that decides the transition; else empty.
+        note: what decided beside the conditions; None if they say it all.
+    """
+
+    subscription_id: str
+    matched: bool
+    transition: Transition | None
+    certain: bool
+    verdict: Verdict
+    conditions: tuple[Condition, ...]
+    before: tuple[Condition, ...] = ()
+    note: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.matched
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line."""
+        if not self.matched:
+            return f"{self.subscription_id!r} does not match"
+        details = [self.transition or "", "" if self.certain else "not certain"]
+        shown = ", ".join(filter(None, details))
+        return f"{self.subscription_id!r} matches{f' ({shown})' if shown else ''}"
+
+    def __str__(self) -> str:
+        lines = [self.headline, *_table(self.conditions)]
+        if self.before:
+            lines += ["before the update:", *_table(self.before)]
+        if self.note is not None:
+            lines.append(self.note)
+        return "\n".join(lines)
+
+
+def explain(
+    compiled: CompiledSubscription,
+    event: EventSource,
+    options: Options,
+    tenant: str | None = None,
+    collection: str | None = None,
+) -> Explanation:
+    """Judge one subscription on one event and keep each step. Raises EventError."""
+    read = read_event(
+        event,
+        layout=options.layout,
+        default_tenant=options.default_tenant,
+        limits=options.limits,
+        tenant=tenant,
+        collection=collection,
+        default=options.default,
+    )
+    budget = options.limits.cel_budget
+    outcome = judge(compiled, read, options.layout, options.soft_delete, budget=budget)
+    old = None if mentions_before(compiled, options.layout) else old_side(read, options.layout)
+    before = () if old is None else tuple(conditions(compiled, old, budget=budget))
+    verdict = evaluate(compiled, read, budget=budget)
+    return Explanation(
+        subscription_id=compiled.subscription.id,
+        matched=outcome is not None,
+        transition=outcome.transition if outcome is not None else None,
+        certain=outcome.certain if outcome is not None else True,
+        verdict=verdict,
+        conditions=tuple(conditions(compiled, read, budget=budget)),
+        before=before,
+        note=_note(compiled, verdict, outcome is not None, options),
+    )
+
+
+def _note(compiled: CompiledSubscription, verdict: Verdict, matched: bool, options: Options) -> str | None:
+    if verdict is Verdict.TRUE and not matched:
+        return f"the document is flagged as deleted by {options.soft_delete!r}"
+    if verdict is Verdict.UNKNOWN and not matched and compiled.subscription.on_unknown == "skip":
+        return "the event does not carry enough to decide, and the subscription skips what is not certain"
+    if verdict is not Verdict.TRUE and matched and verdict is not Verdict.UNKNOWN:
+        return "the document matched before, and the subscription asks for transitions"
+    return None
+
+
+def _table(rows: Sequence[Condition]) -> Iterator[str]:
+    places = max((len(row.place) for row in rows), default=0)
+    texts = min(max((len(row.text) for row in rows), default=0), SHOWN)
+    for row in rows:
+        reason = f" ({row.reason})" if row.reason else ""
+        line = f"  {_SIGNS[row.verdict]} {row.place:{places}}  {row.text:{texts}}  {row.verdict.value}{reason}"
+        yield line if row.seen is Absence.MISSING and row.kind in ("cel", "pattern") else f"{line}, saw {show_value(row.seen)}"
+
+
+def show_value(value: Any) -> str:
+    """Print a value seen as short JSON, or as `<missing>` or `<unknown>`."""
+    if isinstance(value, Absence):
+        return repr(value)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=_spelled)
+    except RecursionError:
+        text = "<nested too deep to show>"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def _spelled(value: Any) -> Any:
+    return value.text if isinstance(value, BeyondFloat64) else repr(value)

@@ -1,0 +1,85 @@
+"""How an engine finds and decides a subscription: what its author can do to make it cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, final
+
+from streamer.model import Limits
+from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.keys import access_keys
+from streamer.subscriptions.normal_form import normal_form
+
+CostClass = Literal["keyed", "unkeyed"]
+
+_COSTS = {
+    "keyed": "judged only where the filter says MAYBE to the event's values",
+    "unkeyed": "judged for every event of its partition; an equality in every alternative would give it a key",
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The way of one subscription through the engine; `str()` prints it as a small table.
+
+    Attributes:
+        subscription_id: the subscription.
+        tenant: a name, or `"*"` for every tenant.
+        collection: a name, or `"*"` for every collection.
+        normal_form: its conjunctions as text; any of them makes it match.
+        access_keys: values of which every matching event carries one, as text; None where nothing is so telling.
+        bloom_keys: the same as the bytes that go into the collection's filter; empty where it is unkeyed.
+        cel: the CEL program that runs on candidates, as written; None without one.
+        residual: what is evaluated as written because no clause expresses it.
+        cost: `keyed` or `unkeyed`.
+    """
+
+    subscription_id: str
+    tenant: str
+    collection: str
+    normal_form: tuple[str, ...]
+    access_keys: tuple[str, ...] | None
+    bloom_keys: tuple[bytes, ...]
+    cel: str | None
+    residual: tuple[str, ...]
+    cost: CostClass
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Yield the plan as pairs of a heading, empty where it goes on, and a text."""
+
+        def block(heading: str, lines: tuple[str, ...], none: str) -> Iterator[tuple[str, str]]:
+            yield heading, lines[0] if lines else none
+            yield from (("", line) for line in lines[1:])
+
+        yield "partition", f"tenant {self.tenant!r}, collection {self.collection!r}"
+        alternatives = self.normal_form[:1] + tuple(f"or {text}" for text in self.normal_form[1:])
+        yield from block("normal form", alternatives, "nothing: it never matches")
+        yield from block("access keys", self.access_keys or (), "none" if self.access_keys is None else "none can match")
+        yield from block("Bloom keys", tuple(key.decode() for key in self.bloom_keys), "none")
+        yield "CEL", self.cel if self.cel is not None else "none"
+        yield from block("residual", self.residual, "none")
+        yield "cost", f"{self.cost}: {_COSTS[self.cost]}"
+
+    def __str__(self) -> str:
+        return "\n".join([f"plan of {self.subscription_id!r}", *(f"  {heading:12} {text}" for heading, text in self.rows())])
+
+
+def make_plan(compiled: CompiledSubscription, limits: Limits) -> Plan:
+    """Plan a subscription as the reference runs it: by access keys, then judged whole."""
+    form = normal_form(compiled, limits)
+    keys = access_keys(form)
+    ordered = sorted(keys or (), key=str)
+    residuals = {str(residual) for conjunction in form.conjunctions for residual in conjunction.residuals}
+    return Plan(
+        subscription_id=compiled.subscription.id,
+        tenant=compiled.tenant,
+        collection=compiled.collection if compiled.collection is not None else "*",
+        normal_form=tuple(sorted(map(str, form.conjunctions))),
+        access_keys=None if keys is None else tuple(map(str, ordered)),
+        bloom_keys=tuple(key.to_bytes() for key in ordered),
+        cel=compiled.cel.source if compiled.cel is not None else None,
+        residual=tuple(sorted(residuals)),
+        cost="unkeyed" if keys is None else "keyed",
+    )

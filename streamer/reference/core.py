@@ -1,0 +1,406 @@
+"""The engine in plain Python: two phases, each as naive as it can be.
+
+```
+root ─┬─ entries     id → Entry                                    for get, in, len, replace, remove
+      └─ partitions  (tenant, collection) → Partition ─┬─ filter    phase 1: NO → the keyed ones are passed over
+                                                       ├─ keyed     phase 2: each is judged as semantics.md says
+                                                       └─ unkeyed   always judged
+```
+
+An event sees four partitions: its own, (its tenant, every collection), (every tenant, its collection) and (every, every).
+
+Invariant: everything that a root reaches is immutable, except that the bits of a filter may be set for a later root, which
+turns a NO into a MAYBE and never the other way. A reader takes `self._root` once; a writer, under the lock, makes a new root
+and assigns it. The maps are persistent (`rpds`), so a root costs what changed, not what is held.
+
+Cost: a match, the subscriptions of four partitions; a write, the size of the partitions that it touches. Rejected: one dict guarded
+by a lock that matches take too, since a writer in the middle of a million subscriptions would stop them all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, final
+
+from rpds import HashTrieMap
+
+from streamer.bloom.portable import Answer, CollectionFilter
+from streamer.cel_eval import ProgramCache
+from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
+from streamer.engine.plan import Plan, make_plan
+from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, SubscriptionError
+from streamer.model import Event, Match, Subscription
+from streamer.reference.events import as_before, read_event
+from streamer.reference.judge import Outcome, judge, old_side
+from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
+from streamer.subscriptions.keys import Key, access_keys
+from streamer.subscriptions.normal_form import normal_form
+from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.values import private_copy, same_subscription
+
+#: A tenant or "*", and a collection or None for every one.
+PartitionName: TypeAlias = tuple[str, str | None]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A subscription that is held.
+
+    Attributes:
+        order: position in the order of adding.
+        keys: values of which every event that it matches carries one; None if it is unkeyed.
+    """
+
+    order: int
+    compiled: CompiledSubscription
+    keys: frozenset[Key] | None
+
+    @property
+    def id(self) -> str:
+        return self.compiled.subscription.id
+
+    @property
+    def partition(self) -> PartitionName:
+        return self.compiled.tenant, self.compiled.collection
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The subscriptions of one (tenant, collection); its filter guards the keyed ones.
+
+    Attributes:
+        stale: how many subscriptions were removed whose keys the filter still holds.
+    """
+
+    keyed: Mapping[str, Entry] = field(default_factory=dict)
+    unkeyed: Mapping[str, Entry] = field(default_factory=dict)
+    filter: CollectionFilter | None = None
+    stale: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keyed) + len(self.unkeyed)
+
+    def changed(self, removed: Iterable[str], added: Iterable[Entry]) -> Partition:
+        """Return the partition without the ids *removed*, then with the entries *added*."""
+        keyed, unkeyed, stale = dict(self.keyed), dict(self.unkeyed), self.stale
+        for subscription_id in removed:
+            if keyed.pop(subscription_id, None) is not None:
+                stale += 1
+            else:
+                del unkeyed[subscription_id]
+        new_keys: set[Key] = set()
+        for entry in added:
+            if entry.keys is None:
+                unkeyed[entry.id] = entry
+            else:
+                keyed[entry.id] = entry
+                new_keys |= entry.keys
+        guard = None
+        # With more stale keys than live ones the filter would say MAYBE for what nobody wants any more.
+        if self.filter is not None and stale <= len(keyed):
+            guard = self.filter.including(new_keys)
+        if guard is None and keyed:
+            guard, stale = CollectionFilter.build(key for entry in keyed.values() for key in entry.keys or ()), 0
+        return Partition(keyed, unkeyed, guard, stale)
+
+    def candidates(self, sides: Sequence[Event]) -> Iterator[Entry]:
+        """Phase 1: yield what the event may match."""
+        yield from self.unkeyed.values()
+        if self.filter is not None and self.filter.ask(sides) is Answer.MAYBE:
+            yield from self.keyed.values()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Root:
+    """All that an engine holds at one moment."""
+
+    entries: HashTrieMap[str, Entry]
+    partitions: HashTrieMap[PartitionName, Partition]
+
+    def seen_by(self, event: Event) -> Iterator[Partition]:
+        """Yield the partitions whose subscriptions may match an event."""
+        collections = (None,) if event.collection is None else (event.collection, None)
+        for tenant in (event.tenant, "*"):
+            for collection in collections:
+                partition = self.partitions.get((tenant, collection))
+                if partition is not None:
+                    yield partition
+
+
+@final
+class ReferenceHits:
+    """Hits as plain pairs; see `streamer.engine.core.Hits`."""
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self, pairs: Sequence[tuple[Entry, Outcome]]) -> None:
+        self._pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def ids(self) -> list[str]:
+        return [entry.id for entry, _ in self._pairs]
+
+    def gateway_ids(self) -> list[str | None]:
+        return [entry.compiled.subscription.gateway_id for entry, _ in self._pairs]
+
+    def find(self, subscription_id: str) -> int:
+        return next((at for at, (entry, _) in enumerate(self._pairs) if entry.id == subscription_id), -1)
+
+    def match(self, position: int, event: EventSource) -> Match:
+        entry, outcome = self._pairs[position]
+        subscription = entry.compiled.subscription
+        return Match(
+            subscription_id=subscription.id,
+            gateway_id=subscription.gateway_id,
+            event=event,
+            transition=outcome.transition,
+            certain=outcome.certain,
+            labels=subscription.labels,
+        )
+
+    def take(self, positions: Sequence[int]) -> ReferenceHits:
+        return ReferenceHits([self._pairs[position] for position in positions])
+
+    def in_order(self) -> ReferenceHits:
+        return ReferenceHits(sorted(self._pairs, key=lambda pair: pair[0].order))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A subscription that was accepted and has no place yet."""
+
+    index: int
+    compiled: CompiledSubscription
+    keys: frozenset[Key] | None
+
+
+@final
+class ReferenceCore:
+    """The core of the reference backend; see `streamer.engine.core.Core` for what each method does.
+
+    Thread-safe: readers take no lock, writers take turns.
+    """
+
+    def __init__(self, options: Options, programs: ProgramCache) -> None:
+        self._options: Final = options
+        self._programs: Final = programs
+        self._root = Root(HashTrieMap(), HashTrieMap())
+        self._next_order = 0
+        self._lock = threading.Lock()
+        _after_fork.add(self)
+
+    # Writing
+
+    def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
+        drafts, errors = self._prepare(sources)
+        with self._lock:
+            root = self._root
+            accepted: list[_Draft] = []
+            for draft in drafts:
+                if mode == "add" and (subscription_id := draft.compiled.subscription.id) in root.entries:
+                    reason = "this id is held already; replace=True puts the new one in its place"
+                    errors.append(
+                        DuplicateSubscriptionError(reason, place="id", subscription_id=subscription_id, index=draft.index)
+                    )
+                else:
+                    accepted.append(draft)
+            errors.sort(key=lambda error: error.index or 0)
+            if errors and not skip:
+                raise BulkSubscriptionError(errors)
+            return self._publish(root, accepted, mode, tuple(errors))
+
+    def remove(self, selection: Selection) -> Changes:
+        with self._lock:
+            root = self._root
+            gone = _selected(root, selection)
+            if gone:
+                self._swap(root, gone, [])
+            return Changes(removed=tuple(entry.id for entry in gone))
+
+    def _prepare(self, sources: Iterable[Source | SubscriptionError]) -> tuple[list[_Draft], list[SubscriptionError]]:
+        """Check and compile; touches nothing that others see."""
+        drafts: list[_Draft] = []
+        errors: list[SubscriptionError] = []
+        seen: set[str] = set()
+        for index, source in enumerate(sources):
+            subscription: Subscription | None = None
+            try:
+                if isinstance(source, SubscriptionError):
+                    raise source
+                subscription = parse_subscription(source)
+                if subscription.id in seen:
+                    raise DuplicateSubscriptionError("this id comes twice in one call", place="id")
+                seen.add(subscription.id)
+                if not isinstance(source, bytes | str):
+                    subscription = private_copy(subscription)
+                compiled = compile_subscription(
+                    subscription,
+                    default_tenant=self._options.default_tenant,
+                    limits=self._options.limits,
+                    programs=self._programs,
+                )
+                drafts.append(_Draft(index, compiled, access_keys(normal_form(compiled, self._options.limits))))
+            except SubscriptionError as error:
+                error.index = index
+                if error.subscription_id is None and subscription is not None:
+                    error.subscription_id = subscription.id
+                # A traceback would keep the frames of every bad one of a million alive.
+                errors.append(error.with_traceback(None))
+        return drafts, errors
+
+    def _publish(
+        self, root: Root, drafts: Sequence[_Draft], mode: Mode, errors: tuple[SubscriptionError, ...]
+    ) -> Changes:
+        added: list[Entry] = []
+        replaced: list[Entry] = []
+        unchanged: list[str] = []
+        gone: list[Entry] = []
+        order = self._next_order
+        for draft in drafts:
+            held = root.entries.get(draft.compiled.subscription.id)
+            if held is None:
+                added.append(Entry(order, draft.compiled, draft.keys))
+                order += 1
+            elif mode == "apply" and same_subscription(held.compiled.subscription, draft.compiled.subscription):
+                unchanged.append(held.id)
+            else:
+                replaced.append(Entry(held.order, draft.compiled, draft.keys))
+                gone.append(held)
+        removed: list[Entry] = []
+        if mode == "apply":
+            desired = {draft.compiled.subscription.id for draft in drafts}
+            removed = sorted((root.entries[i] for i in root.entries if i not in desired), key=lambda entry: entry.order)
+        if added or replaced or removed:
+            self._next_order = order
+            self._swap(root, [*gone, *removed], [*added, *replaced])
+        return Changes(
+            added=tuple(entry.id for entry in added),
+            replaced=tuple(entry.id for entry in replaced),
+            removed=tuple(entry.id for entry in removed),
+            unchanged=tuple(unchanged),
+            errors=errors,
+        )
+
+    def _swap(self, root: Root, gone: Sequence[Entry], new: Sequence[Entry]) -> None:
+        """Build the next root beside the present one and make it the present one, in one assignment."""
+        entries, partitions = root.entries, root.partitions
+        gone_from: dict[PartitionName, set[str]] = {}
+        new_in: dict[PartitionName, list[Entry]] = {}
+        for entry in gone:
+            gone_from.setdefault(entry.partition, set()).add(entry.id)
+            entries = entries.remove(entry.id)
+        for entry in new:
+            new_in.setdefault(entry.partition, []).append(entry)
+            entries = entries.insert(entry.id, entry)
+        for name in gone_from.keys() | new_in.keys():
+            before = partitions.get(name) or Partition()
+            after = before.changed(gone_from.get(name, ()), new_in.get(name, ()))
+            partitions = partitions.insert(name, after) if len(after) else partitions.remove(name)
+        self._root = Root(entries, partitions)
+
+    # Reading
+
+    def get(self, subscription_id: str) -> Subscription | None:
+        entry = self._root.entries.get(subscription_id)
+        return None if entry is None else entry.compiled.subscription
+
+    def select(self, selection: Selection) -> list[Subscription]:
+        return [entry.compiled.subscription for entry in _selected(self._root, selection)]
+
+    def __len__(self) -> int:
+        return len(self._root.entries)
+
+    def __contains__(self, subscription_id: object) -> bool:
+        return isinstance(subscription_id, str) and subscription_id in self._root.entries
+
+    def match(self, event: EventSource, tenant: str | None, collection: str | None) -> ReferenceHits:
+        return ReferenceHits(list(self._hits(self._root, event, tenant, collection)))
+
+    def match_ids(self, event: EventSource, tenant: str | None, collection: str | None) -> list[str]:
+        return [entry.id for entry, _ in self._hits(self._root, event, tenant, collection)]
+
+    def match_count(self, event: EventSource, tenant: str | None, collection: str | None) -> int:
+        return sum(1 for _ in self._hits(self._root, event, tenant, collection))
+
+    def matches_any(self, event: EventSource, tenant: str | None, collection: str | None) -> bool:
+        return any(True for _ in self._hits(self._root, event, tenant, collection))
+
+    def match_batch(
+        self, events: Sequence[EventSource], tenant: str | None, collection: str | None
+    ) -> list[ReferenceHits | EventError]:
+        root = self._root
+        results: list[ReferenceHits | EventError] = []
+        for index, event in enumerate(events):
+            try:
+                results.append(ReferenceHits(list(self._hits(root, event, tenant, collection))))
+            except EventError as error:
+                error.index = index
+                results.append(error.with_traceback(None))
+        return results
+
+    def _hits(
+        self, root: Root, event: EventSource, tenant: str | None, collection: str | None
+    ) -> Iterator[tuple[Entry, Outcome]]:
+        """The two phases: what may match, then what does."""
+        options = self._options
+        read = read_event(
+            event,
+            layout=options.layout,
+            default_tenant=options.default_tenant,
+            limits=options.limits,
+            tenant=tenant,
+            collection=collection,
+            default=options.default,
+        )
+        old = old_side(read, options.layout) if read.before is None else as_before(read, options.layout)
+        sides = [read] if old is None else [read, old]
+        budget = options.limits.cel_budget
+        for partition in root.seen_by(read):
+            for entry in partition.candidates(sides):
+                outcome = judge(entry.compiled, read, options.layout, options.soft_delete, budget=budget)
+                if outcome is not None:
+                    yield entry, outcome
+
+    def plan(self, subscription_id: str) -> Plan | None:
+        entry = self._root.entries.get(subscription_id)
+        return None if entry is None else make_plan(entry.compiled, self._options.limits)
+
+
+def _selected(root: Root, selection: Selection) -> list[Entry]:
+    """Return the entries that meet every criterion, in order of adding."""
+    if selection.ids is not None:
+        named = (root.entries.get(subscription_id) for subscription_id in selection.ids)
+        chosen: Iterable[Entry] = (entry for entry in named if entry is not None)
+    else:
+        chosen = root.entries.values()
+    if selection.gateway_id is not None:
+        chosen = (e for e in chosen if e.compiled.subscription.gateway_id == selection.gateway_id)
+    if selection.tenant is not None:
+        chosen = (e for e in chosen if e.compiled.tenant == selection.tenant)
+    if selection.collection is not None:
+        wanted = None if selection.collection == "*" else selection.collection
+        chosen = (e for e in chosen if e.compiled.collection == wanted)
+    return sorted(chosen, key=lambda entry: entry.order)
+
+
+#: Cores whose lock a fork may have copied while another thread held it.
+_after_fork: weakref.WeakSet[ReferenceCore] = weakref.WeakSet()
+
+
+def _new_locks() -> None:
+    for core in _after_fork:
+        core._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_locks)

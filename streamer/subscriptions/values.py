@@ -1,0 +1,79 @@
+"""Values of any depth that a subscription carries: a private copy, and equality that tells `1`, `1.0` and `true` apart.
+
+Both are loops, since labels are opaque and may be nested deeper than Python's stack, or in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from streamer.model import Filter, Subscription
+
+
+def private_copy(subscription: Subscription) -> Subscription:
+    """Return a subscription that shares no container with what the caller may still change."""
+    filters = tuple(
+        replace(item, value=_copy(item.value)) if isinstance(item, Filter) else _copy(item) for item in subscription.filters
+    )
+    return replace(subscription, filters=filters, pattern=_copy(subscription.pattern), labels=_copy(subscription.labels))
+
+
+def same_subscription(one: Subscription, other: Subscription) -> bool:
+    """Tell whether two subscriptions say the same, member by member, numbers as spelled."""
+    return _same(_members(one), _members(other))
+
+
+def _members(subscription: Subscription) -> dict[str, Any]:
+    return {**subscription.to_dict(), "filters": [(f.field, f.op, f.value) if isinstance(f, Filter) else f for f in subscription.filters]}
+
+
+def _copy(value: Any) -> Any:
+    """Copy mappings as dicts, lists and tuples as lists; other values are taken as they are."""
+    # With the original, so that no other object gets its id while this runs.
+    copies: dict[int, tuple[Any, Any]] = {}
+    pending: list[tuple[Any, Any]] = []
+
+    def begin(item: Any) -> Any:
+        if not isinstance(item, Mapping | list | tuple):
+            return item
+        if id(item) not in copies:
+            made: Any = {} if isinstance(item, Mapping) else []
+            copies[id(item)] = (item, made)
+            pending.append((item, made))
+        return copies[id(item)][1]
+
+    result = begin(value)
+    while pending:
+        source, target = pending.pop()
+        if isinstance(source, Mapping):
+            target.update((name, begin(item)) for name, item in source.items())
+        else:
+            target.extend(begin(item) for item in source)
+    return result
+
+
+def _same(one: Any, other: Any) -> bool:
+    compared: set[tuple[int, int]] = set()
+    pending = [(one, other)]
+    while pending:
+        a, b = pending.pop()
+        if a is b:
+            continue
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            if a.keys() != b.keys():
+                return False
+            pairs = [(a[name], b[name]) for name in a]
+        elif isinstance(a, list | tuple) and isinstance(b, list | tuple):
+            if len(a) != len(b):
+                return False
+            pairs = list(zip(a, b, strict=True))
+        elif type(a) is type(b) and a == b:
+            continue
+        else:
+            return False
+        if (id(a), id(b)) not in compared:
+            compared.add((id(a), id(b)))
+            pending += pairs
+    return True
