@@ -1,0 +1,193 @@
+//! Which regular expressions match a string? Required literals first, then one bounded automaton each.
+//!
+//! ```text
+//!   \Aab[0-9]+shipped(,.*)?\z      required: "shipped"  ─► Aho-Corasick over all required literals ─► candidates
+//!   \A[a-z]{1,50}\z                required: none, 1 to 50 bytes long ─► tried on every text of that length
+//! ```
+//!
+//! Invariant: a text that an expression matches holds its required literal and has a length within its bounds; so what the
+//! literal rules out need not be tried.
+//!
+//! Cost: a try is linear in the text (`regex-automata`: never exponential), whatever the expression. Programs are compiled
+//! once for each distinct expression and shared by all indexes that hold them; program and cache sizes are bounded.
+//!
+//! Rejected: all expressions in one automaton (its lazy DFA is rebuilt for nearly every text it has not seen: 4 to 50 ms);
+//! leaving the size open (`(\pL{1,99}){99}` would take gigabytes).
+
+use crate::automaton::literals::{Literals, Seen};
+use crate::subscriptions::regexps::Regexp;
+use regex_automata::meta::{self, Regex};
+use regex_syntax::hir::{Hir, HirKind};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+/// Most bytes that the automaton of one expression may take.
+const SIZE_LIMIT: usize = 4 << 20;
+/// Bytes that the lazy automaton of one expression may keep for each thread.
+const CACHE: usize = 256 << 10;
+
+/// A compiled expression with what a text must have for it to be tried at all.
+#[derive(Debug)]
+pub struct Program {
+    regex: Regex,
+    required: Box<[u8]>,
+    shortest: usize,
+    longest: Option<usize>,
+    expression: Box<str>,
+}
+
+impl Program {
+    /// Compile *regexp*, or hand out the program that an equal one has made. An error says why it is refused.
+    pub fn compile(regexp: &Regexp) -> Result<Arc<Program>, String> {
+        static PROGRAMS: LazyLock<Mutex<HashMap<Box<str>, Weak<Program>>>> = LazyLock::new(Mutex::default);
+        let known = |programs: &HashMap<Box<str>, Weak<Program>>| programs.get(&regexp.expression)?.upgrade();
+        if let Some(program) = known(&PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(program);
+        }
+        let program = Arc::new(Program::new(&regexp.expression)?);
+        let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        if programs.len() >= 64 && programs.len().is_power_of_two() {
+            programs.retain(|_, program| program.strong_count() > 0);
+        }
+        programs.insert(regexp.expression.clone(), Arc::downgrade(&program));
+        Ok(program)
+    }
+
+    fn new(expression: &str) -> Result<Program, String> {
+        let hir = regex_syntax::parse(expression).map_err(|error| error.to_string())?;
+        let config = meta::Config::new()
+            .nfa_size_limit(Some(SIZE_LIMIT))
+            .onepass_size_limit(Some(SIZE_LIMIT / 4))
+            .hybrid_cache_capacity(CACHE)
+            .which_captures(regex_automata::nfa::thompson::WhichCaptures::None);
+        let regex = meta::Builder::new()
+            .configure(config)
+            .build_from_hir(&hir)
+            .map_err(|error| error.size_limit().map_or_else(|| error.to_string(), |_| "the expression is too large".into()))?;
+        let properties = hir.properties();
+        let whole = properties.look_set_prefix().contains(regex_syntax::hir::Look::Start)
+            && properties.look_set_suffix().contains(regex_syntax::hir::Look::End);
+        Ok(Program {
+            required: required(&hir).into(),
+            shortest: properties.minimum_len().unwrap_or(0),
+            longest: properties.maximum_len().filter(|_| whole),
+            regex,
+            expression: expression.into(),
+        })
+    }
+
+    /// Whether *text*, or a part of it, as the expression says, matches.
+    pub fn is_match(&self, text: &str) -> bool {
+        text.len() >= self.shortest && self.longest.is_none_or(|longest| text.len() <= longest) && self.regex.is_match(text)
+    }
+
+    /// The expression, in the syntax of `regex-syntax`.
+    pub fn expression(&self) -> &str {
+        &self.expression
+    }
+
+    /// A literal that every text has that matches; empty where none is known.
+    pub fn required(&self) -> &[u8] {
+        &self.required
+    }
+}
+
+/// The longest literal that every match of *hir* holds; its depth is bounded by the parser.
+fn required(hir: &Hir) -> &[u8] {
+    match hir.kind() {
+        HirKind::Literal(literal) => &literal.0,
+        HirKind::Capture(capture) => required(&capture.sub),
+        HirKind::Repetition(repetition) if repetition.min > 0 => required(&repetition.sub),
+        HirKind::Concat(parts) => parts.iter().map(required).max_by_key(|literal| literal.len()).unwrap_or_default(),
+        _ => &[],
+    }
+}
+
+/// An immutable set of regular expressions. See the head of this file.
+#[derive(Debug)]
+pub struct Regexps {
+    literals: Literals,
+    of_literal: Box<[u32]>,
+    programs: Box<[(Arc<Program>, u32)]>, // those without required literal last
+}
+
+impl Regexps {
+    /// Build from pairs of a program and what a match is reported as.
+    pub fn new(programs: impl IntoIterator<Item = (Arc<Program>, u32)>) -> Regexps {
+        let mut programs: Vec<_> = programs.into_iter().collect();
+        programs.sort_by(|(left, _), (right, _)| {
+            (left.required.is_empty(), &left.required).cmp(&(right.required.is_empty(), &right.required))
+        });
+        let mut literals: Vec<&[u8]> = Vec::new();
+        let mut of_literal = Vec::new();
+        for (at, (program, _)) in programs.iter().enumerate() {
+            if program.required.is_empty() {
+                of_literal.push(at as u32);
+                break;
+            }
+            if literals.last() != Some(&program.required()) {
+                literals.push(program.required());
+                of_literal.push(at as u32);
+            }
+        }
+        if of_literal.len() == literals.len() {
+            of_literal.push(programs.len() as u32);
+        }
+        Regexps { literals: Literals::new(&literals), of_literal: of_literal.into(), programs: programs.into() }
+    }
+
+    /// Hand the ids of all expressions that match *text* to *hit*, each once.
+    pub fn query(&self, text: &str, seen: &mut Seen, mut hit: impl FnMut(&[u32])) {
+        let mut try_all = |programs: &[(Arc<Program>, u32)]| {
+            for (program, id) in programs {
+                if program.is_match(text) {
+                    hit(&[*id]);
+                }
+            }
+        };
+        self.literals.query(text.as_bytes(), seen, |literal| {
+            let (start, end) = (self.of_literal[literal as usize], self.of_literal[literal as usize + 1]);
+            try_all(&self.programs[start as usize..end as usize]);
+        });
+        let without = self.of_literal.last().map_or(0, |start| *start as usize);
+        try_all(&self.programs[without..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::automaton::testing::Dice;
+
+    fn program(expression: &str) -> Arc<Program> {
+        Program::compile(&Regexp { expression: expression.into() }).unwrap()
+    }
+
+    #[test]
+    fn expressions_answer_together_as_each_does_alone() {
+        let expressions = [
+            r"\Aab[0-9]*\z", r"ab", r"\Aa?b?c?\z", r"(ab|ba)c+", r"\A[abc]{2,4}\z", r"", r"\A\z", r"c{3}", r"(abc)+\z", r"\A(a(b(c)))",
+        ];
+        let mut dice = Dice::new(7);
+        let mut seen = Seen::default();
+        let built = Regexps::new(expressions.iter().zip(0..).map(|(expression, id)| (program(expression), id)));
+        for _ in 0..2000 {
+            let text = dice.text("abc1", 8);
+            let mut found = Vec::new();
+            built.query(&text, &mut seen, |ids| found.extend_from_slice(ids));
+            found.sort_unstable();
+            let expected: Vec<u32> = (0..expressions.len() as u32)
+                .filter(|at| Regex::new(expressions[*at as usize]).unwrap().is_match(text.as_str()))
+                .collect();
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn equal_expressions_share_a_program_and_huge_ones_are_refused() {
+        assert!(Arc::ptr_eq(&program("x+y"), &program("x+y")));
+        assert!(Program::compile(&Regexp { expression: r"(\pL{1,99}){99}".into() }).is_err());
+        assert_eq!(program(r"\Aab(c|d)longest[0-9]\z").required(), b"longest");
+        assert!(program("[a-z]{1,50}").is_match("abc") && program(r"\pL+").is_match("é"));
+    }
+}

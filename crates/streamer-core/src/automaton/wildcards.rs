@@ -1,0 +1,136 @@
+//! Which wildcard patterns match a string? The longest literal of each first, then a greedy check.
+//!
+//! ```text
+//!   *ABC*DEFG*      pieces  "" ABC DEFG ""     literal DEFG ─► Aho-Corasick over all literals
+//!   text  xxABCyyDEFGz ── DEFG occurs ─► check: ABC at its first place, DEFG at its first place after that, done
+//! ```
+//!
+//! The leftmost place for each piece is always the best one, so the check never goes back.
+//!
+//! Invariant: a pattern can only match a text that holds its longest piece.
+//!
+//! Cost: one pass over the text, then for each pattern whose literal occurs one search of its pieces; a pattern without any
+//! literal (only `*`) matches every string. Memory linear in the patterns.
+//!
+//! Rejected: one DFA of all patterns (10,000 patterns of 5 stars have more states than memory, and a lazy one takes
+//! milliseconds for each text it has not seen); an NFA with all states live (linear in the patterns for every byte).
+
+use crate::automaton::literals::{Literals, Seen};
+use std::collections::HashMap;
+
+/// Whether *text* is made of *pieces* in order with anything between: the first at its start, the last at its end.
+pub fn wildcard_matches<S: AsRef<str>>(pieces: &[S], text: &str) -> bool {
+    let [first, middle @ .., last] = pieces else {
+        return pieces.first().is_some_and(|only| only.as_ref() == text);
+    };
+    let Some(rest) = text.strip_prefix(first.as_ref()) else {
+        return false;
+    };
+    let Some(mut rest) = rest.strip_suffix(last.as_ref()) else {
+        return false;
+    };
+    for piece in middle {
+        match memchr::memmem::find(rest.as_bytes(), piece.as_ref().as_bytes()) {
+            Some(at) => rest = &rest[at + piece.as_ref().len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+/// An immutable set of wildcard patterns. See the head of this file.
+#[derive(Debug)]
+pub struct Wildcards {
+    literals: Literals,
+    of_literal: Box<[u32]>, // the patterns of literal n are at of_literal[n]..of_literal[n + 1]
+    patterns: Box<[(Box<[Box<str>]>, u32)]>,
+    without: Box<[u32]>, // ids of patterns that match every string
+}
+
+impl Wildcards {
+    /// Build from pairs of a pattern's pieces and what a match is reported as.
+    pub fn new<'a>(patterns: impl IntoIterator<Item = (&'a [Box<str>], u32)>) -> Wildcards {
+        let mut by_literal: HashMap<&str, Vec<(&[Box<str>], u32)>> = HashMap::new();
+        let mut without = Vec::new();
+        for (pieces, id) in patterns {
+            match pieces.iter().max_by_key(|piece| piece.len()) {
+                Some(longest) if !longest.is_empty() => by_literal.entry(longest).or_default().push((pieces, id)),
+                _ => without.push(id),
+            }
+        }
+        let mut groups: Vec<_> = by_literal.into_iter().collect();
+        groups.sort_unstable_by_key(|(literal, _)| *literal);
+        let literals: Vec<&[u8]> = groups.iter().map(|(literal, _)| literal.as_bytes()).collect();
+        let mut of_literal = vec![0];
+        let mut sorted = Vec::new();
+        for (_, group) in &groups {
+            sorted.extend(group.iter().map(|(pieces, id)| ((*pieces).into(), *id)));
+            of_literal.push(sorted.len() as u32);
+        }
+        Wildcards {
+            literals: Literals::new(&literals),
+            of_literal: of_literal.into(),
+            patterns: sorted.into(),
+            without: without.into(),
+        }
+    }
+
+    /// Hand the ids of all patterns that match *text* to *hit*, each once.
+    pub fn query(&self, text: &str, seen: &mut Seen, mut hit: impl FnMut(&[u32])) {
+        if !self.without.is_empty() {
+            hit(&self.without);
+        }
+        self.literals.query(text.as_bytes(), seen, |literal| {
+            let (start, end) = (self.of_literal[literal as usize], self.of_literal[literal as usize + 1]);
+            for (pieces, id) in &self.patterns[start as usize..end as usize] {
+                if wildcard_matches(pieces, text) {
+                    hit(&[*id]);
+                }
+            }
+        });
+    }
+
+    /// Heap bytes held.
+    pub fn bytes(&self) -> usize {
+        let pieces: usize = self.patterns.iter().flat_map(|(pieces, _)| pieces).map(|piece| piece.len() + 16).sum();
+        self.literals.bytes() + self.of_literal.len() * 4 + self.patterns.len() * 24 + pieces + self.without.len() * 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::automaton::testing::Dice;
+
+    /// The textbook definition, exponential and obvious.
+    fn naive(pieces: &[Box<str>], text: &str) -> bool {
+        match pieces {
+            [] => text.is_empty(),
+            [only] => **only == *text,
+            [first, rest @ ..] => text.strip_prefix(&**first).is_some_and(|after| {
+                (0..=after.len()).filter(|at| after.is_char_boundary(*at)).any(|at| naive(rest, &after[at..]))
+            }),
+        }
+    }
+
+    #[test]
+    fn wildcards_answer_as_their_definition_does() {
+        let mut dice = Dice::new(6);
+        let mut seen = Seen::default();
+        for round in 0..300 {
+            let patterns: Vec<Vec<Box<str>>> = (0..[1, 4, 60][round % 3])
+                .map(|_| (0..2 + dice.below(4)).map(|_| dice.text("abé", 3).into()).collect())
+                .collect();
+            let built = Wildcards::new(patterns.iter().zip(0..).map(|(pieces, id)| (&pieces[..], id)));
+            for _ in 0..30 {
+                let text = dice.text("abé", 10);
+                let mut found = Vec::new();
+                built.query(&text, &mut seen, |ids| found.extend_from_slice(ids));
+                found.sort_unstable();
+                let expected: Vec<u32> =
+                    (0..patterns.len() as u32).filter(|at| naive(&patterns[*at as usize], &text)).collect();
+                assert_eq!(found, expected, "{patterns:?} {text}");
+            }
+        }
+    }
+}
