@@ -1,10 +1,11 @@
 """Evaluate a filter directly, with the value that it saw (semantics.md sections 3, 4 and 8).
 
-Each branch of `evaluate_filter` says by hand what the expression printed by `CompiledFilter.to_cel()` says in CEL; a property test holds the
-two together. Reading a path gives a `Reading`: a value, or why there is none.
+Each branch of `evaluate_filter` says by hand what the expression printed by `CompiledFilter.to_cel()` says in CEL; a property
+test holds the two together. Reading a path gives a `Reading`: a value, or why there is none.
 
-A number that no float64 holds is there (`exists`), but to read it is an error, also on the way to a field below it. A hole (a pointer
-in the event's `unknown`) hides what it covers; where the document ends above a hole, what lies on the way to the hole is unknown too.
+A number that no float64 holds is there (`exists`), but to read it is an error, also on the way to a field below it. A hole (a
+pointer in the event's `unknown`) hides what it covers; where the document ends above a hole, what lies on the way to the hole
+is unknown too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Does a subscription want an event, with which transition, and how certain is that (semantics.md sections 7 and 8)?
 
-A *side* is the subscription's condition on one document: `new` on the event as it is, `old` on the event as it was before. A side *wants*
-(`yes`), does not (`no`: false or an error), or cannot be told (`unsure`: unknown). A document that the `soft_delete` field flags counts as
-absent, so its side is `no`; where the flag is unknown, a `yes` becomes `unsure`.
+A *side* is the subscription's condition on one document: `new` on the event as it is, `old` on the event as it was before. A
+side *wants* (`yes`), does not (`no`: false or an error), or cannot be told (`unsure`: unknown). A document that the
+`soft_delete` field flags counts as absent, so its side is `no`; where the flag is unknown, a `yes` becomes `unsure`.
 
 | event | new | old | reported |
 |---|---|---|---|
@@ -22,10 +22,10 @@ absent, so its side is `no`; where the flag is unknown, a `yes` becomes `unsure`
 | update without `before`, or no type | yes | | without transition |
 | | unsure | | without transition, not certain |
 
-All else is not reported. A subscription with `on_unknown: skip` gets none of the uncertain rows but the one that says so: there the new document
-is known to match. A `delete` whose last document is flagged tells of nothing that was still there; only where it carries both documents and the
-older one is not flagged does it set the flag itself, and is the `leave` of that older document. What looks at `before` sees it as the event
-carries it, flagged or not.
+All else is not reported. A subscription with `on_unknown: skip` gets none of the uncertain rows but the one that says so:
+there the new document is known to match. A `delete` whose last document is flagged tells of nothing that was still there;
+only where it carries both documents and the older one is not flagged does it set the flag itself, and is the `leave` of that
+older document. What looks at `before` sees it as the event carries it, flagged or not.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def old_side(event: Event, layout: EventLayout) -> Event | None:
 
 
 def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool:
-    """Tell whether a subscription looks at `before`: in a filter, in CEL, or by a path of its pattern at or below the layout's pointer."""
+    """Tell whether a subscription looks at `before`: in a filter, in CEL, or in a pattern, by a path at or below the layout's pointer."""
     if compiled.mentions_before or compiled.pattern is None:
         return compiled.mentions_before
     pointers = layout.pointers("before")
@@ -207,11 +207,13 @@ def _is_flagged(event: Event, soft_delete: str | None) -> Verdict:
     if reading.value is Absence.UNKNOWN:
         return Verdict.UNKNOWN
     value = reading.value
-    return Verdict.of(not (value is MISSING or value is None or value == "" or (isinstance(value, bool | int | float) and not value)))
+    return Verdict.of(
+        not (value is MISSING or value is None or value == "" or (isinstance(value, bool | int | float) and not value))
+    )
 
 
 def _sets_the_flag(event: Event, soft_delete: str | None) -> bool:
-    """Whether the last document of a delete carries the flag, so that the one before it tells whether anything was still there."""
+    """Whether the last document of a delete carries the flag, so that the one before it tells what was still there."""
     return event.before is not None and _is_flagged(event, soft_delete) is Verdict.TRUE
 
 

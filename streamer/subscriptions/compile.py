@@ -27,11 +27,9 @@ class CompiledSubscription:
     """A subscription that was checked, with its parts parsed.
 
     Attributes:
-        subscription: as it was given, with its shape checked.
-        tenant: a name, or `"*"` for every tenant.
-        collection: a name; None for every collection.
-        types: None for all.
-        mentions_before: whether a filter or the CEL expression looks at `before`, so that it is judged once (semantics.md section 7).
+        subscription: as it was given, with its shape checked. tenant: a name, or `"*"` for every tenant. collection: a name;
+        None for every collection. types: None for all. mentions_before: whether a filter or the CEL expression looks at
+        `before`, so that it is judged once (semantics.md section 7).
             What a pattern mentions depends on the layout: see `streamer.reference.judge.mentions_before`.
     """
 
@@ -80,7 +78,9 @@ def _compile(
 ) -> CompiledSubscription:
     tenant = subscription.tenant if subscription.tenant is not None else default_tenant
     if tenant is None:
-        raise SubscriptionError("expected a tenant, since the engine has no default tenant; '*' means every tenant", place="tenant")
+        raise SubscriptionError(
+            "expected a tenant, since the engine has no default tenant; '*' means every tenant", place="tenant"
+        )
     filters = tuple(parse_filter(item, place=f"filters[{index}]") for index, item in enumerate(subscription.filters))
     pattern = topic = program = None
     if subscription.pattern is not None:

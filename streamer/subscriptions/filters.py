@@ -1,6 +1,6 @@
 """Filters: conditions on one field of `data`, and the CEL expression that each means (semantics.md section 3).
 
-With `P(x)` for "the whole path is present in x", `type(x) == map && has(x.a) && type(x.a) == map && has(x.a.b)`, the filters on `a.b` are:
+With `P(x)` for `type(x) == map && has(x.a) && type(x.a) == map && has(x.a.b)`, the whole path is present in x, the filters on `a.b` are:
 
 | op | CEL |
 |---|---|
@@ -13,8 +13,8 @@ With `P(x)` for "the whole path is present in x", `type(x) == map && has(x.a) &&
 | `changed_to` | `P(data) && data.a.b == v && !(P(before) && before.a.b == v)` |
 | `changed_from` | `P(before) && before.a.b == v && !(P(data) && data.a.b == v)` |
 
-So for `changed`, `changed_to` and `changed_from` a field below a scalar, a list or null is absent, on either side, and nothing but a number that
-no float64 holds is an error.
+So for `changed`, `changed_to` and `changed_from` a field below a scalar, a list or null is absent, on either side, and
+nothing but a number that no float64 holds is an error.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ CHANGES: Final = frozenset({Operator.CHANGED, Operator.CHANGED_TO, Operator.CHAN
 MAX_VALUE_DEPTH: Final = 32
 
 _MEMBERS = ("field", "op", "value")
+#: Operators of other languages, which by their spelling alone would be taken for something else.
+_SLIPS = {"=": "==", "===": "==", "<>": "!=", "!==": "!="}
 _TEXT_FUNCTIONS = {
     Operator.CONTAINS: "contains",
     Operator.STARTS_WITH: "startsWith",
@@ -117,8 +119,7 @@ class CompiledFilter:
         literal = cel_literal(self.value)
         (one, value), (other, other_value) = has_it, has_it_not
         return (
-            f"{_present(one, self.path)} && {value} == {literal} "
-            f"&& !({_present(other, self.path)} && {other_value} == {literal})"
+            f"{_present(one, self.path)} && {value} == {literal} && !({_present(other, self.path)} && {other_value} == {literal})"
         )
 
 
@@ -265,7 +266,7 @@ def type_name(value: Any) -> str:
 
 def unknown_name(name: Any, known: tuple[str, ...], kind: str) -> str:
     """Say that a name is unknown, with the nearest that is known, or all of them."""
-    nearest = get_close_matches(name, known, n=1) if isinstance(name, str) else []
+    nearest = [_SLIPS[name]] if name in _SLIPS else get_close_matches(name, known, n=1) if isinstance(name, str) else []
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected one of {', '.join(map(repr, known))}"
     return f"unknown {kind} {name!r}; {hint}"
 
@@ -295,7 +296,8 @@ def _compile_regexp(source: str, place: str) -> Any:
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _QUOTABLE = re.compile(r"[a-zA-Z0-9_.\-/ ]+")
 _RESERVED = frozenset(
-    "as break const continue else false for function if import in let loop namespace null package return true var void while".split()
+    "as break const continue else false for function if import in let loop namespace "
+    "null package return true var void while".split()
 )
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
