@@ -97,3 +97,9 @@ def test_a_wrong_choice_in_the_environment_fails_at_import() -> None:
     )
     assert ran.returncode == 1
     assert "BackendError: STREAMER_BACKEND='fast': expected one of auto, native, reference" in ran.stderr
+
+
+def test_the_native_core_is_of_the_same_version_as_the_package() -> None:
+    core = _backend.native_core()
+    if core is not None:
+        assert core.__version__ == streamer.__version__

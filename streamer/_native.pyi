@@ -1,0 +1,3 @@
+"""The native core of Streamer."""
+
+__version__: str
