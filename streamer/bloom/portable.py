@@ -5,8 +5,9 @@
     event                       {"data": {"status": "paid"}}                        carries one           →  MAYBE
 
 Contract (semantics.md section 9): *zero false negatives*. For every subscription that matches an event, certainly or not, the
-filter answers MAYBE for that event; a NO means that no keyed subscription matches, and nothing else may be concluded. So a key must come from a
-value that a match cannot do without, and from the value, never from its spelling. A wrong key loses a match without a trace:
+filter answers MAYBE for that event; a NO means that no keyed subscription matches, and nothing else may be concluded. So a key
+must come from a value that a match cannot do without, and from the value, never from its spelling. A wrong key loses a match
+without a trace:
 
 >>> from streamer.bloom.portable import PortableBloomFilter
 >>> wrong = PortableBloomFilter(10)
@@ -18,9 +19,10 @@ False
 `streamer.subscriptions.keys` makes the right ones: there `1`, `1.0` and `10e-1` are one key.
 
 Invariant: bits are only ever set. A filter may therefore be shared between an old state of the engine and a new one, and be asked
-while it is added to: whoever asks it for an older state hears MAYBE more often, never NO wrongly. A removed key stays until the filter is rebuilt.
+while it is added to: whoever asks it for an older state hears MAYBE more often, never NO wrongly. A removed key stays until the
+filter is rebuilt.
 
-Cost: about 3 µs for each key asked or added, and 10 bits a key at 1 %. Rejected: `pybloom_live.ScalableBloomFilter`, which asks every one of its
+Cost: 1 to 2 µs and 14 bits a key at an error rate of 0.1 %. Rejected: `pybloom_live.ScalableBloomFilter`, which asks each of its
 filters in turn; a full filter is rebuilt at twice the size instead.
 """
 
@@ -69,7 +71,7 @@ class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live ha
 
     def _offsets(self, key: bytes) -> Iterator[int]:
         size = self.bits_per_slice
-        low, high = mmh3.hash64(key, 0, True, False)
+        low, high = mmh3.mmh3_x64_128_utupledigest(key, 0)
         offset, step = low % size, high % size
         for _ in range(self.num_slices):
             yield offset
@@ -100,9 +102,7 @@ class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live ha
 
     def to_bytes(self) -> bytes:
         """Return what `tofile` writes."""
-        header = struct.pack(
-            self.FILE_FMT, self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count
-        )
+        header = struct.pack(self.FILE_FMT, self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count)
         return bytes(header + self.bitarray.tobytes())
 
 

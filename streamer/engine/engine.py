@@ -1,7 +1,7 @@
 """Subscriptions in, events in, exact matches out: the facade over a core.
 
-It checks arguments, gives results their lazy form, and holds nothing of its own that depends on the subscriptions. What matches is
-docs/semantics.md; the two phases are in the core of the backend that runs.
+It checks arguments, gives results their lazy form, and holds nothing of its own that depends on the subscriptions. What matches
+stands in docs/semantics.md; the two phases are in the core of the backend that runs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Engine:
     Thread-safe: any number of threads match while others add and remove. A match begins on one state of the engine, takes
     no lock and never waits; every change is atomic, and seen by each match that begins after it returned.
 
-    Pickles by its options and subscriptions. `len(engine)`, `subscription_id in engine`, and iteration over ids in order of adding.
+    Pickles by its options and subscriptions. Has `len()`, `in` for an id, and iterates over ids in order of adding.
 
     Args:
-        layout: where the parts of an event stand; an `EventLayout`, the name of a preset, or a mapping for `EventLayout.from_dict`.
+        layout: where the parts of an event stand: an `EventLayout`, the name of a preset, or a mapping as `from_dict` reads it.
         default_tenant: tenant of events and subscriptions that name none; None makes it an error to name none.
         validation: `full` checks the whole of each event, `lazy` only what is walked.
         limits: bounds on what a subscription or an event may cost.
@@ -108,7 +108,8 @@ class Engine:
     def replace(self, subscription: Source) -> Changes:
         """Put a subscription in the place of the one with its id, or add it where there is none.
 
-        Every event sees the old or the new one, also where tenant or collection differ. It keeps its place in the order of adding.
+        Every event sees the old or the new one, also where tenant or collection differ.
+        It keeps its place in the order of adding.
 
         Raises:
             SubscriptionError: it cannot be accepted; the old one stays.
@@ -247,7 +248,7 @@ class Engine:
     def match_jsonl(self, source: LineSource, tenant: str | None = None, collection: str | None = None) -> Iterator[LineResult]:
         """Match each line of a JSON-lines source as it is read, in constant memory.
 
-        Each line is matched on the state of the engine at that time; a bad line is reported in its place and the others still match.
+        Each line is matched on the state of the engine at that time. A bad line is reported in its place, and the others match.
 
         Args:
             source: a path, bytes, or a binary file object; gzip and zstd are recognised.
@@ -321,6 +322,4 @@ def _skips(on_error: OnError) -> bool:
 
 
 def _selection(ids: Iterable[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None) -> Selection:
-    return Selection(
-        ids=None if ids is None else frozenset(ids), gateway_id=gateway_id, tenant=tenant, collection=collection
-    )
+    return Selection(ids=None if ids is None else frozenset(ids), gateway_id=gateway_id, tenant=tenant, collection=collection)

@@ -13,8 +13,8 @@ Invariant: everything that a root reaches is immutable, except that the bits of 
 turns a NO into a MAYBE and never the other way. A reader takes `self._root` once; a writer, under the lock, makes a new root
 and assigns it. The maps are persistent (`rpds`), so a root costs what changed, not what is held.
 
-Cost: a match, the subscriptions of four partitions; a write, the size of the partitions that it touches. Rejected: one dict guarded
-by a lock that matches take too, since a writer in the middle of a million subscriptions would stop them all.
+Cost: a match, the subscriptions of four partitions; a write, the size of the partitions that it touches. Rejected: one dict
+guarded by a lock that matches take too, since a writer in the middle of a million subscriptions would stop them all.
 """
 
 from __future__ import annotations
@@ -258,9 +258,7 @@ class ReferenceCore:
                 errors.append(error.with_traceback(None))
         return drafts, errors
 
-    def _publish(
-        self, root: Root, drafts: Sequence[_Draft], mode: Mode, errors: tuple[SubscriptionError, ...]
-    ) -> Changes:
+    def _publish(self, root: Root, drafts: Sequence[_Draft], mode: Mode, errors: tuple[SubscriptionError, ...]) -> Changes:
         added: list[Entry] = []
         replaced: list[Entry] = []
         unchanged: list[str] = []

@@ -26,7 +26,8 @@ def same_subscription(one: Subscription, other: Subscription) -> bool:
 
 
 def _members(subscription: Subscription) -> dict[str, Any]:
-    return {**subscription.to_dict(), "filters": [(f.field, f.op, f.value) if isinstance(f, Filter) else f for f in subscription.filters]}
+    filters = [(item.field, item.op, item.value) if isinstance(item, Filter) else item for item in subscription.filters]
+    return {**subscription.to_dict(), "filters": filters}
 
 
 def _copy(value: Any) -> Any:

@@ -1,0 +1,284 @@
+"""One subscription at a time: what is held, and what a change reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import streamer
+from streamer import (
+    CelError,
+    ConfigError,
+    DuplicateSubscriptionError,
+    Engine,
+    Filter,
+    PatternError,
+    Subscription,
+    SubscriptionError,
+    UnknownSubscriptionError,
+)
+
+MakeEngine = Callable[..., Engine]
+
+PAID = {"id": "paid", "filters": [{"field": "status", "op": "==", "value": "paid"}]}
+PAID_EVENT = {"collection": "orders", "data": {"status": "paid"}}
+
+
+def test_an_engine_holds_what_was_added(engine: MakeEngine) -> None:
+    e = engine()
+    changes = e.add(Subscription(id="s1", cel="data.amount > 100"))
+    assert changes.added == ("s1",)
+    assert changes
+    assert len(e) == 1
+    assert "s1" in e
+    assert "s2" not in e
+    assert 7 not in e
+    assert list(e) == ["s1"]
+    assert e.get("s1") == Subscription(id="s1", cel="data.amount > 100")
+    assert e.get("s2") is None
+
+
+def test_an_empty_engine_is_true(engine: MakeEngine) -> None:
+    assert engine()
+    assert len(engine()) == 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Subscription(id="paid", filters=[Filter("status", "==", "paid")]),
+        PAID,
+        '{"id": "paid", "filters": [{"field": "status", "op": "==", "value": "paid"}]}',
+        b'{"id": "paid", "filters": [{"field": "status", "op": "==", "value": "paid"}]}',
+    ],
+    ids=["Subscription", "mapping", "str", "bytes"],
+)
+def test_a_subscription_is_an_object_a_mapping_or_json(engine: MakeEngine, source: Any) -> None:
+    e = engine()
+    e.add(source)
+    assert e.match_ids(PAID_EVENT) == ["paid"]
+    assert e.get("paid") == Subscription(id="paid", filters=(Filter("status", "==", "paid"),))
+
+
+def test_an_id_that_exists_is_refused_and_the_old_one_stays(engine: MakeEngine) -> None:
+    e = engine()
+    e.add(PAID)
+    with pytest.raises(DuplicateSubscriptionError) as raised:
+        e.add({"id": "paid"})
+    assert raised.value.subscription_id == "paid"
+    assert raised.value.index is None
+    assert e.match_ids({"data": {"status": "open"}}) == []
+
+
+@pytest.mark.parametrize(
+    ("subscription", "error", "place"),
+    [
+        ({"id": "s", "filters": [{"field": "a", "op": "==="}]}, SubscriptionError, "filters[0].op"),
+        ({"id": "s", "colour": "red"}, SubscriptionError, "colour"),
+        ({"id": "s", "pattern": {"a": 1}}, PatternError, "pattern.a"),
+        ({"id": "s", "cel": "data.a >"}, CelError, "cel"),
+        ({"tenant": "t"}, SubscriptionError, "id"),
+        (7, SubscriptionError, ""),
+    ],
+)
+def test_a_bad_subscription_says_where_and_adds_nothing(
+    engine: MakeEngine, subscription: Any, error: type[SubscriptionError], place: str
+) -> None:
+    e = engine()
+    with pytest.raises(error) as raised:
+        e.add(subscription)
+    assert raised.value.place == place
+    assert len(e) == 0
+
+
+def test_a_replace_takes_the_place_of_the_old_one(engine: MakeEngine) -> None:
+    e = engine()
+    e.add(PAID)
+    e.add({"id": "last"})
+    changes = e.replace({"id": "paid", "filters": [{"field": "status", "op": "==", "value": "open"}]})
+    assert (changes.added, changes.replaced) == ((), ("paid",))
+    assert e.match_ids(PAID_EVENT) == ["last"]
+    assert e.match({"data": {"status": "open"}}).sorted().ids() == ["paid", "last"]
+    assert list(e) == ["paid", "last"]
+
+
+def test_a_replace_of_an_id_that_is_not_held_adds_it(engine: MakeEngine) -> None:
+    e = engine()
+    assert e.replace(PAID).added == ("paid",)
+    assert e.match_ids(PAID_EVENT) == ["paid"]
+
+
+def test_a_bad_replace_leaves_the_old_one(engine: MakeEngine) -> None:
+    e = engine()
+    e.add(PAID)
+    with pytest.raises(CelError):
+        e.replace({"id": "paid", "cel": "("})
+    assert e.match_ids(PAID_EVENT) == ["paid"]
+
+
+def test_a_replace_may_move_to_another_tenant_and_collection(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "tenant": "a", "collection": "x"})
+    e.replace({"id": "s", "tenant": "b", "collection": "*"})
+    assert e.match_ids({"tenant": "a", "collection": "x"}) == []
+    assert e.match_ids({"tenant": "b", "collection": "y"}) == ["s"]
+    assert len(e) == 1
+
+
+def test_a_removed_subscription_never_matches_again_and_its_siblings_do(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many([{**PAID, "id": f"s{n}"} for n in range(100)])
+    for n in range(0, 100, 2):
+        assert e.remove(f"s{n}").removed == (f"s{n}",)
+        assert set(e.match_ids(PAID_EVENT)) == {f"s{m}" for m in range(100) if m > n or m % 2}
+    assert len(e) == 50
+    e.add({"id": "s0", "filters": [{"field": "status", "op": "==", "value": "open"}]})
+    assert "s0" not in e.match(PAID_EVENT)
+
+
+def test_removing_what_is_not_held_changes_nothing(engine: MakeEngine) -> None:
+    e = engine()
+    e.add(PAID)
+    assert not e.remove("other")
+    assert len(e) == 1
+
+
+def test_remove_many_removes_what_meets_every_criterion(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many(
+        [
+            {"id": "1", "gateway_id": "g", "tenant": "a", "collection": "x"},
+            {"id": "2", "gateway_id": "g", "tenant": "a"},
+            {"id": "3", "gateway_id": "h", "tenant": "*", "collection": "x"},
+            {"id": "4", "gateway_id": "g"},
+            {"id": "5", "gateway_id": "h", "collection": "*"},
+        ]
+    )
+    assert e.remove_many(gateway_id="g", tenant="a", collection="x").removed == ("1",)
+    assert e.remove_many(tenant="*").removed == ("3",)
+    assert e.remove_many(tenant="default", collection="*").removed == ("4", "5")
+    assert e.remove_many(ids=["2", "1", "nobody"]).removed == ("2",)
+    assert len(e) == 0
+
+
+def test_remove_many_without_a_criterion_is_refused(engine: MakeEngine) -> None:
+    e = engine()
+    e.add(PAID)
+    with pytest.raises(TypeError, match="at least one"):
+        e.remove_many()
+    with pytest.raises(TypeError, match="several ids"):
+        e.remove_many(ids="paid")
+    assert len(e) == 1
+
+
+def test_subscriptions_are_listed_in_order_of_adding(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "z", "gateway_id": "g"})
+    e.add({"id": "a", "tenant": "t", "collection": "c", "gateway_id": "g"})
+    e.add({"id": "m", "tenant": "*"})
+    assert [s.id for s in e.subscriptions()] == ["z", "a", "m"]
+    assert [s.id for s in e.subscriptions(gateway_id="g")] == ["z", "a"]
+    assert [s.id for s in e.subscriptions(tenant="default")] == ["z"]
+    assert [s.id for s in e.subscriptions(tenant="*")] == ["m"]
+    assert [s.id for s in e.subscriptions(collection="*")] == ["z", "m"]
+    assert [s.id for s in e.subscriptions(collection="c", tenant="other")] == []
+
+
+def test_what_the_caller_changes_later_is_not_what_was_added(engine: MakeEngine) -> None:
+    e = engine()
+    subscription = {"id": "s", "pattern": {"data": {"a": ["x"]}}, "labels": {"n": [1]}}
+    e.add(subscription)
+    subscription["pattern"]["data"]["a"][0] = "y"  # type: ignore[index]
+    subscription["labels"]["n"].append(2)  # type: ignore[index]
+    assert e.match_ids({"data": {"a": "x"}}) == ["s"]
+    assert e.match({"data": {"a": "x"}})[0].labels == {"n": [1]}
+    assert e.apply([subscription]).replaced == ("s",)
+
+
+def test_labels_of_any_depth_and_in_a_circle_are_taken_as_they_are(engine: MakeEngine) -> None:
+    e = engine()
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    ring: list[Any] = []
+    ring.append(ring)
+    e.add({"id": "s", "labels": {"deep": deep, "ring": ring}})
+    assert not e.apply([{"id": "s", "labels": {"deep": deep, "ring": ring}}])
+    labels = e.match({})[0].labels
+    assert labels is not None
+    assert labels["ring"][0] is labels["ring"]
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"validation": "some"}, "validation"),
+        ({"default_tenant": "*"}, "default_tenant"),
+        ({"soft_delete": "a..b"}, "soft_delete"),
+        ({"layout": {"ts": 3}}, "ts"),
+        ({"layout": {"colour": "/a"}}, "colour"),
+    ],
+)
+def test_an_option_that_cannot_be_is_a_config_error(engine: MakeEngine, options: dict[str, Any], place: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        engine(**options)
+    assert raised.value.place == place
+
+
+def test_a_layout_is_given_by_name_as_a_mapping_or_as_itself(engine: MakeEngine) -> None:
+    event = {"before": None, "after": {"a": 1}, "op": "c", "source": {"table": "t"}}
+    for layout in ("debezium", {"preset": "debezium"}, streamer.EventLayout.preset("debezium")):
+        e = engine(layout=layout)
+        e.add({"id": "s", "collection": "t", "types": ["insert"], "filters": [{"field": "a", "op": "==", "value": 1}]})
+        assert [(m.subscription_id, m.transition) for m in e.match(event)] == [("s", "enter")]
+
+
+def test_an_engine_without_default_tenant_wants_one_named(engine: MakeEngine) -> None:
+    e = engine(default_tenant=None)
+    with pytest.raises(SubscriptionError) as raised:
+        e.add({"id": "s"})
+    assert raised.value.place == "tenant"
+    e.add({"id": "s", "tenant": "t"})
+    with pytest.raises(streamer.EventError):
+        e.match({})
+    assert e.match_ids({}, tenant="t") == ["s"]
+
+
+def test_an_argument_wins_over_the_event(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "tenant": "t", "collection": "c"})
+    event = {"tenant": "other", "collection": "other"}
+    assert e.match_ids(event) == []
+    assert e.match_ids(event, tenant="t", collection="c") == ["s"]
+    assert e.match_count(event, "t", "c") == 1
+    assert e.matches_any(event, "t", "c")
+    assert e.match(event, "t", "c").ids() == ["s"]
+    assert bool(e.explain(event, "s", "t", "c"))
+
+
+def test_default_converts_what_json_does_not_have(engine: MakeEngine) -> None:
+    event = {"data": {"tags": {"vip"}}}
+    with pytest.raises(streamer.EventError):
+        engine().match(event)
+    e = engine(default=sorted)
+    e.add({"id": "s", "filters": [{"field": "tags", "op": "contains", "value": "vip"}]})
+    assert e.match_ids(event) == ["s"]
+
+
+def test_an_unknown_id_cannot_be_explained_or_planned(engine: MakeEngine) -> None:
+    e = engine()
+    for ask in (lambda: e.plan("nobody"), lambda: e.explain({}, "nobody")):
+        with pytest.raises(UnknownSubscriptionError, match="'nobody': is not held"):
+            ask()
+        with pytest.raises(KeyError):
+            ask()
+
+
+def test_the_repr_says_how_many(engine: MakeEngine) -> None:
+    e = engine()
+    e.add(PAID)
+    assert "1 subscription" in repr(e)
+    assert repr(e.remove("paid")) == "<Changes: 1 removed>"
+    assert repr(e.remove("paid")) == "<Changes: none>"

@@ -1,0 +1,121 @@
+"""What a match returns: a lazy sequence that never changes."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+from streamer import Engine, EventError, Match, Matches
+
+MakeEngine = Callable[..., Engine]
+
+EVENT = b'{"type": "insert", "data": {"a": 1}}'
+
+
+@pytest.fixture
+def seven(engine: MakeEngine) -> Engine:
+    e = engine()
+    e.add_many({"id": f"s{n}", "gateway_id": f"g{n % 2}" if n else None, "labels": {"n": n}} | {} for n in range(1, 8))
+    return e
+
+
+def test_matches_are_a_sequence(seven: Engine) -> None:
+    matches = seven.match(EVENT)
+    assert len(matches) == 7
+    assert matches
+    assert sorted(matches.ids()) == [f"s{n}" for n in range(1, 8)]
+    assert [m.subscription_id for m in matches] == matches.ids()
+    assert matches[0] == next(iter(matches))
+    assert matches[-1] == list(matches)[-1]
+    assert isinstance(matches[1:3], Matches)
+    assert matches[1:3].ids() == matches.ids()[1:3]
+    assert matches[::-1].ids() == matches.ids()[::-1]
+    with pytest.raises(IndexError):
+        matches[7]
+
+
+def test_in_asks_for_an_id(seven: Engine) -> None:
+    matches = seven.match(EVENT)
+    assert "s3" in matches
+    assert "s9" not in matches
+    assert 3 not in matches
+
+
+def test_nothing_matched_is_false(engine: MakeEngine) -> None:
+    matches = engine().match(EVENT)
+    assert not matches
+    assert list(matches) == []
+    assert matches.by_gateway() == {}
+    assert not engine().matches_any(EVENT)
+    assert engine().match_count(EVENT) == 0
+    assert repr(matches) == "<Matches: 0 []>"
+
+
+def test_matches_group_by_gateway(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many([{"id": "a", "gateway_id": "g"}, {"id": "b"}, {"id": "c", "gateway_id": "g"}])
+    groups = e.match(EVENT).by_gateway()
+    assert {gateway: sorted(matches.ids()) for gateway, matches in groups.items()} == {"g": ["a", "c"], None: ["b"]}
+
+
+def test_sorted_gives_the_order_of_adding(engine: MakeEngine) -> None:
+    e = engine()
+    ids = ["m", "z", "a", "k"]
+    for at, name in enumerate(ids):
+        e.add({"id": name, "tenant": "*" if at % 2 else "default", "filters": [{"field": "a", "op": "==", "value": 1}][: at % 3]})
+    assert e.match(EVENT).sorted().ids() == ids
+    e.replace({"id": "z"})
+    e.remove("a")
+    e.add({"id": "a"})
+    assert e.match(EVENT).sorted().ids() == ["m", "z", "k", "a"]
+
+
+def test_a_match_says_who_what_and_how(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "gateway_id": "g", "labels": {"team": "x"}})
+    match = e.match(EVENT)[0]
+    assert match == Match("s", "g", EVENT, "enter", True, {"team": "x"})
+    assert match.event is EVENT
+
+
+def test_matches_do_not_change_when_the_engine_does(seven: Engine) -> None:
+    matches = seven.match(EVENT)
+    seven.apply([{"id": "other"}])
+    assert len(matches) == 7
+    assert {m.labels["n"] for m in matches if m.labels} == set(range(1, 8))
+    assert seven.match_ids(EVENT) == ["other"]
+
+
+def test_count_any_and_ids_agree_with_match(seven: Engine) -> None:
+    assert seven.match_count(EVENT) == 7
+    assert seven.matches_any(EVENT)
+    assert sorted(seven.match_ids(EVENT)) == sorted(seven.match(EVENT).ids())
+
+
+def test_matches_pickle_as_a_list(seven: Engine) -> None:
+    matches = seven.match(EVENT)
+    assert pickle.loads(pickle.dumps(matches)) == list(matches)
+
+
+def test_the_repr_shows_the_first_few(seven: Engine) -> None:
+    text = repr(seven.match(EVENT).sorted())
+    assert text == "<Matches: 7 ['s1', 's2', 's3', 's4', 's5', ...]>"
+
+
+def test_a_bad_event_is_an_error_everywhere(seven: Engine) -> None:
+    for ask in (seven.match, seven.match_ids, seven.match_count, seven.matches_any):
+        with pytest.raises(EventError) as raised:
+            ask(b'{"a": tru}')
+        assert raised.value.offset == 6
+    with pytest.raises(EventError):
+        seven.explain(b"[", "s1")
+
+
+def test_every_kind_of_text_and_mapping_is_an_event(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "filters": [{"field": "a", "op": "==", "value": 1}]})
+    text = EVENT.decode()
+    for event in (EVENT, text, bytearray(EVENT), memoryview(EVENT), {"data": {"a": 1}}):
+        assert e.match_ids(event) == ["s"]

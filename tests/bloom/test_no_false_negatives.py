@@ -1,0 +1,190 @@
+"""Phase 1 loses nothing: with it and without it the same subscriptions match, whatever is added, removed or unknown."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from streamer import Engine, Subscription
+from streamer.bloom.portable import Answer, CollectionFilter
+from streamer.cel_eval import ProgramCache
+from streamer.layout import EventLayout
+from streamer.model import Limits
+from streamer.reference.events import read_event
+from streamer.reference.judge import judge
+from streamer.subscriptions.compile import compile_subscription
+
+VALUES: list[Any] = [0, 1, 1.0, 2**53, 2**53 + 1, 0.5, True, False, None, "", "1", "x", "paid"]
+FIELDS = ["a", "b", "c.d", "c.e"]
+TOPICS = ["", "a", "a.b", "a.b.c", "b"]
+OPERATORS = ["==", "==", "==", "!=", "in", "in", "not in", "contains", "exists", "<", "changed", "changed_to", "changed_from"]
+
+
+def random_filter(rng: random.Random) -> dict[str, Any]:
+    op = rng.choice(OPERATORS)
+    made: dict[str, Any] = {"field": rng.choice(FIELDS), "op": op}
+    if op in ("in", "not in"):
+        made["value"] = rng.sample(VALUES, rng.randrange(4))
+    elif op == "exists":
+        made["value"] = rng.random() < 0.5
+    elif op == "<":
+        made["value"] = rng.choice([1, 2.5, "m"])
+    elif op != "changed":
+        made["value"] = rng.choice(VALUES)
+    return made
+
+
+def random_leaf(rng: random.Random) -> list[Any]:
+    kind = rng.randrange(6)
+    if kind == 0:
+        return [{"prefix": "p"}]
+    if kind == 1:
+        return [{"exists": rng.random() < 0.5}]
+    if kind == 2:
+        return [{"anything-but": ["x"]}]
+    return rng.sample(VALUES, rng.randint(1, 3))
+
+
+def random_pattern(rng: random.Random) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for field in rng.sample(["a", "b", "c"], rng.randint(1, 2)):
+        document[field] = {"d": random_leaf(rng)} if field == "c" else random_leaf(rng)
+    side = "before" if rng.random() < 0.15 else "data"
+    if rng.random() < 0.25:
+        return {"$or": [{side: document}, {"type": [rng.choice(["insert", "update"])]}]}
+    return {side: document}
+
+
+def random_subscription(rng: random.Random, name: str) -> Subscription:
+    return Subscription(
+        id=name,
+        tenant=rng.choice([None, None, "t", "*"]),
+        collection=rng.choice([None, "c", "c", "d"]),
+        types=rng.choice([None, None, None, ["insert"], ["update", "delete"]]),
+        filters=[random_filter(rng) for _ in range(rng.choice([0, 1, 1, 2]))],
+        pattern=random_pattern(rng) if rng.random() < 0.4 else None,
+        topic=rng.choice([None, None, None, "a.#", "a.b", "*", "b"]),
+        cel=rng.choice([None] * 6 + ["data.a == 1"]),
+        on_unknown=rng.choice(["deliver", "deliver", "skip"]),
+        transitions=rng.random() < 0.5,
+    )
+
+
+def random_value(rng: random.Random) -> Any:
+    kind = rng.randrange(12)
+    if kind == 0:
+        return [rng.choice(VALUES) for _ in range(rng.randrange(3))]
+    if kind == 1:
+        return {"d": rng.choice(VALUES)}
+    return rng.choice(VALUES)
+
+
+def random_document(rng: random.Random) -> dict[str, Any] | None:
+    if rng.random() < 0.05:
+        return None
+    document = {field: random_value(rng) for field in ("a", "b", "flag") if rng.random() < 0.7}
+    if rng.random() < 0.6:
+        document["c"] = rng.choice(
+            [{"d": random_value(rng)}, {"d": random_value(rng), "e": 1}, [{"d": random_value(rng)}, {"d": 1}], 7, None]
+        )
+    return document
+
+
+HOLES = [
+    "/data/a",
+    "/data/c",
+    "/data/c/d",
+    "/data/c/0/d",
+    "/before",
+    "/before/a",
+    "/before/b",
+    "/data",
+    "/type",
+    "/topic",
+    "/data/flag",
+    "",
+]
+
+
+def random_event(rng: random.Random) -> dict[str, Any]:
+    event: dict[str, Any] = {"data": random_document(rng)}
+    if rng.random() < 0.5:
+        event["before"] = random_document(rng)
+    if rng.random() < 0.8:
+        event["type"] = rng.choice(["insert", "update", "update", "delete"])
+    if rng.random() < 0.5:
+        event["tenant"] = rng.choice(["t", "u"])
+    if rng.random() < 0.8:
+        event["collection"] = rng.choice(["c", "d"])
+    if rng.random() < 0.5:
+        event["topic"] = rng.choice(TOPICS)
+    if rng.random() < 0.3:
+        event["unknown"] = rng.sample(HOLES, rng.randint(1, 2))
+    return event
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_filter_never_loses_a_match(engine: Any, seed: int) -> None:
+    rng = random.Random(seed)
+    layout = EventLayout() if seed % 3 else EventLayout.preset("change")
+    soft_delete = "flag" if seed % 4 == 0 else None
+    e: Engine = engine(layout=layout, soft_delete=soft_delete)
+    programs = ProgramCache(100)
+    held: dict[str, Subscription] = {}
+    matched = 0
+    for step in range(12):
+        new = [random_subscription(rng, f"s{rng.randrange(60)}") for _ in range(5)]
+        for subscription in new:
+            e.replace(subscription)
+            held[subscription.id] = subscription
+        for name in rng.sample(sorted(held), min(len(held), step % 5)):
+            e.remove(name)
+            del held[name]
+        compiled = [compile_subscription(s, programs=programs) for s in held.values()]
+        for _ in range(8):
+            event = random_event(rng)
+            read = read_event(event, layout=layout, default_tenant="default", limits=Limits())
+            outcomes = {c.id: judge(c, read, layout, soft_delete) for c in compiled}
+            expected = {(name, o.transition, o.certain) for name, o in outcomes.items() if o is not None}
+            found = {(m.subscription_id, m.transition, m.certain) for m in e.match(event)}
+            assert found == expected, event
+            matched += len(found)
+    assert matched > 50
+
+
+def test_events_that_nobody_wants_are_mostly_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the contract could be met by always saying MAYBE."""
+    monkeypatch.setattr("streamer._backend.BACKEND", "reference")
+    answers: list[Answer] = []
+    ask = CollectionFilter.ask
+
+    def counting(self: CollectionFilter, sides: Any) -> Answer:
+        answers.append(ask(self, sides))
+        return answers[-1]
+
+    monkeypatch.setattr(CollectionFilter, "ask", counting)
+    e = Engine()
+    e.add_many(
+        {"id": f"s{n}", "collection": "c", "filters": [{"field": f"f{n % 10}", "op": "==", "value": n}]} for n in range(1000)
+    )
+    for n in range(1000):
+        # One event in a hundred is interesting.
+        value = n if n % 100 == 0 else n + 1_000_000
+        e.match({"collection": "c", "data": {f"f{field}": value for field in range(10)}})
+    assert len(answers) == 1000
+    assert answers.count(Answer.MAYBE) >= 10
+    assert answers.count(Answer.NO) >= 0.9 * 990
+
+
+def test_keys_of_removed_subscriptions_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamer._backend.BACKEND", "reference")
+    e = Engine()
+    e.add({"id": "stays", "collection": "c", "filters": [{"field": "a", "op": "==", "value": "stays"}]})
+    for n in range(500):
+        e.add({"id": "s", "collection": "c", "filters": [{"field": f"f{n}", "op": "==", "value": n}]})
+        e.remove("s")
+    ((_, partition),) = e._core._root.partitions.items()  # type: ignore[attr-defined]
+    assert partition.filter is not None
+    assert len(partition.filter.places) <= 4
