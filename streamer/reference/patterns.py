@@ -1,0 +1,495 @@
+"""Match patterns against events: leaves, values, arrays, holes (semantics.md sections 5 and 8).
+
+A pattern holds if one leaf can be chosen for each field named, so that for every array instance that contains two chosen leaves
+both lie in the same element. Taken without arrays the wrong answer is easily had:
+
+    event    {"a": [{"b": 1, "c": 2}, {"b": 3, "c": 4}]}        leaves  a.b = 1, 3    a.c = 2, 4
+    pattern  {"a": {"b": [1], "c": [4]}}                        1 and 4 are there, but in two elements: no match
+
+So leaves are kept in *scopes*. The root is a scope, each element of each array is one; a leaf lies in the scope of the innermost
+element around it, and the scopes make a tree:
+
+    root ── array a ─┬─ element 0: b = 1, c = 2
+                     └─ element 1: b = 3, c = 4
+
+Invariant: within a scope, all leaves at one path lie either in the scope itself or all in a single array of it, since member
+names are unique. Hence all fields that find leaves in an array must be satisfied by one element of it, and whether they are is
+asked of each element alone: a conjunction costs one visit to each scope, however many leaves there are.
+
+Fields are bits of integers. Scopes that hold the same bits are one *shape*, so 10,000 like elements cost no more than one.
+`$or` is taken apart into conjunctions, of which those are dropped on the way that no choice of elements can satisfy;
+`limits.max_pattern_states` bounds how many there can be. (To decide patterns with nested `$or` over arrays is NP-hard: they
+state satisfiability, with arrays as variables.)
+
+A hole is a leaf of unknown value, at each path at, above or below it, in the scope that is known so far. Being monotone, a
+pattern is true where the known leaves satisfy it; else unknown where known and unknown leaves together do; else false.
+
+Rejected: enumerating choices of leaves, which is exponential in the fields (it is the oracle of the tests); and recursion over
+the event, which a few hundred nested arrays would crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from streamer.errors import EventCode, EventError
+from streamer.layout import encode_pointer
+from streamer.model import BeyondFloat64, Pointer, Verdict
+from streamer.subscriptions.folding import simple_fold
+from streamer.subscriptions.matchers import (
+    Absent,
+    AnythingBut,
+    Cidr,
+    Equal,
+    EqualsIgnoreCase,
+    Exists,
+    Matcher,
+    Numeric,
+    Prefix,
+    Regexp,
+    Scalar,
+    Suffix,
+    Wildcard,
+    parse_address,
+    scalar_key,
+)
+from streamer.subscriptions.patterns import AllOf, Field, Pattern
+from streamer.subscriptions.regexps import compile_re2
+
+
+class Leaf(NamedTuple):
+    """A scalar of an event.
+
+    Attributes:
+        path: the names from the root; arrays are left out.
+        arrays: for each array around it, outermost first, a number of the array that no other has, and the index in it.
+    """
+
+    path: tuple[str, ...]
+    value: Scalar
+    arrays: tuple[tuple[Hashable, Hashable], ...] = ()
+
+
+def leaves(raw: Any) -> Iterator[Leaf]:
+    """Yield the leaves of a JSON value in the order of the text."""
+    arrays = 0
+    pending: list[tuple[tuple[str, ...], Any, tuple[tuple[int, int], ...]]] = [((), raw, ())]
+    while pending:
+        path, value, position = pending.pop()
+        if isinstance(value, Mapping):
+            pending.extend([((*path, name), member, position) for name, member in value.items()][::-1])
+        elif isinstance(value, list | tuple):
+            pending.extend([(path, item, (*position, (arrays, i))) for i, item in enumerate(value)][::-1])
+            arrays += 1
+        else:
+            yield Leaf(path, value, position)
+
+
+# Values
+
+
+def matches_value(matcher: Matcher, value: Scalar) -> bool:
+    """Tell whether a leaf satisfies a matcher. `Absent` is satisfied by no leaf."""
+    match matcher:
+        case Equal():
+            return not isinstance(value, BeyondFloat64) and matcher.key == scalar_key(value)
+        case Numeric():
+            return _is_number(value) and _within(matcher, value)  # type: ignore[arg-type]
+        case Exists():
+            return True
+        case Absent():
+            return False
+        case AnythingBut():
+            return not any(matches_value(excluded, value) for excluded in matcher.matchers)
+    return isinstance(value, str) and _matches_text(matcher, value)
+
+
+def _matches_text(matcher: Prefix | Suffix | EqualsIgnoreCase | Wildcard | Regexp | Cidr, text: str) -> bool:
+    match matcher:
+        case Prefix():
+            return _same(text[: len(matcher.text)], matcher.text, matcher.ignore_case)
+        case Suffix():
+            return _same(text[-len(matcher.text) :], matcher.text, matcher.ignore_case)
+        case EqualsIgnoreCase():
+            return _same(text, matcher.text, ignore_case=True)
+        case Wildcard():
+            return _matches_wildcard(matcher.pieces, text)
+        case Regexp():
+            return compile_re2(matcher.re2).fullmatch(text.encode()) is not None
+        case Cidr():
+            address = parse_address(text)
+            return address is not None and address.version == matcher.network.version and address in matcher.network
+
+
+def _is_number(value: Scalar) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _within(bounds: Numeric, number: int | float) -> bool:
+    # Python compares int and float exactly, by mathematical value.
+    low, high = bounds.low, bounds.high
+    above = low is None or low < number or (bounds.low_inclusive and low == number)
+    return above and (high is None or number < high or (bounds.high_inclusive and number == high))
+
+
+def _same(one: str, other: str, ignore_case: bool) -> bool:
+    # Simple folding keeps the number of code points, so texts of different lengths need not be folded.
+    return one == other or (ignore_case and len(one) == len(other) and simple_fold(one) == simple_fold(other))
+
+
+def _matches_wildcard(pieces: tuple[str, ...], text: str) -> bool:
+    first, *rest = pieces
+    if not rest:
+        return text == first
+    *middle, last = rest
+    end = len(text) - len(last)
+    if len(first) > end or not text.startswith(first) or not text.endswith(last):
+        return False
+    # The leftmost place is always a right one: it leaves the most text to the pieces that follow.
+    at = len(first)
+    for piece in middle:
+        found = text.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
+
+
+# Patterns
+
+
+def evaluate_pattern(pattern: Pattern, raw: Any, unknown: Iterable[Pointer] = ()) -> Verdict:
+    """Tell whether a pattern matches an event; never an error.
+
+    Args:
+        raw: the event, as a JSON object.
+        unknown: JSON Pointers of values that the event did not carry; what stands there in *raw* is ignored.
+    """
+    plan = _plan_of(pattern)
+    view = _View(plan)
+    view.read(raw, _Hole.tree(unknown))
+    return view.verdict()
+
+
+def evaluate_leaves(pattern: Pattern, by_path: Mapping[tuple[str, ...], Iterable[Leaf]]) -> bool:
+    """Tell whether a pattern matches an event that is given as its leaves, by their paths.
+
+    Raises:
+        EventError: bad_value, where the leaves at one path of one element lie in two places, as they cannot in JSON.
+    """
+    plan = _plan_of(pattern)
+    view = _View(plan)
+    for path, node in plan.nodes.items():
+        for leaf in by_path.get(path, ()):
+            view.add_leaf(leaf, node)
+    return view.verdict() is Verdict.TRUE
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A name in the trie of the paths of a pattern."""
+
+    children: dict[str, _Node] = field(default_factory=dict)
+    ends: int = 0  # fields whose path ends here
+    through: int = 0  # those, and the fields further on
+    matchers: list[tuple[int, dict[tuple[str, Scalar], None], list[Matcher]]] = field(default_factory=list)
+
+    def satisfied_by(self, value: Scalar) -> int:
+        """Return the fields that end here and that a leaf of this value satisfies."""
+        key = None if isinstance(value, BeyondFloat64) else scalar_key(value)
+        bits = 0
+        for bit, equals, others in self.matchers:
+            if key in equals or any(matches_value(matcher, value) for matcher in others):
+                bits |= bit
+        return bits
+
+
+@dataclass(slots=True, eq=False)
+class _Plan:
+    """What is derived from a pattern once: the trie of its paths, and its tree over the bits of its fields."""
+
+    trie: _Node
+    nodes: dict[tuple[str, ...], _Node]  # by path, of those where a field ends
+    absent: int  # fields that also hold where there is no leaf
+    tree: _And
+
+
+@dataclass(slots=True, eq=False)
+class _And:
+    bits: int  # its own fields
+    any_of: list[list[_And]]
+
+    def holds(self, bits: int) -> bool:
+        """Tell whether these fields are enough."""
+        return self.bits & ~bits == 0 and all(any(one.holds(bits) for one in alternatives) for alternatives in self.any_of)
+
+
+def _plan_of(pattern: Pattern) -> _Plan:
+    kept = vars(pattern)
+    if "plan" not in kept:
+        kept["plan"] = _make_plan(pattern)
+    plan: _Plan = kept["plan"]
+    return plan
+
+
+def _make_plan(pattern: Pattern) -> _Plan:
+    trie, nodes, absent, bit = _Node(), {}, 0, 1
+
+    def number(part: AllOf) -> _And:
+        # Recursive over $or, which nests at most MAX_OR_DEPTH levels.
+        nonlocal absent, bit
+        tree = _And(0, [])
+        for each in part.fields:
+            if not isinstance(each, Field):
+                tree.any_of.append([number(alternative) for alternative in each.alternatives])
+                continue
+            tree.bits |= bit
+            if any(isinstance(matcher, Absent) for matcher in each.matchers):
+                absent |= bit
+            node = trie
+            node.through |= bit
+            for name in each.path:
+                node = node.children.setdefault(name, _Node())
+                node.through |= bit
+            node.ends |= bit
+            equals = {matcher.key: None for matcher in each.matchers if isinstance(matcher, Equal)}
+            node.matchers.append((bit, equals, [matcher for matcher in each.matchers if not isinstance(matcher, Equal)]))
+            nodes[each.path] = node
+            bit <<= 1
+        return tree
+
+    tree = number(pattern.root)
+    return _Plan(trie, nodes, absent, tree)
+
+
+class _Hole:
+    """A tree of JSON Pointers; at the end of each, everything is unknown."""
+
+    __slots__ = ("below", "is_end")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Hole] = {}
+        self.is_end = False
+
+    @classmethod
+    def tree(cls, pointers: Iterable[Pointer]) -> _Hole | None:
+        root: _Hole | None = None
+        for pointer in pointers:
+            root = hole = root or cls()
+            for token in pointer:
+                hole = hole.below.setdefault(token, cls())
+            hole.is_end = True
+        return root
+
+
+@dataclass(slots=True, eq=False)
+class _Scope:
+    """The root or an element of an array: the fields that leaves in it, outside of its arrays, satisfy."""
+
+    sure: int = 0
+    maybe: int = 0  # with unknown leaves
+    arrays: dict[Hashable, dict[Hashable, _Scope]] = field(default_factory=dict)
+
+
+class _Shape(NamedTuple):
+    """What scopes that cannot be told apart have in common."""
+
+    sure: int
+    maybe: int
+    arrays: frozenset[tuple[int, frozenset[int]]]  # for each array the fields it may satisfy, and the shapes of its elements
+
+    @property
+    def reach(self) -> int:
+        """The fields that leaves in it, or in its arrays, may satisfy."""
+        return self.maybe | _union(reach for reach, _ in self.arrays)
+
+
+class _View:
+    """An event as one pattern sees it."""
+
+    def __init__(self, plan: _Plan) -> None:
+        self.plan = plan
+        self.root = _Scope()
+        self.scopes = [self.root]  # outer ones first
+        self.known = 0  # fields at whose path there is a known leaf
+        self.unknown = 0  # or an unknown one
+        self.places: dict[tuple[int, int], tuple[str, Hashable]] = {}  # by scope and node: in an array, or the leaf itself
+
+    # Reading
+
+    def read(self, raw: Any, holes: _Hole | None) -> None:
+        """Take in what stands at the paths of the pattern."""
+        arrays = 0
+        pending: list[tuple[Any, _Node, _Scope, _Hole | None]] = [(raw, self.plan.trie, self.root, holes)]
+        while pending:
+            value, node, scope, hole = pending.pop()
+            if hole is not None and hole.is_end:
+                self._mark_unknown(scope, node.through)
+            elif isinstance(value, Mapping):
+                below = {} if hole is None else hole.below
+                for name, child in node.children.items():
+                    if name in value:
+                        pending.append((value[name], child, scope, below.get(name)))
+                    elif name in below:
+                        self._read_hole(below[name], child, scope)
+                if hole is not None:
+                    self._mark_unknown(scope, node.ends)
+            elif isinstance(value, list | tuple):
+                array, arrays = arrays, arrays + 1
+                below = {} if hole is None else dict(hole.below)
+                for i, item in enumerate(value):
+                    # Of the elements with the hole's name none is found but by its index, and "01" is no index.
+                    pending.append((item, node, self._enter(scope, array, i), below.pop(str(i), None) if below else None))
+                for token, beyond in below.items():
+                    self._read_hole(beyond, node, self._enter(scope, array, token))
+            else:
+                if hole is not None:
+                    self._read_hole(hole, node, scope)
+                if node.ends:
+                    self._mark_known(scope, node, value)
+
+    def _read_hole(self, hole: _Hole, node: _Node, scope: _Scope) -> None:
+        """Take in a hole where the event itself has nothing, so that a number may be a name or an index."""
+        pending = [(hole, node)]
+        seen = set()
+        while pending:
+            hole, node = pending.pop()
+            if (id(hole), id(node)) in seen:
+                continue
+            seen.add((id(hole), id(node)))
+            self._mark_unknown(scope, node.through if hole.is_end else node.ends)
+            for token, beyond in hole.below.items():
+                if token in node.children:
+                    pending.append((beyond, node.children[token]))
+                if token.isascii() and token.isdigit():
+                    pending.append((beyond, node))
+
+    def add_leaf(self, leaf: Leaf, node: _Node) -> None:
+        """Take in a leaf of a flattener at the path of *node*."""
+        scope = self.root
+        for array, index in leaf.arrays:
+            if self.places.setdefault((id(scope), id(node)), ("array", array)) != ("array", array):
+                raise _not_like_json(leaf)
+            scope = self._enter(scope, array, index)
+        if (id(scope), id(node)) in self.places:
+            raise _not_like_json(leaf)
+        self.places[id(scope), id(node)] = ("leaf", None)
+        self._mark_known(scope, node, leaf.value)
+
+    def _mark_known(self, scope: _Scope, node: _Node, value: Scalar) -> None:
+        self.known |= node.ends
+        satisfied = node.satisfied_by(value)
+        scope.sure |= satisfied
+        scope.maybe |= satisfied
+
+    def _mark_unknown(self, scope: _Scope, fields: int) -> None:
+        self.unknown |= fields
+        scope.maybe |= fields
+
+    def _enter(self, scope: _Scope, array: Hashable, index: Hashable) -> _Scope:
+        elements = scope.arrays.setdefault(array, {})
+        inner = elements.get(index)
+        if inner is None:
+            inner = elements[index] = _Scope()
+            self.scopes.append(inner)
+        return inner
+
+    # Deciding
+
+    def verdict(self) -> Verdict:
+        absent, tree = self.plan.absent & ~self.known, self.plan.tree
+        shapes, root = self._shapes()
+        sure, maybe = absent & ~self.unknown, absent
+        for shape in shapes:
+            sure |= shape.sure
+            maybe |= shape.maybe
+        # These are the fields with a leaf that satisfies them: necessary, and sufficient where no array leaves a choice.
+        if not tree.holds(maybe):
+            return Verdict.FALSE
+        free = not any(len(elements) > 1 for shape in shapes for _, elements in shape.arrays)
+        if tree.holds(sure):
+            choice = _Choice(shapes, root, [shape.sure for shape in shapes], absent & ~self.unknown)
+            if free or choice.conjunctions(tree):
+                return Verdict.TRUE
+        if self.unknown:
+            choice = _Choice(shapes, root, [shape.maybe for shape in shapes], absent)
+            if free or choice.conjunctions(tree):
+                return Verdict.UNKNOWN
+        return Verdict.FALSE
+
+    def _shapes(self) -> tuple[list[_Shape], int]:
+        """Return the shapes of all scopes, those of inner scopes before those of outer ones, and which is the root's."""
+        numbers: dict[_Shape, int] = {}
+        of_scope: dict[int, int] = {}
+        shapes: list[_Shape] = []
+        for scope in reversed(self.scopes):
+            arrays = set()
+            for elements in scope.arrays.values():
+                # An element that satisfies nothing is never a choice to make.
+                inner = frozenset(
+                    number for number in map(of_scope.__getitem__, map(id, elements.values())) if shapes[number].reach
+                )
+                if inner:
+                    arrays.add((_union(shapes[number].reach for number in inner), inner))
+            shape = _Shape(scope.sure, scope.maybe, frozenset(arrays))
+            number = numbers.setdefault(shape, len(shapes))
+            if number == len(shapes):
+                shapes.append(shape)
+            of_scope[id(scope)] = number
+        return shapes, of_scope[id(self.root)]
+
+
+class _Choice:
+    """Which fields can hold at once, by one choice of an element in each array."""
+
+    def __init__(self, shapes: list[_Shape], root: int, satisfied: list[int], free: int) -> None:
+        self.shapes = shapes
+        self.root = root
+        self.satisfied = satisfied  # by shape
+        self.free = free  # fields that hold without a leaf
+        self.possible: dict[int, bool] = {}
+
+    def conjunctions(self, tree: _And) -> set[int]:
+        """Return the conjunctions of the disjunctive form that hold, as bits of fields; recursive over `$or`."""
+        found = {tree.bits & ~self.free}
+        for alternatives in tree.any_of:
+            inner = {bits for alternative in alternatives for bits in self.conjunctions(alternative)}
+            found = {bits | more for bits in found if self._is_possible(bits) for more in inner}
+        return {bits for bits in found if self._is_possible(bits)}
+
+    def _is_possible(self, fields: int) -> bool:
+        known = self.possible.get(fields)
+        if known is None:
+            known = self.possible[fields] = self._choose(fields)
+        return known
+
+    def _choose(self, fields: int) -> bool:
+        holds: list[bool] = []  # by shape: each of its arrays has an element with all that the array must give
+        for shape in self.shapes:
+            holds.append(
+                all(
+                    not fields & reach or any(holds[element] and self._covers(element, fields & reach) for element in elements)
+                    for reach, elements in shape.arrays
+                )
+            )
+        return holds[self.root] and self._covers(self.root, fields)
+
+    def _covers(self, number: int, fields: int) -> bool:
+        missing = fields & ~self.satisfied[number]
+        return missing == 0 or missing & ~_union(reach for reach, _ in self.shapes[number].arrays) == 0
+
+
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for each in sets:
+        union |= each
+    return union
+
+
+def _not_like_json(leaf: Leaf) -> EventError:
+    place = encode_pointer(leaf.path)
+    return EventError(
+        EventCode.BAD_VALUE, "a flattener gave one path of one element two places; put repeated names in an array", place=place
+    )

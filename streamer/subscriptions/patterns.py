@@ -1,0 +1,548 @@
+"""Parse patterns, in the dialects of Quamina (`strict`) and EventBridge (semantics.md section 5).
+
+```
+{"data": {"tags": [{"prefix": "vip"}, "staff"]},        AllOf
+ "$or": [{"type": ["insert"]},                           ├─ Field ("data", "tags")  Prefix "vip" | Equal "staff"
+         {"type": ["update"], "before": {..}}]}          └─ AnyOf ─┬─ AllOf ── Field ("type")  Equal "insert"
+                                                                   └─ AllOf ── ...
+```
+
+Objects of the pattern dissolve into paths from the root of the event. Nothing here recurses over what a user wrote, except over
+`$or`, which nests at most `MAX_OR_DEPTH` levels; so trees may be compared, printed and pickled without care.
+
+The cost of a pattern, in *states*, is bounded by `limits.max_pattern_states`. It is the sum of
+
+- for each field the names in its path and the states of its matchers: the parts between the stars of a wildcard, the states of a
+  regexp (streamer.subscriptions.regexps), for `anything-but` the sum of what it excludes, else 1;
+- the fields of the disjunctive form, each as often as it occurs there: what a choice of alternatives can cost at most.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn, final
+
+import re2
+
+from streamer.errors import EventError, PatternError
+from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Dialect, Limits
+from streamer.reference.json import Pairs, parse
+from streamer.subscriptions.matchers import (
+    Absent,
+    AnythingBut,
+    Cidr,
+    Equal,
+    EqualsIgnoreCase,
+    Exists,
+    Matcher,
+    Numeric,
+    Prefix,
+    Regexp,
+    Scalar,
+    Suffix,
+    Wildcard,
+    parse_network,
+)
+from streamer.subscriptions.regexps import RegexpError, compile_re2, translate
+
+MAX_OR_DEPTH = 64
+
+#: Event Ruler's reserved words (Constants.java) and the operators that it does not have. With one of them as a name, an
+#: object in `$or` is a matcher and no alternative.
+OPERATOR_NAMES = frozenset(
+    "exactly equals-ignore-case prefix suffix anything-but exists wildcard numeric cidr = < <= > >= regex not-wildcard "
+    "not-equals-ignore-case date-after date-on-or-after date-before date-on-or-before in-date-range ip-address-in-range "
+    "ip-address-not-in-range shellstyle regexp".split()
+)
+
+#: In the strict dialect these stand alone in their array.
+EXCLUSIVE = frozenset(("exists", "anything-but", "regexp"))
+
+_IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A path, as the names from the root of the event, and what may match there; with no matchers it never does."""
+
+    path: tuple[str, ...]
+    matchers: tuple[Matcher, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """The alternatives of a `$or`, at least two."""
+
+    alternatives: tuple[AllOf, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """What must all hold, under one choice of array elements; at least one."""
+
+    fields: tuple[Field | AnyOf, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Pattern:
+    """A pattern that can be accepted.
+
+    Without slots, so that an evaluator can keep what it derives beside the pattern (in `vars(pattern)`); that is not pickled.
+    """
+
+    root: AllOf
+    dialect: Dialect = "eventbridge"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, "dialect": self.dialect}
+
+
+def parse_pattern(source: Mapping[str, Any] | str | bytes, *, dialect: Dialect, limits: Limits, place: str = "") -> Pattern:
+    """Return the tree of a pattern.
+
+    Args:
+        source: JSON text, or a mapping of what JSON has (and `Pairs`, as `streamer.reference.json` reads objects).
+        dialect: `strict` is Quamina's, `eventbridge` that of subscriptions.
+        limits: `max_depth`, `max_event_bytes` (of the text) and `max_pattern_states` hold.
+        place: where the pattern stands, put before the path in the pattern.
+
+    Raises:
+        PatternError: with the path in the pattern, as `data.tags[0].prefix`.
+    """
+    if isinstance(source, str | bytes | bytearray | memoryview):
+        source = _read(source, limits, place)
+    return _Parser(dialect, limits).parse(source, _Place(None, place))
+
+
+def _read(text: str | bytes | bytearray | memoryview, limits: Limits, place: str) -> Any:
+    try:
+        encoded = text.encode() if isinstance(text, str) else bytes(text)
+    except UnicodeEncodeError as error:
+        raise PatternError(f"a lone surrogate at character {error.start}", place=place) from None
+    try:
+        return parse(encoded, max_depth=limits.max_depth, max_bytes=limits.max_event_bytes, pairs=True)
+    except EventError as error:
+        where = "" if error.offset is None else f" at byte {error.offset}"
+        raise PatternError(f"{error.code.value}{where}: {error.reason}", place=place) from None
+
+
+class _Place(NamedTuple):
+    """A path in the pattern, linked from its end: spelled only where there is an error, so long names cost nothing."""
+
+    outer: _Place | None
+    step: str | int
+
+    def __str__(self) -> str:
+        steps = []
+        place: _Place | None = self
+        while place is not None:
+            steps.append((place.step, place.outer is None))
+            place = place.outer
+        text = ""
+        for step, is_base in reversed(steps):
+            if isinstance(step, int):
+                text += f"[{step}]"
+            elif is_base:
+                text = step
+            elif _IDENTIFIER.fullmatch(step):
+                text += f".{step}" if text else step
+            else:
+                text += f"[{json.dumps(step, ensure_ascii=False)}]"
+        # An error must be printable, and so must its place.
+        return text.encode(errors="backslashreplace").decode()
+
+
+class _Path(NamedTuple):
+    """The names of a path, linked from its end: a million members below a deep path share it until each is paid for."""
+
+    outer: _Path | None
+    name: str
+    length: int
+
+    def names(self) -> tuple[str, ...]:
+        names = []
+        path: _Path | None = self
+        while path is not None:
+            names.append(path.name)
+            path = path.outer
+        return tuple(reversed(names))
+
+
+@dataclass(slots=True)
+class _Branch:
+    """An AllOf while it is read."""
+
+    depth: int  # how many `$or` it stands in
+    parts: list[Field | list[_Branch]] = field(default_factory=list)
+
+    def freeze(self) -> AllOf:
+        return AllOf(
+            tuple(
+                part if isinstance(part, Field) else AnyOf(tuple(alternative.freeze() for alternative in part))
+                for part in self.parts
+            )
+        )
+
+    def disjunctive_form(self) -> tuple[int, int]:
+        """Return how many conjunctions it has and how many fields in all of them together."""
+        conjunctions, fields = 1, 0
+        for part in self.parts:
+            if isinstance(part, Field):
+                fields += conjunctions
+                continue
+            forms = [alternative.disjunctive_form() for alternative in part]
+            inner = sum(form[0] for form in forms)
+            fields = fields * inner + conjunctions * sum(form[1] for form in forms)
+            conjunctions *= inner
+        return conjunctions, fields
+
+
+@dataclass(slots=True)
+class _Task:
+    """A member that is still to be read."""
+
+    value: Any
+    path: _Path | None  # None is the root
+    place: _Place
+    branch: _Branch
+    depth: int  # of the JSON value
+
+
+class _Parser:
+    def __init__(self, dialect: Dialect, limits: Limits) -> None:
+        self.dialect = dialect
+        self.limits = limits
+        self.states = 0
+
+    def parse(self, source: Any, place: _Place) -> Pattern:
+        root = _Branch(0)
+        # Reversed, so that members are read in the order of the text and the first error is reported.
+        tasks = self._members(_Task(source, None, place, root, 1))[::-1]
+        while tasks:
+            task = tasks.pop()
+            if _is_array(task.value):
+                alternatives = self._alternatives(task)
+                if alternatives is None:
+                    task.branch.parts.append(self._field(task))
+                else:
+                    tasks.extend(alternatives[::-1])
+            elif isinstance(task.value, Mapping | Pairs):
+                tasks.extend(self._members(task)[::-1])
+            else:
+                _fail(f"expected an array of values or an object, not {_kind(task.value)}", task.place)
+        self._spend(root.disjunctive_form()[1], place)
+        return Pattern(root.freeze(), self.dialect)
+
+    def _members(self, task: _Task) -> list[_Task]:
+        """Check an object that names fields, and return what its members ask for."""
+        if not isinstance(task.value, Mapping | Pairs):
+            _fail(f"a pattern is a JSON object, not {_kind(task.value)}", task.place)
+        if task.depth > self.limits.max_depth:
+            _fail(f"nested deeper than {self.limits.max_depth} levels", task.place)
+        members = _members_of(task.value, task.place)
+        if not members:
+            _fail("an object must not be empty", task.place)
+        length = 1 if task.path is None else task.path.length + 1
+        return [
+            _Task(value, _Path(task.path, name, length), _Place(task.place, name), task.branch, task.depth + 1)
+            for name, value in members.items()
+        ]
+
+    def _alternatives(self, task: _Task) -> list[_Task] | None:
+        """Return what the members of the alternatives of a `$or` ask for; None where the array belongs to an ordinary field."""
+        if task.path is None or task.path.name != "$or":
+            return None
+        objects = [value for value in task.value if isinstance(value, Mapping | Pairs)]
+        names = {name for each in objects for name in _names(each)}
+        if self.dialect == "strict" or len(objects) < 2 or names & OPERATOR_NAMES:
+            return None
+        if task.branch.depth == MAX_OR_DEPTH:
+            _fail(f"$or nested deeper than {MAX_OR_DEPTH} levels", task.place)
+        branches: list[_Branch] = []
+        members: list[_Task] = []
+        for i, alternative in enumerate(task.value):
+            place = _Place(task.place, i)
+            if not isinstance(alternative, Mapping | Pairs):
+                _fail(f"an alternative of $or is an object, not {_kind(alternative)}", place)
+            branch = _Branch(task.branch.depth + 1)
+            branches.append(branch)
+            members += self._members(_Task(alternative, task.path.outer, place, branch, task.depth + 1))
+        task.branch.parts.append(branches)
+        return members
+
+    def _field(self, task: _Task) -> Field:
+        if not task.value and self.dialect != "strict":
+            _fail("an array of values must not be empty", task.place)
+        assert task.path is not None  # only members have arrays
+        self._spend(task.path.length, task.place)
+        matchers: list[Matcher] = []
+        for i, value in enumerate(task.value):
+            place = _Place(task.place, i)
+            if not isinstance(value, Mapping | Pairs):
+                self._spend(1, place)
+                matchers.append(Equal(self._scalar(value, place)))
+                continue
+            name, operand = self._only_member(value, place)
+            at = _Place(place, name)
+            if name not in _OPERATORS:
+                _fail(f"unknown operator, expected one of {', '.join(_OPERATORS)}", at)
+            if self.dialect == "strict" and name in EXCLUSIVE and len(task.value) > 1:
+                _fail(f"{name} must stand alone in its array", at)
+            matchers.append(_OPERATORS[name](self, operand, at))
+        return Field(task.path.names(), tuple(matchers))
+
+    def _only_member(self, value: Any, place: _Place) -> tuple[str, Any]:
+        members = _members_of(value, place)
+        if len(members) != 1:
+            _fail(f"expected one operator, found {len(members)} members" if members else "an object must not be empty", place)
+        return next(iter(members.items()))
+
+    def _spend(self, states: int, place: _Place) -> None:
+        self.states += states
+        if self.states > self.limits.max_pattern_states:
+            _fail(f"the pattern has more than {self.limits.max_pattern_states} states (limits.max_pattern_states)", place)
+
+    # Operands
+
+    def _scalar(self, value: Any, place: _Place) -> Scalar:
+        if isinstance(value, str):
+            return self._text(value, place)
+        if value is None or isinstance(value, bool | BeyondFloat64):
+            return value
+        if not isinstance(value, int | float):
+            _fail(f"expected a string, number, true, false, null or an operator, not {_kind(value)}", place)
+        return self._number(value, place)
+
+    def _number(self, value: Any, place: _Place) -> int | float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            _fail(f"expected a number, not {_kind(value)}", place)
+        if isinstance(value, int) and not INT64_MIN <= value <= UINT64_MAX:
+            _fail("an integer beyond 64 bits", place)
+        if isinstance(value, float) and not math.isfinite(value):
+            _fail(f"{value} is not a JSON number", place)
+        return value
+
+    def _text(self, value: Any, place: _Place) -> str:
+        if not isinstance(value, str):
+            _fail(f"expected a string, not {_kind(value)}", place)
+        _check_text(value, place)
+        return value
+
+    def _nonempty_text(self, value: Any, place: _Place) -> str:
+        text = self._text(value, place)
+        if not text:
+            _fail("must not be empty", place)
+        return text
+
+    def _affix(self, kind: type[Prefix] | type[Suffix], operand: Any, place: _Place) -> Prefix | Suffix:
+        self._spend(1, place)
+        if not isinstance(operand, Mapping | Pairs):
+            return kind(self._nonempty_text(operand, place))
+        name, inner = self._only_member(operand, place)
+        place = _Place(place, name)
+        if name != "equals-ignore-case":
+            _fail("unknown operator, expected equals-ignore-case", place)
+        return kind(self._nonempty_text(inner, place), ignore_case=True)
+
+    def _prefix(self, operand: Any, place: _Place) -> Prefix | Suffix:
+        return self._affix(Prefix, operand, place)
+
+    def _suffix(self, operand: Any, place: _Place) -> Prefix | Suffix:
+        return self._affix(Suffix, operand, place)
+
+    def _equals_ignore_case(self, operand: Any, place: _Place) -> EqualsIgnoreCase:
+        self._spend(1, place)
+        return EqualsIgnoreCase(self._text(operand, place))
+
+    def _wildcard(self, operand: Any, place: _Place) -> Wildcard:
+        pieces = [""]
+        after_star = False
+        characters = iter(self._text(operand, place))
+        for char in characters:
+            if char == "*":
+                if after_star:
+                    _fail("two stars in a row", place)
+                pieces.append("")
+            elif char == "\\":
+                char = next(characters, "")
+                if char not in ("*", "\\"):
+                    _fail("a backslash must be followed by '*' or a backslash", place)
+                pieces[-1] += char
+                after_star = False
+                continue
+            else:
+                pieces[-1] += char
+            after_star = char == "*"
+        self._spend(len(pieces), place)
+        return Wildcard(tuple(pieces))
+
+    def _shellstyle(self, operand: Any, place: _Place) -> Wildcard:
+        text = self._text(operand, place)
+        if "**" in text:
+            _fail("two stars in a row", place)
+        pieces = tuple(text.split("*"))
+        self._spend(len(pieces), place)
+        return Wildcard(pieces)
+
+    def _regexp(self, operand: Any, place: _Place) -> Regexp:
+        text = self._text(operand, place)
+        try:
+            translated = translate(text, self.dialect)
+        except RegexpError as error:
+            _fail(str(error), place)
+        self._spend(translated.states, place)
+        try:
+            compile_re2(translated.re2)
+        except re2.error as error:
+            _fail(f"RE2 does not take it: {error}", place)
+        return Regexp(text, self.dialect, translated.re2)
+
+    def _numeric(self, operand: Any, place: _Place) -> Numeric:
+        self._spend(1, place)
+        if not _is_array(operand):
+            _fail(f"expected an array of comparisons and numbers, not {_kind(operand)}", place)
+        if len(operand) not in (2, 4):
+            _fail('expected one or two comparisons, as in [">", 0, "<=", 5]', place)
+        signs = operand[::2]
+        for i, sign in enumerate(signs):
+            if not isinstance(sign, str) or sign not in ("=", "<", "<=", ">", ">="):
+                _fail("expected one of = < <= > >=", _Place(place, 2 * i))
+        numbers = [self._bound(value, _Place(place, 2 * i + 1)) for i, value in enumerate(operand[1::2])]
+        if len(signs) == 1:
+            (sign,), (number,) = signs, numbers
+            if sign == "=":
+                return Numeric(number, True, number, True)
+            if sign in (">", ">="):
+                return Numeric(low=number, low_inclusive=sign == ">=")
+            return Numeric(high=number, high_inclusive=sign == "<=")
+        if signs[0] not in (">", ">=") or signs[1] not in ("<", "<="):
+            _fail("of two comparisons the first is a lower bound and the second an upper bound", place)
+        if not numbers[0] < numbers[1]:
+            _fail("the lower bound must be less than the upper bound", place)
+        return Numeric(numbers[0], signs[0] == ">=", numbers[1], signs[1] == "<=")
+
+    def _bound(self, value: Any, place: _Place) -> int | float:
+        if isinstance(value, BeyondFloat64):
+            _fail(f"no float64 holds {value.text}", place)
+        return self._number(value, place)
+
+    def _cidr(self, operand: Any, place: _Place) -> Cidr:
+        self._spend(1, place)
+        network = parse_network(self._text(operand, place))
+        if network is None:
+            _fail("expected an IPv4 or IPv6 network, as 10.0.0.0/24", place)
+        return Cidr(network)
+
+    def _exists(self, operand: Any, place: _Place) -> Exists | Absent:
+        self._spend(1, place)
+        if not isinstance(operand, bool):
+            _fail(f"expected true or false, not {_kind(operand)}", place)
+        return Exists() if operand else Absent()
+
+    def _anything_but(self, operand: Any, place: _Place) -> AnythingBut:
+        if isinstance(operand, Mapping | Pairs):
+            name, inner = self._only_member(operand, place)
+            place = _Place(place, name)
+            build = _EXCLUDABLE.get(name)
+            if build is None:
+                _fail(f"unknown operator, expected one of {', '.join(_EXCLUDABLE)}", place)
+            items = list(self._one_or_more(inner, place))
+            for item, at in items:
+                self._text(item, at)
+            return AnythingBut(tuple(build(self, item, at) for item, at in items))
+        matchers: list[Equal] = []
+        for item, at in self._one_or_more(operand, place):
+            self._spend(1, at)
+            if isinstance(item, bool) or not isinstance(item, str | int | float | BeyondFloat64):
+                _fail(f"expected a string or a number, not {_kind(item)}", at)
+            matchers.append(Equal(self._scalar(item, at)))
+            if isinstance(item, str) != isinstance(matchers[0].value, str):
+                _fail("strings and numbers must not be mixed", at)
+        return AnythingBut(tuple(matchers))
+
+    def _one_or_more(self, operand: Any, place: _Place) -> Iterator[tuple[Any, _Place]]:
+        if not _is_array(operand):
+            yield operand, place
+            return
+        if not operand:
+            _fail("a list must not be empty", place)
+        for i, item in enumerate(operand):
+            yield item, _Place(place, i)
+
+
+_OPERATORS: dict[str, Callable[[_Parser, Any, _Place], Matcher]] = {
+    "prefix": _Parser._prefix,
+    "suffix": _Parser._suffix,
+    "equals-ignore-case": _Parser._equals_ignore_case,
+    "wildcard": _Parser._wildcard,
+    "shellstyle": _Parser._shellstyle,
+    "regexp": _Parser._regexp,
+    "numeric": _Parser._numeric,
+    "cidr": _Parser._cidr,
+    "exists": _Parser._exists,
+    "anything-but": _Parser._anything_but,
+}
+
+_EXCLUDABLE: dict[str, Callable[[_Parser, Any, _Place], Prefix | Suffix | EqualsIgnoreCase | Wildcard]] = {
+    "prefix": _Parser._prefix,
+    "suffix": _Parser._suffix,
+    "equals-ignore-case": _Parser._equals_ignore_case,
+    "wildcard": _Parser._wildcard,
+}
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, list | tuple) and not isinstance(value, Pairs)
+
+
+def _names(value: Mapping[Any, Any] | Pairs) -> Iterator[Any]:
+    return (name for name, _ in value) if isinstance(value, Pairs) else iter(value)
+
+
+def _members_of(value: Mapping[Any, Any] | Pairs, place: _Place) -> dict[str, Any]:
+    """Return the members of an object, all names checked."""
+    members: dict[str, Any] = {}
+    for name, member in value if isinstance(value, Pairs) else value.items():
+        if not isinstance(name, str):
+            _fail(f"a name must be a string, not {_kind(name)}", place)
+        at = _Place(place, name)
+        _check_text(name, at)
+        if name in members:
+            _fail("a name that stands twice", at)
+        members[name] = member
+    return members
+
+
+def _check_text(text: str, place: _Place) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        _fail("a lone surrogate", place)
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, int | float | BeyondFloat64):
+        return "a number"
+    if isinstance(value, Mapping | Pairs):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "an array"
+    return type(value).__name__
+
+
+def _fail(reason: str, place: _Place) -> NoReturn:
+    raise PatternError(reason, place=str(place))

@@ -1,0 +1,48 @@
+"""Parse AMQP topic patterns (semantics.md section 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from streamer.errors import SubscriptionError
+
+ONE_WORD = "*"
+ANY_WORDS = "#"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TopicPattern:
+    """A topic pattern as its words: `*` is exactly one word, `#` zero or more, any other stands for itself (`a*` too)."""
+
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join(self.words)
+
+
+def parse_topic(text: str, place: str = "topic") -> TopicPattern:
+    """Return the words of a topic pattern.
+
+    Raises:
+        SubscriptionError: not a string, or one that UTF-8 cannot hold.
+    """
+    if not isinstance(text, str):
+        raise SubscriptionError(f"a topic pattern is a string, not {type(text).__name__}", place=place)
+    if not _is_well_formed(text):
+        raise SubscriptionError("a lone surrogate in the topic pattern", place=place)
+    return TopicPattern(split_words(text))
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Split a pattern or a routing key as RabbitMQ does: words may be empty (`a.` has two), the empty text has none."""
+    return tuple(text.split(".")) if text else ()
+
+
+def _is_well_formed(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
