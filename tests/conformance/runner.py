@@ -1,0 +1,165 @@
+"""Check one case of the table against an engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pytest
+
+from streamer import Engine, StreamerError
+from streamer.cel_eval import ProgramCache
+from streamer.errors import EventError, SubscriptionError
+from streamer.model import INT64_MIN, UINT64_MAX
+from streamer.reference.cel import evaluate_cel
+from streamer.reference.events import read_event
+from streamer.reference.judge import evaluate
+from streamer.subscriptions.compile import compile_subscription
+from streamer.subscriptions.parse import parse_subscription
+from tests.conformance.table import Case
+
+Validation = Literal["full", "lazy"]
+
+
+def check(case: Case) -> None:
+    """Raise AssertionError where the case is not as it claims."""
+    for validation in case.validation:
+        if case.subscription_error is not None:
+            _check_subscription_error(case, validation)
+        elif case.event_error is not None:
+            _check_event_error(case, validation)
+        else:
+            _check_matches(case, validation)
+    if case.verdict is not None or case.reason is not None:
+        _check_verdict(case)
+
+
+def _engine(case: Case, validation: Validation) -> Engine:
+    return Engine(
+        layout=case.layout,
+        default_tenant=case.default_tenant,
+        validation=validation,
+        limits=case.limits,
+        soft_delete=case.soft_delete,
+    )
+
+
+def _filled(case: Case, validation: Validation) -> Engine:
+    engine = _engine(case, validation)
+    for subscription in case.subscriptions:
+        engine.add(subscription)
+    return engine
+
+
+def _check_subscription_error(case: Case, validation: Validation) -> None:
+    engine = _engine(case, validation)
+    *good, bad = case.subscriptions
+    for subscription in good:
+        engine.add(subscription)
+    error = _raised(SubscriptionError, lambda: engine.add(bad))
+    expected = dict(case.subscription_error or {})
+    assert len(engine) == len(good), "a bad subscription was added"
+    if (type_ := expected.pop("type", None)) is not None:
+        assert type(error).__name__ == type_, repr(error)
+    if (text := expected.pop("contains", None)) is not None:
+        assert text in str(error), str(error)
+    seen = {member: getattr(error, member) for member in expected}
+    assert seen == expected, str(error)
+
+
+def _check_event_error(case: Case, validation: Validation) -> None:
+    engine = _filled(case, validation)
+    expected = dict(case.event_error or {})
+    for event in _spellings(case, validation):
+        error = _raised(EventError, lambda event=event: list(engine.match(event, case.tenant, case.collection)))
+        # A `dict` has no bytes to count.
+        seen = {member: getattr(error, member) for member in expected if member != "offset" or not isinstance(event, dict)}
+        assert {**expected, **seen} == expected, str(error)
+        (in_its_place,) = engine.match_batch([event], case.tenant, case.collection)
+        assert isinstance(in_its_place, EventError)
+        assert (in_its_place.code, in_its_place.offset, in_its_place.index) == (error.code, error.offset, 0)
+
+
+def _check_matches(case: Case, validation: Validation) -> None:
+    engine = _filled(case, validation)
+    expected = case.expect_ids or frozenset()
+    for event in _spellings(case, validation):
+        matches = engine.match(event, case.tenant, case.collection)
+        ids = [match.subscription_id for match in matches]
+        assert sorted(ids) == sorted(expected), f"event as {type(event).__name__}, validation {validation}"
+        assert sorted(engine.match_ids(event, case.tenant, case.collection)) == sorted(expected)
+        assert engine.match_count(event, case.tenant, case.collection) == len(expected)
+        assert engine.matches_any(event, case.tenant, case.collection) == bool(expected)
+        for match in matches:
+            assert match.certain == case.certain, "certain"
+            if case.transition is not None:
+                assert (match.transition or "none") == case.transition
+
+
+def _check_verdict(case: Case) -> None:
+    """Ask the reference for what an engine does not tell: why there is no match."""
+    event = read_event(
+        case.event or b"",
+        layout=case.layout,
+        default_tenant=case.default_tenant,
+        limits=case.limits,
+        tenant=case.tenant,
+        collection=case.collection,
+    )
+    compiled = compile_subscription(
+        parse_subscription(case.subscriptions[0]),
+        default_tenant=case.default_tenant,
+        limits=case.limits,
+        programs=ProgramCache(),
+    )
+    if case.verdict is not None:
+        assert evaluate(compiled, event).value == case.verdict
+    if case.reason is not None:
+        assert compiled.cel is not None, "a reason is of the cel part"
+        assert evaluate_cel(compiled.cel, event, case.limits.cel_budget).reason == case.reason
+
+
+def _spellings(case: Case, validation: Validation) -> Iterator[bytes | str | dict[str, Any]]:
+    """The event as bytes, and under full validation as str and dict, too, where these can say the same."""
+    event = case.event or b""
+    yield event
+    if validation == "lazy":
+        return
+    try:
+        text = event.decode()
+    except UnicodeDecodeError:
+        return
+    yield text
+    try:
+        as_dict = json.loads(text, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(as_dict, dict) and _is_plain(as_dict):
+        yield as_dict
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a dict cannot hold a name twice")
+    return members
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether a dict means what its JSON text does, which Python's json reads more liberally."""
+    if isinstance(value, dict):
+        return all(_is_plain(name) and _is_plain(member) for name, member in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if isinstance(value, str):
+        return not any("\ud800" <= char <= "\udfff" for char in value)
+    if isinstance(value, float):
+        return value - value == 0
+    return not isinstance(value, int) or INT64_MIN <= value <= UINT64_MAX
+
+
+def _raised(kind: type[StreamerError], action: Any) -> Any:
+    with pytest.raises(kind) as raised:
+        action()
+    return raised.value

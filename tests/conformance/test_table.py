@@ -1,0 +1,71 @@
+"""Every case of the table holds on every backend, save the few that are known not to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from streamer.errors import EventCode, StreamerError
+from tests.conformance import runner
+from tests.conformance.table import MATCH, BadCaseError, Case, load, load_all, load_known_failures
+
+CASES = load_all()
+FAILURES = {(failure.file, failure.name): failure.reason for failure in load_known_failures()}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in CASES])
+def test_a_case_is_as_it_claims(case: Case, backend: str) -> None:
+    if (case.file, case.name) not in FAILURES:
+        runner.check(case)
+        return
+    try:
+        runner.check(case)
+    except (AssertionError, pytest.fail.Exception, StreamerError):
+        return
+    pytest.fail("it is listed in known_failures.toml, and holds: take it off the list")
+
+
+def test_known_failures_are_few_and_each_is_a_case_and_has_a_reason() -> None:
+    names = Counter((case.file, case.name) for case in CASES)
+    assert [failure for failure in FAILURES if failure not in names] == []
+    assert all(len(reason) > 20 for reason in FAILURES.values())
+    assert len(FAILURES) == len(load_known_failures()) <= 15
+
+
+def test_every_file_has_cases() -> None:
+    files = {path.relative_to(MATCH).as_posix() for path in MATCH.rglob("*") if path.is_file()}
+    assert files == {case.file for case in CASES}
+
+
+def test_every_code_of_an_event_error_has_a_case() -> None:
+    shown = {case.event_error["code"] for case in CASES if case.event_error is not None}
+    assert shown == {code.value for code in EventCode}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[[other]]",
+        "x = 1\n[[case]]\nname = 'n'\nsubscription = '{}'\nevent = '{}'\nexpect = 'match'",
+        "[[case]]\nname = 'n'\nsubscription = '{}'\nevent = '{}'",
+        "[[case]]\nname = 'n'\nsubscription = '{}'\nevent = '{}'\nexpect = 'matches'",
+        "[[case]]\nname = 'n'\nsubscription = '{}'\nevent = '{}'\nexpect = 'match'\nexpected = 'match'",
+        "[[case]]\nname = 'n'\nsubscription = '{}'\nevent = '{}'\nexpect = 'match'\nevent_error = { code = 'too_deep' }",
+        "[[case]]\nname = 'n'\nsubscription = '{}'\nexpect = 'match'",
+        "[[case]]\nname = 'n'\nevent = '{}'\nexpect = 'match'",
+        "[[case]]\nsubscription = '{}'\nevent = '{}'\nexpect = 'match'",
+        "[[case]]\nname = 'n'\nsubscription = '{}'\nevent = '{}'\nevent_error = { code = 'odd' }",
+        "[[case]]\nname = 'n'\nsubscription = '{}'\nevent = '{}'\nevent_error = { code = 'too_deep', at = 1 }",
+        "[[case]]\nname = 'n'\nsubscription = '{}'\nevent = '{}'\nexpect = 'match'\nengine = { depth = 1 }",
+        "[[case]]\nname = 'n'\nsubscription = '{}'\nevent = '{}'\nexpect = 'no match'\ncertain = false",
+        2 * "[[case]]\nname = 'n'\nsubscription = '{}'\nevent = '{}'\nexpect = 'match'\n",
+    ],
+)
+def test_a_file_that_breaks_the_format_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(BadCaseError):
+        load(path, "bad.toml")
