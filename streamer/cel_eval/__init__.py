@@ -1,0 +1,12 @@
+"""Which CEL programs are true? The programs compiled so far, and their errors.
+
+- `cache`: equal expressions are compiled once.
+- `errors`: errors of evaluation, counted by reason and logged at most once a minute for a subscription.
+
+The programs themselves are those of `streamer.reference.cel`.
+"""
+
+from streamer.cel_eval.cache import ProgramCache
+from streamer.cel_eval.errors import ErrorLog
+
+__all__ = ["ErrorLog", "ProgramCache"]

@@ -1,0 +1,59 @@
+"""Equal expressions are compiled once."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import final
+
+from streamer.model import Limits
+from streamer.reference.cel import Program, compile_cel
+
+DEFAULT_SIZE = 10_000
+
+
+@final
+class ProgramCache:
+    """The programs compiled last, up to *size*; the one longest unused goes first.
+
+    Any number of threads may use it. Two that ask for the same new expression at once may both compile it; compiling under the lock
+    would make every other thread wait.
+
+    Attributes:
+        hits: how many programs were found here.
+        misses: how many had to be compiled, those that turned out not to be CEL included.
+    """
+
+    def __init__(self, size: int = DEFAULT_SIZE) -> None:
+        if size < 1:
+            raise ValueError(f"a cache of {size} programs; expected at least 1")
+        self.size = size
+        self.hits = 0
+        self.misses = 0
+        self._programs: OrderedDict[tuple[str, Limits], Program] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._programs)
+
+    def compile(self, source: str, limits: Limits) -> Program:
+        """Return the program of *source*.
+
+        Raises:
+            CelError: it is not an acceptable expression; that is not remembered.
+        """
+        key = (source, limits)
+        with self._lock:
+            program = self._programs.get(key)
+            if program is not None:
+                self._programs.move_to_end(key)
+                self.hits += 1
+                return program
+            self.misses += 1
+        program = compile_cel(source, limits)
+        with self._lock:
+            self._programs[key] = program
+            self._programs.move_to_end(key)
+            while len(self._programs) > self.size:
+                self._programs.popitem(last=False)
+        return program

@@ -1,0 +1,54 @@
+"""Errors of evaluation: counted by reason, and logged now and then.
+
+An error is 'no match' (semantics.md section 4), so a wrong expression is silent unless somebody says so; said for every event it would drown the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Final, final
+
+from streamer.reference.cel import CelReason
+
+LOGGER: Final = logging.getLogger("streamer.cel_eval")
+#: Seconds between two messages about one subscription.
+INTERVAL: Final = 60.0
+#: Subscriptions whose last message is remembered; past it the longest silent is forgotten, and may be heard again sooner.
+REMEMBERED: Final = 10_000
+
+
+@final
+class ErrorLog:
+    """Counts the errors of CEL programs by reason; logs at most one a minute for each subscription. Safe for threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counts: Counter[CelReason] = Counter()
+        self._heard: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    @property
+    def counts(self) -> Mapping[CelReason, int]:
+        """How many errors there were, by reason."""
+        with self._lock:
+            return dict(self._counts)
+
+    def record(self, subscription_id: str, reason: CelReason, detail: str | None) -> None:
+        """Count an error, and log it unless this subscription was logged within the last minute."""
+        now = self._clock()
+        with self._lock:
+            self._counts[reason] += 1
+            last, silenced = self._heard.get(subscription_id, (float("-inf"), 0))
+            if now - last < INTERVAL:
+                self._heard[subscription_id] = (last, silenced + 1)
+                return
+            self._heard[subscription_id] = (now, 0)
+            self._heard.move_to_end(subscription_id)
+            while len(self._heard) > REMEMBERED:
+                self._heard.popitem(last=False)
+        more = f" ({silenced} more since the last message)" if silenced else ""
+        LOGGER.warning("subscription %r: CEL error %s: %s%s", subscription_id, reason.value, detail or "no details", more)

@@ -1,0 +1,446 @@
+"""Check a tree: names, functions, overloads, and that the result can be bool (semantics.md section 4).
+
+`data` and `before` are maps of `dyn`, so most of an expression is known only when it runs; what is known to be wrong before that is refused.
+Two literals of different types may be compared all the same: it means what it means between fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final, Literal as OneOf, final
+
+import re2
+
+from streamer.errors import CelError
+from streamer.reference.cel.evaluate import compile_regexp
+from streamer.reference.cel.parse import MACROS, MACROS_OF_TWO
+from streamer.reference.cel.tree import (
+    At,
+    Call,
+    Chain,
+    Has,
+    Ident,
+    Index,
+    ListLiteral,
+    Literal,
+    Local,
+    Logic,
+    Macro,
+    MapLiteral,
+    Method,
+    Node,
+    Operation,
+    Paren,
+    Select,
+    Step,
+    Ternary,
+    Unary,
+    Variable,
+)
+from streamer.reference.cel.types import (
+    BOOL,
+    DYN,
+    FUNCTIONS,
+    INT,
+    KEYS,
+    LITERALS,
+    METHODS,
+    NUMERIC,
+    OPERATORS,
+    ORDERED,
+    STRING,
+    TYPE,
+    VARIABLES,
+    Type,
+    comparable,
+    join,
+    join_elements,
+    list_of,
+    map_of,
+    resolve,
+)
+from streamer.reference.cel.values import TYPE_NAMES
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What is accepted and yet worth a second look.
+
+    Attributes:
+        kind: `literal_comparison`: two literals of different types are compared. `spelled_arithmetic`: arithmetic between a field and an
+            int literal, an error for an event that spells the number `1.0`.
+    """
+
+    kind: OneOf["literal_comparison", "spelled_arithmetic"]
+    line: int
+    column: int
+    message: str
+
+
+@final
+@dataclass(slots=True)
+class Checked:
+    """What the checker found out."""
+
+    variables: set[str] = field(default_factory=set)
+    fields: set[tuple[str, ...]] = field(default_factory=set)
+    remarks: list[Remark] = field(default_factory=list)
+    regexps: dict[str, Any] = field(default_factory=dict)
+    slots: int = 0
+
+
+def check(tree: Node) -> Checked:
+    """Resolve the names of *tree* in place and check its types.
+
+    Raises:
+        CelError: with line and column.
+    """
+    checker = _Checker()
+    result = checker.type_of(tree)
+    if result.name not in ("bool", "dyn"):
+        raise _error(f"the result must be a bool; this is {_a(result)}", tree.at)
+    return checker.found
+
+
+def _error(reason: str, at: At) -> CelError:
+    return CelError(reason, line=at[0], column=at[1], place="cel")
+
+
+def _a(kind: Type) -> str:
+    return f"{'an' if kind.name[0] in 'iu' else 'a'} {kind}"
+
+
+def _listed(kinds: Iterable[Type]) -> str:
+    return " and ".join(map(str, kinds))
+
+
+_ARITHMETIC: Final = frozenset("+-*/%")
+
+
+def _is_literal(node: Node) -> bool:
+    match node:
+        case Literal():
+            return True
+        case Paren(inner=inner) | Unary(operand=inner):
+            return _is_literal(inner)
+        case ListLiteral(items=items):
+            return all(map(_is_literal, items))
+        case MapLiteral(entries=entries):
+            return all(_is_literal(key) and _is_literal(value) for key, value in entries)
+        case _:
+            return False
+
+
+def _unwrap(node: Node) -> Node:
+    while isinstance(node, Paren):
+        node = node.inner
+    return node
+
+
+@final
+class _Checker:
+    def __init__(self) -> None:
+        self.found = Checked()
+        self._scope: list[tuple[str, Type]] = []
+
+    def type_of(self, node: Node) -> Type:
+        """Return the static type of *node*."""
+        match node:
+            case Literal():
+                return LITERALS[type(node.value)]
+            case Ident():
+                kind = self._name(node)
+                if isinstance(node.meaning, Variable):
+                    self.found.fields.add((node.name,))
+                return kind
+            case Paren():
+                return self.type_of(node.inner)
+            case ListLiteral():
+                return list_of(join_elements([self.type_of(item) for item in node.items]))
+            case MapLiteral():
+                return self._map_literal(node)
+            case Unary():
+                return self._resolve(node.op, OPERATORS["unary -" if node.op == "-" else "!"], [node.operand], node.at)
+            case Operation():
+                return self._operation(node)
+            case Logic():
+                for operand in node.operands:
+                    self._expect_bool(operand, f"an operand of {node.op}")
+                return BOOL
+            case Ternary():
+                return self._ternary(node)
+            case Call():
+                return self._call(node)
+            case Has():
+                return self._has(node)
+            case Chain():
+                return self._chain(node)
+
+    def _expect_bool(self, node: Node, what: str) -> None:
+        kind = self.type_of(node)
+        if kind not in (BOOL, DYN):
+            raise _error(f"{what} must be a bool; this is {_a(kind)}", node.at)
+
+    # --- names
+
+    def _name(self, node: Ident) -> Type:
+        if not node.rooted:
+            for slot in range(len(self._scope) - 1, -1, -1):
+                name, kind = self._scope[slot]
+                if name == node.name:
+                    node.meaning = Local(slot)
+                    return kind
+        if node.name in VARIABLES:
+            node.meaning = Variable(node.name)
+            self.found.variables.add(node.name)
+            return VARIABLES[node.name]
+        if node.name in TYPE_NAMES:
+            node.meaning = TYPE_NAMES[node.name]
+            return TYPE
+        known = [*VARIABLES, *(name for name, _ in self._scope)]
+        near = get_close_matches(node.name, known, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"a field of the document is written `data.{node.name}`"
+        raise _error(f"undeclared name `{node.name}`; {hint}", node.at)
+
+    def _name_type(self, node: Chain) -> None:
+        """Take `google.protobuf.Timestamp` for the name of a type."""
+        base, names = node.base, [step.name for step in node.steps[:2] if isinstance(step, Select)]
+        if isinstance(base, Ident) and not any(name == base.name for name, _ in self._scope):
+            kind = TYPE_NAMES.get(".".join([base.name, *names]))
+            if kind is not None and len(names) == 2:
+                node.base, node.steps = Ident(base.at, kind.name), node.steps[2:]
+
+    # --- operators
+
+    def _resolve(self, name: str, overloads: list[Any], args: list[Node], at: At, target: Type | None = None) -> Type:
+        kinds = [self.type_of(arg) for arg in args]
+        if target is not None:
+            kinds.insert(0, target)
+        result = resolve(overloads, kinds)
+        if result is None:
+            counts = {len(params) for params, _ in overloads}
+            if len(kinds) not in counts:
+                given, wanted = len(args), " or ".join(str(count - (target is not None)) for count in sorted(counts))
+                raise _error(f"{name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {given}", at)
+            raise _error(f"{name} does not take {_listed(kinds)}", at)
+        return result
+
+    def _map_literal(self, node: MapLiteral) -> Type:
+        keys, values = [], []
+        for key, value in node.entries:
+            keys.append(self.type_of(key))
+            if keys[-1] not in KEYS:
+                raise _error(f"a key of a map is a bool, an int, a uint or a string; this is {_a(keys[-1])}", key.at)
+            values.append(self.type_of(value))
+        return map_of(join_elements(keys), join_elements(values))
+
+    def _operation(self, node: Operation) -> Type:
+        left, left_node = self.type_of(node.first), node.first
+        result = left
+        for op, at, right_node in node.rest:
+            right = self.type_of(right_node)
+            literals = left_node is not None and _is_literal(left_node) and _is_literal(right_node)
+            if op in _ARITHMETIC:
+                result = self._arithmetic(op, at, left, right)
+                if (left == DYN and self._is_int(right_node)) or (right == DYN and left_node is not None and self._is_int(left_node)):
+                    self._remark("spelled_arithmetic", at, f"`{op}` with an int literal is an error where the event spells a double")
+            else:
+                self._compare(op, at, left, right, literals)
+                result = BOOL
+            left, left_node = result, None  # type: ignore[assignment]  # what is computed is no literal
+        return result
+
+    @staticmethod
+    def _is_int(node: Node) -> bool:
+        node = _unwrap(node)
+        return isinstance(node, Literal) and type(node.value) is int
+
+    def _remark(self, kind: Any, at: At, message: str) -> None:
+        self.found.remarks.append(Remark(kind, *at, message))
+
+    def _arithmetic(self, op: str, at: At, left: Type, right: Type) -> Type:
+        result = resolve(OPERATORS[op], [left, right])
+        both_lists = left.name == right.name == "list"
+        joined = join(left, right) if both_lists else result
+        if joined is None:
+            raise _error(f"{op} does not take {_listed([left, right])}", at)
+        return joined
+
+    def _compare(self, op: str, at: At, left: Type, right: Type, literals: bool) -> None:
+        match op:
+            case "in":
+                if right.name not in ("list", "map", "dyn"):
+                    raise _error(f"in looks into a list or a map, not into {_a(right)}", at)
+                right = right.params[0] if right.params else DYN
+                fits = comparable(left, right)
+            case "==" | "!=":
+                fits = comparable(left, right)
+            case _:
+                ordered = [Type(kind.name) for kind in (left, right)]
+                known = {kind for kind in ordered if kind != DYN}
+                fits = known <= ORDERED and (len(known) < 2 or known <= NUMERIC)
+                # A type without any order is no matter of comparing different types.
+                literals = literals and ordered[0] != ordered[1]
+        if not fits and not literals:
+            raise _error(f"{op} does not compare {_listed([left, right])}", at)
+        if literals and left != right and DYN not in (left, right):
+            self._remark("literal_comparison", at, f"`{op}` compares literals of different types, {_listed([left, right])}")
+
+    def _ternary(self, node: Ternary) -> Type:
+        results = []
+        for at, condition, then in node.branches:
+            self._expect_bool(condition, "the condition before ?")
+            results.append((at, self.type_of(then)))
+        joined = self.type_of(node.otherwise)
+        for at, kind in reversed(results):
+            both = join(kind, joined)
+            if both is None:
+                raise _error(f"the two sides of : have different types, {_listed([kind, joined])}", at)
+            joined = both
+        return joined
+
+    # --- functions
+
+    def _call(self, node: Call) -> Type:
+        if node.name not in FUNCTIONS:
+            raise _error(self._unknown_function(node.name, len(node.args)), node.at)
+        result = self._resolve(f"{node.name}()", FUNCTIONS[node.name], node.args, node.at)
+        if node.name == "matches":
+            self._constant_regexp(node.args[1])
+        return result
+
+    def _unknown_function(self, name: str, count: int) -> str:
+        if name == "now":
+            return "there is no now(): an expression means the same whenever it is evaluated; the event's time is `ts`"
+        if name == "has":
+            return "has() takes one argument, a field, as in has(data.a)"
+        if name in METHODS or name in MACROS or name in MACROS_OF_TWO:
+            return f"`{name}` is called on a value, as in data.a.{name}(...)"
+        near = get_close_matches(name, FUNCTIONS, n=1)
+        return f"unknown function `{name}`" + (f"; did you mean `{near[0]}`?" if near else "")
+
+    def _constant_regexp(self, node: Node) -> None:
+        node = _unwrap(node)
+        if not isinstance(node, Literal):
+            return
+        try:
+            self.found.regexps[node.value] = compile_regexp(node.value)
+        except re2.error as error:
+            detail = error.args[0] if error.args else "malformed"
+            text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+            raise _error(f"expected a regular expression of RE2: {text}", node.at) from None
+
+    def _has(self, node: Has) -> Type:
+        kind = self._step_into(node.target)
+        self._field(kind, node.name, node.at)
+        path = self._path(node.target)
+        if path is not None:
+            self.found.fields.add((*path, node.name))
+        return BOOL
+
+    def _step_into(self, node: Node) -> Type:
+        """Return the type of a node whose whole is not what is read."""
+        if isinstance(node, Ident):
+            return self._name(node)
+        return self._chain(node, whole=False) if isinstance(node, Chain) else self.type_of(node)
+
+    # --- chains
+
+    def _chain(self, node: Chain, *, whole: bool = True) -> Type:
+        self._name_type(node)
+        kind = self._step_into(node.base)
+        for step in node.steps:
+            kind = self._step(kind, step)
+        path = self._path(node) if whole else None
+        if path is not None:
+            self.found.fields.add(path)
+        return kind
+
+    @staticmethod
+    def _path(node: Node) -> tuple[str, ...] | None:
+        """Return the constant path, from a part of the event, with which *node* begins."""
+        steps: list[Step] = []
+        if isinstance(node, Chain):
+            node, steps = node.base, node.steps
+        if not isinstance(node, Ident) or not isinstance(node.meaning, Variable):
+            return None
+        path = [node.name]
+        for step in steps:
+            if isinstance(step, Select):
+                path.append(step.name)
+            elif isinstance(step, Index) and isinstance(step.key, Literal) and isinstance(step.key.value, str):
+                path.append(step.key.value)
+            else:
+                break
+        return tuple(path)
+
+    def _step(self, kind: Type, step: Step) -> Type:
+        match step:
+            case Select():
+                return self._field(kind, step.name, step.at)
+            case Index():
+                return self._index(kind, step)
+            case Method():
+                return self._method(kind, step)
+            case Macro():
+                return self._macro(kind, step)
+
+    @staticmethod
+    def _field(kind: Type, name: str, at: At) -> Type:
+        if kind == DYN:
+            return DYN
+        if kind.name != "map":
+            raise _error(f"{_a(kind)} has no fields, so no `{name}`", at)
+        if kind.params[0] not in (STRING, DYN):
+            raise _error(f"the keys of this map are of type {kind.params[0]}, so it has no field `{name}`", at)
+        return kind.params[1]
+
+    def _index(self, kind: Type, step: Index) -> Type:
+        key = self.type_of(step.key)
+        fits = {"list": key in (INT, DYN), "map": kind.name == "map" and comparable(key, kind.params[0]), "dyn": True}
+        if not fits.get(kind.name, False):
+            raise _error(f"[] does not take {_listed([kind, key])}", step.at)
+        return DYN if kind == DYN else kind.params[-1]
+
+    def _method(self, kind: Type, step: Method) -> Type:
+        if step.name not in METHODS:
+            known = [*METHODS, *MACROS, *MACROS_OF_TWO]
+            if step.name in known:
+                raise _error(f"{step.name}() takes a variable and an expression, as in data.list.{step.name}(x, ...)", step.at)
+            near = get_close_matches(step.name, known, n=1)
+            raise _error(f"unknown function `{step.name}`" + (f"; did you mean `{near[0]}`?" if near else ""), step.at)
+        result = self._resolve(f"{step.name}()", METHODS[step.name], step.args, step.at, target=kind)
+        if step.name == "matches":
+            self._constant_regexp(step.args[0])
+        return result
+
+    def _macro(self, kind: Type, step: Macro) -> Type:
+        two = len(step.names) == 2
+        match kind.name:
+            case "list":
+                kinds = [INT, kind.params[0]] if two else [kind.params[0]]
+            case "map":
+                kinds = list(kind.params) if two else [kind.params[0]]
+            case "dyn":
+                kinds = [DYN] * len(step.names)
+            case _:
+                raise _error(f"{step.name}() goes over a list or a map, not over {_a(kind)}", step.at)
+        step.slot = len(self._scope)
+        self._scope += [(name, variable) for (_, name), variable in zip(step.names, kinds, strict=True)]
+        self.found.slots = max(self.found.slots, len(self._scope))
+        if step.condition is not None:
+            self._expect_bool(step.condition, f"the condition of {step.name}()")
+        result = BOOL if step.result is None else self.type_of(step.result)
+        del self._scope[step.slot :]
+        match step.name:
+            case "filter":
+                return list_of(kinds[0])
+            case "map" | "transformList":
+                return list_of(result)
+            case "transformMap":
+                return map_of(kinds[0], result)
+            case _:
+                return BOOL

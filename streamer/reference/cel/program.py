@@ -1,0 +1,92 @@
+"""A compiled CEL expression, and its evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from streamer.model import Event, Limits, Verdict
+from streamer.reference.cel.check import Remark, check
+from streamer.reference.cel.evaluate import BudgetSpentError, Partial, Run
+from streamer.reference.cel.parse import parse
+from streamer.reference.cel.tree import Node
+from streamer.reference.cel.values import UNKNOWN, CelReason, Failure, type_name
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A checked expression. Immutable: any number of threads may evaluate it.
+
+    Attributes:
+        source: the text as written.
+        tree: its syntax tree (`streamer.reference.cel.tree`), names resolved.
+        variables: the parts of the event that it reads: some of `data`, `before`, `collection`, `tenant`, `type`, `topic`, `ts`.
+        fields: each path that it reads, with its root first: `("data", "user", "country")`; where only a part of a path is constant, that part.
+        remarks: what a linter may say about it.
+    """
+
+    source: str
+    tree: Node
+    variables: frozenset[str]
+    fields: frozenset[tuple[str, ...]]
+    remarks: tuple[Remark, ...]
+    regexps: Mapping[str, Any]
+    slots: int
+
+    @property
+    def mentions_before(self) -> bool:
+        """Whether it reads `before`, so that it is judged once, without transition (semantics.md section 7)."""
+        return "before" in self.variables
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a program came to.
+
+    Attributes:
+        verdict: true, false, error or unknown.
+        reason: why it is an error; None otherwise.
+        detail: the same in words.
+        cost: units used, also where that was more than the budget.
+    """
+
+    verdict: Verdict
+    reason: CelReason | None
+    detail: str | None
+    cost: int
+
+
+def compile_cel(source: str, limits: Limits) -> Program:
+    """Parse and check an expression.
+
+    Raises:
+        CelError: a syntax error, an undeclared name, an unknown function, types that an operator or function does not take, a result
+            that cannot be bool, a constant regexp that RE2 refuses, or an expression past the limits; with line and column.
+    """
+    tree = parse(source, limits)
+    checked = check(tree)
+    return Program(source, tree, checked.variables, checked.fields, checked.remarks, checked.regexps, checked.slots)
+
+
+def evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
+    """Evaluate a program for one event, within *budget* cost units (docs/cel-cost.md)."""
+    run = Run(program.regexps, program.slots, event, budget)
+    try:
+        value = run.evaluate(program.tree)
+    except BudgetSpentError:
+        return Outcome(Verdict.ERROR, CelReason.BUDGET, f"stopped after {budget} cost units", run.cost)
+    if type(value) is bool:
+        return Outcome(Verdict.of(value), None, None, run.cost)
+    if value is UNKNOWN or type(value) is Partial:
+        return Outcome(Verdict.UNKNOWN, None, None, run.cost)
+    if type(value) is Failure:
+        return Outcome(Verdict.ERROR, value.reason, value.detail, run.cost)
+    return Outcome(Verdict.ERROR, CelReason.NOT_BOOL, f"the result is {type_name(value)}, not bool", run.cost)
+
+
+def constant_outcome(program: Program, budget: int = Limits().cel_budget) -> Outcome | None:
+    """Return what a program comes to for every event, if it reads none of the event; None if it does."""
+    return None if program.variables else evaluate_cel(program, Event(raw={}, tenant=""), budget)

@@ -1,0 +1,172 @@
+"""CEL values as Python holds them, and what an expression may come to instead of a value.
+
+| CEL | Python | |
+|---|---|---|
+| null, bool, string, bytes | None, bool, str, bytes | |
+| int | int | in int64 |
+| uint | `UInt` | an int from an event that int64 does not hold is one too |
+| double | float | |
+| list, map | list, dict | the event's own, never changed; a map's key `true` is a `BoolKey`, since in Python `True == 1` |
+| timestamp, duration | `Timestamp`, `Duration` | whole nanoseconds |
+| type | `CelType` | |
+
+Errors and unknowns are values too (`Failure`, `UNKNOWN`), since `||`, `&&` and the macros absorb them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Any, Final, TypeAlias, final
+
+from streamer.model import INT64_MAX, BeyondFloat64
+
+
+class CelReason(StrEnum):
+    """Why the evaluation of a CEL program ended in an error; the label under which it is counted."""
+
+    NO_SUCH_FIELD = "no_such_field"
+    """A member or key that the map does not have."""
+    INDEX_OUT_OF_RANGE = "index_out_of_range"
+    """An index below 0 or past the end of the list."""
+    NO_SUCH_OVERLOAD = "no_such_overload"
+    """An operator or function on types that it does not take, as `1 < 'a'` or a member of a string."""
+    DIVISION_BY_ZERO = "division_by_zero"
+    """`/` or `%` of ints or uints by zero."""
+    OVERFLOW = "overflow"
+    """Arithmetic, or a conversion of a number, past the range of its type, timestamps and durations included."""
+    BAD_VALUE = "bad_value"
+    """A conversion of a text that does not spell such a value; an unknown time zone."""
+    BAD_REGEXP = "bad_regexp"
+    """`matches` with a regexp, not constant, that RE2 refuses."""
+    BAD_KEY = "bad_key"
+    """A map with a key twice, or with a key that is not bool, int, uint or string."""
+    BEYOND_FLOAT64 = "beyond_float64"
+    """A number of the event that no float64 holds, such as `1e400`, was read."""
+    NOT_BOOL = "not_bool"
+    """The program's result is not bool."""
+    BUDGET = "budget"
+    """The program used up its cost units and was stopped."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error, with what happened in words."""
+
+    reason: CelReason
+    detail: str
+
+
+class Unknown(Enum):
+    """The type of `UNKNOWN`: the event does not carry what the expression needs (semantics.md section 8)."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+
+
+@final
+class UInt(int):
+    """A CEL uint, 0 to 2^64-1. It equals the int and the double of the same value."""
+
+    __slots__ = ()
+
+
+class BoolKey(Enum):
+    """A bool as a key of a map."""
+
+    FALSE = False
+    TRUE = True
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class Timestamp:
+    """Nanoseconds since the epoch, from 0001-01-01 to 9999-12-31, UTC."""
+
+    ns: int
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """Nanoseconds, in int64."""
+
+    ns: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CelType:
+    """A type as a value, such as `int` or `type(data.a)`."""
+
+    name: str
+
+
+Value: TypeAlias = Any
+"""A CEL value, a `Failure` or `UNKNOWN`."""
+
+TYPES: Final[Mapping[type, CelType]] = {
+    bool: CelType("bool"),
+    int: CelType("int"),
+    UInt: CelType("uint"),
+    float: CelType("double"),
+    str: CelType("string"),
+    bytes: CelType("bytes"),
+    list: CelType("list"),
+    dict: CelType("map"),
+    type(None): CelType("null_type"),
+    CelType: CelType("type"),
+    Timestamp: CelType("google.protobuf.Timestamp"),
+    Duration: CelType("google.protobuf.Duration"),
+}
+
+TYPE_NAMES: Final = {kind.name: kind for kind in TYPES.values()}
+
+NUMBERS: Final = frozenset({int, UInt, float})
+
+ORDERED: Final[Mapping[type, str]] = {
+    int: "number",
+    UInt: "number",
+    float: "number",
+    bool: "bool",
+    str: "string",
+    bytes: "bytes",
+    Timestamp: "timestamp",
+    Duration: "duration",
+}
+"""The types that have an order, each with the name of that order; numbers have one together."""
+
+
+def read(value: Any) -> Value:
+    """Take a value out of an event or a container."""
+    if type(value) is int and value > INT64_MAX:
+        return UInt(value)
+    if type(value) is BeyondFloat64:
+        return Failure(CelReason.BEYOND_FLOAT64, f"{value.text} is beyond float64")
+    return value
+
+
+def as_key(value: Value) -> Any:
+    """Return *value* as it stands in a dict; any CEL value that can be looked up."""
+    return BoolKey(value) if type(value) is bool else value
+
+
+def from_key(key: Any) -> Value:
+    """Undo `as_key`."""
+    return key.value if type(key) is BoolKey else key
+
+
+def type_name(value: Value) -> str:
+    """Name the type of *value*, as in messages."""
+    return TYPES[type(value)].name
+
+
+def utf8_length(value: str | bytes) -> int:
+    """Count the bytes of a string."""
+    if isinstance(value, bytes) or value.isascii():
+        return len(value)
+    return len(value.encode("utf-8"))
