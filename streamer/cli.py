@@ -49,6 +49,7 @@ app = typer.Typer(
     name="streamer",
     help="Which of many subscriptions want this event?",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -207,9 +208,9 @@ def check(subscriptions: Subscriptions, default_tenant: DefaultTenant = "default
         except BulkSubscriptionError as bulk:
             for error in bulk.errors:
                 print(_located(subscriptions, error))
-            _note(f"{len(bulk.errors):,} bad {'subscription' if len(bulk.errors) == 1 else 'subscriptions'}")
+            _note(_count(len(bulk.errors), "bad subscription"))
             raise typer.Exit(SOME_BAD) from None
-    _note(f"{len(engine):,} good {'subscription' if len(engine) == 1 else 'subscriptions'}")
+    _note(_count(len(engine), "good subscription"))
 
 
 def main() -> None:
@@ -221,7 +222,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        app()
+        app(prog_name="streamer")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
@@ -243,7 +244,7 @@ class Tally:
 
     def __str__(self) -> str:
         parts = [
-            f"{self.events:,} events, {self.matches:,} matches, {self.bad:,} bad events",
+            f"{_count(self.events, 'event')}, {_count(self.matches, 'match', 'matches')}, {_count(self.bad, 'bad event')}",
             f"p50 {_time(self.durations.percentile(0.50))}, p99 {_time(self.durations.percentile(0.99))} an event",
             f"{self.rate:,.0f} events/s",
             f"{streamer.BACKEND} backend",
@@ -418,6 +419,11 @@ def _note(text: str) -> None:
 def _fail(text: str) -> NoReturn:
     _note(f"streamer: {text}")
     raise typer.Exit(USAGE)
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    """Print how many: `1 event`, `2,000 events`."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def _time(nanoseconds: int) -> str:

@@ -1,0 +1,335 @@
+"""The command line, run as people run it: in a process of its own, on files and pipes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from streamer.engine.histogram import Histogram
+
+COMMAND = (sys.executable, "-m", "streamer")
+
+SUBSCRIPTIONS = b"""\
+{"id": "big", "gateway_id": "billing", "collection": "orders", "filters": [{"field": "amount", "op": ">", "value": 100}]}
+{"id": "paid", "collection": "orders", "topic": "orders.*.paid", "labels": {"colour": "green"}}
+"""
+
+EVENTS = b"""\
+{"collection": "orders", "type": "insert", "data": {"amount": 250}}
+
+{"collection": "orders", "topic": "orders.eu.paid", "data": {"amount": 7}}
+{"collection": "orders", "data": {"amount": 8}}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with subscriptions and events; the processes started run on the backend under test."""
+    monkeypatch.setenv("STREAMER_BACKEND", backend)
+    # The package under test, also where it is not installed; colours and widths as in a pipe.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "subs.jsonl").write_bytes(SUBSCRIPTIONS)
+    (tmp_path / "events.jsonl").write_bytes(EVENTS)
+    return tmp_path
+
+
+Run = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+@pytest.fixture
+def run(place: Path) -> Run:
+    """Run the command line in *place*."""
+
+    def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run((*COMMAND, *arguments), cwd=place, input=stdin, capture_output=True, timeout=60)
+
+    return run
+
+
+def lines(output: bytes) -> list[Any]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def test_match_prints_an_object_a_match_and_a_summary_aside(run: Run) -> None:
+    ran = run("match", "-s", "subs.jsonl", "events.jsonl")
+    assert lines(ran.stdout) == [
+        {"line": 1, "subscription_id": "big", "gateway_id": "billing", "transition": "enter", "certain": True},
+        {
+            "line": 3,
+            "subscription_id": "paid",
+            "gateway_id": None,
+            "transition": None,
+            "certain": True,
+            "labels": {"colour": "green"},
+        },
+    ]
+    assert ran.stderr.decode().startswith("3 events, 2 matches, 0 bad events; p50 ")
+    assert b"events/s" in ran.stderr
+    assert ran.returncode == 0
+
+
+def test_ids_are_an_id_a_match(run: Run) -> None:
+    assert run("match", "-s", "subs.jsonl", "events.jsonl", "--format", "ids").stdout == b"big\npaid\n"
+
+
+def test_a_table_has_aligned_columns(run: Run) -> None:
+    header, first, second = run("match", "-s", "subs.jsonl", "events.jsonl", "-f", "table").stdout.decode().splitlines()
+    assert header.split() == ["LINE", "SUBSCRIPTION", "GATEWAY", "TRANSITION", "CERTAIN"]
+    assert first.split() == ["1", "big", "billing", "enter", "yes"]
+    assert second.split() == ["3", "paid", "-", "-", "yes"]
+    assert header.index("GATEWAY") == first.index("billing")
+
+
+def test_an_id_that_would_break_a_line_is_quoted(run: Run, place: Path) -> None:
+    (place / "subs.jsonl").write_text(json.dumps({"id": "a\nb\x1b[31m"}))
+    assert run("match", "-s", "subs.jsonl", "-f", "ids", "-q", stdin=b"{}").stdout == b'"a\\nb\\u001b[31m"\n'
+
+
+def test_quiet_prints_nothing_but_matches_and_bad_events(run: Run) -> None:
+    assert run("match", "-s", "subs.jsonl", "events.jsonl", "--quiet").stderr == b""
+
+
+def test_standard_input_is_the_default_and_a_dash(run: Run) -> None:
+    named = run("match", "-s", "subs.jsonl", "events.jsonl").stdout
+    assert run("match", "-s", "subs.jsonl", stdin=EVENTS).stdout == named
+    assert run("match", "-s", "subs.jsonl", "-", stdin=EVENTS).stdout == named
+    assert run("match", "-s", "-", "events.jsonl", stdin=SUBSCRIPTIONS).stdout == named
+
+
+def test_subscriptions_and_events_cannot_share_standard_input(run: Run) -> None:
+    ran = run("match", "-s", "-", "-", stdin=EVENTS)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert b"cannot both come from standard input" in ran.stderr
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.ZstdCompressor().compress], ids=["gzip", "zstd"])
+def test_compressed_input_is_recognised_from_a_file_and_from_a_pipe(
+    run: Run, place: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    plain = run("match", "-s", "subs.jsonl", "events.jsonl").stdout
+    (place / "packed").write_bytes(compress(EVENTS))
+    (place / "subs.packed").write_bytes(compress(SUBSCRIPTIONS))
+    assert run("match", "-s", "subs.packed", "packed").stdout == plain
+    assert run("match", "-s", "subs.packed", stdin=compress(EVENTS)).stdout == plain
+
+
+def test_what_was_read_before_compressed_data_is_cut_off_is_matched(run: Run) -> None:
+    ran = run("match", "-s", "subs.jsonl", stdin=gzip.compress(EVENTS * 100)[:-9])
+    assert ran.returncode == 2
+    assert len(lines(ran.stdout)) > 100
+    assert b"<stdin>: the gzip data is cut off\n" in ran.stderr
+
+
+def test_the_last_line_needs_no_newline_and_blank_lines_are_no_events(run: Run) -> None:
+    ran = run("match", "-s", "subs.jsonl", "-f", "ids", stdin=b"\n  \r\n" + EVENTS.rstrip())
+    assert ran.stdout == b"big\npaid\n"
+    assert ran.returncode == 0
+
+
+def test_a_bad_event_is_named_with_line_and_offset_and_the_others_match(run: Run) -> None:
+    ran = run("match", "-s", "subs.jsonl", "-f", "ids", stdin=b'{"collection": tru}\n' + EVENTS)
+    assert ran.stdout == b"big\npaid\n"
+    assert ran.stderr.startswith(b"<stdin>:1: malformed_json at byte 18: ")
+    assert b"4 events, 2 matches, 1 bad event;" in ran.stderr
+    assert ran.returncode == 1
+
+
+def test_a_huge_line_is_that_lines_error_and_is_not_held(place: Path) -> None:
+    piece = b"x" * (1 << 20)
+    with subprocess.Popen(
+        (*COMMAND, "match", "-s", "subs.jsonl", "-f", "ids"),
+        cwd=place,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        for _ in range(400):
+            process.stdin.write(piece)
+        peak = memory(process.pid)
+        output, errors = process.communicate(b"\n" + EVENTS)
+    assert output == b"big\npaid\n"
+    assert errors.startswith(b"<stdin>:1: too_long at byte 16777216: ")
+    assert process.returncode == 1
+    assert peak < 200 << 20
+
+
+def memory(process: int) -> int:
+    """Return the resident size of a process in bytes."""
+    kilobytes = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], capture_output=True, text=True, check=True).stdout
+    return int(kilobytes) * 1024
+
+
+def test_layout_tenant_and_collection_may_be_given(run: Run, place: Path) -> None:
+    (place / "subs.jsonl").write_text(
+        '{"id": "s", "tenant": "acme", "collection": "c", "filters": [{"field": "n", "op": "==", "value": 1}]}'
+    )
+    assert run("match", "-s", "subs.jsonl", "-f", "ids", stdin=b'{"data": {"n": 1}}').stdout == b""
+    given = ("--tenant", "acme", "--collection", "c")
+    assert run("match", "-s", "subs.jsonl", "-f", "ids", *given, stdin=b'{"data": {"n": 1}}').stdout == b"s\n"
+    assert run("match", "-s", "subs.jsonl", "-f", "ids", "--layout", "document", *given, stdin=b'{"n": 1}').stdout == b"s\n"
+    (place / "layout.json").write_text('{"data": "/payload", "tenant": "/who", "collection": "/what"}')
+    event = b'{"payload": {"n": 1}, "who": "acme", "what": "c"}'
+    assert run("match", "-s", "subs.jsonl", "-f", "ids", "--layout", "layout.json", stdin=event).stdout == b"s\n"
+
+
+def test_a_layout_that_is_neither_preset_nor_file_is_refused(run: Run) -> None:
+    ran = run("match", "-s", "subs.jsonl", "events.jsonl", "--layout", "nosuch")
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert b"debezium" in ran.stderr
+
+
+def test_a_bad_subscription_stops_match_and_names_line_and_place(run: Run, place: Path) -> None:
+    (place / "subs.jsonl").write_bytes(SUBSCRIPTIONS + b'\n{"id": "x", "filters": [{"field": "a", "op": "~", "value": 1}]}\n')
+    ran = run("match", "-s", "subs.jsonl", "events.jsonl")
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert ran.stderr.startswith(b"subs.jsonl:4: ")
+    assert b"filters[0].op" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("match", "-s", "nosuch.jsonl", "events.jsonl"), b"nosuch.jsonl: No such file"),
+        (("match", "-s", "subs.jsonl", "nosuch.jsonl"), b"nosuch.jsonl: No such file"),
+        (("match", "-s", "subs.jsonl", "."), b".: Is a directory"),
+        (("match", "events.jsonl"), b"Missing option"),
+        (("match", "-s", "subs.jsonl", "events.jsonl", "--format", "xml"), b"'xml' is not"),
+        (("explain", "-s", "subs.jsonl", "--id", "nosuch", "events.jsonl"), b"no subscription 'nosuch'"),
+        (("plan", "-s", "subs.jsonl", "--id", "nosuch"), b"no subscription 'nosuch'"),
+        (("nosuch",), b"nosuch"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_usage_is_exit_code_2_and_says_what_is_wrong(run: Run, arguments: Sequence[str], says: bytes) -> None:
+    ran = run(*arguments)
+    assert ran.returncode == 2
+    assert says in ran.stderr
+    assert b"Traceback" not in ran.stderr
+
+
+def test_a_reader_that_goes_away_ends_it_quietly_as_sigpipe_does(place: Path) -> None:
+    (place / "events.jsonl").write_bytes(EVENTS * 20_000)
+    with subprocess.Popen(
+        (*COMMAND, "match", "-s", "subs.jsonl", "events.jsonl"), cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b'"big"' in process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == -signal.SIGPIPE
+
+
+def test_ctrl_c_prints_the_summary_so_far_and_ends_with_130(place: Path) -> None:
+    with subprocess.Popen(
+        (*COMMAND, "match", "-s", "subs.jsonl", "-f", "ids", "--line-buffered"),
+        cwd=place,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(EVENTS)
+        process.stdin.flush()
+        # Each event is matched as it comes, while the pipe stays open.
+        assert process.stdout.readline() + process.stdout.readline() == b"big\npaid\n"
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.startswith(b"interrupted: 3 events, 2 matches")
+    assert b"Traceback" not in errors
+
+
+def test_explain_tells_of_a_file_with_one_event_and_of_a_line(run: Run, place: Path) -> None:
+    (place / "event.json").write_text(json.dumps({"collection": "orders", "data": {"amount": 250}}, indent=2))
+    whole = run("explain", "-s", "subs.jsonl", "--id", "big", "event.json")
+    assert whole.returncode == 0
+    assert b"250" in whole.stdout
+    line = run("explain", "-s", "subs.jsonl", "--id", "big", "--line", "3", stdin=EVENTS)
+    assert line.returncode == 0
+    assert b"7" in line.stdout
+    assert whole.stdout != line.stdout
+
+
+def test_explain_of_a_file_with_several_events_asks_for_a_line(run: Run) -> None:
+    ran = run("explain", "-s", "subs.jsonl", "--id", "big", "events.jsonl")
+    assert ran.returncode == 1
+    assert b"events.jsonl: malformed_json" in ran.stderr
+    assert b"--line" in ran.stderr
+    assert run("explain", "-s", "subs.jsonl", "--id", "big", "events.jsonl", "--line", "2").returncode == 2
+
+
+def test_plan_prints_one_or_all(run: Run) -> None:
+    one, every = run("plan", "-s", "subs.jsonl", "--id", "paid"), run("plan", "-s", "subs.jsonl")
+    assert one.returncode == every.returncode == 0
+    assert one.stdout in every.stdout
+    assert b"big" in every.stdout
+    assert b"big" not in one.stdout
+
+
+def test_lint_prints_what_it_finds_and_tells_by_its_exit_code(run: Run, place: Path) -> None:
+    assert run("lint", "-s", "subs.jsonl").returncode == 0
+    never = {"id": "never", "filters": [{"field": "a", "op": ">", "value": 2}, {"field": "a", "op": "<", "value": 1}]}
+    (place / "subs.jsonl").write_text(json.dumps(never))
+    ran = run("lint", "-s", "subs.jsonl")
+    assert ran.returncode == 1
+    assert ran.stdout.startswith(b"never: never_matches: ")
+
+
+def test_check_prints_every_error_with_line_and_place(run: Run, place: Path) -> None:
+    good = run("check", "-s", "subs.jsonl")
+    assert (good.returncode, good.stdout, good.stderr) == (0, b"", b"2 good subscriptions\n")
+    bad = b"""\
+{"id": "a", "filters": [{"field": "a", "op": "~", "value": 1}]}
+{"id": "b"}
+
+{"id": "b"}
+{"id": "c", "pattern": {"data": {"x": []}}}
+{"id": "d", "cel": "data.a +"}
+nonsense
+"""
+    (place / "subs.jsonl").write_bytes(bad)
+    ran = run("check", "-s", "subs.jsonl")
+    assert ran.returncode == 1
+    printed = ran.stdout.decode().splitlines()
+    assert [line.split(": ")[0] for line in printed] == [f"subs.jsonl:{number}" for number in (1, 4, 5, 6, 7)]
+    assert "filters[0].op" in printed[0]
+    assert "pattern.data.x" in printed[2]
+    assert "line 1, column " in printed[3]
+    assert ran.stderr == b"5 bad subscriptions\n"
+
+
+def test_help_names_the_exit_codes(run: Run) -> None:
+    ran = run("match", "--help")
+    assert ran.returncode == 0
+    for words in (b"0 all is well", b"1 some events were bad", b"130 interrupted"):
+        assert words in ran.stdout
+
+
+def test_version_names_the_backend(run: Run, backend: str) -> None:
+    assert backend in run("--version").stdout.decode()
+
+
+def test_percentiles_are_at_most_six_percent_too_low() -> None:
+    histogram = Histogram()
+    assert histogram.percentile(0.5) == 0
+    for nanoseconds in range(1, 100_001):
+        histogram.add(nanoseconds)
+    for share in (0.01, 0.5, 0.99, 1.0):
+        assert 0.94 * share * 100_000 <= histogram.percentile(share) <= share * 100_000
