@@ -132,7 +132,7 @@ def old_side(event: Event, layout: EventLayout) -> Event | None:
 
 
 def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool:
-    """Tell whether a subscription looks at `before`: in a filter, in CEL, or in a pattern, by a path at or below the layout's pointer."""
+    """Tell whether a subscription looks at `before`: in a filter, in CEL, or in its pattern (the layout says where)."""
     if compiled.mentions_before or compiled.pattern is None:
         return compiled.mentions_before
     pointers = layout.pointers("before")

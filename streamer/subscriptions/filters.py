@@ -1,6 +1,6 @@
 """Filters: conditions on one field of `data`, and the CEL expression that each means (semantics.md section 3).
 
-With `P(x)` for `type(x) == map && has(x.a) && type(x.a) == map && has(x.a.b)`, the whole path is present in x, the filters on `a.b` are:
+With `P(x)` for `type(x) == map && has(x.a) && type(x.a) == map && has(x.a.b)`, the filters on `a.b` are:
 
 | op | CEL |
 |---|---|
@@ -216,8 +216,6 @@ def json_value(value: Any, *, place: str) -> Any:
 
 
 def _json_value(value: Any, place: str, depth: int) -> Any:
-    if depth > MAX_VALUE_DEPTH:
-        raise SubscriptionError(f"nested deeper than {MAX_VALUE_DEPTH} levels", place=place)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -232,6 +230,8 @@ def _json_value(value: Any, place: str, depth: int) -> Any:
         raise SubscriptionError(f"expected a number that a float64 holds, not {shown}", place=place)
     if isinstance(value, float):
         return float(value)
+    if depth == MAX_VALUE_DEPTH and isinstance(value, list | tuple | Mapping):
+        raise SubscriptionError(f"nested deeper than {MAX_VALUE_DEPTH} levels", place=place)
     if isinstance(value, list | tuple):
         return [_json_value(item, f"{place}[{index}]", depth + 1) for index, item in enumerate(value)]
     if isinstance(value, Mapping):
