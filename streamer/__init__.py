@@ -12,6 +12,9 @@ engine.match_ids(b'{"collection": "orders", "data": {"amount": 120}}')  # ["big"
 """
 
 from streamer._backend import BACKEND, ReferenceBackendWarning
+from streamer.engine.core import Changes
+from streamer.engine.engine import Engine
+from streamer.engine.matches import Matches
 from streamer.errors import (
     BackendError,
     BulkSubscriptionError,
@@ -20,11 +23,14 @@ from streamer.errors import (
     DuplicateSubscriptionError,
     EventCode,
     EventError,
+    InputError,
     InternalError,
     PatternError,
     StreamerError,
     SubscriptionError,
+    UnknownSubscriptionError,
 )
+from streamer.layout import EventLayout
 from streamer.model import Filter, Limits, Match, Subscription
 
 __version__ = "0.1.0"
@@ -34,18 +40,24 @@ __all__ = [
     "BackendError",
     "BulkSubscriptionError",
     "CelError",
+    "Changes",
     "ConfigError",
     "DuplicateSubscriptionError",
+    "Engine",
     "EventCode",
     "EventError",
+    "EventLayout",
     "Filter",
+    "InputError",
     "InternalError",
     "Limits",
     "Match",
+    "Matches",
     "PatternError",
     "ReferenceBackendWarning",
     "StreamerError",
     "Subscription",
     "SubscriptionError",
+    "UnknownSubscriptionError",
     "__version__",
 ]

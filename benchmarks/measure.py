@@ -1,0 +1,71 @@
+"""What a benchmark is, and how one is run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import quantiles
+from typing import Any, Protocol
+
+import streamer
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """How much work, and how many matches it must give.
+
+    Attributes:
+        smoke: small enough to run with the tests.
+    """
+
+    name: str
+    subscriptions: int
+    events: int
+    matches: int
+    smoke: bool = False
+
+
+class Benchmark(Protocol):
+    """A module of this folder."""
+
+    CASES: tuple[Case, ...]
+    subscriptions: Callable[[int], Iterable[dict[str, Any]]]
+    events: Callable[[int], Iterable[bytes]]
+
+
+class WrongMatches(Exception):
+    """A run found another number of matches than the case says."""
+
+
+HEADER = (
+    f"{'benchmark':<10} {'subscriptions':>13} {'added in':>9} {'events':>8} {'matches':>9} "
+    f"{'p50 µs':>9} {'p99 µs':>9} {'events/s':>9}"
+)
+
+
+def run(benchmark: Benchmark, case: Case) -> str:
+    """Run a case, and return its line of the report.
+
+    Raises:
+        WrongMatches: another number of matches than the case says.
+    """
+    engine = streamer.Engine()
+    started = time.perf_counter()
+    engine.add_many(benchmark.subscriptions(case.subscriptions))
+    added = time.perf_counter() - started
+    matches = 0
+    nanoseconds = []
+    for event in benchmark.events(case.events):
+        begun = time.perf_counter_ns()
+        ids = engine.match_ids(event)
+        nanoseconds.append(time.perf_counter_ns() - begun)
+        matches += len(ids)
+    if matches != case.matches:
+        raise WrongMatches(f"{case}: {matches} matches on the {streamer.BACKEND} backend")
+    cuts = quantiles(nanoseconds, n=100)
+    rate = case.events / (sum(nanoseconds) / 1e9)
+    return (
+        f"{case.name:<10} {case.subscriptions:>13,} {added:>8.2f}s {case.events:>8,} {matches:>9,} "
+        f"{cuts[49] / 1e3:>9,.1f} {cuts[98] / 1e3:>9,.1f} {rate:>9,.0f}"
+    )

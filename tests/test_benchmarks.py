@@ -1,0 +1,33 @@
+"""Every benchmark runs, and finds the matches that it must."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.__main__ import BENCHMARKS
+from benchmarks.measure import Case, WrongMatches, run
+from examples.flights import generated, records
+from streamer import Engine
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_finds_the_matches_that_it_must(name: str, backend: str) -> None:
+    smoke = [case for case in BENCHMARKS[name].CASES if case.smoke]
+    assert smoke
+    for case in smoke:
+        assert name in run(BENCHMARKS[name], case)
+
+
+def test_a_benchmark_that_finds_another_number_of_matches_fails(backend: str) -> None:
+    wrong = Case("mixed", subscriptions=10, events=10, matches=10_000)
+    with pytest.raises(WrongMatches, match="matches on the"):
+        run(BENCHMARKS["mixed"], wrong)
+
+
+def test_the_demo_replays_real_flights_to_subscriptions_of_every_kind(backend: str) -> None:
+    engine = Engine()
+    engine.add_jsonl("examples/flights/subscriptions.jsonl")
+    written = {subscription.id for subscription in engine.subscriptions()}
+    engine.add_many(generated.subscriptions(50))
+    matched = {subscription_id for event in records.events(every=1_500) for subscription_id in engine.match_ids(event)}
+    assert {"west-coast-delays", "jetblue", "pacific", "high-airports"} <= matched & written
