@@ -1,0 +1,147 @@
+//! What can be wrong with an event or a subscription. Each error says where; the words are those of `streamer.errors`.
+
+use std::fmt;
+
+/// Why an event was rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventCode {
+    /// The event is valid JSON but no object.
+    NotAnObject,
+    /// Not JSON by RFC 8259.
+    MalformedJson,
+    /// Not UTF-8.
+    BadUtf8,
+    /// An escaped surrogate without its other half.
+    LoneSurrogate,
+    /// Deeper than [`crate::limits::Limits::max_depth`].
+    TooDeep,
+    /// Longer than [`crate::limits::Limits::max_event_bytes`].
+    TooLong,
+    /// A part of the envelope of another JSON type than it must have.
+    WrongType,
+    /// A member of the envelope that stands twice.
+    DuplicateMember,
+    /// A tenant or collection that is the string `*`.
+    ReservedName,
+    /// No tenant, and no default for it.
+    NoTenant,
+    /// A time that is not in the layout's format.
+    BadTimestamp,
+    /// A member of `unknown` that is no JSON Pointer.
+    BadPointer,
+    /// A value that JSON cannot hold.
+    BadValue,
+}
+
+impl EventCode {
+    /// The word of it: the label of the metric that counts rejections.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            EventCode::NotAnObject => "not_an_object",
+            EventCode::MalformedJson => "malformed_json",
+            EventCode::BadUtf8 => "bad_utf8",
+            EventCode::LoneSurrogate => "lone_surrogate",
+            EventCode::TooDeep => "too_deep",
+            EventCode::TooLong => "too_long",
+            EventCode::WrongType => "wrong_type",
+            EventCode::DuplicateMember => "duplicate_member",
+            EventCode::ReservedName => "reserved_name",
+            EventCode::NoTenant => "no_tenant",
+            EventCode::BadTimestamp => "bad_timestamp",
+            EventCode::BadPointer => "bad_pointer",
+            EventCode::BadValue => "bad_value",
+        }
+    }
+}
+
+/// An event that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventError {
+    /// Why, one of a few fixed words.
+    pub code: EventCode,
+    /// Byte offset where it shows.
+    pub offset: Option<usize>,
+    /// JSON Pointer of the value at fault, where it is known.
+    pub place: Option<Box<str>>,
+    /// What is wrong and what was expected.
+    pub reason: Box<str>,
+}
+
+impl EventError {
+    /// An error that shows at *offset*.
+    pub fn at(code: EventCode, offset: usize, reason: impl Into<Box<str>>) -> EventError {
+        EventError { code, offset: Some(offset), place: None, reason: reason.into() }
+    }
+}
+
+impl fmt::Display for EventError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code.as_str())?;
+        if let Some(offset) = self.offset {
+            write!(f, " at byte {offset}")?;
+        }
+        if let Some(place) = &self.place {
+            write!(f, " at {place}")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+impl std::error::Error for EventError {}
+
+/// Which class of `streamer.errors` a subscription's error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SubscriptionErrorKind {
+    /// `SubscriptionError`: the subscription itself or its filters, types or topic.
+    Subscription,
+    /// `PatternError`: its pattern.
+    Pattern,
+    /// `CelError`: its CEL expression.
+    Cel,
+    /// `DuplicateSubscriptionError`: an id that is already held.
+    Duplicate,
+}
+
+/// A subscription that cannot be accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscriptionError {
+    /// Which class of error.
+    pub kind: SubscriptionErrorKind,
+    /// The member at fault, as `filters[0].op` or `pattern.data.tags[0].prefix`; empty for the whole.
+    pub place: String,
+    /// What is wrong and what was expected.
+    pub reason: String,
+    /// The id of the subscription, where it could be read.
+    pub subscription_id: Option<String>,
+}
+
+impl SubscriptionError {
+    /// An error of the subscription itself or its filters, types or topic.
+    pub fn new(place: impl Into<String>, reason: impl Into<String>) -> SubscriptionError {
+        SubscriptionError {
+            kind: SubscriptionErrorKind::Subscription,
+            place: place.into(),
+            reason: reason.into(),
+            subscription_id: None,
+        }
+    }
+
+    /// An error of the pattern.
+    pub fn pattern(place: impl Into<String>, reason: impl Into<String>) -> SubscriptionError {
+        SubscriptionError { kind: SubscriptionErrorKind::Pattern, ..SubscriptionError::new(place, reason) }
+    }
+}
+
+impl fmt::Display for SubscriptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(id) = &self.subscription_id {
+            write!(f, "subscription {id:?}: ")?;
+        }
+        if !self.place.is_empty() {
+            write!(f, "{}: ", self.place)?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for SubscriptionError {}

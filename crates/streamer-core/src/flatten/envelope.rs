@@ -1,0 +1,490 @@
+//! The parts of an event, resolved through its layout and checked (semantics.md section 1).
+//!
+//! An error of an earlier part hides those of later ones; the order is that of the section's table.
+
+use super::slots::{Entry, Parts, Slots};
+use super::trie::{
+    ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, PathTrie, Place, TENANT, TOPIC, TS, TYPE, UNKNOWN,
+};
+use super::{Flattener, Given, Limits};
+use crate::error::{EventCode, EventError};
+use crate::flatten::scan::Scan;
+use crate::json::{self, Options, Tree};
+use crate::layout::{EventLayout, EventType, Part, TimestampFormat, decode_pointer, encode_pointer};
+use crate::value::{Kind, Scalar};
+use std::sync::Arc;
+
+/// A string part: where its text is.
+#[derive(Clone, Copy, Debug)]
+enum Text {
+    None,
+    Given,
+    Default,
+    Constant,
+    Entry(Entry),
+}
+
+/// The parts, before anything borrows from the slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resolved {
+    tenant: Text,
+    collection: Text,
+    topic: Text,
+    event_type: Option<EventType>,
+    ts_ns: Option<i128>,
+    has_unknown: bool,
+    /// See `Flat`.
+    pub(super) data: u16,
+    pub(super) before: u16,
+    /// Where `before` begins and its node, if it was only skipped and now counts as `data`.
+    pub(super) fallback: Option<(usize, u32)>,
+}
+
+/// Find the parts and check them.
+pub(super) fn resolve(
+    trie: &PathTrie,
+    slots: &Slots,
+    text: &str,
+    given: &Given<'_>,
+    checked: bool,
+) -> Result<Resolved, EventError> {
+    let reader = Reader { trie, slots, text };
+    reader.id()?;
+    let mut tenant = reader.name(TENANT, given.tenant)?;
+    if let Text::None = tenant {
+        if given.default_tenant.is_none() {
+            return Err(EventError {
+                code: EventCode::NoTenant,
+                offset: None,
+                place: None,
+                reason: "the event has no tenant and the engine no default_tenant".into(),
+            });
+        }
+        tenant = Text::Default;
+    }
+    let collection = reader.name(COLLECTION, given.collection)?;
+    let event_type = reader.event_type()?;
+    let ts_ns = reader.ts()?;
+    let topic = reader.string(TOPIC)?;
+    let mut data = reader.object(DATA)?.map_or(ALWAYS, |place| place as u16);
+    let first_before = trie.places[DATA].len();
+    let before = reader.object(BEFORE)?.map_or(ALWAYS, |place| (first_before + place) as u16);
+    let has_unknown = reader.unknown(checked)?;
+    let mut fallback = None;
+    if event_type == Some(EventType::Delete) && data == ALWAYS && before != ALWAYS {
+        data = before;
+        let node = trie.places[BEFORE][usize::from(before) - first_before].node;
+        if trie.nodes[node as usize].flags & FALLBACK != 0 {
+            fallback = slots.value(node).map(|entry| (entry.start as usize, node));
+        }
+    }
+    Ok(Resolved { tenant, collection, topic, event_type, ts_ns, has_unknown, data, before, fallback })
+}
+
+impl Resolved {
+    pub(super) fn parts<'a>(
+        &self,
+        trie: &'a PathTrie,
+        text: &'a str,
+        plain: &'a str,
+        given: &Given<'a>,
+    ) -> Parts<'a> {
+        let read = |part: usize, place: Text, given: Option<&'a str>, default: Option<&'a str>| match place {
+            Text::None => None,
+            Text::Given => given,
+            Text::Default => default,
+            Text::Constant => match trie.layout.parts()[part].1.constant() {
+                Some(Scalar::String(text)) => Some(&**text),
+                _ => None,
+            },
+            Text::Entry(entry) => Some(text_of(&entry, text, plain)),
+        };
+        Parts {
+            tenant: read(TENANT, self.tenant, given.tenant, given.default_tenant).unwrap_or_default(),
+            collection: read(COLLECTION, self.collection, given.collection, None),
+            event_type: self.event_type,
+            topic: read(TOPIC, self.topic, None, None),
+            ts_ns: self.ts_ns,
+            has_unknown: self.has_unknown,
+        }
+    }
+}
+
+fn text_of<'a>(entry: &Entry, text: &'a str, plain: &'a str) -> &'a str {
+    if entry.plain != 0 {
+        &plain[entry.plain as usize - 1..][..entry.plain_length as usize]
+    } else {
+        &text[entry.start as usize + 1..entry.end as usize - 1]
+    }
+}
+
+struct Reader<'r> {
+    trie: &'r PathTrie,
+    slots: &'r Slots,
+    text: &'r str,
+}
+
+impl<'r> Reader<'r> {
+    /// The first place of a part that is present and not null.
+    fn find(&self, part: usize) -> Option<(usize, &'r Place, &'r Entry)> {
+        self.trie.places[part].iter().enumerate().find_map(|(index, place)| {
+            let entry = self.slots.value(place.node)?;
+            (entry.kind != Kind::Null).then_some((index, place, entry))
+        })
+    }
+
+    fn layout(&self, part: usize) -> (&'static str, &'r Part) {
+        self.trie.layout.parts()[part]
+    }
+
+    fn raw(&self, entry: &Entry) -> &'r str {
+        &self.text[entry.start as usize..entry.end as usize]
+    }
+
+    /// The plain text of a string.
+    fn plain(&self, entry: &Entry) -> &'r str {
+        let plain = if entry.plain == 0 { "" } else { std::str::from_utf8(&self.slots.plain).unwrap_or_default() };
+        text_of(entry, self.text, plain)
+    }
+
+    #[cold]
+    fn error(&self, code: EventCode, reason: String, found: Option<(usize, &Place, &Entry)>) -> EventError {
+        EventError {
+            code,
+            offset: found.map(|(_, _, entry)| entry.start as usize),
+            place: found.map(|(_, place, _)| encode_pointer(&place.pointer).into()),
+            reason: reason.into(),
+        }
+    }
+
+    #[cold]
+    fn wrong_type(&self, part: usize, expected: &str, found: (usize, &Place, &Entry)) -> EventError {
+        let reason = format!("{} is {expected}, not {}", self.layout(part).0, kind_name(found.2.kind));
+        self.error(EventCode::WrongType, reason, Some(found))
+    }
+
+    fn id(&self) -> Result<(), EventError> {
+        match self.find(ID) {
+            Some((_, _, entry)) if entry.kind == Kind::String || integer(self.raw(entry)).is_some() => Ok(()),
+            Some(found) => Err(self.wrong_type(ID, "a string or an integer", found)),
+            None => Ok(()),
+        }
+    }
+
+    fn string(&self, part: usize) -> Result<Text, EventError> {
+        match self.find(part) {
+            Some((_, _, entry)) if entry.kind == Kind::String => Ok(Text::Entry(*entry)),
+            Some(found) => Err(self.wrong_type(part, "a string", found)),
+            None if self.layout(part).1.constant().is_some() => Ok(Text::Constant),
+            None => Ok(Text::None),
+        }
+    }
+
+    fn name(&self, part: usize, argument: Option<&str>) -> Result<Text, EventError> {
+        let text = self.string(part)?;
+        let name = self.layout(part).0;
+        let reserved = |found| {
+            let reason = format!("{name} '*' means every one and cannot name one");
+            Err(self.error(EventCode::ReservedName, reason, found))
+        };
+        match (text, argument) {
+            (Text::Entry(entry), _) if self.plain(&entry) == "*" => reserved(self.find(part)),
+            (_, Some("*")) => reserved(None),
+            (_, Some(_)) => Ok(Text::Given),
+            (text, None) => Ok(text),
+        }
+    }
+
+    fn event_type(&self) -> Result<Option<EventType>, EventError> {
+        let word = match (self.string(TYPE)?, self.layout(TYPE).1.constant()) {
+            (Text::Entry(entry), _) => self.plain(&entry),
+            (Text::Constant, Some(Scalar::String(word))) => word,
+            _ => return Ok(None),
+        };
+        match self.trie.layout.event_type(word) {
+            Some(event_type) => Ok(Some(event_type)),
+            None => {
+                let words: Vec<&str> = match &self.trie.layout.type_map {
+                    None => EventType::ALL.map(EventType::as_str).to_vec(),
+                    Some(words) => words.iter().map(|(word, _)| &**word).collect(),
+                };
+                let shown: String = word.chars().take(80).collect();
+                let reason = format!("type is one of {}, not {shown:?}", words.join(", "));
+                Err(self.error(EventCode::BadValue, reason, self.find(TYPE)))
+            }
+        }
+    }
+
+    fn ts(&self) -> Result<Option<i128>, EventError> {
+        let format = self.trie.layout.ts_format;
+        let found = self.find(TS);
+        let (text, whole) = match (&found, self.layout(TS).1.constant()) {
+            (Some((_, _, entry)), _) if entry.kind == Kind::String => (Some(self.plain(entry)), None),
+            (Some((_, _, entry)), _) => (None, integer(self.raw(entry))),
+            (None, Some(Scalar::String(text))) => (Some(&**text), None),
+            (None, Some(Scalar::Number(number))) => (None, number.as_integer()),
+            (None, _) => return Ok(None),
+        };
+        let expected = if format == TimestampFormat::Rfc3339 { "a string" } else { "an integer" };
+        let ns = match (format, text, whole) {
+            (TimestampFormat::Rfc3339, Some(text), _) => rfc3339(text),
+            (TimestampFormat::Seconds, _, Some(whole)) => in_range(whole * 1_000_000_000),
+            (TimestampFormat::Milliseconds, _, Some(whole)) => in_range(whole * 1_000_000),
+            (TimestampFormat::Microseconds, _, Some(whole)) => in_range(whole * 1_000),
+            (TimestampFormat::Nanoseconds, _, Some(whole)) => in_range(whole),
+            _ => {
+                return Err(match found {
+                    Some(found) => self.wrong_type(TS, expected, found),
+                    None => self.error(EventCode::WrongType, format!("ts is {expected}"), None),
+                });
+            }
+        };
+        ns.map(Some).map_err(|reason| self.error(EventCode::BadTimestamp, reason.into(), found))
+    }
+
+    /// Which place of a document counts.
+    fn object(&self, part: usize) -> Result<Option<usize>, EventError> {
+        match self.find(part) {
+            Some((index, _, entry)) if entry.kind == Kind::Map => Ok(Some(index)),
+            Some(found) => Err(self.wrong_type(part, "an object or null", found)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether any pointer is in `unknown`.
+    fn unknown(&self, checked: bool) -> Result<bool, EventError> {
+        let Some(found) = self.find(UNKNOWN) else { return Ok(false) };
+        let (_, place, entry) = found;
+        if entry.kind != Kind::List {
+            return Err(self.wrong_type(UNKNOWN, "a list of JSON Pointers", found));
+        }
+        let options = Options { max_depth: usize::MAX, max_bytes: usize::MAX };
+        let pointers = match json::parse::<Tree>(self.raw(entry).as_bytes(), options) {
+            Ok(Tree::List(pointers)) => pointers,
+            Err(error) if !checked => {
+                return Err(EventError { offset: error.offset.map(|at| at + entry.start as usize), ..error });
+            }
+            Ok(_) | Err(_) => return Ok(true), // cannot be: it was checked
+        };
+        for (index, pointer) in pointers.iter().enumerate() {
+            let (code, reason) = match pointer {
+                Tree::Scalar(Scalar::String(pointer)) => match decode_pointer(pointer) {
+                    Ok(_) => continue,
+                    Err(reason) => (EventCode::BadPointer, format!("{:?}: {reason}", pointer.chars().take(80).collect::<String>())),
+                },
+                _ => (EventCode::WrongType, "unknown is a JSON Pointer, not another value".to_owned()),
+            };
+            let place = format!("{}/{index}", encode_pointer(&place.pointer));
+            return Err(EventError { place: Some(place.into()), ..self.error(code, reason, Some(found)) });
+        }
+        Ok(!pointers.is_empty())
+    }
+}
+
+#[cold]
+pub(super) fn not_an_object(first: u8, at: usize) -> EventError {
+    let kind = match first {
+        b'[' => Kind::List,
+        b'"' => Kind::String,
+        b't' | b'f' => Kind::Bool,
+        b'n' => Kind::Null,
+        _ => Kind::Number,
+    };
+    EventError::at(EventCode::NotAnObject, at, format!("an event is a JSON object, not {}", kind_name(kind)))
+}
+
+#[cold]
+pub(super) fn duplicate_member(trie: &PathTrie, node: u32, at: usize) -> EventError {
+    let place = trie.pointer_of(node).map(|pointer| encode_pointer(&pointer).into());
+    EventError { place, ..EventError::at(EventCode::DuplicateMember, at, "a member of the envelope stands twice") }
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Missing => "nothing",
+        Kind::Null => "null",
+        Kind::Bool => "a boolean",
+        Kind::Number | Kind::BeyondFloat => "a number",
+        Kind::String => "a string",
+        Kind::List => "a list",
+        Kind::Map => "an object",
+    }
+}
+
+/// The integer of 64 bits that a literal spells; `1.0` and `1e3` spell none.
+fn integer(literal: &str) -> Option<i128> {
+    let whole: i128 = if literal.len() <= 20 { literal.parse().ok()? } else { return None };
+    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&whole).then_some(whole)
+}
+
+const NS: i128 = 1_000_000_000;
+
+/// What a CEL timestamp can hold: the years 1 to 9999.
+fn in_range(ns: i128) -> Result<i128, &'static str> {
+    if (-62_135_596_800 * NS..253_402_300_800 * NS).contains(&ns) {
+        Ok(ns)
+    } else {
+        Err("a timestamp is in the years 1 to 9999")
+    }
+}
+
+/// Nanoseconds since the epoch; digits beyond nanoseconds are cut off.
+fn rfc3339(text: &str) -> Result<i128, &'static str> {
+    const EXPECTED: &str = "expected RFC 3339, as 2026-01-31T12:00:00.5Z";
+    let bytes = text.as_bytes();
+    let number = |from: usize, length: usize| -> Result<i128, &'static str> {
+        let digits = bytes.get(from..from + length).ok_or(EXPECTED)?;
+        digits.iter().try_fold(0, |sum, digit| match digit {
+            b'0'..=b'9' => Ok(sum * 10 + i128::from(digit - b'0')),
+            _ => Err(EXPECTED),
+        })
+    };
+    let sign = |at: usize, signs: &[u8]| bytes.get(at).filter(|byte| signs.contains(byte)).copied().ok_or(EXPECTED);
+    let (year, month, day) = (number(0, 4)?, number(5, 2)?, number(8, 2)?);
+    let (hour, minute, second) = (number(11, 2)?, number(14, 2)?, number(17, 2)?);
+    for (at, signs) in [(4, b"-" as &[u8]), (7, b"-"), (10, b"Tt"), (13, b":"), (16, b":")] {
+        sign(at, signs)?;
+    }
+    let mut at = 19;
+    let mut fraction = 0;
+    if bytes.get(at) == Some(&b'.') {
+        let digits = bytes[at + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits == 0 {
+            return Err(EXPECTED);
+        }
+        let kept = digits.min(9);
+        fraction = number(at + 1, kept)? * 10_i128.pow(9 - kept as u32);
+        at += 1 + digits;
+    }
+    let mut offset = 0;
+    if sign(at, b"Zz").is_ok() {
+        at += 1;
+    } else {
+        let ahead = sign(at, b"+-")? == b'+';
+        let (hours, minutes) = (number(at + 1, 2)?, number(at + 4, 2)?);
+        sign(at + 3, b":")?;
+        if hours > 23 || minutes > 59 {
+            return Err("a time offset is at most 23:59");
+        }
+        offset = (hours * 3600 + minutes * 60) * if ahead { 1 } else { -1 };
+        at += 6;
+    }
+    if at != bytes.len() {
+        return Err(EXPECTED);
+    }
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 => 28 + i128::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return Err("a month is 01 to 12"),
+    };
+    if year == 0 || day == 0 || day > days || hour > 23 || minute > 59 || second > 59 {
+        return Err("no such date or time");
+    }
+    // Days since the epoch, counting years from March so that the leap day is the last.
+    let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = years * 365 + years / 4 - years / 100 + years / 400 + (months * 153 + 2) / 5 + day - 1 - 719_468;
+    in_range(((days * 24 + hour) * 3600 + minute * 60 + second - offset) * NS + fraction)
+}
+
+/// Finds an event's tenant and collection, to choose the view that it is flattened for.
+#[derive(Debug)]
+pub struct Locator(PathTrie);
+
+impl Locator {
+    /// A locator for events of *layout*.
+    pub fn new(layout: &EventLayout) -> Locator {
+        let only = EventLayout {
+            id: Part::Never,
+            event_type: Part::Never,
+            ts: Part::Never,
+            topic: Part::Never,
+            data: Part::Never,
+            before: Part::Never,
+            unknown: Part::Never,
+            ..layout.clone()
+        };
+        Locator(PathTrie::builder(Arc::new(only)).build())
+    }
+}
+
+impl Flattener {
+    /// Find an event's tenant and collection, without checking anything and stopping as soon as both are found.
+    ///
+    /// It is a guess that holds for a good event without duplicates: whoever flattens the event afterwards compares it with
+    /// the parts found then, and flattens again for another view where they differ. An event that cannot be read has the
+    /// default tenant here, and its error when it is flattened.
+    pub fn locate<'a>(
+        &'a mut self,
+        locator: &'a Locator,
+        event: &'a [u8],
+        given: &Given<'a>,
+        limits: &Limits,
+    ) -> (Option<&'a str>, Option<&'a str>) {
+        let trie = &locator.0;
+        let unread = (given.tenant.or(given.default_tenant), given.collection);
+        if (given.tenant.is_some() && given.collection.is_some()) || event.len() >= u32::MAX as usize {
+            return unread;
+        }
+        let Flattener { slots, scratch } = self;
+        let mut scan = Scan::<false> {
+            text: event,
+            trie,
+            slots: &mut *slots,
+            scratch,
+            max_depth: limits.max_depth,
+            missing: trie.needed,
+        };
+        if trie.needed > 0 && !matches!(scan.event(), Ok(scanned) if scanned.not_an_object.is_none()) {
+            return unread;
+        }
+        let slots: &'a Slots = slots;
+        let find = |part: usize| -> Option<&'a str> {
+            let found = trie.places[part].iter().find_map(|place| slots.value(place.node).filter(|e| e.kind != Kind::Null));
+            match found {
+                Some(entry) if entry.kind != Kind::String => None,
+                Some(entry) if entry.plain != 0 => {
+                    let plain = slots.plain.get(entry.plain as usize - 1..)?.get(..entry.plain_length as usize)?;
+                    std::str::from_utf8(plain).ok()
+                }
+                Some(entry) => std::str::from_utf8(event.get(entry.start as usize + 1..entry.end as usize - 1)?).ok(),
+                None => match trie.layout.parts()[part].1.constant() {
+                    Some(Scalar::String(text)) => Some(text),
+                    _ => None,
+                },
+            }
+        };
+        (given.tenant.or_else(|| find(TENANT)).or(given.default_tenant), given.collection.or_else(|| find(COLLECTION)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc3339_is_read_to_the_nanosecond() {
+        assert_eq!(rfc3339("1970-01-01T00:00:00Z"), Ok(0));
+        assert_eq!(rfc3339("2000-02-29t23:59:59.9999999999z"), Ok(951_868_799_999_999_999));
+        assert_eq!(rfc3339("1969-12-31T23:00:00-01:00"), Ok(0));
+        assert_eq!(rfc3339("0001-01-01T00:00:00Z"), Ok(-62_135_596_800 * NS));
+        assert_eq!(rfc3339("2026-11-21T04:05:06+02:30"), Ok(1_795_225_506 * NS));
+        for bad in [
+            "", "1970-01-01", "1970-01-01T00:00:00", "1970-01-01 00:00:00Z", "1970-02-29T00:00:00Z", "1970-01-01T24:00:00Z",
+            "1970-01-01T00:00:60Z", "1970-01-01T00:00:00.Z", "1970-01-01T00:00:00+24:00", "0000-01-01T00:00:00Z",
+            "0001-01-01T00:00:00+01:00", "1970-01-01T00:00:00Zé", "1970-01-01T00:00:00+0100",
+        ] {
+            assert!(rfc3339(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_integer_is_one_by_its_spelling() {
+        assert_eq!(integer("-9223372036854775808"), Some(i128::from(i64::MIN)));
+        assert_eq!(integer("18446744073709551615"), Some(i128::from(u64::MAX)));
+        for other in ["18446744073709551616", "1.0", "1e3", "true", "{}", "-9223372036854775809"] {
+            assert_eq!(integer(other), None, "{other}");
+        }
+    }
+}

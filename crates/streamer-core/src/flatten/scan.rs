@@ -1,0 +1,372 @@
+//! One pass over the bytes of an event, down the trie of wanted paths.
+//!
+//! A loop over an explicit stack of open containers. A frame is opened only for a container below which something is wanted;
+//! every other value is skipped whole. An element of an array may have to be read twice: once for a pointer of the layout
+//! that leads into it, once for the leaves of patterns; never more, as no leaves are wanted below such a pointer.
+
+use super::slots::{DEAD, Element, Entry, NO_ENTRY, Position, Slots};
+use super::trie::{ENVELOPE, FALLBACK, INDEXES, LEAVES, NOWHERE, Node, PathTrie, ROOT, THROUGH, VALUE};
+use crate::json::skip;
+use crate::json::token::{self, Fault, Result, peek, space};
+use crate::value::{Kind, Number};
+
+/// What is remembered between events, so that nothing is allocated after warm-up.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    frames: Vec<Frame>,
+    /// For each node: in which object it was last seen as a member, and what was found below it.
+    seen: Vec<Seen>,
+    serial: u64,
+    open: Vec<bool>,
+    name: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    object: u64,
+    from: u32,
+    to: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    node: u32,
+    /// The entry of the container itself, whose end is set when it is closed.
+    entry: u32,
+    position: Position,
+    in_object: bool,
+    /// Of an object: the member that is being read, and the object's serial number.
+    child: u32,
+    object: u64,
+    /// Of an array: its serial number, the index of the element being read, and where to read that element again.
+    array: u32,
+    index: u32,
+    again: u32,
+}
+
+/// What a pass found beside the slots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scanned {
+    /// How far the text was read.
+    pub(crate) end: usize,
+    /// Where the value begins, if the event is no object.
+    pub(crate) not_an_object: Option<usize>,
+    /// The first member of the envelope that stands twice: its node and where its name begins.
+    pub(crate) duplicate: Option<(u32, usize)>,
+}
+
+/// A pass. With `CHECKED` all of the event is checked, otherwise only what is walked.
+pub(crate) struct Scan<'s, const CHECKED: bool> {
+    pub(crate) text: &'s [u8],
+    pub(crate) trie: &'s PathTrie,
+    pub(crate) slots: &'s mut Slots,
+    pub(crate) scratch: &'s mut Scratch,
+    pub(crate) max_depth: usize,
+    /// Members of the root that a lazy reading still needs.
+    pub(crate) missing: u32,
+}
+
+impl<const CHECKED: bool> Scan<'_, CHECKED> {
+    /// Read an event.
+    pub(crate) fn event(&mut self) -> Result<Scanned> {
+        self.slots.begin(self.trie.nodes.len());
+        let nodes = self.trie.nodes.len();
+        if self.scratch.seen.len() < nodes {
+            self.scratch.seen.resize(nodes, Seen::default());
+        }
+        let start = space(self.text, 0);
+        if peek(self.text, start) != b'{' {
+            let end = skip::checked(self.text, start, 0, self.max_depth, &mut self.scratch.open)?;
+            let end = self.nothing_after(end)?;
+            return Ok(Scanned { end, not_an_object: Some(start), duplicate: None });
+        }
+        self.walk(start, ROOT, false)
+    }
+
+    /// Read the value at *start* again, now for what is wanted below *node*.
+    pub(crate) fn fallback(&mut self, start: usize, node: u32) -> Result<()> {
+        self.walk(start, node, true).map(|_| ())
+    }
+
+    fn nothing_after(&self, end: usize) -> Result<usize> {
+        let at = space(self.text, end);
+        if at < self.text.len() {
+            return Err(Fault::malformed(at, "expected nothing after the value"));
+        }
+        Ok(at)
+    }
+
+    fn skip(&mut self, at: usize) -> Result<usize> {
+        if CHECKED {
+            // Scalars first: most of what is skipped.
+            match peek(self.text, at) {
+                b'"' => Ok(token::string(self.text, at)?.0),
+                b'-' | b'0'..=b'9' => Ok(token::number(self.text, at)?.0),
+                b'{' | b'[' => {
+                    let depth = self.scratch.frames.len();
+                    skip::checked(self.text, at, depth, self.max_depth, &mut self.scratch.open)
+                }
+                _ => token::literal(self.text, at),
+            }
+        } else {
+            skip::trusted(self.text, at)
+        }
+    }
+
+    /// Record a value of *node*; its end is known or will be patched.
+    fn record(&mut self, node: u32, kind: Kind, start: usize, end: usize, position: Position) -> u32 {
+        self.slots.push(Entry {
+            node,
+            next: NO_ENTRY,
+            start: start as u32,
+            end: end as u32,
+            position,
+            plain: 0,
+            plain_length: 0,
+            kind,
+        })
+    }
+
+    fn walk(&mut self, start: usize, root: u32, again: bool) -> Result<Scanned> {
+        let (text, trie) = (self.text, self.trie);
+        let mut duplicate = None;
+        let mut at = start;
+        let mut node = root;
+        let mut position = Position::NONE;
+        self.scratch.frames.clear();
+        'value: loop {
+            // Here a value begins that may be wanted: `node`, `position`.
+            let wanted: &Node = &trie.nodes[node as usize];
+            let first = peek(text, at);
+            let here = position == Position::NONE;
+            if first != b'{' && first != b'[' {
+                at = if wanted.flags & LEAVES != 0 || (here && wanted.flags & VALUE != 0) {
+                    self.scalar(node, first, at, position)?
+                } else {
+                    self.skip(at)?
+                };
+            } else {
+                let in_object = first == b'{';
+                let mut entry = NO_ENTRY;
+                if here && wanted.flags & VALUE != 0 && !(again && self.scratch.frames.is_empty()) {
+                    let kind = if in_object { Kind::Map } else { Kind::List };
+                    entry = self.record(node, kind, at, at, position);
+                }
+                let enter = if in_object {
+                    wanted.children != 0 && (here || wanted.flags & THROUGH != 0) && (again || wanted.flags & FALLBACK == 0)
+                } else {
+                    wanted.flags & THROUGH != 0 || (here && wanted.flags & INDEXES != 0)
+                };
+                if !enter {
+                    at = self.skip(at)?;
+                } else {
+                    if self.scratch.frames.len() >= self.max_depth {
+                        return Err(Fault::too_deep(at));
+                    }
+                    at = space(text, at + 1);
+                    if peek(text, at) == first + 2 {
+                        at += 1;
+                    } else {
+                        let frame = self.open(node, entry, position, in_object);
+                        self.scratch.frames.push(frame);
+                        if !in_object {
+                            (node, position) = self.element(at);
+                            continue 'value;
+                        }
+                        at = match self.member(at, &mut duplicate)? {
+                            (after, NOWHERE) => self.skip(after)?,
+                            (after, child) => {
+                                node = child;
+                                at = after;
+                                continue 'value;
+                            }
+                        };
+                        entry = NO_ENTRY;
+                    }
+                }
+                if entry != NO_ENTRY {
+                    self.slots.entries[entry as usize].end = at as u32;
+                }
+            }
+            // Here a value is complete: go on in the container that it stands in, or close it.
+            while let Some(frame) = self.scratch.frames.last_mut() {
+                if frame.in_object {
+                    if frame.child != NOWHERE {
+                        self.scratch.seen[frame.child as usize].to = self.slots.entries.len() as u32;
+                        if !CHECKED && self.missing == 0 && self.scratch.frames.len() == 1 && !again {
+                            return Ok(Scanned { end: at, not_an_object: None, duplicate });
+                        }
+                    }
+                    // Members that nobody wants are passed over here, without leaving the loop.
+                    loop {
+                        at = space(text, at);
+                        if peek(text, at) != b',' {
+                            break;
+                        }
+                        match self.member(space(text, at + 1), &mut duplicate)? {
+                            (after, NOWHERE) => at = self.skip(after)?,
+                            (after, child) => {
+                                at = after;
+                                node = child;
+                                position = self.scratch.frames[self.scratch.frames.len() - 1].position;
+                                continue 'value;
+                            }
+                        }
+                    }
+                    if peek(text, at) != b'}' {
+                        return Err(token::expected_more(text, at, true));
+                    }
+                } else {
+                    if frame.again != 0 {
+                        at = frame.again as usize;
+                        frame.again = 0;
+                        (node, position) = self.element_again();
+                        continue 'value;
+                    }
+                    at = space(text, at);
+                    if peek(text, at) == b',' {
+                        frame.index += 1;
+                        at = space(text, at + 1);
+                        (node, position) = self.element(at);
+                        continue 'value;
+                    }
+                    if peek(text, at) != b']' {
+                        return Err(token::expected_more(text, at, false));
+                    }
+                }
+                at += 1;
+                if let Some(Frame { entry, .. }) = self.scratch.frames.pop()
+                    && entry != NO_ENTRY
+                {
+                    self.slots.entries[entry as usize].end = at as u32;
+                }
+            }
+            let end = if again { at } else { self.nothing_after(at)? };
+            return Ok(Scanned { end, not_an_object: None, duplicate });
+        }
+    }
+
+    fn open(&mut self, node: u32, entry: u32, position: Position, in_object: bool) -> Frame {
+        self.scratch.serial += 1;
+        Frame {
+            node,
+            entry,
+            position,
+            in_object,
+            child: NOWHERE,
+            object: self.scratch.serial,
+            array: self.scratch.serial as u32,
+            index: 0,
+            again: 0,
+        }
+    }
+
+    /// Read a member's name and colon in the object on top; returns where its value begins and its node.
+    #[inline(always)]
+    fn member(&mut self, at: usize, duplicate: &mut Option<(u32, usize)>) -> Result<(usize, u32)> {
+        let text = self.text;
+        if peek(text, at) != b'"' {
+            return Err(token::expected_name(text, at));
+        }
+        let (end, escaped) = token::string(text, at)?;
+        let colon = space(text, end);
+        if peek(text, colon) != b':' {
+            return Err(token::expected_colon(text, colon));
+        }
+        let value = space(text, colon + 1);
+        let top = self.scratch.frames.len() - 1;
+        let frame = &mut self.scratch.frames[top];
+        let wanted = &self.trie.nodes[frame.node as usize];
+        let child = if escaped {
+            self.scratch.name.clear();
+            token::unescape(&text[at + 1..end - 1], &mut self.scratch.name);
+            self.trie.member(wanted, &self.scratch.name, 0, self.scratch.name.len())
+        } else {
+            self.trie.member(wanted, text, at + 1, end - 1)
+        };
+        frame.child = NOWHERE;
+        if child == NOWHERE {
+            return Ok((value, NOWHERE));
+        }
+        let flags = self.trie.nodes[child as usize].flags;
+        if frame.position != Position::NONE && flags & THROUGH == 0 {
+            return Ok((value, NOWHERE));
+        }
+        frame.child = child;
+        let (object, position) = (frame.object, frame.position);
+        let seen = &mut self.scratch.seen[child as usize];
+        let from = self.slots.entries.len() as u32;
+        if seen.object == object {
+            if flags & ENVELOPE != 0 && position == Position::NONE && duplicate.is_none() {
+                *duplicate = Some((child, at));
+            }
+            for entry in &mut self.slots.entries[seen.from as usize..seen.to as usize] {
+                entry.node = DEAD;
+            }
+            seen.from = from;
+        } else {
+            *seen = Seen { object, from, to: from };
+            if !CHECKED && top == 0 && !self.trie.is_optional(child) {
+                self.missing = self.missing.wrapping_sub(1); // wraps only below a fallback, where nobody asks
+            }
+        }
+        Ok((value, child))
+    }
+
+    /// Begin the next element of the array on top; returns its node and position.
+    fn element(&mut self, at: usize) -> (u32, Position) {
+        let top = self.scratch.frames.len() - 1;
+        let frame = &mut self.scratch.frames[top];
+        let flags = self.trie.nodes[frame.node as usize].flags;
+        if flags & INDEXES != 0 && frame.position == Position::NONE {
+            let element = self.trie.element(frame.node, frame.index);
+            if element != NOWHERE {
+                if flags & THROUGH != 0 {
+                    frame.again = at as u32;
+                }
+                return (element, Position::NONE);
+            }
+        }
+        self.element_again()
+    }
+
+    /// Begin an element of the array on top for its leaves.
+    fn element_again(&mut self) -> (u32, Position) {
+        let frame = &self.scratch.frames[self.scratch.frames.len() - 1];
+        let outer = frame.position;
+        let depth = self.slots.elements[outer.0 as usize].depth + 1;
+        let position = Position(self.slots.elements.len() as u32);
+        self.slots.elements.push(Element { outer, array: frame.array, depth });
+        (frame.node, position)
+    }
+
+    /// Read a scalar and record it.
+    fn scalar(&mut self, node: u32, first: u8, at: usize, position: Position) -> Result<usize> {
+        let text = self.text;
+        match first {
+            b'"' => {
+                let (end, escaped) = token::string(text, at)?;
+                let entry = self.record(node, Kind::String, at, end, position);
+                if escaped {
+                    let from = self.slots.plain.len();
+                    token::unescape(&text[at + 1..end - 1], &mut self.slots.plain);
+                    let entry = &mut self.slots.entries[entry as usize];
+                    entry.plain = from as u32 + 1;
+                    entry.plain_length = (self.slots.plain.len() - from) as u32;
+                }
+                Ok(end)
+            }
+            b'-' | b'0'..=b'9' => {
+                let (end, beyond) = token::number(text, at)?;
+                let kind = if beyond && Number::parse(&text[at..end]).is_none() { Kind::BeyondFloat } else { Kind::Number };
+                self.record(node, kind, at, end, position);
+                Ok(end)
+            }
+            _ => {
+                let end = token::literal(text, at)?;
+                self.record(node, if first == b'n' { Kind::Null } else { Kind::Bool }, at, end, position);
+                Ok(end)
+            }
+        }
+    }
+}

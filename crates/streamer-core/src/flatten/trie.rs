@@ -1,0 +1,513 @@
+//! Which paths are wanted: one trie of member names for everything that a view of an engine needs.
+//!
+//! ```text
+//!   wants   Data/amount (scalar)      Raw/data/tags (any leaf)      layout: data at /data, type at /type
+//!
+//!   root ─┬─ "data" ─┬─ "amount"   value ──► Data/amount when `data` was found at base 0
+//!         │          └─ "tags"     leaves ─► Raw/data/tags
+//!         ├─ "before" ── "amount"  value ──► Data/amount when a delete fell back to base 1
+//!         └─ "type"                value, envelope
+//! ```
+//!
+//! A path from the raw event is one node. A path from a part of the layout is one node for each *base*, a place where the
+//! part may stand; which base counts is known only when the event has been read. Several paths may share a node.
+//!
+//! Names are looked up by length and their first 8 bytes, in a row of up to 8 edges or else in a hash table of the node.
+//!
+//! Invariant: a node is wanted (has a flag or a child) or is not there. `through` is set on every node at or below which
+//! leaves are wanted: arrays are gone through only there.
+//!
+//! Cost: 32 bytes a node and 24 an edge. A lookup of a name is a mask test for most names that are not wanted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::slots::PathId;
+use crate::layout::{self, EventLayout, Pointer};
+use crate::subscriptions::normal_form::{Mode, Path, Root};
+use crate::value::Seed;
+
+/// The root of the trie.
+pub(crate) const ROOT: u32 = 0;
+/// No node: what is not wanted.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// Flags of a node.
+pub(crate) const VALUE: u8 = 1; // record the one value that stands there without an array on the way
+pub(crate) const LEAVES: u8 = 2; // record every scalar that stands there, through arrays
+pub(crate) const THROUGH: u8 = 4; // go through arrays
+pub(crate) const ENVELOPE: u8 = 8; // it must not stand twice
+pub(crate) const INDEXES: u8 = 16; // a pointer of the layout leads to an element of an array here
+pub(crate) const FALLBACK: u8 = 32; // only a delete needs what is below
+
+const FEW: usize = 8;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) flags: u8,
+    /// How many distinct members are wanted.
+    pub(crate) children: u32,
+    edges: u32,
+    /// Bit `length % 64` for each wanted name.
+    lengths: u64,
+    /// Where its hash table begins, if it has one; its size is a power of two, at least twice the edges.
+    table: u32,
+    outputs: u32,
+    output_count: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Edge {
+    head: u64,
+    length: u32,
+    name: u32,
+    node: u32,
+}
+
+/// A path that reads a node, and the base it does so for; `ALWAYS` for a raw path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    pub(crate) path: PathId,
+    pub(crate) base: u16,
+}
+
+pub(crate) const ALWAYS: u16 = u16::MAX;
+
+/// How to find the nodes of a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lookup {
+    pub(crate) root: Root,
+    /// The first of its nodes in `PathTrie::nodes_of`, one for each base of its root.
+    pub(crate) nodes: u32,
+}
+
+/// Where a part may stand: a pointer of the layout, with each token that may be an index taken as one thing or the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) node: u32,
+    pub(crate) pointer: Pointer,
+}
+
+/// The wanted paths, ready to flatten events. Immutable; share it between threads.
+#[derive(Debug)]
+pub struct PathTrie {
+    pub(crate) layout: Arc<EventLayout>,
+    pub(crate) nodes: Vec<Node>,
+    edges: Vec<Edge>,
+    names: Vec<u8>,
+    tables: Vec<u32>,
+    seed: Seed,
+    indexes: HashMap<(u32, u32), u32>,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) lookups: Vec<Lookup>,
+    pub(crate) nodes_of: Vec<u32>,
+    /// The places of each part, in the order of `EventLayout::parts`.
+    pub(crate) places: [Vec<Place>; 9],
+    /// Every node that a pointer of the layout leads to or through, with the tokens up to there.
+    envelope: Vec<(u32, Vec<Box<str>>)>,
+    /// The paths of the string parts: type, topic, collection, tenant.
+    pub(crate) part_paths: [Option<PathId>; 4],
+    /// How many members of the root a lazy reading needs: all but those that only `id` and `ts` want.
+    pub(crate) needed: u32,
+}
+
+/// Positions in `EventLayout::parts`.
+pub(crate) const ID: usize = 0;
+pub(crate) const TENANT: usize = 1;
+pub(crate) const COLLECTION: usize = 2;
+pub(crate) const TYPE: usize = 3;
+pub(crate) const TS: usize = 4;
+pub(crate) const TOPIC: usize = 5;
+pub(crate) const DATA: usize = 6;
+pub(crate) const BEFORE: usize = 7;
+pub(crate) const UNKNOWN: usize = 8;
+
+/// Collects wanted paths; see [`PathTrie::builder`].
+#[derive(Debug)]
+pub struct PathTrieBuilder {
+    layout: Arc<EventLayout>,
+    wants: Vec<(Path, u8)>,
+    ids: HashMap<Path, PathId>,
+}
+
+impl PathTrieBuilder {
+    /// Want a path in a mode. The same path has the same id, whatever the modes.
+    pub fn want(&mut self, path: &Path, mode: Mode) -> PathId {
+        let flag = match mode {
+            Mode::Scalar => VALUE,
+            Mode::AnyLeaf => LEAVES,
+        };
+        if let Some(id) = self.ids.get(path) {
+            self.wants[id.0 as usize].1 |= flag;
+            return *id;
+        }
+        let id = PathId(u32::try_from(self.wants.len()).expect("fewer than 2^32 paths"));
+        self.wants.push((path.clone(), flag));
+        self.ids.insert(path.clone(), id);
+        id
+    }
+
+    /// How many paths are wanted so far; ids are below it.
+    pub fn len(&self) -> usize {
+        self.wants.len()
+    }
+
+    /// Whether no path is wanted yet.
+    pub fn is_empty(&self) -> bool {
+        self.wants.is_empty()
+    }
+
+    /// Make the trie.
+    pub fn build(self) -> PathTrie {
+        Growing::new(self.layout).grow(&self.wants)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Step {
+    Name(Box<str>),
+    Index(u32),
+}
+
+/// A trie that still grows: edges by parent and step.
+struct Growing {
+    layout: Arc<EventLayout>,
+    flags: Vec<u8>,
+    steps: HashMap<(u32, Step), u32>,
+    outputs: Vec<(u32, Output)>,
+    envelope: Vec<(u32, Vec<Box<str>>)>,
+}
+
+impl Growing {
+    fn new(layout: Arc<EventLayout>) -> Growing {
+        Growing { layout, flags: vec![0], steps: HashMap::new(), outputs: Vec::new(), envelope: Vec::new() }
+    }
+
+    fn step(&mut self, from: u32, step: Step) -> u32 {
+        let next = self.flags.len() as u32;
+        *self.steps.entry((from, step)).or_insert_with(|| {
+            self.flags.push(0);
+            next
+        })
+    }
+
+    fn walk(&mut self, from: u32, names: &[Box<str>]) -> u32 {
+        names.iter().fold(from, |node, name| self.step(node, Step::Name(name.clone())))
+    }
+
+    /// Where a pointer can lead, as a member of objects or through arrays.
+    fn places(&mut self, pointer: &Pointer) -> Vec<Place> {
+        let mut nodes = vec![ROOT];
+        for (length, token) in pointer.iter().enumerate() {
+            let tokens = pointer[..=length].to_vec();
+            let index = layout::index(token);
+            let mut next = Vec::new();
+            for node in nodes {
+                let member = self.step(node, Step::Name(token.clone()));
+                self.flags[member as usize] |= ENVELOPE;
+                self.envelope.push((member, tokens.clone()));
+                next.push(member);
+                if let Some(index) = index {
+                    self.flags[node as usize] |= INDEXES;
+                    let element = self.step(node, Step::Index(index as u32));
+                    self.flags[element as usize] |= ENVELOPE;
+                    self.envelope.push((element, tokens.clone()));
+                    next.push(element);
+                }
+            }
+            nodes = next;
+        }
+        nodes.into_iter().map(|node| Place { node, pointer: pointer.clone() }).collect()
+    }
+
+    fn grow(mut self, wants: &[(Path, u8)]) -> PathTrie {
+        let layout = Arc::clone(&self.layout);
+        let places = layout.parts().map(|(_, part)| part.pointers().iter().flat_map(|p| self.places(p)).collect::<Vec<_>>());
+        for place in places.iter().flatten() {
+            self.flags[place.node as usize] |= VALUE;
+        }
+        let before: Vec<u32> = places[BEFORE].iter().map(|place| place.node).collect();
+        // A path from `data` is wanted below `before` too: a delete falls back to it.
+        let data: Vec<u32> = places[DATA].iter().map(|place| place.node).chain(before.iter().copied()).collect();
+        let mut lookups = Vec::with_capacity(wants.len());
+        let mut nodes_of = Vec::new();
+        let mut part_paths = [None; 4];
+        let mut wanted_before = false;
+        for (id, (path, flag)) in wants.iter().enumerate() {
+            let id = PathId(id as u32);
+            let (bases, offset): (&[u32], u16) = match path.root {
+                Root::Raw => (&[ROOT], ALWAYS),
+                Root::Data => (&data, 0),
+                Root::Before => (&before, places[DATA].len() as u16),
+                Root::Type | Root::Topic | Root::Collection | Root::Tenant => {
+                    part_paths[part_index(path.root)] = Some(id);
+                    (&[], 0)
+                }
+            };
+            wanted_before |= path.root == Root::Before;
+            lookups.push(Lookup { root: path.root, nodes: nodes_of.len() as u32 });
+            for (index, base) in bases.iter().enumerate() {
+                let node = self.walk(*base, &path.names);
+                self.flags[node as usize] |= flag;
+                nodes_of.push(node);
+                let base = if offset == ALWAYS { ALWAYS } else { offset + index as u16 };
+                self.outputs.push((node, Output { path: id, base }));
+            }
+        }
+        self.mark_through(wants);
+        if !wanted_before {
+            self.mark_fallback(wants, &before, &places);
+        }
+        self.freeze(layout, places, lookups, nodes_of, part_paths)
+    }
+
+    /// Set THROUGH on the nodes of every path whose leaves are wanted.
+    fn mark_through(&mut self, wants: &[(Path, u8)]) {
+        let parents = self.parents();
+        let leaves: Vec<u32> = (0..self.flags.len() as u32).filter(|node| self.flags[*node as usize] & LEAVES != 0).collect();
+        debug_assert!(leaves.is_empty() || wants.iter().any(|(_, flag)| flag & LEAVES != 0));
+        for mut node in leaves {
+            while self.flags[node as usize] & THROUGH == 0 {
+                self.flags[node as usize] |= THROUGH;
+                node = parents[node as usize];
+            }
+        }
+    }
+
+    /// Set FALLBACK on the places of `before` if nothing below them is wanted but paths of `data`, for a delete.
+    fn mark_fallback(&mut self, wants: &[(Path, u8)], before: &[u32], places: &[Vec<Place>; 9]) {
+        let parents = self.parents();
+        let below = |mut node: u32| loop {
+            if before.contains(&node) {
+                break true;
+            }
+            if node == ROOT {
+                break false;
+            }
+            node = parents[node as usize];
+        };
+        let data_places = places[DATA].len();
+        let other_part = places.iter().enumerate().any(|(part, places)| {
+            places.iter().any(|place| below(place.node) && (part != BEFORE || place.pointer.is_empty()))
+        });
+        let other_path = self.outputs.iter().any(|(node, output)| {
+            let fallback = output.base != ALWAYS && usize::from(output.base) >= data_places;
+            !fallback && below(*node)
+        });
+        debug_assert!(self.outputs.len() >= wants.iter().filter(|(path, _)| path.root == Root::Raw).count());
+        if !other_part && !other_path {
+            for node in before {
+                self.flags[*node as usize] |= FALLBACK;
+            }
+        }
+    }
+
+    fn parents(&self) -> Vec<u32> {
+        let mut parents = vec![ROOT; self.flags.len()];
+        for ((from, _), to) in &self.steps {
+            parents[*to as usize] = *from;
+        }
+        parents
+    }
+
+    fn freeze(
+        mut self,
+        layout: Arc<EventLayout>,
+        places: [Vec<Place>; 9],
+        lookups: Vec<Lookup>,
+        nodes_of: Vec<u32>,
+        part_paths: [Option<PathId>; 4],
+    ) -> PathTrie {
+        let seed = Seed::random();
+        let mut trie = PathTrie {
+            nodes: Vec::with_capacity(self.flags.len()),
+            edges: Vec::with_capacity(self.steps.len()),
+            names: Vec::new(),
+            tables: Vec::new(),
+            indexes: HashMap::new(),
+            outputs: Vec::with_capacity(self.outputs.len()),
+            needed: 0,
+            envelope: std::mem::take(&mut self.envelope),
+            layout,
+            seed,
+            lookups,
+            nodes_of,
+            places,
+            part_paths,
+        };
+        let mut members: Vec<Vec<(Box<str>, u32)>> = vec![Vec::new(); self.flags.len()];
+        for ((from, step), to) in self.steps.drain() {
+            match step {
+                Step::Name(name) => members[from as usize].push((name, to)),
+                Step::Index(index) => {
+                    trie.indexes.insert((from, index), to);
+                }
+            }
+        }
+        let mut outputs: Vec<Vec<Output>> = vec![Vec::new(); self.flags.len()];
+        for (node, output) in self.outputs {
+            outputs[node as usize].push(output);
+        }
+        for ((flags, mut members), outputs) in self.flags.into_iter().zip(members).zip(outputs) {
+            members.sort_unstable();
+            trie.add_node(flags, &members, &outputs);
+        }
+        trie.needed = trie.needed_members();
+        trie
+    }
+}
+
+fn part_index(root: Root) -> usize {
+    match root {
+        Root::Type => 0,
+        Root::Topic => 1,
+        Root::Collection => 2,
+        _ => 3,
+    }
+}
+
+impl PathTrie {
+    /// Begin a trie for events of *layout*.
+    pub fn builder(layout: Arc<EventLayout>) -> PathTrieBuilder {
+        PathTrieBuilder { layout, wants: Vec::new(), ids: HashMap::new() }
+    }
+
+    /// How many paths there are; ids are below it.
+    pub fn paths(&self) -> usize {
+        self.lookups.len()
+    }
+
+    /// The layout of its events.
+    pub fn layout(&self) -> &Arc<EventLayout> {
+        &self.layout
+    }
+
+    fn add_node(&mut self, flags: u8, members: &[(Box<str>, u32)], outputs: &[Output]) {
+        let edges = self.edges.len();
+        let mut lengths = 0;
+        for (name, node) in members {
+            lengths |= 1 << (name.len() % 64);
+            self.edges.push(Edge {
+                head: head(name.as_bytes(), 0, name.len()),
+                length: name.len() as u32,
+                name: self.names.len() as u32,
+                node: *node,
+            });
+            self.names.extend_from_slice(name.as_bytes());
+        }
+        let table = self.tables.len();
+        if members.len() > FEW {
+            let size = (members.len() * 2).next_power_of_two();
+            self.tables.resize(table + size, 0);
+            for (index, (name, _)) in members.iter().enumerate() {
+                let mut slot = self.seed.hash_bytes(name.as_bytes()) as usize;
+                while self.tables[table + (slot & (size - 1))] != 0 {
+                    slot += 1;
+                }
+                self.tables[table + (slot & (size - 1))] = (edges + index + 1) as u32;
+            }
+        }
+        self.nodes.push(Node {
+            flags,
+            children: members.len() as u32,
+            edges: edges as u32,
+            lengths,
+            table: table as u32,
+            outputs: self.outputs.len() as u32,
+            output_count: outputs.len() as u32,
+        });
+        self.outputs.extend_from_slice(outputs);
+    }
+
+    /// Members of the root that something else than `id` and `ts` wants.
+    fn needed_members(&self) -> u32 {
+        let root = &self.nodes[ROOT as usize];
+        let edges = &self.edges[root.edges as usize..][..root.children as usize];
+        let optional = |node: u32| {
+            let leaf = &self.nodes[node as usize];
+            let only = |part: usize| self.places[part].iter().any(|place| place.node == node);
+            let other = (0..9).any(|part| part != ID && part != TS && self.places[part].iter().any(|place| place.node == node));
+            leaf.children == 0 && leaf.output_count == 0 && (only(ID) || only(TS)) && !other
+        };
+        edges.iter().filter(|edge| !optional(edge.node)).count() as u32
+    }
+
+    /// Whether a lazy reading can do without this member of the root.
+    pub(crate) fn is_optional(&self, node: u32) -> bool {
+        let wanted = &self.nodes[node as usize];
+        wanted.children == 0
+            && wanted.output_count == 0
+            && self.places.iter().enumerate().all(|(part, places)| part == ID || part == TS || places.iter().all(|p| p.node != node))
+    }
+
+    /// The pointer that leads to a node of the envelope, or through it.
+    pub(crate) fn pointer_of(&self, node: u32) -> Option<Vec<Box<str>>> {
+        self.envelope.iter().find(|(at, _)| *at == node).map(|(_, pointer)| pointer.clone())
+    }
+
+    pub(crate) fn outputs_of(&self, node: u32) -> &[Output] {
+        let node = &self.nodes[node as usize];
+        &self.outputs[node.outputs as usize..][..node.output_count as usize]
+    }
+
+    /// The node of the member *name* = `text[from..to]` below *node*, or [`NOWHERE`].
+    #[inline]
+    pub(crate) fn member(&self, node: &Node, text: &[u8], from: usize, to: usize) -> u32 {
+        let length = to - from;
+        if node.lengths & (1 << (length % 64)) == 0 {
+            return NOWHERE;
+        }
+        let edges = &self.edges[node.edges as usize..][..node.children as usize];
+        if edges.len() > FEW {
+            return self.member_of_many(node, &text[from..to]);
+        }
+        let head = head(text, from, to);
+        for edge in edges {
+            if edge.head == head && edge.length as usize == length && (length <= 8 || self.name(edge) == &text[from..to]) {
+                return edge.node;
+            }
+        }
+        NOWHERE
+    }
+
+    #[cold]
+    fn member_of_many(&self, node: &Node, name: &[u8]) -> u32 {
+        let size = (node.children as usize * 2).next_power_of_two();
+        let table = &self.tables[node.table as usize..][..size];
+        let mut slot = self.seed.hash_bytes(name) as usize;
+        loop {
+            match table[slot & (size - 1)] {
+                0 => return NOWHERE,
+                found => {
+                    let edge = &self.edges[found as usize - 1];
+                    if self.name(edge) == name {
+                        return edge.node;
+                    }
+                }
+            }
+            slot += 1;
+        }
+    }
+
+    fn name(&self, edge: &Edge) -> &[u8] {
+        &self.names[edge.name as usize..][..edge.length as usize]
+    }
+
+    /// The node of element *index* of an array at *node*, where a pointer of the layout leads there.
+    pub(crate) fn element(&self, node: u32, index: u32) -> u32 {
+        self.indexes.get(&(node, index)).copied().unwrap_or(NOWHERE)
+    }
+}
+
+/// The first 8 bytes of `text[from..to]` as a word, zeros after its end.
+#[inline]
+fn head(text: &[u8], from: usize, to: usize) -> u64 {
+    let length = to - from;
+    if let Some(bytes) = text.get(from..from + 8) {
+        let word = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+        return if length >= 8 { word } else { word & ((1 << (8 * length)) - 1) };
+    }
+    let mut bytes = [0; 8];
+    bytes[..length].copy_from_slice(&text[from..to]);
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,265 @@
+//! JSON by RFC 8259, to the letter: tokens, skipping, and a reader that builds values in one loop, without recursion.
+
+pub(crate) mod block;
+pub(crate) mod skip;
+pub(crate) mod token;
+
+pub use token::Fault;
+
+use crate::error::{EventCode, EventError};
+use crate::limits::Limits;
+use crate::value::{Number, Scalar, Value};
+use token::{Result, peek, space};
+
+/// Bounds on a text.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Nesting of arrays and objects.
+    pub max_depth: usize,
+    /// Length of the text.
+    pub max_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let limits = Limits::default();
+        Options { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes }
+    }
+}
+
+/// A JSON value as it is written: members in order, with all duplicates. For what users write, where a duplicate is an error.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tree {
+    /// A scalar.
+    Scalar(Scalar),
+    /// A number literal beyond float64.
+    BeyondFloat(Box<str>),
+    /// An array.
+    List(Vec<Tree>),
+    /// An object.
+    Object(Vec<(Box<str>, Tree)>),
+}
+
+/// What the reader builds.
+pub trait Build: Sized {
+    /// A scalar.
+    fn scalar(scalar: Scalar) -> Self;
+    /// A number literal beyond float64.
+    fn beyond_float(literal: &str) -> Self;
+    /// An array.
+    fn list(elements: Vec<Self>) -> Self;
+    /// An object; members in order, with all duplicates.
+    fn object(members: Vec<(Box<str>, Self)>) -> Self;
+}
+
+impl Build for Tree {
+    fn scalar(scalar: Scalar) -> Tree {
+        Tree::Scalar(scalar)
+    }
+
+    fn beyond_float(literal: &str) -> Tree {
+        Tree::BeyondFloat(literal.into())
+    }
+
+    fn list(elements: Vec<Tree>) -> Tree {
+        Tree::List(elements)
+    }
+
+    fn object(members: Vec<(Box<str>, Tree)>) -> Tree {
+        Tree::Object(members)
+    }
+}
+
+impl Build for Value {
+    fn scalar(scalar: Scalar) -> Value {
+        Value::Scalar(scalar)
+    }
+
+    fn beyond_float(literal: &str) -> Value {
+        Value::BeyondFloat(literal.into())
+    }
+
+    fn list(elements: Vec<Value>) -> Value {
+        Value::List(elements)
+    }
+
+    /// Of duplicate names the last wins and replaces the whole earlier value.
+    fn object(mut members: Vec<(Box<str>, Value)>) -> Value {
+        members.reverse();
+        members.sort_by(|(one, _), (other, _)| one.cmp(other)); // stable: of equal names the last comes first
+        members.dedup_by(|(one, _), (other, _)| one == other);
+        Value::Map(members)
+    }
+}
+
+/// Read a JSON text.
+///
+/// # Errors
+///
+/// `malformed_json`, `bad_utf8`, `lone_surrogate`, `too_deep` or `too_long`, in order of offset.
+pub fn parse<T: Build>(text: &[u8], options: Options) -> std::result::Result<T, EventError> {
+    check_length(text.len(), options.max_bytes)?;
+    let read = Reader::<T> { text, open: Vec::new(), plain: Vec::new() }.document(options.max_depth);
+    Ok(utf8_first(text, read)?.1)
+}
+
+/// Refuse a text that is too long.
+pub(crate) fn check_length(length: usize, max_bytes: usize) -> std::result::Result<(), EventError> {
+    let most = max_bytes.min(u32::MAX as usize - 1); // offsets are u32
+    if length > most {
+        return Err(EventError::at(EventCode::TooLong, most, format!("{length} bytes, at most {most} are allowed")));
+    }
+    Ok(())
+}
+
+/// Check the text's UTF-8, and let the fault that comes first win: *read* is what was read without looking at it.
+pub(crate) fn utf8_first<T>(text: &[u8], read: Result<T>) -> Result<(&str, T)> {
+    match (simdutf8::compat::from_utf8(text), read) {
+        (Ok(text), Ok(value)) => Ok((text, value)),
+        (Ok(_), Err(fault)) => Err(fault),
+        (Err(bad), Err(fault)) if fault.offset < bad.valid_up_to() => Err(fault),
+        (Err(bad), _) => {
+            Err(Fault { code: EventCode::BadUtf8, offset: bad.valid_up_to(), reason: "not well-formed UTF-8" })
+        }
+    }
+}
+
+/// A container that is still open.
+enum Open<T> {
+    List(Vec<T>),
+    Object(Vec<(Box<str>, T)>, Box<str>),
+}
+
+struct Reader<'t, T> {
+    text: &'t [u8],
+    open: Vec<Open<T>>,
+    plain: Vec<u8>,
+}
+
+impl<T: Build> Reader<'_, T> {
+    fn document(mut self, max_depth: usize) -> Result<T> {
+        let text = self.text;
+        let mut at = space(text, 0);
+        loop {
+            // Here a value begins.
+            let mut value = match peek(text, at) {
+                bracket @ (b'{' | b'[') => {
+                    if self.open.len() >= max_depth {
+                        return Err(Fault::too_deep(at));
+                    }
+                    at = space(text, at + 1);
+                    let empty = peek(text, at) == bracket + 2;
+                    if !empty {
+                        self.open.push(Open::List(Vec::new()));
+                        if bracket == b'{' {
+                            let (name, after) = self.name(at)?;
+                            at = after;
+                            self.open.pop();
+                            self.open.push(Open::Object(Vec::new(), name));
+                        }
+                        continue;
+                    }
+                    at += 1;
+                    if bracket == b'{' { T::object(Vec::new()) } else { T::list(Vec::new()) }
+                }
+                b'"' => {
+                    let (string, after) = self.string(at)?;
+                    at = after;
+                    T::scalar(Scalar::String(string))
+                }
+                b'-' | b'0'..=b'9' => {
+                    let (end, _) = token::number(text, at)?;
+                    let literal = &text[at..end];
+                    at = end;
+                    match Number::parse(literal) {
+                        Some(number) => T::scalar(Scalar::Number(number)),
+                        None => T::beyond_float(&String::from_utf8_lossy(literal)),
+                    }
+                }
+                first => {
+                    at = token::literal(text, at)?;
+                    T::scalar(if first == b'n' { Scalar::Null } else { Scalar::Bool(first == b't') })
+                }
+            };
+            // Here a value is complete: put it where it belongs and close what ends with it.
+            loop {
+                at = space(text, at);
+                let Some(container) = self.open.pop() else {
+                    if at < text.len() {
+                        return Err(Fault::malformed(at, "expected nothing after the value"));
+                    }
+                    return Ok(value);
+                };
+                match container {
+                    Open::List(mut elements) => {
+                        elements.push(value);
+                        match peek(text, at) {
+                            b',' => {
+                                at = space(text, at + 1);
+                                self.open.push(Open::List(elements));
+                                break;
+                            }
+                            b']' => value = T::list(elements),
+                            _ => return Err(token::expected_more(text, at, false)),
+                        }
+                    }
+                    Open::Object(mut members, name) => {
+                        members.push((name, value));
+                        match peek(text, at) {
+                            b',' => {
+                                let (name, after) = self.name(space(text, at + 1))?;
+                                at = after;
+                                self.open.push(Open::Object(members, name));
+                                break;
+                            }
+                            b'}' => value = T::object(members),
+                            _ => return Err(token::expected_more(text, at, true)),
+                        }
+                    }
+                }
+                at += 1;
+            }
+        }
+    }
+
+    fn name(&mut self, at: usize) -> Result<(Box<str>, usize)> {
+        if peek(self.text, at) != b'"' {
+            return Err(token::expected_name(self.text, at));
+        }
+        let (name, after) = self.string(at)?;
+        let at = space(self.text, after);
+        if peek(self.text, at) != b':' {
+            return Err(token::expected_colon(self.text, at));
+        }
+        Ok((name, space(self.text, at + 1)))
+    }
+
+    fn string(&mut self, at: usize) -> Result<(Box<str>, usize)> {
+        let (end, escaped) = token::string(self.text, at)?;
+        let inside = &self.text[at + 1..end - 1];
+        // Bad UTF-8 is found when all is read, and then nothing of this is used.
+        let string = if escaped {
+            self.plain.clear();
+            token::unescape(inside, &mut self.plain);
+            String::from_utf8_lossy(&self.plain)
+        } else {
+            String::from_utf8_lossy(inside)
+        };
+        Ok((string.into(), end))
+    }
+}
+
+/// The plain text of a token of a JSON Pointer; `None` if a `~` is not followed by `0` or `1`.
+pub(crate) fn unescape_token(token: &str) -> Option<Box<str>> {
+    let mut pieces = token.split('~');
+    let mut plain = String::from(pieces.next().unwrap_or(""));
+    for piece in pieces {
+        plain.push(match piece.as_bytes().first() {
+            Some(b'0') => '~',
+            Some(b'1') => '/',
+            _ => return None,
+        });
+        plain.push_str(&piece[1..]);
+    }
+    Some(plain.into())
+}

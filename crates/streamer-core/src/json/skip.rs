@@ -1,0 +1,143 @@
+//! Skip a value that nobody wants: checked to the letter, or only as far as to find its end.
+
+use super::block::Block64;
+use super::token::{self, Fault, Result, peek, space};
+
+/// Skip the value that begins at *at*, checking all of it. Returns the offset after it.
+///
+/// *depth* is how many containers enclose it, *open* is scratch. Accepts and rejects exactly as a full parse, in one loop.
+pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize, open: &mut Vec<bool>) -> Result<usize> {
+    open.clear();
+    let mut in_object = false;
+    loop {
+        // Here a value begins.
+        match peek(text, at) {
+            b'"' => at = token::string(text, at)?.0,
+            b'-' | b'0'..=b'9' => at = token::number(text, at)?.0,
+            bracket @ (b'{' | b'[') => {
+                if depth + open.len() >= max_depth {
+                    return Err(Fault::too_deep(at));
+                }
+                at = space(text, at + 1);
+                if peek(text, at) != bracket + 2 {
+                    open.push(in_object);
+                    in_object = bracket == b'{';
+                    if in_object {
+                        at = name(text, at)?;
+                    }
+                    continue;
+                }
+                at += 1;
+            }
+            _ => at = token::literal(text, at)?,
+        }
+        // Here a value is complete: close what ends with it.
+        loop {
+            if open.is_empty() {
+                return Ok(at);
+            }
+            at = space(text, at);
+            match peek(text, at) {
+                b',' => {
+                    at = space(text, at + 1);
+                    if in_object {
+                        at = name(text, at)?;
+                    }
+                    break;
+                }
+                b'}' if in_object => {}
+                b']' if !in_object => {}
+                _ => return Err(token::expected_more(text, at, in_object)),
+            }
+            at += 1;
+            in_object = open.pop().unwrap_or(false);
+        }
+    }
+}
+
+/// Skip a member's name, its colon and white space.
+#[inline(always)]
+fn name(text: &[u8], at: usize) -> Result<usize> {
+    if peek(text, at) != b'"' {
+        return Err(token::expected_name(text, at));
+    }
+    let at = space(text, token::string(text, at)?.0);
+    if peek(text, at) != b':' {
+        return Err(token::expected_colon(text, at));
+    }
+    Ok(space(text, at + 1))
+}
+
+/// Skip the value that begins at *at*, trusting it to be JSON. Returns the offset after it; never reads past the text.
+///
+/// A container is skipped 64 bytes a step: brackets of its own kind are counted where no string is. Whatever the text, the
+/// result is its end for valid JSON, and otherwise some offset or an error.
+pub(crate) fn trusted(text: &[u8], at: usize) -> Result<usize> {
+    match peek(text, at) {
+        b'"' => Ok(token::string(text, at)?.0),
+        b'-' | b'0'..=b'9' => Ok(token::number(text, at)?.0),
+        b'{' => container(text, at + 1, b'{', b'}'),
+        b'[' => container(text, at + 1, b'[', b']'),
+        _ => token::literal(text, at),
+    }
+}
+
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+fn container(text: &[u8], mut at: usize, open: u8, close: u8) -> Result<usize> {
+    let mut depth: usize = 1;
+    let mut in_string: u64 = 0; // all ones if the block begins inside a string
+    let mut escaped: u64 = 0; // 1 if the first byte of the block is escaped
+    loop {
+        let padded;
+        let bytes: &[u8; 64] = match text.get(at..at + 64) {
+            Some(bytes) => bytes.try_into().expect("64 bytes"),
+            None if at < text.len() => {
+                let mut rest = [b' '; 64];
+                rest[..text.len() - at].copy_from_slice(&text[at..]);
+                padded = rest;
+                &padded
+            }
+            None => return Err(Fault::malformed(text.len(), "a container does not end, but the text ends")),
+        };
+        let block = Block64::new(bytes);
+        let mut quotes = block.equal(b'"');
+        let backslashes = block.equal(b'\\');
+        if backslashes | escaped != 0 {
+            quotes &= !escapes(backslashes, &mut escaped);
+        }
+        let strings = prefix_xor(quotes) ^ in_string;
+        in_string = ((strings as i64) >> 63) as u64;
+        let closes = block.equal(close) & !strings;
+        let opens = block.equal(open) & !strings;
+        let mut rest = closes;
+        while rest != 0 {
+            let up_to = rest ^ (rest - 1); // up to and with the lowest close left
+            if (closes & up_to).count_ones() as usize == depth + (opens & up_to).count_ones() as usize {
+                return Ok(at + rest.trailing_zeros() as usize + 1);
+            }
+            rest &= rest - 1;
+        }
+        depth = depth + opens.count_ones() as usize - closes.count_ones() as usize;
+        at += 64;
+    }
+}
+
+/// The bytes that a backslash escapes. *escaped* carries over from block to block. As simdjson finds them.
+fn escapes(backslashes: u64, escaped: &mut u64) -> u64 {
+    let backslashes = backslashes & !*escaped;
+    let follows = backslashes << 1 | *escaped;
+    let odd_starts = backslashes & !EVEN & !follows;
+    let (even_ends, carry) = odd_starts.overflowing_add(backslashes);
+    *escaped = u64::from(carry);
+    (EVEN ^ (even_ends << 1)) & follows
+}
+
+/// Bit i: whether an odd number of bits is set up to and with i.
+#[inline(always)]
+fn prefix_xor(mut bits: u64) -> u64 {
+    for shift in [1, 2, 4, 8, 16, 32] {
+        bits ^= bits << shift;
+    }
+    bits
+}

@@ -1,0 +1,240 @@
+//! The tokens of JSON: where each ends, or where and why it is none. Offsets of errors are those of `testdata/README.md`.
+
+use super::block::Block16;
+use crate::error::{EventCode, EventError};
+
+/// What is wrong with a text, without allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which kind of fault.
+    pub code: EventCode,
+    /// Byte offset where it shows.
+    pub offset: usize,
+    /// What was expected.
+    pub reason: &'static str,
+}
+
+impl Fault {
+    #[cold]
+    pub(crate) fn malformed(offset: usize, reason: &'static str) -> Fault {
+        Fault { code: EventCode::MalformedJson, offset, reason }
+    }
+
+    #[cold]
+    pub(crate) fn too_deep(offset: usize) -> Fault {
+        Fault { code: EventCode::TooDeep, offset, reason: "nested deeper than max_depth allows" }
+    }
+}
+
+impl From<Fault> for EventError {
+    fn from(fault: Fault) -> EventError {
+        EventError::at(fault.code, fault.offset, fault.reason)
+    }
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Fault>;
+
+/// Skip white space. Most often there is none.
+#[inline(always)]
+pub(crate) fn space(text: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\n' | b'\t' | b'\r') = text.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// The byte at *at*; at the end of the text 0, which is no token.
+#[inline(always)]
+pub(crate) fn peek(text: &[u8], at: usize) -> u8 {
+    text.get(at).copied().unwrap_or(0)
+}
+
+/// Read a string whose opening quote is at *at*. Returns the offset after its closing quote, and whether it has escapes.
+#[inline(always)]
+pub(crate) fn string(text: &[u8], at: usize) -> Result<(usize, bool)> {
+    let at = plain(text, at + 1);
+    if peek(text, at) == b'"' { Ok((at + 1, false)) } else { string_with_escapes(text, at).map(|end| (end, true)) }
+}
+
+/// The first quote, backslash or control character from *at* on, or the end of the text.
+#[inline(always)]
+fn plain(text: &[u8], mut at: usize) -> usize {
+    while let Some(block) = text.get(at..at + 16) {
+        let special = Block16::new(block.try_into().expect("16 bytes")).special();
+        if special != 0 {
+            return at + special.trailing_zeros() as usize;
+        }
+        at += 16;
+    }
+    while at < text.len() && text[at] != b'"' && text[at] != b'\\' && text[at] >= 0x20 {
+        at += 1;
+    }
+    at
+}
+
+#[cold]
+fn string_with_escapes(text: &[u8], mut at: usize) -> Result<usize> {
+    loop {
+        match text.get(at) {
+            None => return Err(Fault::malformed(at, "the string does not end, but the text ends")),
+            Some(b'"') => return Ok(at + 1),
+            Some(b'\\') => at = plain(text, escape(text, at)?),
+            Some(_) => return Err(Fault::malformed(at, "a control character in a string must be escaped")),
+        }
+    }
+}
+
+/// Check the escape that begins at *at*; returns the offset after it.
+fn escape(text: &[u8], at: usize) -> Result<usize> {
+    match text.get(at + 1) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
+        Some(b'u') => {
+            let unit = four_digits(text, at + 2).map_err(|offset| Fault::malformed(offset, "expected four hexadecimal digits"))?;
+            if !(0xd800..0xe000).contains(&unit) {
+                return Ok(at + 6);
+            }
+            match low_surrogate(text, at + 6) {
+                Some(_) if unit < 0xdc00 => Ok(at + 12),
+                _ => Err(Fault { code: EventCode::LoneSurrogate, offset: at, reason: "half of a surrogate pair" }),
+            }
+        }
+        _ => Err(Fault::malformed(at + 1, "unknown escape in a string")),
+    }
+}
+
+/// The number that four hexadecimal digits at *at* are, or the offset of what is none.
+fn four_digits(text: &[u8], at: usize) -> std::result::Result<u32, usize> {
+    (at..at + 4).try_fold(0, |unit, at| match text.get(at).and_then(|byte| (*byte as char).to_digit(16)) {
+        Some(digit) => Ok(unit << 4 | digit),
+        None => Err(at),
+    })
+}
+
+fn low_surrogate(text: &[u8], at: usize) -> Option<u32> {
+    if text.get(at..at + 2)? != b"\\u" {
+        return None;
+    }
+    four_digits(text, at + 2).ok().filter(|unit| (0xdc00..0xe000).contains(unit))
+}
+
+/// Append the plain text of the inside of a string that [`string`] has accepted.
+pub(crate) fn unescape(inside: &[u8], plain: &mut Vec<u8>) {
+    let mut rest = inside;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        plain.extend_from_slice(&rest[..at]);
+        let (char, length) = match rest[at + 1] {
+            b'b' => ('\u{8}', 2),
+            b'f' => ('\u{c}', 2),
+            b'n' => ('\n', 2),
+            b'r' => ('\r', 2),
+            b't' => ('\t', 2),
+            b'u' => {
+                let unit = four_digits(rest, at + 2).unwrap_or(0xfffd);
+                match low_surrogate(rest, at + 6) {
+                    Some(low) if (0xd800..0xdc00).contains(&unit) => {
+                        (char::from_u32(0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00)).unwrap_or('\u{fffd}'), 12)
+                    }
+                    _ => (char::from_u32(unit).unwrap_or('\u{fffd}'), 6),
+                }
+            }
+            other => (other as char, 2),
+        };
+        plain.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = &rest[at + length..];
+    }
+    plain.extend_from_slice(rest);
+}
+
+/// Read a number that begins at *at*. Returns the offset after it, and whether it may be beyond float64.
+#[inline(always)]
+pub(crate) fn number(text: &[u8], start: usize) -> Result<(usize, bool)> {
+    let digit = |at: usize| peek(text, at).wrapping_sub(b'0') < 10;
+    let mut at = start + usize::from(peek(text, start) == b'-');
+    if peek(text, at) == b'0' {
+        at += 1;
+    } else {
+        if !digit(at) {
+            return Err(expected_digit(text, at));
+        }
+        at = digits(text, at + 1);
+    }
+    let mut beyond = at - start > 300;
+    if peek(text, at) == b'.' {
+        if !digit(at + 1) {
+            return Err(expected_digit(text, at + 1));
+        }
+        at = digits(text, at + 2);
+    }
+    if let b'e' | b'E' = peek(text, at) {
+        beyond = true;
+        at += 1;
+        if let b'+' | b'-' = peek(text, at) {
+            at += 1;
+        }
+        if !digit(at) {
+            return Err(expected_digit(text, at));
+        }
+        at = digits(text, at + 1);
+    }
+    Ok((at, beyond))
+}
+
+#[inline(always)]
+fn digits(text: &[u8], mut at: usize) -> usize {
+    while peek(text, at).wrapping_sub(b'0') < 10 {
+        at += 1;
+    }
+    at
+}
+
+#[cold]
+fn expected_digit(text: &[u8], at: usize) -> Fault {
+    Fault::malformed(at, if at == text.len() { "expected a digit, but the text ends" } else { "expected a digit" })
+}
+
+/// Read `true`, `false` or `null`, or whatever else begins at *at*, which is then an error.
+#[inline(always)]
+pub(crate) fn literal(text: &[u8], at: usize) -> Result<usize> {
+    let (word, reason): (&[u8], _) = match peek(text, at) {
+        b't' => (b"true", "expected 'true'"),
+        b'f' => (b"false", "expected 'false'"),
+        b'n' => (b"null", "expected 'null'"),
+        _ if at >= text.len() => return Err(Fault::malformed(at, "expected a value, but the text ends")),
+        _ => return Err(Fault::malformed(at, "expected a value")),
+    };
+    if text[at..].starts_with(word) {
+        return Ok(at + word.len());
+    }
+    let same = text[at..].iter().zip(word).take_while(|(one, other)| one == other).count();
+    Err(Fault::malformed(at + same, reason))
+}
+
+/// What was expected at *at* and is not there.
+#[cold]
+pub(crate) fn unexpected(text: &[u8], at: usize, reason: &'static str, at_end: &'static str) -> Fault {
+    Fault::malformed(at, if at >= text.len() { at_end } else { reason })
+}
+
+#[cold]
+pub(crate) fn expected_name(text: &[u8], at: usize) -> Fault {
+    unexpected(
+        text,
+        at,
+        "expected a member name in double quotes",
+        "expected a member name in double quotes, but the text ends",
+    )
+}
+
+#[cold]
+pub(crate) fn expected_colon(text: &[u8], at: usize) -> Fault {
+    unexpected(text, at, "expected ':'", "expected ':', but the text ends")
+}
+
+#[cold]
+pub(crate) fn expected_more(text: &[u8], at: usize, in_object: bool) -> Fault {
+    if in_object {
+        unexpected(text, at, "expected ',' or '}'", "expected ',' or '}', but the text ends")
+    } else {
+        unexpected(text, at, "expected ',' or ']'", "expected ',' or ']', but the text ends")
+    }
+}

@@ -1,0 +1,235 @@
+//! Where the parts of a change event stand in it (semantics.md section 1).
+//!
+//! The Python package checks a layout and hands its `to_dict()` form over; the same words mean the same here.
+
+use crate::json;
+use crate::value::{Scalar, Value};
+
+/// A JSON Pointer (RFC 6901), split into its unescaped tokens; without tokens it is the whole document.
+pub type Pointer = Box<[Box<str>]>;
+
+/// Where one part stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Never there.
+    Never,
+    /// The first of these that is present and not null.
+    Pointers(Vec<Pointer>),
+    /// The same for every event: a string, or for `id` and `ts` also an integer.
+    Constant(Scalar),
+}
+
+impl Part {
+    /// Where to look for it, in order; nothing for a constant.
+    pub fn pointers(&self) -> &[Pointer] {
+        match self {
+            Part::Pointers(pointers) => pointers,
+            Part::Never | Part::Constant(_) => &[],
+        }
+    }
+
+    /// The constant it is.
+    pub fn constant(&self) -> Option<&Scalar> {
+        match self {
+            Part::Constant(scalar) => Some(scalar),
+            Part::Never | Part::Pointers(_) => None,
+        }
+    }
+}
+
+/// What happened to the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EventType {
+    /// It is new.
+    Insert,
+    /// It was changed.
+    Update,
+    /// It is gone.
+    Delete,
+}
+
+impl EventType {
+    /// All types.
+    pub const ALL: [EventType; 3] = [EventType::Insert, EventType::Update, EventType::Delete];
+
+    /// The word of it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            EventType::Insert => "insert",
+            EventType::Update => "update",
+            EventType::Delete => "delete",
+        }
+    }
+
+    /// The type of that word.
+    pub fn of(word: &str) -> Option<EventType> {
+        EventType::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+/// In what `ts` is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampFormat {
+    /// Integer seconds since the epoch.
+    Seconds,
+    /// Integer milliseconds.
+    Milliseconds,
+    /// Integer microseconds.
+    Microseconds,
+    /// Integer nanoseconds.
+    Nanoseconds,
+    /// Text by RFC 3339.
+    Rfc3339,
+}
+
+/// Where the parts of an event stand. See `streamer.EventLayout`, which documents each member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the parts are the table of semantics.md section 1")]
+pub struct EventLayout {
+    pub id: Part,
+    pub tenant: Part,
+    pub collection: Part,
+    pub event_type: Part,
+    pub ts: Part,
+    pub topic: Part,
+    pub data: Part,
+    pub before: Part,
+    pub unknown: Part,
+    /// What the event's own words for `type` mean; `None`: they are `insert`, `update` and `delete`.
+    pub type_map: Option<Vec<(Box<str>, EventType)>>,
+    pub ts_format: TimestampFormat,
+}
+
+impl Default for EventLayout {
+    /// The layout `change`.
+    fn default() -> EventLayout {
+        let at = |name: &str| Part::Pointers(vec![Box::new([Box::from(name)])]);
+        EventLayout {
+            id: at("id"),
+            tenant: at("tenant"),
+            collection: at("collection"),
+            event_type: at("type"),
+            ts: at("ts"),
+            topic: at("topic"),
+            data: at("data"),
+            before: at("before"),
+            unknown: at("unknown"),
+            type_map: None,
+            ts_format: TimestampFormat::Milliseconds,
+        }
+    }
+}
+
+impl EventLayout {
+    /// Read the JSON of `EventLayout.to_dict()`: every member given.
+    ///
+    /// Errors: what is wrong, with the member's name. The Python package has checked more than is checked here.
+    pub fn from_json(text: &[u8]) -> Result<EventLayout, String> {
+        let value: Value = json::parse(text, json::Options::default()).map_err(|error| error.to_string())?;
+        let part = |name: &str| -> Result<Part, String> {
+            let shown = || format!("{name}: expected a JSON Pointer, a list of them, a constant or null");
+            match value.get(name) {
+                None => Err(format!("{name}: missing")),
+                Some(Value::Scalar(Scalar::Null)) => Ok(Part::Never),
+                Some(Value::Scalar(Scalar::String(pointer))) => {
+                    Ok(Part::Pointers(vec![decode_pointer(pointer).map_err(|error| format!("{name}: {error}"))?]))
+                }
+                Some(Value::List(pointers)) => pointers
+                    .iter()
+                    .map(|pointer| decode_pointer(pointer.as_str().ok_or_else(shown)?).map_err(|e| format!("{name}: {e}")))
+                    .collect::<Result<Vec<_>, _>>()
+                    .map(Part::Pointers),
+                Some(constant) => match constant.get("constant") {
+                    Some(Value::Scalar(scalar @ (Scalar::String(_) | Scalar::Number(_)))) => Ok(Part::Constant(scalar.clone())),
+                    _ => Err(shown()),
+                },
+            }
+        };
+        let layout = EventLayout {
+            id: part("id")?,
+            tenant: part("tenant")?,
+            collection: part("collection")?,
+            event_type: part("type")?,
+            ts: part("ts")?,
+            topic: part("topic")?,
+            data: part("data")?,
+            before: part("before")?,
+            unknown: part("unknown")?,
+            type_map: match value.get("type_map") {
+                None | Some(Value::Scalar(Scalar::Null)) => None,
+                Some(Value::Map(words)) => Some(
+                    words
+                        .iter()
+                        .map(|(word, meaning)| {
+                            let meaning = meaning.as_str().and_then(EventType::of);
+                            meaning.map(|meaning| (word.clone(), meaning)).ok_or("type_map: expected insert, update or delete")
+                        })
+                        .collect::<Result<_, _>>()?,
+                ),
+                Some(_) => return Err("type_map: expected an object of words".into()),
+            },
+            ts_format: match value.get("ts_format").and_then(Value::as_str) {
+                Some("s") => TimestampFormat::Seconds,
+                Some("ms") | None => TimestampFormat::Milliseconds,
+                Some("us") => TimestampFormat::Microseconds,
+                Some("ns") => TimestampFormat::Nanoseconds,
+                Some("rfc3339") => TimestampFormat::Rfc3339,
+                Some(other) => return Err(format!("ts_format: unknown {other:?}")),
+            },
+        };
+        for pointer in layout.parts().into_iter().flat_map(|(_, part)| part.pointers()) {
+            if pointer.iter().filter(|token| index(token).is_some()).count() > MAX_INDEXES {
+                return Err(format!("{}: more than {MAX_INDEXES} array indexes", encode_pointer(pointer)));
+            }
+        }
+        Ok(layout)
+    }
+
+    /// All parts by name, in the order of semantics.md section 1.
+    pub fn parts(&self) -> [(&'static str, &Part); 9] {
+        [
+            ("id", &self.id),
+            ("tenant", &self.tenant),
+            ("collection", &self.collection),
+            ("type", &self.event_type),
+            ("ts", &self.ts),
+            ("topic", &self.topic),
+            ("data", &self.data),
+            ("before", &self.before),
+            ("unknown", &self.unknown),
+        ]
+    }
+
+    /// Translate the event's word for its type.
+    pub fn event_type(&self, word: &str) -> Option<EventType> {
+        match &self.type_map {
+            None => EventType::of(word),
+            Some(words) => words.iter().find(|(known, _)| **known == *word).map(|(_, meaning)| *meaning),
+        }
+    }
+}
+
+/// A token that may be an array index doubles the places where a pointer can lead, so only so many are taken.
+pub const MAX_INDEXES: usize = 8;
+
+/// Split a JSON Pointer into its unescaped tokens.
+pub fn decode_pointer(text: &str) -> Result<Pointer, &'static str> {
+    if text.is_empty() {
+        return Ok(Box::default());
+    }
+    let Some(tokens) = text.strip_prefix('/') else {
+        return Err("a JSON Pointer is empty or begins with '/'");
+    };
+    tokens.split('/').map(|token| json::unescape_token(token).ok_or("in a JSON Pointer '~' is followed by '0' or '1'")).collect()
+}
+
+/// Write a pointer as RFC 6901 does.
+pub fn encode_pointer(pointer: &[impl AsRef<str>]) -> String {
+    pointer.iter().fold(String::new(), |text, token| text + "/" + &token.as_ref().replace('~', "~0").replace('/', "~1"))
+}
+
+/// The array index that a token is, by RFC 6901: digits without a leading zero.
+pub fn index(token: &str) -> Option<usize> {
+    let plain = (1..10).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
+    plain.then(|| token.parse().ok()).flatten()
+}

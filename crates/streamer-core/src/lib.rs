@@ -1,0 +1,21 @@
+//! The native core of Streamer: which subscriptions does an event match, exactly.
+//!
+//! ```text
+//!  subscription bytes ─► subscriptions/ ─► normal form ─► engine/ (the index) over automaton/
+//!  event bytes ─► flatten/ (one pass, wanted paths only) ─► slots ─► engine/ ─► ids
+//!                                        naive/ says what is right, slowly
+//! ```
+//!
+//! What matches is stated in `docs/semantics.md`; the words of the modules are those of the Python package.
+
+#![warn(missing_docs)]
+
+pub mod automaton;
+pub mod error;
+pub mod flatten;
+pub mod json;
+pub mod layout;
+pub mod limits;
+pub mod naive;
+pub mod subscriptions;
+pub mod value;

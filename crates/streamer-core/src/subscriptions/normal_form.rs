@@ -1,0 +1,229 @@
+//! What every condition becomes: an OR of conjunctions of clauses, each about one path.
+//!
+//! ```text
+//!  subscription ─► NormalForm ─┬─ conjunctions: [ clause(path, mode, atoms) AND clause AND .. ]  OR  [ .. ]
+//!                              └─ verify: what clauses cannot say, checked on a candidate
+//! ```
+//!
+//! Invariant: a subscription (its `cel` part apart) wants an event if and only if one of the conjunctions holds and
+//! `verify` is absent or holds. So the conjunctions alone never lose a match: they are what an index may look at.
+//!
+//! A clause is an OR of atoms about one path in one [`Mode`]. An error of CEL (a missing field, an ordering between types
+//! that have none) makes no atom hold: `!=` is [`Atom::Other`], which names the kinds of value that it is about.
+//!
+//! Rejected: atoms as a tree with NOT. `!(a < 5)` is not `a >= 5` where `a` is missing or a string, so each negation would
+//! carry a condition on the kind of value anyway; here it is written down.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::subscriptions::regexps::Regexp;
+use crate::value::{Kind, Kinds, Number, Scalar, Value};
+
+/// Where a path begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Root {
+    /// The event as it was given: what patterns see.
+    Raw,
+    /// The document, found through the layout: what filters see.
+    Data,
+    /// The document before the change.
+    Before,
+    /// The event's type, a string part; the path has no names. Likewise those below.
+    Type,
+    /// The routing key.
+    Topic,
+    /// The collection.
+    Collection,
+    /// The tenant.
+    Tenant,
+}
+
+/// Member names from a root. Paths have no array indexes.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path {
+    /// Where it begins.
+    pub root: Root,
+    /// The names, outermost first.
+    pub names: Box<[Box<str>]>,
+}
+
+impl Path {
+    /// A path of *names* from *root*.
+    pub fn new<S: AsRef<str>>(root: Root, names: impl IntoIterator<Item = S>) -> Path {
+        Path { root, names: names.into_iter().map(|name| name.as_ref().into()).collect() }
+    }
+
+    /// The path of an event's part, such as [`Root::Type`].
+    pub fn part(root: Root) -> Path {
+        Path { root, names: Box::default() }
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.root)?;
+        self.names.iter().try_for_each(|name| write!(f, "/{name}"))
+    }
+}
+
+/// What of a path a clause is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mode {
+    /// The one value at the path as CEL sees it: every step is a member of an object; a list is a list.
+    Scalar,
+    /// Any leaf at the path as patterns see it: arrays on the way and at the end are gone through, and objects and empty
+    /// arrays have no leaf. A clause holds if an atom holds for some leaf; [`Kind::Missing`] stands for no leaf at all.
+    AnyLeaf,
+}
+
+/// One OR of atoms about one path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Clause {
+    /// Which path.
+    pub path: Path,
+    /// What of it.
+    pub mode: Mode,
+    /// What may hold there; none: the clause never holds.
+    pub atoms: Vec<Atom>,
+}
+
+/// One AND of clauses; without any it always holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Conjunction {
+    /// What must hold, all of it.
+    pub clauses: Vec<Clause>,
+}
+
+/// See the head of this file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NormalForm {
+    /// The alternatives; none: the subscription never matches.
+    pub conjunctions: Vec<Conjunction>,
+    /// What a candidate must pass besides. Share it, it may be large.
+    pub verify: Option<Arc<Verify>>,
+}
+
+/// A condition on one value. All but [`Atom::Kinds`] with [`Kind::Missing`] need a value to hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Atom {
+    /// The value is this scalar.
+    Equal(Scalar),
+    /// The value is this list or object, deeply and by value.
+    EqualTree(Arc<Value>),
+    /// A number within bounds.
+    Numbers(Range<Number>),
+    /// A string within bounds, in order of code points.
+    Strings(Range<Box<str>>),
+    /// A string that begins so; not empty in patterns.
+    Prefix(Box<str>),
+    /// A string that ends so.
+    Suffix(Box<str>),
+    /// A string that holds this one.
+    Substring(Box<str>),
+    /// A string whose simple case folding begins so; the operand is folded.
+    PrefixIgnoreCase(Box<str>),
+    /// A string whose simple case folding ends so; the operand is folded.
+    SuffixIgnoreCase(Box<str>),
+    /// A string whose simple case folding is this; the operand is folded.
+    EqualIgnoreCase(Box<str>),
+    /// A string made of these pieces in order with anything between: `a*b` is `["a", "b"]`, `*` is `["", ""]`. At least two.
+    Wildcard(Box<[Box<str>]>),
+    /// A string that the regular expression matches, the whole or a part of it as the expression says.
+    Regexp(Regexp),
+    /// A string that is an address in the net.
+    Cidr(Cidr),
+    /// A list that has an element equal to this, deeply and by value.
+    Element(Arc<Value>),
+    /// The kind of the value is one of these; `Kinds::MISSING` is 'absent', `Kinds::PRESENT` is 'exists'.
+    Kinds(Kinds),
+    /// A value of one of *kinds* for which none of *none_of* holds: `!=`, `not in`, `anything-but`.
+    Other {
+        /// Of these kinds; never [`Kind::Missing`].
+        kinds: Kinds,
+        /// What must not hold.
+        none_of: Box<[Atom]>,
+    },
+    /// The routing key as words, matched as AMQP does. Only at [`Root::Topic`].
+    Topic(Box<[TopicWord]>),
+}
+
+/// One word of a topic pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TopicWord {
+    /// Exactly this word, which may be empty.
+    Word(Box<str>),
+    /// `*`: exactly one word.
+    One,
+    /// `#`: zero or more words.
+    Many,
+}
+
+/// Bounds on a value; none of both: any value of the type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Range<T> {
+    /// The lower bound and whether it is inclusive.
+    pub low: Option<(T, bool)>,
+    /// The upper bound and whether it is inclusive.
+    pub high: Option<(T, bool)>,
+}
+
+impl<T: Ord> Range<T> {
+    /// Whether *value* lies within the bounds.
+    pub fn contains<Q: Ord + ?Sized>(&self, value: &Q) -> bool
+    where
+        T: std::borrow::Borrow<Q>,
+    {
+        let low = self.low.as_ref().map(|(bound, inclusive)| (bound.borrow(), *inclusive));
+        let high = self.high.as_ref().map(|(bound, inclusive)| (bound.borrow(), *inclusive));
+        crate::value::within(value, low, high)
+    }
+}
+
+/// A net of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cidr {
+    /// IPv4: the net's bits, host bits zero, and how many of them count.
+    V4(u32, u8),
+    /// IPv6, likewise.
+    V6(u128, u8),
+}
+
+/// What is checked on a candidate: all of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Verify {
+    /// The paths that the checks below name by their index.
+    pub paths: Box<[(Path, Mode)]>,
+    /// `before` and `data` at these paths differ: present on one side only, or unequal by value.
+    pub changed: Box<[(u32, u32)]>,
+    /// A pattern whose leaves must be consistent: one choice of elements for all of its fields.
+    pub pattern: Option<PatternTree>,
+}
+
+/// A pattern with its paths by index into [`Verify::paths`]: all fields, and of each OR one alternative.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PatternTree {
+    /// The fields, each a path and the matchers of which one must hold for its leaf.
+    pub fields: Box<[(u32, Box<[Atom]>)]>,
+    /// The `$or`s beside them.
+    pub any_of: Box<[Box<[PatternTree]>]>,
+}
+
+impl Atom {
+    /// The atom that holds for any value of one of *kinds*.
+    pub fn kind(kind: Kind) -> Atom {
+        Atom::Kinds(Kinds::of(kind))
+    }
+
+    /// What kinds of value the atom can hold for.
+    pub fn kinds(&self) -> Kinds {
+        match self {
+            Atom::Equal(scalar) => Kinds::of(scalar.kind()),
+            Atom::EqualTree(value) => Kinds::of(value.kind()),
+            Atom::Numbers(_) => Kinds::of(Kind::Number),
+            Atom::Element(_) => Kinds::of(Kind::List),
+            Atom::Kinds(kinds) | Atom::Other { kinds, .. } => *kinds,
+            _ => Kinds::of(Kind::String),
+        }
+    }
+}
