@@ -354,7 +354,12 @@ def elements(held: Any) -> list[Any] | None:
     return held if isinstance(held, list) else list(held) if isinstance(held, dict) else None
 
 
-def membership(operand: Any, held: Any) -> str:
+def contained(operand: Any, held: Any) -> str:
+    # A map is asked for a key, and a map is no key.
+    return "error" if kind(held) == kind(operand) == "map" else exists(operand, held)
+
+
+def exists(operand: Any, held: Any) -> str:
     items = elements(held)
     return "error" if items is None else within(items, operand)
 
@@ -389,7 +394,7 @@ CEL = [
     cel_row(
         "in a list", "n++++++++++", "data.f in V", [[7, "abc", True], [None, [], {"k": 1}], [["xyz", "abc"], [{"k": 1}]]], within
     ),
-    cel_row("in the field", "nnnnnn+n+++", "V in data.f", _ITEMS, membership),
+    cel_row("in the field", "nnnnnn+n+++", "V in data.f", _ITEMS, contained),
     cel_row("contains", "nnnnn+nn+++", "data.f.contains(V)", ["b", *_ITEMS], containing),
     cel_row("startsWith", "nnnnn+nnnn+", "data.f.startsWith(V)", ["ab"], text(str.startswith)),
     cel_row("endsWith", "nnnnn+nnnn+", "data.f.endsWith(V)", ["bc"], text(str.endswith)),
@@ -397,7 +402,7 @@ CEL = [
     has_row("has", "nmmmmmmmmm+", "has(data.f)", wanted=True),
     has_row("negated has", "mnnnnnnnnn+", "!has(data.f)", wanted=False),
     cel_row("size", "nnnnn++++++", "size(data.f) == V", [0, 1, 3], size),
-    cel_row("exists", "nnnnnn+n+++", "data.f.exists(x, x == V)", _ITEMS, membership),
+    cel_row("exists", "nnnnnn+n+++", "data.f.exists(x, x == V)", _ITEMS, exists),
     cel_row("all", "nnnnnn+m+++", "data.f.all(x, x == V)", _ITEMS, every),
     Row(
         "type",
