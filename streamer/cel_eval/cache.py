@@ -16,8 +16,8 @@ DEFAULT_SIZE = 10_000
 class ProgramCache:
     """The programs compiled last, up to *size*; the one longest unused goes first.
 
-    Any number of threads may use it. Two that ask for the same new expression at once may both compile it; compiling under the lock
-    would make every other thread wait.
+    Any number of threads may use it. Two that ask for the same new expression at once may both compile it: compiling under the
+    lock would make every other thread wait.
 
     Attributes:
         hits: how many programs were found here.

@@ -1,6 +1,7 @@
 """Errors of evaluation: counted by reason, and logged now and then.
 
-An error is 'no match' (semantics.md section 4), so a wrong expression is silent unless somebody says so; said for every event it would drown the log.
+An error is 'no match' (semantics.md section 4), so a wrong expression is silent unless somebody says so; said for every event it
+would drown the log.
 """
 
 from __future__ import annotations

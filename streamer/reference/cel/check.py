@@ -1,7 +1,8 @@
 """Check a tree: names, functions, overloads, and that the result can be bool (semantics.md section 4).
 
-`data` and `before` are maps of `dyn`, so most of an expression is known only when it runs; what is known to be wrong before that is refused.
-Two literals of different types may be compared all the same: it means what it means between fields.
+`data` and `before` are maps of `dyn`, so most of an expression is known only when it runs; what is known to be wrong
+before that is refused. Two literals of different types may be compared all the same: it means what it means between
+fields.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final, Literal as OneOf, final
+from typing import Any, Final, final
+from typing import Literal as OneOf
 
 import re2
 
 from streamer.errors import CelError
-from streamer.reference.cel.evaluate import compile_regexp
+from streamer.reference.cel.evaluate import compile_regexp, regexp_error
 from streamer.reference.cel.parse import MACROS, MACROS_OF_TWO
 from streamer.reference.cel.tree import (
     At,
@@ -70,8 +72,8 @@ class Remark:
     """What is accepted and yet worth a second look.
 
     Attributes:
-        kind: `literal_comparison`: two literals of different types are compared. `spelled_arithmetic`: arithmetic between a field and an
-            int literal, an error for an event that spells the number `1.0`.
+        kind: `literal_comparison`: two literals of different types are compared. `spelled_arithmetic`: arithmetic between a field
+            and an int literal, an error for an event that spells the number `1.0`.
     """
 
     kind: OneOf["literal_comparison", "spelled_arithmetic"]
@@ -132,6 +134,11 @@ def _is_literal(node: Node) -> bool:
             return all(_is_literal(key) and _is_literal(value) for key, value in entries)
         case _:
             return False
+
+
+def _is_int(node: Node | None) -> bool:
+    literal = None if node is None else _unwrap(node)
+    return isinstance(literal, Literal) and type(literal.value) is int
 
 
 def _unwrap(node: Node) -> Node:
@@ -238,25 +245,22 @@ class _Checker:
         return map_of(join_elements(keys), join_elements(values))
 
     def _operation(self, node: Operation) -> Type:
-        left, left_node = self.type_of(node.first), node.first
+        left_node: Node | None = node.first
+        left = self.type_of(node.first)
         result = left
         for op, at, right_node in node.rest:
             right = self.type_of(right_node)
             literals = left_node is not None and _is_literal(left_node) and _is_literal(right_node)
             if op in _ARITHMETIC:
                 result = self._arithmetic(op, at, left, right)
-                if (left == DYN and self._is_int(right_node)) or (right == DYN and left_node is not None and self._is_int(left_node)):
-                    self._remark("spelled_arithmetic", at, f"`{op}` with an int literal is an error where the event spells a double")
+                if (left == DYN and _is_int(right_node)) or (right == DYN and _is_int(left_node)):
+                    self._remark("spelled_arithmetic", at, f"`{op}` with an int literal fails where the event spells a double")
             else:
                 self._compare(op, at, left, right, literals)
                 result = BOOL
-            left, left_node = result, None  # type: ignore[assignment]  # what is computed is no literal
+            # What is computed is no literal.
+            left, left_node = result, None
         return result
-
-    @staticmethod
-    def _is_int(node: Node) -> bool:
-        node = _unwrap(node)
-        return isinstance(node, Literal) and type(node.value) is int
 
     def _remark(self, kind: Any, at: At, message: str) -> None:
         self.found.remarks.append(Remark(kind, *at, message))
@@ -329,9 +333,7 @@ class _Checker:
         try:
             self.found.regexps[node.value] = compile_regexp(node.value)
         except re2.error as error:
-            detail = error.args[0] if error.args else "malformed"
-            text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-            raise _error(f"expected a regular expression of RE2: {text}", node.at) from None
+            raise _error(regexp_error(error), node.at) from None
 
     def _has(self, node: Has) -> Type:
         kind = self._step_into(node.target)
@@ -362,12 +364,10 @@ class _Checker:
     @staticmethod
     def _path(node: Node) -> tuple[str, ...] | None:
         """Return the constant path, from a part of the event, with which *node* begins."""
-        steps: list[Step] = []
-        if isinstance(node, Chain):
-            node, steps = node.base, node.steps
-        if not isinstance(node, Ident) or not isinstance(node.meaning, Variable):
+        base, steps = (node.base, node.steps) if isinstance(node, Chain) else (node, [])
+        if not isinstance(base, Ident) or not isinstance(base.meaning, Variable):
             return None
-        path = [node.name]
+        path = [base.name]
         for step in steps:
             if isinstance(step, Select):
                 path.append(step.name)

@@ -1,18 +1,18 @@
 """The value of a checked expression for one event (semantics.md sections 4 and 8), counted in cost units (docs/cel-cost.md).
 
-Errors and unknowns are values: a strict operator evaluates every operand, then an unknown beats an error, and of errors the first counts;
-`&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an exception, since nothing absorbs it.
+Errors and unknowns are values: a strict operator evaluates every operand, then an unknown beats an error, and of errors
+the first counts; `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an exception, since nothing
+absorbs it.
 
-Where the event has holes (values that the source did not carry), a map or list with a hole somewhere below is a `Partial`: a select or an
-index goes on into it, `has`, `in` and `type()` ask it what is known, and for everything else it is unknown as a whole.
+Where the event has holes (values that the source did not carry), a map or list with a hole somewhere below is a
+`Partial`: a select or an index goes on into it, `has`, `in` and `type()` ask it what is known, and for everything else it
+is unknown as a whole.
 
 Recursion is bounded by the depth of the tree, which the parser limits; values, which may be deeper, are compared with a stack.
 """
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,9 +20,10 @@ from typing import Any, Final, TypeAlias, final
 
 import re2
 
-from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, Event, Pointer
+from streamer.model import Event, Pointer
 from streamer.reference.cel import times
 from streamer.reference.cel.functions import FUNCTIONS, no_overload
+from streamer.reference.cel.operators import ORDERS, double_arithmetic, int_arithmetic, invert, negate, time_arithmetic
 from streamer.reference.cel.tree import (
     Call,
     Chain,
@@ -45,13 +46,12 @@ from streamer.reference.cel.tree import (
     Variable,
 )
 from streamer.reference.cel.values import (
+    KEYS,
     NUMBERS,
     ORDERED,
     UNKNOWN,
     CelReason,
-    Duration,
     Failure,
-    Timestamp,
     UInt,
     Unknown,
     Value,
@@ -98,13 +98,19 @@ def compile_regexp(source: str, max_bytes: int | None = None) -> Any:
     return re2.compile(source, options)
 
 
+def regexp_error(error: Exception) -> str:
+    """Say what RE2 found wrong."""
+    detail = error.args[0] if error.args else "malformed"
+    text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+    return f"expected a regular expression of RE2: {text}"
+
+
 @lru_cache(maxsize=256)
 def _small_regexp(source: str) -> Any:
     try:
         return compile_regexp(source, REGEXP_BYTES)
     except re2.error as error:
-        detail = error.args[0] if error.args else ""
-        return Failure(CelReason.BAD_REGEXP, f"not a regexp: {detail.decode(errors='replace') if isinstance(detail, bytes) else detail}")
+        return Failure(CelReason.BAD_REGEXP, regexp_error(error))
 
 
 @final
@@ -179,7 +185,7 @@ class Run:
             return values
         made: dict[Any, Value] = {}
         for key, value in zip(values[::2], values[1::2], strict=True):
-            if type(key) not in _KEYS:
+            if type(key) not in KEYS:
                 return Failure(CelReason.BAD_KEY, "a key of a map is a bool, an int, a uint or a string")
             self._charge_key(key)
             if as_key(key) in made:
@@ -197,7 +203,7 @@ class Run:
         for _ in range(node.count):
             if (stopped := _strict([value])) is not None:
                 return stopped
-            value = _negate(node.op, value)
+            value = negate(node.op, value)
         return value
 
     def _logic(self, node: Logic) -> Value:
@@ -241,7 +247,7 @@ class Run:
             case "==":
                 return self.equal(left, right)
             case "!=":
-                return _not(self.equal(left, right))
+                return invert(self.equal(left, right))
             case "in":
                 return self._in(left, right)
             case "<" | "<=" | ">" | ">=":
@@ -293,7 +299,7 @@ class Run:
         stopped = _strict([container, key])
         if stopped is not None:
             return stopped
-        if type(container) is dict and (type(key) in _KEYS or type(key) is float):
+        if type(container) is dict and (type(key) in KEYS or type(key) is float):
             self._charge_key(key)
             return _below(container.get(as_key(key), _MISSING), holes, key)
         if type(container) is not list or type(key) not in NUMBERS or key != key // 1:
@@ -384,7 +390,7 @@ class Run:
     def _in(self, item: Value, container: Value) -> Value:
         if type(container) is list:
             return self.is_member(item, container)
-        if type(container) is dict and (type(item) in _KEYS or type(item) is float):
+        if type(container) is dict and (type(item) in KEYS or type(item) is float):
             self._charge_key(item)
             return as_key(item) in container
         return no_overload("in", [item, container])
@@ -403,7 +409,7 @@ class Run:
             return no_overload(op, [left, right])
         if isinstance(left, str | bytes):
             self._charge_shorter(left, right)
-        return _ORDERS[op](left, right)
+        return ORDERS[op](left, right)
 
     # --- arithmetic
 
@@ -416,10 +422,10 @@ class Run:
             self.charge(len(left) + len(right))
             return left + right
         if kinds == (float, float):
-            return _double_arithmetic(op, left, right)
+            return double_arithmetic(op, left, right)
         if kinds in ((int, int), (UInt, UInt)):
-            return _int_arithmetic(op, int(left), int(right), kinds[0])
-        return _time_arithmetic(op, left, right)
+            return int_arithmetic(op, int(left), int(right), kinds[0])
+        return time_arithmetic(op, left, right)
 
 
 @final
@@ -472,11 +478,11 @@ class _Fold:
                 return self._items
 
 
-# --- reading -------------------------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def _strict(values: Iterable[Value]) -> Failure | Unknown | None:
-    """Return what a strict operator comes to by its operands alone: unknown before the first error; None where it must do its work."""
+    """Return what a strict operator comes to by its operands alone, unknown before the first error; None: it must do its work."""
     failure = None
     for value in values:
         if value is UNKNOWN or type(value) is Partial:
@@ -522,13 +528,16 @@ def _variables(event: Event) -> dict[str, Value]:
         "type": event.type or "",
         "topic": event.topic or "",
         "ts": None if event.ts_ns is None else times.timestamp(event.ts_ns),
+        **dict.fromkeys(event.unknown_parts, UNKNOWN),
     }
 
 
 def _document(document: Mapping[str, Any] | None, at: Pointer | None, unknown: tuple[Pointer, ...]) -> Value:
     """Return `data` or `before` with its holes, which *unknown* gives from the root of the event."""
+    if at is None or not unknown:
+        return document
     holes: Holes = {}
-    for pointer in unknown if at is not None else ():
+    for pointer in unknown:
         if at[: len(pointer)] == pointer:
             return UNKNOWN
         if pointer[: len(at)] != at:
@@ -542,74 +551,6 @@ def _document(document: Mapping[str, Any] | None, at: Pointer | None, unknown: t
     if not holes:
         return document
     return UNKNOWN if document is None else Partial(document, holes)
-
-
-# --- operators -----------------------------------------------------------------------------------------------------------------------
-
-_KEYS: Final = frozenset({bool, int, UInt, str})
-
-_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-
-
-def _not(value: Value) -> Value:
-    return not value if type(value) is bool else value
-
-
-def _negate(op: str, value: Value) -> Value:
-    if op == "!" and type(value) is bool:
-        return not value
-    if op == "-" and type(value) is float:
-        return -value
-    if op == "-" and type(value) is int:
-        return _in_range(-value, int)
-    return no_overload(op, [value])
-
-
-def _in_range(value: int, kind: type[int]) -> Value:
-    if kind is UInt:
-        return UInt(value) if 0 <= value <= UINT64_MAX else Failure(CelReason.OVERFLOW, "arithmetic beyond uint")
-    return value if INT64_MIN <= value <= INT64_MAX else Failure(CelReason.OVERFLOW, "arithmetic beyond int")
-
-
-def _int_arithmetic(op: str, left: int, right: int, kind: type[int]) -> Value:
-    if op in "/%":
-        if right == 0:
-            return Failure(CelReason.DIVISION_BY_ZERO, f"{op} by zero")
-        # Toward zero, as in C, where Python rounds down. A remainder overflows where its quotient does.
-        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-        in_range = _in_range(quotient, kind)
-        return in_range if op == "/" or type(in_range) is Failure else _in_range(left - quotient * right, kind)
-    return _in_range(left + right if op == "+" else left - right if op == "-" else left * right, kind)
-
-
-def _double_arithmetic(op: str, left: float, right: float) -> Value:
-    match op:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/" if right == 0:
-            return math.nan if left == 0 or math.isnan(left) else math.copysign(math.inf, left) * math.copysign(1, right)
-        case "/":
-            return left / right
-        case _:
-            return no_overload(op, [left, right])
-
-
-def _time_arithmetic(op: str, left: Value, right: Value) -> Value:
-    match op, left, right:
-        case ("+", Timestamp(one), Duration(other)) | ("+", Duration(one), Timestamp(other)):
-            return times.timestamp(one + other)
-        case "-", Timestamp(one), Duration(other):
-            return times.timestamp(one - other)
-        case ("-", Timestamp(one), Timestamp(other)) | ("-", Duration(one), Duration(other)):
-            return times.duration(one - other)
-        case "+", Duration(one), Duration(other):
-            return times.duration(one + other)
-        case _:
-            return no_overload(op, [left, right])
 
 
 _EVALUATE: Final[Mapping[type, Callable[[Run, Any], Value]]] = {

@@ -1,7 +1,7 @@
 """The functions of cel-spec's standard library, and `list.contains` (semantics.md section 4).
 
-`FUNCTIONS[name](run, args)` takes values that are neither errors nor unknown; a combination of types that it does not know is no_such_overload.
-What each charges is in docs/cel-cost.md; it is charged before the work.
+`FUNCTIONS[name](run, args)` takes values that are neither errors nor unknown; a combination of types that it does not know is
+`no_such_overload`. What each charges is in docs/cel-cost.md; it is charged before the work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def no_overload(name: str, args: list[Value]) -> Failure:
     return Failure(CelReason.NO_SUCH_OVERLOAD, f"{name} does not take {', '.join(map(type_name, args)) or 'no arguments'}")
 
 
-# --- strings, lists, maps ------------------------------------------------------------------------------------------------------------
+# --- strings, lists, maps ---------------------------------------------------------------------------------------------
 
 
 def _size(run: Run, args: list[Value]) -> Value:
@@ -79,7 +79,7 @@ def _matches(run: Run, args: list[Value]) -> Value:
             return no_overload("matches", args)
 
 
-# --- conversions ---------------------------------------------------------------------------------------------------------------------
+# --- conversions ------------------------------------------------------------------------------------------------------
 
 
 def _int(run: Run, args: list[Value]) -> Value:
@@ -120,7 +120,9 @@ def _uint(run: Run, args: list[Value]) -> Value:
             return no_overload("uint", args)
 
 
-_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?|\.[0-9]+(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII)
+_DECIMAL: Final = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?|\.[0-9]+(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII
+)
 
 
 def _double(run: Run, args: list[Value]) -> Value:
@@ -174,7 +176,9 @@ def _bytes(run: Run, args: list[Value]) -> Value:
             return no_overload("bytes", args)
 
 
-_TRUTHS: Final = dict.fromkeys(("1", "t", "true", "TRUE", "True"), True) | dict.fromkeys(("0", "f", "false", "FALSE", "False"), False)
+_TRUTHS: Final = dict.fromkeys(("1", "t", "true", "TRUE", "True"), True) | dict.fromkeys(
+    ("0", "f", "false", "FALSE", "False"), False
+)
 
 
 def _bool(run: Run, args: list[Value]) -> Value:
@@ -233,7 +237,7 @@ def _bad_text(name: str, text: str) -> Failure:
 
 
 def _format_double(value: float) -> str:
-    """Write the fewest digits that read back as *value*, with an exponent from 1e+06 and below 1e-04, as cel-go and cel-cpp do."""
+    """Write the fewest digits that read back as *value*, with an exponent from 1e+06 on and below 1e-04, as cel-cpp does."""
     if not math.isfinite(value):
         return str(value)
     mantissa, _, exponent = repr(value).partition("e")
@@ -255,7 +259,7 @@ def _format_double(value: float) -> str:
     return f"{sign}{digits[:point]}.{digits[point:]}"
 
 
-# --- parts of timestamps and durations -----------------------------------------------------------------------------------------------
+# --- parts of timestamps and durations --------------------------------------------------------------------------------
 
 
 def _part(name: str) -> Function:
@@ -275,7 +279,14 @@ def _part(name: str) -> Function:
 
 
 PARTS_OF_DURATIONS: Final = frozenset({"getHours", "getMinutes", "getSeconds", "getMilliseconds"})
-PARTS_OF_TIMESTAMPS: Final = PARTS_OF_DURATIONS | {"getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear"}
+PARTS_OF_TIMESTAMPS: Final = PARTS_OF_DURATIONS | {
+    "getFullYear",
+    "getMonth",
+    "getDate",
+    "getDayOfMonth",
+    "getDayOfWeek",
+    "getDayOfYear",
+}
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
     "size": _size,

@@ -1,7 +1,7 @@
 """Text -> syntax tree, with errors that say line, column and what was expected.
 
-Lark does the work with the grammar of `cel.lark`; its LALR parser keeps its own stack, so no text makes Python recurse. The tree is built as
-the parser goes.
+Lark does the work with the grammar of `cel.lark`; its LALR parser keeps its own stack, so no text makes Python recurse.
+The tree is built as the parser goes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -47,7 +47,14 @@ RESERVED: Final = frozenset(
 )
 
 #: Each macro with the numbers of arguments after its variables.
-MACROS: Final[dict[str, tuple[int, ...]]] = {"all": (1,), "exists": (1,), "exists_one": (1,), "existsOne": (1,), "filter": (1,), "map": (1, 2)}
+MACROS: Final[dict[str, tuple[int, ...]]] = {
+    "all": (1,),
+    "exists": (1,),
+    "exists_one": (1,),
+    "existsOne": (1,),
+    "filter": (1,),
+    "map": (1, 2),
+}
 #: The same over two variables: index and element of a list, key and value of a map.
 MACROS_OF_TWO: Final[dict[str, tuple[int, ...]]] = {
     "all": (1,),
@@ -63,8 +70,8 @@ def parse(source: str, limits: Limits) -> Node:
     """Parse *source*.
 
     Raises:
-        CelError: not CEL, longer than `limits.max_cel_bytes`, or deeper than `limits.max_cel_depth` levels of brackets, calls, unary
-            operators and ternaries.
+        CelError: not CEL, longer than `limits.max_cel_bytes`, or deeper than `limits.max_cel_depth` levels of brackets, calls,
+            unary operators and ternaries.
     """
     try:
         length = len(source.encode("utf-8"))
@@ -73,7 +80,8 @@ def parse(source: str, limits: Limits) -> Node:
     if length > limits.max_cel_bytes:
         raise _error(f"an expression of {length} bytes; at most {limits.max_cel_bytes} are allowed", (1, 1))
     try:
-        root: Node = _parser().parse(source)  # type: ignore[assignment]  # the transformer makes nodes of trees
+        # The transformer makes a node of every tree.
+        root = cast(Node, _parser().parse(source))
     except UnexpectedInput as error:
         raise _syntax_error(source, error) from None
     _check_tree(root, limits.max_cel_depth)
@@ -101,15 +109,18 @@ def _check_tree(root: Node, limit: int) -> None:
     while stack:
         node, level = stack.pop()
         if isinstance(node, Literal) and type(node.value) is int and not INT64_MIN <= node.value <= INT64_MAX:
-            raise _error("an int is between -9223372036854775808 and 9223372036854775807; a larger one is written as uint, with u", node.at)
+            raise _error(
+                "beyond int, which is from -9223372036854775808 to 9223372036854775807; a uint is written with u", node.at
+            )
         if not isinstance(node, Literal | Ident | Select | Operation | Logic | Chain):
             level += 1
             if level > limit:
-                raise _error(f"nested too deeply; at most {limit} levels of brackets, calls, unary operators and ternaries are allowed", node.at)
+                what = "brackets, calls, unary operators and ternaries"
+                raise _error(f"nested too deeply; at most {limit} levels of {what} are allowed", node.at)
         stack.extend((child, level) for child in reversed(children(node)))
 
 
-# --- errors of syntax ----------------------------------------------------------------------------------------------------------------
+# --- errors of syntax -------------------------------------------------------------------------------------------------
 
 _OPERATORS: Final = frozenset({"OR", "AND", "RELATION", "IN", "PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "QUESTION"})
 _SPELLED: Final = {
@@ -162,7 +173,7 @@ def _in_words(terminals: set[str]) -> str:
     return " or ".join(words) if words else "something else"
 
 
-# --- building the tree ---------------------------------------------------------------------------------------------------------------
+# --- building the tree ------------------------------------------------------------------------------------------------
 
 
 def _at(token: Token) -> At:
@@ -201,7 +212,7 @@ class _TreeBuilder(Transformer[Token, Any]):
                 # The sign next to a number belongs to it: only so can the smallest int be written.
                 number.at, number.value = _at(signs.pop()), -number.value
                 if not signs:
-                    return operand
+                    return cast(Node, operand)
         return Unary(at, op, len(signs), operand)
 
     def select(self, parts: list[Any]) -> Node:
@@ -224,9 +235,9 @@ class _TreeBuilder(Transformer[Token, Any]):
         args = rest[0] if len(rest) == 2 else []
         if name == "has" and len(args) == 1:
             target = args[0]
-            if not isinstance(target, Chain) or not isinstance(target.steps[-1], Select):
+            field = target.steps.pop() if isinstance(target, Chain) else None
+            if not isinstance(target, Chain) or not isinstance(field, Select):
                 raise _error("has() asks for the field of something, as in has(data.a)", target.at)
-            field = target.steps.pop()
             return Has(_at(name), target if target.steps else target.base, field.name)
         return Call(_at(name), str(name), args)
 
@@ -289,7 +300,7 @@ def _macro(name: Token, args: list[Node]) -> Macro | None:
     return None
 
 
-# --- literals ------------------------------------------------------------------------------------------------------------------------
+# --- literals ---------------------------------------------------------------------------------------------------------
 
 
 def _int(text: str) -> int:

@@ -23,7 +23,7 @@ class Program:
         source: the text as written.
         tree: its syntax tree (`streamer.reference.cel.tree`), names resolved.
         variables: the parts of the event that it reads: some of `data`, `before`, `collection`, `tenant`, `type`, `topic`, `ts`.
-        fields: each path that it reads, with its root first: `("data", "user", "country")`; where only a part of a path is constant, that part.
+        fields: each path that it reads, its root first: `("data", "user", "country")`; of a computed path the constant beginning.
         remarks: what a linter may say about it.
     """
 
@@ -63,12 +63,20 @@ def compile_cel(source: str, limits: Limits) -> Program:
     """Parse and check an expression.
 
     Raises:
-        CelError: a syntax error, an undeclared name, an unknown function, types that an operator or function does not take, a result
-            that cannot be bool, a constant regexp that RE2 refuses, or an expression past the limits; with line and column.
+        CelError: a syntax error, an undeclared name, an unknown function, types that an operator or function does not take, a
+            result that cannot be bool, a constant regexp that RE2 refuses, or an expression past the limits; with its place.
     """
     tree = parse(source, limits)
     checked = check(tree)
-    return Program(source, tree, checked.variables, checked.fields, checked.remarks, checked.regexps, checked.slots)
+    return Program(
+        source,
+        tree,
+        frozenset(checked.variables),
+        frozenset(checked.fields),
+        tuple(checked.remarks),
+        checked.regexps,
+        checked.slots,
+    )
 
 
 def evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:

@@ -1,8 +1,8 @@
 """Timestamps and durations: their texts and the parts of a date, in whole nanoseconds.
 
-Texts are read and written as Google's C++ runtime does (fractions in 0, 3, 6 or 9 digits). A duration is in int64 nanoseconds, as in cel-go
-and as the conformance suite wants it. Python's datetime is not used for arithmetic: it knows microseconds only, and no year 0, which a local
-time may reach.
+Texts are read and written as Google's C++ runtime does (fractions in 0, 3, 6 or 9 digits). A duration is in int64
+nanoseconds, as in cel-go and as the conformance suite wants it. Python's datetime is not used for arithmetic: it knows
+microseconds only, and no year 0, which a local time may reach.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def duration(ns: int) -> Duration | Failure:
     return Failure(CelReason.OVERFLOW, "a duration beyond int64 nanoseconds")
 
 
-# --- text ----------------------------------------------------------------------------------------------------------------------------
+# --- text -------------------------------------------------------------------------------------------------------------
 
 _RFC3339: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?(?:([Zz])|([+-])([0-9]{2}):([0-9]{2}))"
@@ -46,7 +46,7 @@ _RFC3339: Final = re.compile(
 
 
 def parse_timestamp(text: str) -> Timestamp | Failure:
-    """Read an RFC 3339 date and time; digits past the ninth of a fraction are cut off, second 60 is the next minute's first."""
+    """Read an RFC 3339 date and time; digits past the ninth of a fraction are cut off, leap seconds are refused."""
     match = _RFC3339.fullmatch(text)
     bad = Failure(CelReason.BAD_VALUE, f"{_shown(text)} is no RFC 3339 timestamp")
     if match is None:
@@ -54,7 +54,7 @@ def parse_timestamp(text: str) -> Timestamp | Failure:
     year, month, day, hour, minute, second = map(int, match.groups()[:6])
     fraction, _, sign, zone_hour, zone_minute = match.groups()[6:]
     offset = 0 if sign is None else int(zone_hour) * 3600 + int(zone_minute) * 60
-    if hour > 23 or minute > 59 or second > 60 or (sign is not None and (int(zone_hour) > 23 or int(zone_minute) > 59)):
+    if hour > 23 or minute > 59 or second > 59 or (sign is not None and (int(zone_hour) > 23 or int(zone_minute) > 59)):
         return bad
     if year == 0:
         return Failure(CelReason.OVERFLOW, "a timestamp outside the years 1 to 9999")
@@ -80,7 +80,7 @@ _DURATION_PART: Final = re.compile(r"([0-9]*)\.?([0-9]*)(ns|us|ms|h|m|s)")
 
 
 def parse_duration(text: str) -> Duration | Failure:
-    """Read signed decimal numbers with units `h`, `m`, `s`, `ms`, `us`, `ns`, as `1h30m` or `-1.5s`; less than a nanosecond is cut off."""
+    """Read numbers with units `h`, `m`, `s`, `ms`, `us`, `ns`, as `1h30m` or `-1.5s`; less than a nanosecond is cut off."""
     match = _DURATION.fullmatch(text)
     if match is None:
         return Failure(CelReason.BAD_VALUE, f"{_shown(text)} is no duration")
@@ -111,7 +111,7 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
-# --- parts ---------------------------------------------------------------------------------------------------------------------------
+# --- parts ------------------------------------------------------------------------------------------------------------
 
 
 def timestamp_part(value: Timestamp, name: str, zone: str) -> int | Failure:

@@ -1,7 +1,8 @@
 """The syntax tree of a CEL expression, as written: macros are nodes of their own, never expanded.
 
-Chains are flat: `a && b && c` is one `Logic`, `1 + 2 - 3` one `Operation`, `a.b[0].c()` one `Chain`, `a ? b : c ? d : e` one `Ternary`.
-So a tree is only as deep as its brackets, calls, unary operators and ternaries, which the parser limits, and every walk may recurse.
+Chains are flat: `a && b && c` is one `Logic`, `1 + 2 - 3` one `Operation`, `a.b[0].c()` one `Chain`, `a ? b : c ? d : e`
+one `Ternary`. So a tree is only as deep as its brackets, calls, unary operators and ternaries, which the parser limits,
+and every walk may recurse.
 """
 
 from __future__ import annotations

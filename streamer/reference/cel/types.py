@@ -91,7 +91,7 @@ def comparable(one: Type, other: Type) -> bool:
     return one.name == other.name and all(comparable(*pair) for pair in zip(one.params, other.params, strict=True))
 
 
-# --- overloads -----------------------------------------------------------------------------------------------------------------------
+# --- overloads --------------------------------------------------------------------------------------------------------
 
 Overload = tuple[tuple[Type, ...], Type]
 

@@ -128,6 +128,9 @@ TYPE_NAMES: Final = {kind.name: kind for kind in TYPES.values()}
 
 NUMBERS: Final = frozenset({int, UInt, float})
 
+#: The types of the keys of a map.
+KEYS: Final = frozenset({bool, int, UInt, str})
+
 ORDERED: Final[Mapping[type, str]] = {
     int: "number",
     UInt: "number",
