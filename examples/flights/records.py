@@ -33,7 +33,10 @@ KEYS = {"airlines": "carrier", "airports": "faa", "planes": "tailnum", "weather"
 #: What only the flight itself tells; null in its row as scheduled.
 FLOWN = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
 
-FLIGHTS = 336_776
+SMALL = ("airlines", "airports", "planes")
+
+#: How much there is: flights, events of the small tables, events in all.
+FLIGHTS, SMALL_EVENTS, EVENTS = 336_776, 4_796, 696_208
 
 
 def data_directory() -> Path:
@@ -59,10 +62,10 @@ def events(every: int = 1) -> Iterator[bytes]:
     """Yield the change events, each as JSON text: the small tables, then weather and flights day by day.
 
     Args:
-        every: take each *every*-th row of planes, weather and flights, so that a part still covers the year.
+        every: take each *every*-th row of weather and flights, so that a part still covers the year.
     """
-    for table in ("airlines", "airports", "planes"):
-        for row in islice(rows(table), None, None, every if table == "planes" else 1):
+    for table in SMALL:
+        for row in rows(table):
             yield _insert(table, row)
     weather = _days(islice(rows("weather"), None, None, every))
     flights = _days(islice(rows("flights"), None, None, every))
