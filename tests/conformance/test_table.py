@@ -9,7 +9,7 @@ import pytest
 
 from streamer.errors import EventCode, StreamerError
 from tests.conformance import runner
-from tests.conformance.table import MATCH, BadCaseError, Case, load, load_all, load_known_failures
+from tests.conformance.table import MATCH, TESTDATA, BadCaseError, Case, load, load_all, load_known_failures
 
 CASES = load_all()
 FAILURES = {(failure.file, failure.name): failure.reason for failure in load_known_failures()}
@@ -39,9 +39,11 @@ def test_every_file_has_cases() -> None:
     assert files == {case.file for case in CASES}
 
 
-def test_every_code_of_an_event_error_has_a_case() -> None:
-    shown = {case.event_error["code"] for case in CASES if case.event_error is not None}
-    assert shown == {code.value for code in EventCode}
+def test_every_code_of_an_event_error_has_a_case_and_is_documented() -> None:
+    codes = {code.value for code in EventCode}
+    assert {case.event_error["code"] for case in CASES if case.event_error is not None} == codes
+    documented = (TESTDATA / "README.md").read_text().partition("## Errors of events")[2]
+    assert {code for code in codes if f"`{code}`" in documented} == codes
 
 
 @pytest.mark.parametrize(
