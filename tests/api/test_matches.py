@@ -107,7 +107,7 @@ def test_the_repr_shows_the_first_few(seven: Engine) -> None:
 def test_a_bad_event_is_an_error_everywhere(seven: Engine) -> None:
     for ask in (seven.match, seven.match_ids, seven.match_count, seven.matches_any):
         with pytest.raises(EventError) as raised:
-            ask(b'{"a": tru}')
+            ask(b'{"a": ?}')
         assert raised.value.offset == 6
     with pytest.raises(EventError):
         seven.explain(b"[", "s1")

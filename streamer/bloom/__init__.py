@@ -1,0 +1,1 @@
+"""Can this event match anything at all? Bloom filters over access keys."""

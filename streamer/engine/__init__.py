@@ -1,0 +1,1 @@
+"""Event bytes to matches: the facade, what it needs of a backend, lazy results, streams, `explain` and `plan`."""
