@@ -13,9 +13,8 @@ COUNTRIES = ("DE", "FR", "GB", "ES", "IT", "NL", "PL", "SE", "US", "JP")
 STATES = ("new", "paid", "sent", "returned")
 
 CASES = (
-    Case("mixed", subscriptions=10, events=1_000, matches=0, smoke=True),
-    Case("mixed", subscriptions=100, events=1_000, matches=0),
-    Case("mixed", subscriptions=1_000, events=1_000, matches=0),
+    Case("mixed", subscriptions=100, events=200, matches=78, smoke=True),
+    Case("mixed", subscriptions=1_000, events=500, matches=1_402),
 )
 
 
