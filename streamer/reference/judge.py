@@ -23,9 +23,9 @@ side *wants* (`yes`), does not (`no`: false or an error), or cannot be told (`un
 | | unsure | | without transition, not certain |
 
 All else is not reported. A subscription with `on_unknown: skip` gets none of the uncertain rows but the one that says so:
-there the new document is known to match. A `delete` whose last document is flagged tells of nothing that was still there;
-only where it carries both documents and the older one is not flagged does it set the flag itself, and is the `leave` of that
-older document. What looks at `before` sees it as the event carries it, flagged or not.
+there the new document is known to match. A `delete` whose last document is flagged tells of nothing that was still there,
+unless it sets the flag itself: where it also tells of `before`, that is the document judged in its place. What looks at `before`
+sees it as the event carries it, flagged or not.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from functools import lru_cache
 from typing import Any, Literal, final
 
 from streamer.layout import EventLayout
-from streamer.model import Event, Limits, Transition, Verdict
+from streamer.model import BeyondFloat64, Event, Limits, Transition, Verdict
 from streamer.reference.cel import evaluate_cel
 from streamer.reference.events import as_before
 from streamer.reference.filters import MISSING, Absence, evaluate_filter, read
 from streamer.reference.patterns import evaluate_pattern, leaves
 from streamer.reference.topics import topic_matches
 from streamer.subscriptions.compile import EVERY, CompiledSubscription
-from streamer.subscriptions.filters import parse_path
+from streamer.subscriptions.filters import CompiledFilter, parse_path, type_name
 from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
 
 _CEL_BUDGET = Limits().cel_budget
@@ -75,7 +75,7 @@ class Condition:
         place: where it stands in the subscription.
         seen: the value that it looked at; for a pattern the list of leaves; an `Absence` where there is none.
         verdict: what is known of it.
-        reason: why, where the value seen does not tell; a fixed word for errors of CEL.
+        reason: why, where the value seen does not tell; for an error of CEL its fixed word and what happened.
     """
 
     kind: Literal["tenant", "collection", "types", "topic", "filter", "pattern", "cel"]
@@ -115,8 +115,11 @@ def judge(
         case "insert":
             return _report(compiled, new, "enter")
         case "delete":
-            if _sets_the_flag(event, soft_delete):
-                new = _side(compiled, as_before(event, layout), soft_delete, budget)
+            flagged = _is_flagged(event, soft_delete)
+            if flagged is not Verdict.FALSE and _tells_of_before(event):
+                old = _side(compiled, as_before(event, layout), soft_delete, budget)
+                last = _wants(compiled, event, budget)
+                new = old if flagged is Verdict.TRUE or last is old else Side.UNSURE
             return _report(compiled, new, "leave")
         case "update" if (before := old_side(event, layout)) is not None:
             return _compare(compiled, new, _side(compiled, before, soft_delete, budget))
@@ -126,9 +129,7 @@ def judge(
 
 def old_side(event: Event, layout: EventLayout) -> Event | None:
     """Return the event as it was before an update; None where it does not tell, for no `before` nor a hole in its place."""
-    if event.type != "update" or (event.before is None and not _is_hidden(event)):
-        return None
-    return as_before(event, layout)
+    return as_before(event, layout) if event.type == "update" and _tells_of_before(event) else None
 
 
 def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool:
@@ -166,12 +167,13 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = _C
         found.append(Condition("topic", text, "topic", _or_missing(event.topic), _of_topic(compiled, event)))
     for condition in compiled.filters:
         verdict, seen = evaluate_filter(condition, event)
-        found.append(Condition("filter", condition.to_cel(), condition.place, seen, verdict))
+        reason = _why_error(condition, seen) if verdict is Verdict.ERROR else None
+        found.append(Condition("filter", condition.to_cel(), condition.place, seen, verdict, reason))
     if compiled.pattern is not None:
         found.extend(_pattern_conditions(compiled.pattern, event))
     if compiled.cel is not None:
         outcome = evaluate_cel(compiled.cel, event, budget)
-        reason = outcome.detail or outcome.reason
+        reason = outcome.reason and f"{outcome.reason}: {outcome.detail}"
         found.append(Condition("cel", compiled.cel.source, "cel", MISSING, outcome.verdict, reason))
     return found
 
@@ -180,10 +182,13 @@ def _side(compiled: CompiledSubscription, event: Event, soft_delete: str | None,
     flagged = _is_flagged(event, soft_delete)
     if flagged is Verdict.TRUE:
         return Side.NO
-    verdict = evaluate(compiled, event, budget=budget)
-    if verdict is Verdict.UNKNOWN or (verdict is Verdict.TRUE and flagged is Verdict.UNKNOWN):
-        return Side.UNSURE
-    return Side.YES if verdict is Verdict.TRUE else Side.NO
+    side = _wants(compiled, event, budget)
+    return Side.UNSURE if side is Side.YES and flagged is Verdict.UNKNOWN else side
+
+
+def _wants(compiled: CompiledSubscription, event: Event, budget: int) -> Side:
+    """Judge one document whatever its flag."""
+    return {Verdict.TRUE: Side.YES, Verdict.UNKNOWN: Side.UNSURE}.get(evaluate(compiled, event, budget=budget), Side.NO)
 
 
 def _report(compiled: CompiledSubscription, side: Side, transition: Transition | None) -> Outcome | None:
@@ -212,20 +217,16 @@ def _is_flagged(event: Event, soft_delete: str | None) -> Verdict:
     )
 
 
-def _sets_the_flag(event: Event, soft_delete: str | None) -> bool:
-    """Whether the last document of a delete carries the flag, so that the one before it tells what was still there."""
-    return event.before is not None and _is_flagged(event, soft_delete) is Verdict.TRUE
-
-
 @lru_cache(maxsize=16)
 def _path_of_flag(soft_delete: str) -> tuple[str, ...]:
     return parse_path(soft_delete, place="soft_delete")
 
 
-def _is_hidden(event: Event) -> bool:
-    """Whether the source says that it did not carry `before` or something in it."""
+def _tells_of_before(event: Event) -> bool:
+    """Whether the event carries `before`, or says that the source did not carry it or something in it."""
     at = event.before_at
-    return at is not None and any(hole[: len(at)] == at[: len(hole)] for hole in event.unknown)
+    hidden = at is not None and any(hole[: len(at)] == at[: len(hole)] for hole in event.unknown)
+    return hidden or event.before is not None
 
 
 # The parts, cheapest first
@@ -264,7 +265,15 @@ def _of_topic(compiled: CompiledSubscription, event: Event) -> Verdict:
     return Verdict.UNKNOWN if "topic" in event.unknown_parts else Verdict.of(topic_matches(compiled.topic, event.topic))
 
 
-# What explain() tells of a pattern
+# What explain() tells
+
+
+def _why_error(condition: CompiledFilter, seen: Any) -> str:
+    if seen is MISSING:
+        return "the field is missing, or a step on the way is not an object"
+    if isinstance(seen, BeyondFloat64):
+        return "a number beyond float64 cannot be read"
+    return f"{condition.op.value!r} does not take {type_name(seen)} with this value"
 
 
 def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
@@ -284,7 +293,8 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
         found.append(Condition("pattern", text, place, seen, verdict))
     whole = evaluate_pattern(pattern, event.raw, event.unknown)
     if whole is not Verdict.all([condition.verdict for condition in found]):
-        reason = "each field matches, but not in the same elements of the arrays"
+        known = "" if whole is Verdict.FALSE else ", as far as is known"
+        reason = f"each part holds, but not in the same elements of the arrays{known}"
         found.append(Condition("pattern", "all fields together", "pattern", MISSING, whole, reason))
     return found
 
