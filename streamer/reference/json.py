@@ -24,6 +24,7 @@ Watch: TypeAlias = Mapping[str, "Watch"]
 """A trie of member names (and array indexes, as text) whose positions and duplicates are wanted."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_SIMPLE = re.compile(r'"([^"\\\x00-\x1f]*)"')  # nearly every string
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)?")
 _FRACTION = re.compile(r"\.[0-9]*")
@@ -225,8 +226,7 @@ class _Reader:
             raise self._malformed("expected a digit")
         is_integer = True
         for part in (_FRACTION, _EXPONENT):
-            taken = self._take(part)
-            if taken:
+            if taken := self._take(part):
                 is_integer = False
                 if not "0" <= taken[-1] <= "9":
                     raise self._malformed("expected a digit")
@@ -239,6 +239,10 @@ class _Reader:
         return number if math.isfinite(number) else BeyondFloat64(literal)
 
     def _string(self) -> str:
+        plain = _SIMPLE.match(self.text, self.at)
+        if plain is not None:
+            self.at = plain.end()
+            return plain[1]
         self.at += 1
         pieces = [self._take(_PLAIN)]
         while (char := self.text[self.at : self.at + 1]) == "\\":
@@ -273,6 +277,9 @@ class _Reader:
 
     def _next(self) -> str:
         """Skip white space and return the character there, empty at the end."""
+        char = self.text[self.at : self.at + 1]
+        if char > " ":
+            return char
         self._take(_SPACE)
         return self.text[self.at : self.at + 1]
 
