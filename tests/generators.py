@@ -1,0 +1,231 @@
+"""Random subscriptions and events that meet each other: few names, few values, so that about every fourth pair matches."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+Json = dict[str, Any]
+
+NUMBERS: list[Any] = [0, 1, 1.0, -1, 2, 2.5, 5, 10, 2**53, 2**53 + 1, float(2**53), 2**63, -0.0]
+TEXTS = [
+    "",
+    "a",
+    "ab",
+    "abc",
+    "Abc",
+    "aBC",
+    "paid",
+    "vip-1",
+    "10.0.0.7",
+    "10.1.0.1",
+    "::1",
+    "é",
+    "K",
+    "\u212a",
+    "😀",
+    "a*b",
+    "a\\b",
+]
+SCALARS: list[Any] = [*NUMBERS, *TEXTS, True, False, None]
+FIELDS = ["a", "b", "c.d", "c.e", "/f.g"]
+TOPICS = ["", "a", "a.b", "a.b.c", "b", "a.", "a..c"]
+TYPES = ["insert", "update", "delete"]
+NETS = ["10.0.0.0/8", "10.0.0.0/24", "0.0.0.0/0", "::/0", "10.1.0.1/32"]
+REGEXPS = ["a.*", "[a-z]{1,50}", "(paid|vip-[0-9])", "ab?c?", "[^a]+", "\\p{L}+"]
+WILDCARDS = ["a*", "*b*", "*c", "*", "a*c", "*ai*", "v*-*"]
+
+
+def scalar(rng: random.Random) -> Any:
+    return rng.choice(SCALARS)
+
+
+def text(rng: random.Random) -> str:
+    return rng.choice(TEXTS)
+
+
+def nonempty(rng: random.Random) -> str:
+    return rng.choice(TEXTS[1:])
+
+
+def part_of_text(rng: random.Random) -> str:
+    return rng.choice(["a", "b", "c", "ab", "p", "1", "-", "é", "A"])
+
+
+#: For each operator of a filter, what it is compared with.
+OPERANDS: dict[str, Callable[[random.Random], Any]] = {
+    "==": lambda rng: rng.choice([scalar(rng), scalar(rng), scalar(rng), [1], {"d": 1}, []]),
+    "!=": lambda rng: rng.choice([scalar(rng), scalar(rng), scalar(rng), [1], {}]),
+    "<": lambda rng: rng.choice([rng.choice(NUMBERS), rng.choice(NUMBERS), text(rng), True]),
+    "<=": lambda rng: rng.choice([rng.choice(NUMBERS), text(rng)]),
+    ">": lambda rng: rng.choice([rng.choice(NUMBERS), rng.choice(NUMBERS), text(rng), False]),
+    ">=": lambda rng: rng.choice([rng.choice(NUMBERS), text(rng)]),
+    "in": lambda rng: rng.sample(SCALARS, rng.randint(1, 8)),
+    "not in": lambda rng: rng.sample(SCALARS, rng.randint(0, 4)),
+    "contains": lambda rng: rng.choice([part_of_text(rng), part_of_text(rng), scalar(rng)]),
+    "exists": lambda rng: rng.random() < 0.6,
+    "starts_with": lambda rng: rng.choice([part_of_text(rng), ""]),
+    "ends_with": lambda rng: rng.choice([part_of_text(rng), ""]),
+    "matches": lambda rng: rng.choice(["a", "^a", "b$", "[0-9]", "^$", "(?i)abc", ".*", "\\w+-\\d"]),
+    "changed": lambda rng: None,
+    "changed_to": lambda rng: rng.choice([scalar(rng), [1]]),
+    "changed_from": lambda rng: rng.choice([scalar(rng), {"d": 1}]),
+}
+
+
+def random_filter(rng: random.Random) -> Json:
+    op = rng.choice(list(OPERANDS))
+    made: Json = {"field": rng.choice(FIELDS), "op": op}
+    if op != "changed":
+        made["value"] = OPERANDS[op](rng)
+    return made
+
+
+def _numeric(rng: random.Random) -> Json:
+    low, high = sorted(rng.sample([-1, 0, 1, 2.5, 5, 10, 2**53], 2))
+    below, above = rng.choice(["<", "<="]), rng.choice([">", ">="])
+    return {"numeric": rng.choice([["=", low], [below, high], [above, low], [above, low, below, high]])}
+
+
+def _anything_but(rng: random.Random) -> Json:
+    operand: Any = rng.choice(
+        [
+            text(rng),
+            1,
+            rng.sample(TEXTS, 3),
+            rng.sample([0, 1, 2.5, 5], 2),
+            {"prefix": nonempty(rng)},
+            {"suffix": [nonempty(rng), "c"]},
+            {"equals-ignore-case": "ABC"},
+            {"wildcard": [rng.choice(WILDCARDS)]},
+        ]
+    )
+    return {"anything-but": operand}
+
+
+#: For each matcher of a pattern, a leaf of it.
+MATCHERS: dict[str, Callable[[random.Random], Any]] = {
+    "equal": scalar,
+    "prefix": lambda rng: {"prefix": rng.choice([part_of_text(rng), {"equals-ignore-case": rng.choice("aAbK")}])},
+    "suffix": lambda rng: {"suffix": rng.choice([part_of_text(rng), {"equals-ignore-case": rng.choice("cCbK")}])},
+    "equals-ignore-case": lambda rng: {"equals-ignore-case": rng.choice(["ABC", "k", "É", "paid"])},
+    "wildcard": lambda rng: {"wildcard": rng.choice([*WILDCARDS, "a\\*b", "a\\\\b"])},
+    "shellstyle": lambda rng: {"shellstyle": rng.choice(WILDCARDS)},
+    "regexp": lambda rng: {"regexp": rng.choice(REGEXPS)},
+    "numeric": _numeric,
+    "cidr": lambda rng: {"cidr": rng.choice(NETS)},
+    "exists": lambda rng: {"exists": True},
+    "absent": lambda rng: {"exists": False},
+    "anything-but": _anything_but,
+}
+
+
+def random_leaves(rng: random.Random) -> list[Any]:
+    return [MATCHERS[rng.choice(list(MATCHERS))](rng) for _ in range(rng.choice([1, 1, 2, 3]))]
+
+
+def random_document_pattern(rng: random.Random) -> Json:
+    document: Json = {}
+    for field in rng.sample(["a", "b", "c", "f.g"], rng.choice([1, 1, 2, 3])):
+        if field == "c":
+            document[field] = {name: random_leaves(rng) for name in rng.sample("de", rng.randint(1, 2))}
+        else:
+            document[field] = random_leaves(rng)
+    return document
+
+
+def random_pattern(rng: random.Random) -> Json:
+    pattern: Json = {"data": random_document_pattern(rng)}
+    kind = rng.random()
+    if kind < 0.2:
+        pattern["$or"] = [{"type": [rng.choice(TYPES)]}, {"data": random_document_pattern(rng)}]
+    elif kind < 0.35:
+        pattern["data"]["$or"] = [random_document_pattern(rng) for _ in range(rng.randint(2, 3))]
+    elif kind < 0.4:
+        pattern["before"] = random_document_pattern(rng)
+    return pattern
+
+
+CEL = [
+    "data.a == 1",
+    "data.a != 1",
+    "data.a in ['a', 'abc', 1]",
+    "data.a == 1 || data.b == 'paid'",
+    "!(data.a == 1)",
+    "has(data.c) && has(data.c.d)",
+    "data.c.exists(x, x.d == 1)",
+    "data.a > 1 && data.a < 10.0",
+    "type == 'insert'",
+    "collection.startsWith('c')",
+    "size(data.a) > 1",
+    "before != null && before.a == data.a",
+]
+
+
+def random_subscription(rng: random.Random, name: str, *, cel: float = 0.1) -> Json:
+    """Make a subscription with one part or, less often, several."""
+    made: Json = {"id": name}
+    if rng.random() < 0.3:
+        made["tenant"] = rng.choice(["t", "*"])
+    if rng.random() < 0.5:
+        made["collection"] = rng.choice(["c", "c", "d", "*"])
+    if rng.random() < 0.3:
+        made["gateway_id"] = rng.choice(["g1", "g2"])
+    kinds = ["filters", "pattern"] if rng.random() < 0.85 else ["types", "topic"]
+    for kind in rng.sample([*kinds, "topic", "types"], rng.choice([1, 1, 1, 2])):
+        match kind:
+            case "filters":
+                made["filters"] = [random_filter(rng) for _ in range(rng.choice([1, 1, 2]))]
+            case "pattern":
+                made["pattern"] = random_pattern(rng)
+            case "types":
+                made["types"] = rng.sample(TYPES, rng.randint(1, 2))
+            case "topic":
+                made["topic"] = rng.choice(["#", "*", "a", "a.*", "a.#", "*.b", "#.c", "a.b", "", "#.b.#", "a.*.c"])
+    if rng.random() < cel:
+        made["cel"] = rng.choice(CEL)
+    return made
+
+
+def random_value(rng: random.Random, depth: int = 0) -> Any:
+    kind = rng.randrange(14)
+    if kind == 0 and depth < 3:
+        return [random_value(rng, depth + 1) for _ in range(rng.randrange(4))]
+    if kind == 1 and depth < 3:
+        return {name: random_value(rng, depth + 1) for name in rng.sample("de", rng.randint(0, 2))}
+    return scalar(rng)
+
+
+def random_document(rng: random.Random) -> Json:
+    document = {field: random_value(rng) for field in ("a", "b", "f.g", "x") if rng.random() < 0.8}
+    if rng.random() < 0.8:
+        objects = [{"d": random_value(rng), "e": random_value(rng)} for _ in range(rng.randrange(3))]
+        document["c"] = rng.choice([{"d": scalar(rng)}, {"d": random_value(rng), "e": 1}, objects, objects, 7, None])
+    return document
+
+
+def random_event(rng: random.Random, *, before: float = 0.4) -> Json:
+    event: Json = {}
+    if rng.random() < 0.9:
+        event["data"] = random_document(rng)
+    if rng.random() < before:
+        event["before"] = rng.choice([random_document(rng), event.get("data"), None])
+    if rng.random() < 0.9:
+        event["type"] = rng.choice(TYPES)
+    if rng.random() < 0.5:
+        event["tenant"] = rng.choice(["t", "t", "u"])
+    if rng.random() < 0.9:
+        event["collection"] = rng.choice(["c", "c", "d", "e"])
+    if rng.random() < 0.6:
+        event["topic"] = rng.choice(TOPICS)
+    return event
+
+
+def random_text(rng: random.Random, event: Json) -> bytes:
+    """Write an event as JSON in one of several spellings: spaces, escapes, the order of members."""
+    members = list(event.items())
+    rng.shuffle(members)
+    text = json.dumps(dict(members), ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, None, 1]))
+    return text.replace("1.0,", "1e0,").encode() if rng.random() < 0.1 else text.encode()

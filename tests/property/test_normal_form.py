@@ -1,0 +1,238 @@
+"""The normal form says what the reference says, and lint proves what it reports."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import re2
+
+import streamer
+from streamer import Engine
+from streamer.cel_eval import ProgramCache
+from streamer.layout import EventLayout
+from streamer.model import Event, Limits, Verdict
+from streamer.reference.events import read_event
+from streamer.reference.judge import evaluate
+from streamer.reference.patterns import leaves, matches_value
+from streamer.reference.topics import topic_matches
+from streamer.subscriptions.compile import compile_subscription
+from streamer.subscriptions.keys import access_keys, event_keys
+from streamer.subscriptions.lint import FindingCode, lint
+from streamer.subscriptions.matchers import Absent, Equal
+from streamer.subscriptions.normal_form import (
+    Atom,
+    Clause,
+    Conjunction,
+    Contains,
+    InTopic,
+    IsKind,
+    Kind,
+    Matches,
+    Mode,
+    Not,
+    Range,
+    Root,
+    kind_of,
+    normal_form,
+)
+from tests.generators import random_event, random_subscription
+
+MISSING = object()
+
+
+def holds(atom: Atom, value: Any, mode: Mode) -> bool:
+    """State an atom naively, for one value or MISSING."""
+    kind = Kind.MISSING if value is MISSING else kind_of(value)
+    match atom:
+        case IsKind(kinds=kinds):
+            return kind in kinds
+        case Absent():
+            return kind is Kind.MISSING
+        case _ if kind is Kind.MISSING:
+            return False
+        case Not(atoms=atoms):
+            if mode is Mode.VALUE and kind is Kind.BEYOND:
+                return False
+            return not any(holds(inner, value, mode) for inner in atoms)
+        case Equal():
+            return kind not in (Kind.LIST, Kind.MAP, Kind.BEYOND) and atom == Equal(value)
+        case Range():
+            if kind is not atom.kind:
+                return False
+            above = atom.low is None or value > atom.low or (atom.low_inclusive and value == atom.low)
+            return above and (atom.high is None or value < atom.high or (atom.high_inclusive and value == atom.high))
+        case Contains(element=element):
+            if kind is Kind.LIST:
+                return any(holds(element, item, mode) for item in value)
+            return kind is Kind.STRING and isinstance(element.value, str) and element.value in value
+        case Matches(expression=expression):
+            return kind is Kind.STRING and re2.search(expression, value) is not None
+        case InTopic(pattern=pattern):
+            return topic_matches(pattern, value)
+        case _:
+            return kind is Kind.STRING and matches_value(atom, value)
+
+
+def values(clause: Clause, event: Event) -> Iterator[Any]:
+    """Yield what a clause looks at: each leaf at the path, or the one value, or MISSING."""
+    path = clause.path
+    if clause.mode is Mode.LEAF:
+        found = [leaf.value for leaf in leaves(event.raw) if leaf.path == path.names]
+        yield from found or [MISSING]
+        return
+    roots = {Root.DATA: event.data, Root.BEFORE: event.before, Root.TYPE: event.type, Root.TOPIC: event.topic}
+    value: Any = roots[path.root]
+    if path.root in (Root.TYPE, Root.TOPIC) and value is None:
+        value = MISSING
+    for name in path.names:
+        value = value[name] if isinstance(value, dict) and name in value else MISSING
+    yield value
+
+
+def satisfied(conjunction: Conjunction, event: Event) -> bool:
+    return all(
+        any(holds(atom, value, clause.mode) for value in values(clause, event) for atom in clause.atoms)
+        for clause in conjunction.clauses
+    )
+
+
+def anywhere(rng: random.Random, name: str) -> dict[str, Any]:
+    return random_subscription(rng, name) | {"collection": "*", "tenant": "*"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_normal_form_loses_no_match_and_is_exact_where_it_leaves_no_residual(seed: int) -> None:
+    rng = random.Random(seed)
+    limits, programs, layout = Limits(), ProgramCache(1000), EventLayout.preset("change")
+    exact = matched = 0
+    for _ in range(25):
+        events = [read_event(random_event(rng), layout=layout, default_tenant="default", limits=limits) for _ in range(8)]
+        for number in range(10):
+            compiled = compile_subscription(anywhere(rng, f"s{number}"), limits=limits, programs=programs)
+            form = normal_form(compiled, limits)
+            keys = access_keys(form)
+            for event in events:
+                expected = evaluate(compiled, event) is Verdict.TRUE
+                holding = [conjunction for conjunction in form.conjunctions if satisfied(conjunction, event)]
+                if expected:
+                    matched += 1
+                    assert holding, f"{form} loses {event.raw}"
+                    if keys is not None:
+                        carried = event_keys(event, {key.place for key in keys})
+                        assert (carried or frozenset()) & keys, f"{keys} are not carried by {event.raw}"
+                elif any(not conjunction.residuals for conjunction in holding):
+                    raise AssertionError(f"{form} is satisfied by {event.raw}, which does not match")
+                exact += not any(conjunction.residuals for conjunction in form.conjunctions)
+    assert exact > 500
+    assert matched > 200
+
+
+@pytest.mark.parametrize("chunk", range(10))
+def test_lint_raises_no_false_alarm(chunk: int) -> None:
+    """1,000 random sets a chunk: what it calls never matching matches nothing, and what it calls always matching everything."""
+    rng = random.Random(chunk)
+    limits, programs, layout = Limits(), ProgramCache(1000), EventLayout.preset("change")
+    events = [read_event(random_event(rng), layout=layout, default_tenant="default", limits=limits) for _ in range(60)]
+    reported = dict.fromkeys(FindingCode, 0)
+    for _ in range(1000):
+        compiled = [compile_subscription(anywhere(rng, f"s{number}"), limits=limits, programs=programs) for number in range(3)]
+        by_id = {each.id: each for each in compiled}
+        for finding in lint(compiled, limits):
+            reported[finding.code] += 1
+            subject = by_id[finding.subscription_id]
+            if finding.code is FindingCode.NEVER_MATCHES:
+                assert not any(evaluate(subject, event) is Verdict.TRUE for event in events), str(finding)
+            elif finding.code is FindingCode.ALWAYS_MATCHES:
+                assert all(evaluate(subject, event) is Verdict.TRUE for event in events), str(finding)
+            elif finding.code is FindingCode.DUPLICATE:
+                twin = by_id[finding.related[0]]
+                assert all(evaluate(subject, event) == evaluate(twin, event) for event in events), str(finding)
+    assert reported[FindingCode.NEVER_MATCHES] > 5
+    assert reported[FindingCode.SLOW] > 100
+
+
+def filters(*conditions: tuple[str, str, Any]) -> dict[str, Any]:
+    return {"filters": [streamer.Filter(field, op, value) for field, op, value in conditions]}
+
+
+NEVER = [
+    ("disjoint ranges", filters(("a", ">", 5), ("a", "<", 3))),
+    ("ranges that only touch", filters(("a", ">", 5), ("a", "<=", 5))),
+    ("disjoint ranges of text", filters(("a", ">", "b"), ("a", "<", "a"))),
+    ("two equalities on one path", filters(("a", "==", 5), ("a", "==", 3))),
+    ("an equality outside a range", filters(("a", "==", 5), ("a", "<", 3))),
+    ("an equality that is excluded", filters(("a", "==", 5), ("a", "!=", 5.0))),
+    ("a number that begins with a text", filters(("a", ">", 5), ("a", "starts_with", "x"))),
+    ("two prefixes", filters(("a", "starts_with", "ab"), ("a", "starts_with", "ac"))),
+    ("a bool that is neither", filters(("a", "<", True), ("a", ">", False))),
+    ("present and absent", filters(("a", "exists", False), ("a", "==", 1))),
+    ("a scalar with a member", filters(("a", "==", 5), ("a.b", "==", 3))),
+    ("an absent object with a member", filters(("a", "exists", False), ("a.b", "==", 3))),
+    ("an empty in", filters(("a", "in", []))),
+    ("an empty array of leaves", {"pattern": {"a": []}, "dialect": "strict"}),
+    ("CEL that is always an error", {"cel": "1 < 'a'"}),
+    ("CEL that is an error beside anything", {"cel": "1 / 0 == 1"}),
+    ("CEL that is always false", {"cel": "data.a == 1 && 1 == 'a'"}),
+]
+
+
+@pytest.mark.parametrize(("claim", "parts"), NEVER, ids=[claim for claim, _ in NEVER])
+def test_lint_finds_what_can_never_match(claim: str, parts: dict[str, Any]) -> None:
+    engine = Engine()
+    engine.add({"id": "s", **parts})
+    assert [finding.code for finding in engine.lint()][:1] == [FindingCode.NEVER_MATCHES], claim
+
+
+OTHER = [
+    (FindingCode.ALWAYS_MATCHES, {"cel": "true"}),
+    (FindingCode.ALWAYS_MATCHES, {"cel": "data.a == 1 || true"}),
+    (FindingCode.ALWAYS_MATCHES, {"pattern": {"a": [{"exists": True}, {"exists": False}]}}),
+    (FindingCode.SLOW, filters(("a", "!=", 1))),
+    (FindingCode.SLOW, filters(("a", "changed", None))),
+    (FindingCode.SLOW, {"pattern": {"a": [{"anything-but": "x"}]}}),
+    (FindingCode.SPELLED_ARITHMETIC, {"cel": "data.a + 1 > 3"}),
+    (FindingCode.LITERAL_COMPARISON, {"cel": "data.a == 3 || 1 == 'a'"}),
+]
+
+
+@pytest.mark.parametrize(("code", "parts"), OTHER)
+def test_lint_finds(code: FindingCode, parts: dict[str, Any]) -> None:
+    engine = Engine()
+    engine.add({"id": "s", **parts})
+    assert code in [finding.code for finding in engine.lint()]
+
+
+HARMLESS = [
+    {},
+    {"collection": "orders"},
+    filters(("a", ">=", 5), ("a", "<=", 5)),
+    filters(("a", ">", 3), ("a", "<", 3.5)),
+    filters(("a", "starts_with", "a"), ("a", "starts_with", "ab")),
+    filters(("a", "exists", True), ("a.b", "==", 1)),
+    filters(("a", "in", [1, 2]), ("a", "!=", 2)),
+    {"pattern": {"a": [1], "b": [{"exists": False}]}},
+]
+
+
+@pytest.mark.parametrize("parts", HARMLESS)
+def test_lint_is_silent_where_nothing_is_wrong(parts: dict[str, Any]) -> None:
+    engine = Engine()
+    engine.add({"id": "s", **parts})
+    assert engine.lint() == []
+
+
+def test_lint_names_the_subscription_that_asks_for_the_same() -> None:
+    engine = Engine()
+    engine.add({"id": "one", **filters(("a", "==", 1), ("b", "==", 2))})
+    engine.add({"id": "two", **filters(("b", "==", 2.0), ("a", "==", 1.0))})
+    engine.add({"id": "other gateway", "gateway_id": "g", **filters(("a", "==", 1), ("b", "==", 2))})
+    (finding,) = engine.lint()
+    assert (finding.code, finding.subscription_id, finding.related) == (FindingCode.DUPLICATE, "two", ("one",))
+
+
+def test_a_number_beyond_float64_in_a_pattern_never_matches() -> None:
+    compiled = compile_subscription(b'{"id": "s", "pattern": {"a": [1e400]}}', programs=ProgramCache(10))
+    assert [finding.code for finding in lint([compiled], Limits())] == [FindingCode.NEVER_MATCHES]
