@@ -42,6 +42,16 @@ impl NumberCut {
         let (floor, rest) = number.order_key();
         NumberCut(floor, u32::from(rest) * 2 + 1)
     }
+
+    /// The cut as three words.
+    pub fn to_words(self) -> [u32; 3] {
+        [self.0 as u32, (self.0 >> 32) as u32, self.1]
+    }
+
+    /// The cut that [`NumberCut::to_words`] wrote.
+    pub fn from_words(words: [u32; 3]) -> NumberCut {
+        NumberCut(u64::from(words[0]) | u64::from(words[1]) << 32, words[2])
+    }
 }
 
 /// The cut below a string: the string itself.

@@ -1,0 +1,565 @@
+//! Builds the recursive buckets of a segment: which clause of each conjunction is its access predicate, bucket by bucket.
+//!
+//! ```text
+//!   bucket: 20,000 conjunctions        count each atom     status=paid 9,000   user.id=u7 1   amount in 5..9  est. 40
+//!     └─ each is filed under its cheapest clause ─► groups of one atom each
+//!          ├─ nothing left and alone        answer
+//!          ├─ up to FEW                     verified one by one
+//!          └─ more                          a bucket of its own, by what is left of them
+//! ```
+//!
+//! The cost of a clause is how many conjunctions its atoms would bring up: counted for equalities, and for other atoms
+//! estimated and taken [`PENALTY`] times, since an equality leads to a bucket that can be asked on. `exists`, `exists:
+//! false` and negations cost as much as all: they serve only where nothing else does.
+//!
+//! Invariant: a conjunction is filed under every atom of one of its clauses, or is in a list of its bucket.
+//!
+//! Cost: one count and one sort of the atoms for each level; a conjunction is copied at most [`COPIES`] times below the
+//! first level.
+
+use crate::automaton::affixes::{Prefixes, Suffixes};
+use crate::automaton::anything_but::AnythingBut;
+use crate::automaton::cidr::Nets;
+use crate::automaton::folding::IgnoreCase;
+use crate::automaton::ranges::{NumberCut, Range, Ranges};
+use crate::automaton::regexps::Regexps;
+use crate::automaton::table::Table;
+use crate::automaton::topics::Topics;
+use crate::automaton::wildcards::Wildcards;
+use crate::engine::buckets::{
+    Bucket, Candidate, EQUALITIES, Edge, FEW, Index, MOST, Matcher, Next, Probe, REPEATED, TAIL, edge_hash,
+};
+use crate::engine::store::{Store, flags};
+use crate::engine::words::{AtomView, FastHash, RawAtom, Refused};
+use crate::subscriptions::normal_form::{Atom, Conjunction, TopicWord};
+use crate::value::{Kind, Kinds, Scalar, Seed};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How deep buckets nest; so deep is the recursion of a query and of this builder.
+const DEEPEST: u32 = 12;
+/// How often a conjunction may be copied because it is filed under clauses of several atoms, the first clause apart.
+const COPIES: u32 = 8;
+/// How much dearer an access predicate is that is no equality.
+const PENALTY: u64 = 4;
+
+/// What kind of matcher an atom goes to; the order is that of the probes of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Class {
+    /// Kinds that hold for a missing value come first: they are asked whether or not the event has the path.
+    Missing,
+    Equal,
+    Numbers,
+    Strings,
+    Prefix,
+    Suffix,
+    IgnoreCase,
+    Wildcard,
+    Regexp,
+    Cidr,
+    Topic,
+    Other,
+    Kinds,
+}
+
+/// A conjunction in a bucket.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    conjunction: u32,
+    /// See [`Candidate::unknown`].
+    unknown: u32,
+    repeated: bool,
+    copies: u32,
+}
+
+/// An atom that something may be filed under.
+#[derive(Clone, Copy, Debug)]
+struct Key<'s> {
+    class: Class,
+    path: u32,
+    atom: RawAtom<'s>,
+    count: u32,
+    /// Whether the atom says all that its clause says: else the clause stays unknown.
+    exact: bool,
+}
+
+/// How deep to nest; [`Depth::FLAT`] is one access predicate and then verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth(u32);
+
+impl Depth {
+    /// As deep as it pays.
+    pub const RECURSIVE: Depth = Depth(DEEPEST);
+    /// One level, to measure what nesting gains.
+    pub const FLAT: Depth = Depth(1);
+}
+
+/// Build the index of *store*.
+pub fn build(store: &Store, seed: &Seed, depth: Depth) -> Result<Index, Refused> {
+    if store.conjunctions() > MOST || store.len() > MOST {
+        return Err(Refused::Full);
+    }
+    let items = (0..store.conjunctions() as u32)
+        .filter(|conjunction| store.clauses(*conjunction).iter().all(|clause| store.clause(*clause).count > 0))
+        .map(|conjunction| {
+            let clauses = store.clauses(conjunction).len();
+            let unknown = if clauses > 31 { u32::MAX } else { (1 << clauses) - 1 };
+            Item { conjunction, unknown, repeated: false, copies: 1 }
+        })
+        .collect();
+    let mut builder = Builder {
+        store,
+        seed,
+        deepest: depth.0,
+        edges: Vec::new(),
+        hashes: Vec::new(),
+        buckets: Vec::new(),
+        lists: Vec::new(),
+        candidates: Vec::new(),
+        probes: Vec::new(),
+        matchers: Vec::new(),
+        unkeyed: 0,
+    };
+    builder.bucket(items, 0);
+    if builder.candidates.len() > MOST || builder.edges.len() > MOST || builder.buckets.len() > MOST {
+        return Err(Refused::Full);
+    }
+    Ok(Index {
+        table: Table::new(&builder.hashes),
+        edges: builder.edges.into(),
+        buckets: builder.buckets.into(),
+        lists: builder.lists.into(),
+        candidates: builder.candidates.into(),
+        probes: builder.probes.into(),
+        matchers: builder.matchers.into(),
+        unkeyed: builder.unkeyed,
+    })
+}
+
+struct Builder<'s> {
+    store: &'s Store,
+    seed: &'s Seed,
+    deepest: u32,
+    edges: Vec<Edge>,
+    hashes: Vec<(u64, u32)>,
+    buckets: Vec<Bucket>,
+    lists: Vec<u32>,
+    candidates: Vec<Candidate>,
+    probes: Vec<Probe>,
+    matchers: Vec<Matcher>,
+    unkeyed: u32,
+}
+
+/// An item filed under a key.
+type Filed = (u32, Item);
+
+/// The distinct atoms of a bucket's open clauses, by number.
+#[derive(Default)]
+struct Keys<'s> {
+    all: Vec<Key<'s>>,
+    by_words: HashMap<(u32, &'s [u32]), u32, FastHash>,
+    /// The sorted ends of all ranges of a path, to estimate how much of it a range covers.
+    cuts: HashMap<u32, Vec<NumberCut>, FastHash>,
+}
+
+impl<'s> Builder<'s> {
+    /// Make a bucket of *items* and return its number.
+    fn bucket(&mut self, items: Vec<Item>, level: u32) -> usize {
+        let number = self.buckets.len();
+        self.buckets.push(Bucket::default());
+        let (done, mut open): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| item.unknown == 0);
+        if level == 0 {
+            self.unkeyed += done.len() as u32;
+        }
+        let mut few = Vec::new();
+        let mut filed = Vec::new();
+        let keys;
+        if level > 0 && (open.len() <= FEW || level >= self.deepest) {
+            few.append(&mut open);
+            keys = Keys::default();
+        } else {
+            keys = self.count(&open, level);
+            for item in open {
+                self.file(item, level, &keys, &mut filed, &mut few);
+            }
+        }
+        filed.sort_unstable_by_key(|(key, item)| {
+            let Key { class, path, .. } = keys.all[*key as usize];
+            // Matchers for missing values first, then by path, so that a query finds a path by binary search.
+            (class != Class::Missing, path, class, *key, item.conjunction)
+        });
+        let groups: Vec<&[Filed]> = filed.chunk_by(|left, right| same_probe(&keys, left, right)).collect();
+        let mut probes = Vec::new();
+        for group in groups {
+            let is_small = group.len() <= 2 && few.len() + group.len() <= FEW && level > 0;
+            if is_small && group.iter().all(|(_, item)| item.copies == 1 && !item.repeated) {
+                // Asking one more path would cost more than verifying these.
+                few.extend(group.iter().map(|(_, item)| *item));
+                continue;
+            }
+            self.probe(number as u32, &keys, group, level, &mut probes);
+        }
+        self.lists_of(number, &done, &few, &probes);
+        number
+    }
+
+    fn lists_of(&mut self, number: usize, done: &[Item], few: &[Item], probes: &[Probe]) {
+        let mut bucket = Bucket { answers: self.lists.len() as u32, ..Bucket::default() };
+        let several = |target: u32, item: &Item| item.repeated || self.store.flags[target as usize] & flags::SEVERAL != 0;
+        for apart in [false, true] {
+            if apart {
+                bucket.several = self.lists.len() as u32;
+            }
+            for item in done {
+                let targets = self.store.targets(item.conjunction);
+                self.lists.extend(targets.iter().filter(|target| several(**target, item) == apart));
+            }
+        }
+        bucket.lists_end = self.lists.len() as u32;
+        bucket.candidates = self.candidates.len() as u32;
+        self.candidates.extend(few.iter().map(candidate));
+        bucket.candidates_end = self.candidates.len() as u32;
+        bucket.probes = self.probes.len() as u32;
+        self.probes.extend_from_slice(probes);
+        bucket.probes_end = self.probes.len() as u32;
+        self.buckets[number] = bucket;
+    }
+
+    /// Count the atoms of all clauses that may serve as access predicate.
+    fn count(&self, items: &[Item], level: u32) -> Keys<'s> {
+        let mut keys = Keys::default();
+        for item in items {
+            for (_, clause) in open_clauses(self.store, item) {
+                if level > 0 && clause.count > COPIES {
+                    continue;
+                }
+                for atom in clause.atoms {
+                    let number = keys.all.len() as u32;
+                    let number = *keys.by_words.entry((clause.path, atom.words)).or_insert(number);
+                    if number as usize == keys.all.len() {
+                        let (class, exact) = class_of(&atom.view);
+                        keys.all.push(Key { class, path: clause.path, atom, count: 0, exact });
+                    }
+                    keys.all[number as usize].count += 1;
+                    if let AtomView::Numbers(from, to) = atom.view {
+                        keys.cuts.entry(clause.path).or_default().extend(from.into_iter().chain(to));
+                    }
+                }
+            }
+        }
+        keys.cuts.values_mut().for_each(|cuts| cuts.sort_unstable());
+        keys
+    }
+
+    /// File an item under the atoms of its cheapest clause, or put it with the few that are verified one by one.
+    fn file(&mut self, item: Item, level: u32, keys: &Keys<'s>, filed: &mut Vec<Filed>, few: &mut Vec<Item>) {
+        let mut best: Option<(u64, u32, u32)> = None;
+        let all = keys.all.len() as u64 * 4 + 1000;
+        for (bit, clause) in open_clauses(self.store, &item) {
+            if level > 0 && clause.count.saturating_mul(item.copies) > COPIES {
+                continue;
+            }
+            let cost = clause.atoms.map(|atom| cost(keys, &keys.all[keys.by_words[&(clause.path, atom.words)] as usize], all)).sum();
+            if best.is_none_or(|(least, _, path)| (cost, clause.path) < (least, path)) {
+                best = Some((cost, bit, clause.path));
+            }
+        }
+        let Some((cost, bit, _)) = best else {
+            few.push(item);
+            return;
+        };
+        if cost >= all && level == 0 {
+            self.unkeyed += 1;
+        }
+        let clause = self.store.clause(self.store.clauses(item.conjunction)[bit as usize]);
+        let found: Vec<u32> = clause.atoms.map(|atom| keys.by_words[&(clause.path, atom.words)]).collect();
+        let disjoint = found.iter().all(|key| keys.all[*key as usize].class == Class::Equal);
+        for key in &found {
+            let known = if keys.all[*key as usize].exact { 1 << bit } else { 0 };
+            filed.push((
+                *key,
+                Item {
+                    unknown: item.unknown & !known,
+                    repeated: item.repeated || (found.len() > 1 && !disjoint),
+                    copies: if level == 0 { 1 } else { item.copies * found.len() as u32 },
+                    ..item
+                },
+            ));
+        }
+    }
+
+    /// Make the probe, or two, for what is filed under one path and class.
+    fn probe(&mut self, bucket: u32, keys: &Keys<'s>, group: &[Filed], level: u32, probes: &mut Vec<Probe>) {
+        let Key { class, path, .. } = keys.all[group[0].0 as usize];
+        if class == Class::Equal {
+            for same in group.chunk_by(|left, right| left.0 == right.0) {
+                let key = keys.all[same[0].0 as usize];
+                let AtomView::Equal(scalar) = key.atom.view else { continue };
+                let next = self.next(same, level);
+                self.hashes.push((edge_hash(self.seed, scalar.hash(self.seed), bucket, path), self.edges.len() as u32));
+                self.edges.push(Edge { bucket, path, atom: self.store.position(key.atom.words), next });
+            }
+            probes.push(Probe { path, matcher: EQUALITIES });
+            return;
+        }
+        let matcher = match class {
+            Class::Numbers => {
+                let (answers, others) = self.ranges(keys, group, level, |view| match view {
+                    AtomView::Numbers(from, to) => (*from, *to),
+                    _ => (None, None),
+                });
+                Matcher::Numbers { answers, others }
+            }
+            Class::Strings => {
+                let (answers, others) = self.ranges(keys, group, level, |view| match view {
+                    AtomView::Strings(from, to) => (from.map(Box::from), to.map(Box::from)),
+                    _ => (None, None),
+                });
+                Matcher::Strings { answers, others }
+            }
+            _ => {
+                let next: Vec<(AtomView<'s>, u32)> = group
+                    .chunk_by(|left, right| left.0 == right.0)
+                    .map(|same| (keys.all[same[0].0 as usize].atom.view, self.next(same, level).0))
+                    .collect();
+                self.matcher(class, next)
+            }
+        };
+        probes.push(Probe { path, matcher: self.matchers.len() as u32 });
+        self.matchers.push(matcher);
+    }
+
+    /// Two sets of ranges: those that answer with a subscription, and all others.
+    fn ranges<K: Ord + Clone>(
+        &mut self,
+        keys: &Keys<'s>,
+        group: &[Filed],
+        level: u32,
+        ends: impl Fn(&AtomView<'s>) -> (Option<K>, Option<K>),
+    ) -> (Ranges<K>, Ranges<K>) {
+        let (mut answers, mut others) = (Vec::new(), Vec::new());
+        for same in group.chunk_by(|left, right| left.0 == right.0) {
+            let (from, to) = ends(&keys.all[same[0].0 as usize].atom.view);
+            let range = |id| Range { from: from.clone(), to: to.clone(), id };
+            let is_answer = |item: &Item| {
+                let several = |target: &u32| self.store.flags[*target as usize] & flags::SEVERAL != 0;
+                item.unknown == 0 && !item.repeated && !self.store.targets(item.conjunction).iter().any(several)
+            };
+            let (direct, rest): (Vec<Filed>, Vec<Filed>) = same.iter().partition(|(_, item)| is_answer(item));
+            for (_, item) in direct {
+                answers.extend(self.store.targets(item.conjunction).iter().map(|target| range(*target)));
+            }
+            if !rest.is_empty() {
+                others.push(range(self.next(&rest, level).0));
+            }
+        }
+        (Ranges::new(answers), Ranges::new(others))
+    }
+
+    fn matcher(&self, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Matcher {
+        use AtomView::*;
+        let texts = |pick: fn(&AtomView<'s>) -> Option<&'s str>| -> Vec<(&'s str, u32)> {
+            next.iter().filter_map(|(view, next)| Some((pick(view)?, *next))).collect()
+        };
+        let seed = self.seed.clone();
+        match class {
+            Class::Prefix => Matcher::Prefixes(Prefixes::new(
+                texts(|view| if let Prefix(text) = view { Some(text) } else { None }),
+                seed,
+            )),
+            Class::Suffix => Matcher::Suffixes(Suffixes::new(
+                texts(|view| if let Suffix(text) = view { Some(text) } else { None }),
+                seed,
+            )),
+            Class::IgnoreCase => Matcher::IgnoreCase(IgnoreCase::new(
+                texts(|view| if let EqualIgnoreCase(text) = view { Some(text) } else { None }),
+                texts(|view| if let PrefixIgnoreCase(text) = view { Some(text) } else { None }),
+                texts(|view| if let SuffixIgnoreCase(text) = view { Some(text) } else { None }),
+                seed,
+            )),
+            Class::Wildcard => {
+                let patterns: Vec<(Vec<Box<str>>, u32)> = next
+                    .iter()
+                    .map(|(view, next)| match view {
+                        Wildcard(pieces) => (pieces.to_vec(), *next),
+                        Substring(text) => (vec!["".into(), (*text).into(), "".into()], *next),
+                        _ => (Vec::new(), *next),
+                    })
+                    .collect();
+                Matcher::Wildcards(Wildcards::new(patterns.iter().map(|(pieces, next)| (&pieces[..], *next))))
+            }
+            Class::Regexp => Matcher::Regexps(Regexps::new(
+                next.iter().filter_map(|(view, next)| if let Regexp(program) = view { Some((Arc::clone(program), *next)) } else { None }),
+            )),
+            Class::Cidr => Matcher::Nets(Nets::new(
+                next.iter().filter_map(|(view, next)| if let Cidr(net) = view { Some((*net, *next)) } else { None }),
+                seed,
+            )),
+            Class::Topic => {
+                let patterns: Vec<(Vec<TopicWord>, u32)> = next
+                    .iter()
+                    .filter_map(|(view, next)| if let Topic(words) = view { Some((words.to_vec(), *next)) } else { None })
+                    .collect();
+                Matcher::Topics(Topics::new(patterns.iter().map(|(words, next)| (&words[..], *next)), seed))
+            }
+            Class::Other => {
+                let mut by_kinds: Vec<(self::Kinds, Vec<(Vec<Scalar>, u32)>)> = Vec::new();
+                for (view, next) in &next {
+                    let Other(kinds, none_of) = view else { continue };
+                    let set = none_of
+                        .filter_map(|atom| if let Equal(scalar) = atom.view { Some(scalar.to_scalar()) } else { None })
+                        .collect();
+                    match by_kinds.iter_mut().find(|(other, _)| other == kinds) {
+                        Some((_, sets)) => sets.push((set, *next)),
+                        None => by_kinds.push((*kinds, vec![(set, *next)])),
+                    }
+                }
+                let built = by_kinds.iter().map(|(kinds, sets)| {
+                    (*kinds, AnythingBut::new(sets.iter().map(|(set, next)| (set.iter().collect(), *next)), self.seed.clone()))
+                });
+                Matcher::AnythingBut(built.collect())
+            }
+            _ => Matcher::Kinds(next.iter().map(|(view, next)| (kinds_of(view), *next)).collect()),
+        }
+    }
+
+    /// Where all that is filed under one atom leads.
+    fn next(&mut self, same: &[Filed], level: u32) -> Next {
+        if let [(_, item)] = same {
+            if let ([target], 0, false) = (self.store.targets(item.conjunction), item.unknown, item.repeated) {
+                if self.store.flags[*target as usize] & flags::SEVERAL == 0 {
+                    return Next::answer(*target);
+                }
+            }
+            self.candidates.push(candidate(item));
+            return Next::candidate(self.candidates.len() - 1);
+        }
+        Next::bucket(self.bucket(same.iter().map(|(_, item)| *item).collect(), level + 1))
+    }
+}
+
+fn same_probe(keys: &Keys<'_>, left: &Filed, right: &Filed) -> bool {
+    let (left, right) = (&keys.all[left.0 as usize], &keys.all[right.0 as usize]);
+    (left.path, left.class) == (right.path, right.class)
+}
+
+fn candidate(item: &Item) -> Candidate {
+    Candidate { conjunction: item.conjunction | if item.repeated { REPEATED } else { 0 }, unknown: item.unknown }
+}
+
+/// The clauses of an item that may still serve as access predicate, with their positions.
+fn open_clauses<'s>(store: &'s Store, item: &Item) -> impl Iterator<Item = (u32, crate::engine::store::ClauseView<'s>)> + use<'s> {
+    let unknown = item.unknown & !TAIL;
+    let clauses = store.clauses(item.conjunction);
+    (0..31_u32.min(clauses.len() as u32))
+        .filter(move |bit| unknown & (1 << bit) != 0)
+        .map(move |bit| (bit, store.clause(clauses[bit as usize])))
+}
+
+/// The kinds of value that an atom without matcher of its own holds for.
+fn kinds_of(view: &AtomView<'_>) -> Kinds {
+    match view {
+        AtomView::Kinds(kinds) | AtomView::Other(kinds, _) => *kinds,
+        AtomView::EqualTree(tree) => Kinds::of(tree.kind()),
+        AtomView::Element(_) => Kinds::of(Kind::List),
+        _ => Kinds::PRESENT,
+    }
+}
+
+/// Which class an atom belongs to, and whether being found under it says all that it says.
+fn class_of(view: &AtomView<'_>) -> (Class, bool) {
+    let class = match view {
+        AtomView::Equal(_) => Class::Equal,
+        AtomView::Numbers(..) => Class::Numbers,
+        AtomView::Strings(..) => Class::Strings,
+        AtomView::Prefix(_) => Class::Prefix,
+        AtomView::Suffix(_) => Class::Suffix,
+        AtomView::PrefixIgnoreCase(_) | AtomView::SuffixIgnoreCase(_) | AtomView::EqualIgnoreCase(_) => Class::IgnoreCase,
+        AtomView::Wildcard(_) | AtomView::Substring(_) => Class::Wildcard,
+        AtomView::Regexp(_) => Class::Regexp,
+        AtomView::Cidr(_) => Class::Cidr,
+        AtomView::Topic(_) => Class::Topic,
+        AtomView::Other(_, none_of) => {
+            let mut none_of = *none_of;
+            if !none_of.all(|atom| matches!(atom.view, AtomView::Equal(_))) {
+                return (Class::Kinds, false);
+            }
+            Class::Other
+        }
+        AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => Class::Missing,
+        AtomView::Kinds(_) => Class::Kinds,
+        AtomView::EqualTree(_) | AtomView::Element(_) => return (Class::Kinds, false),
+    };
+    (class, true)
+}
+
+/// How many conjunctions an atom is expected to bring up; *all* where it is no access predicate.
+fn cost(keys: &Keys<'_>, key: &Key<'_>, all: u64) -> u64 {
+    let count = u64::from(key.count);
+    let literal = |length: usize| match length {
+        0 => all,
+        1..3 => 64 + PENALTY * count,
+        _ => 8 + PENALTY * count,
+    };
+    match key.atom.view {
+        AtomView::Equal(_) => count,
+        AtomView::Numbers(from, to) => match keys.cuts.get(&key.path) {
+            Some(cuts) => {
+                let start = from.map_or(0, |from| cuts.partition_point(|cut| *cut < from));
+                let end = to.map_or(cuts.len(), |to| cuts.partition_point(|cut| *cut < to));
+                PENALTY * (1 + end.saturating_sub(start) as u64)
+            }
+            None => all,
+        },
+        AtomView::Strings(from, to) => if from.is_some() && to.is_some() { 16 + PENALTY * count } else { 64 + PENALTY * count },
+        AtomView::Prefix("") | AtomView::Suffix("") => all,
+        AtomView::Prefix(_) | AtomView::Suffix(_) => 4 + PENALTY * count,
+        AtomView::PrefixIgnoreCase(_) | AtomView::SuffixIgnoreCase(_) | AtomView::EqualIgnoreCase(_) => 6 + PENALTY * count,
+        AtomView::Substring(text) => literal(text.len()),
+        AtomView::Wildcard(pieces) => literal(pieces.map(str::len).max().unwrap_or(0)),
+        AtomView::Regexp(program) => literal(program.required().len()).min(all - 1),
+        AtomView::Cidr(_) => 8 + PENALTY * count,
+        AtomView::Topic(words) => if words.is_open() { all } else { 8 + PENALTY * count },
+        AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => all + 2,
+        AtomView::Other(..) => all + 1,
+        AtomView::Kinds(_) | AtomView::EqualTree(_) | AtomView::Element(_) => all,
+    }
+}
+
+/// How quickly a subscription is found; see [`access_of`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CostClass {
+    /// By an equality: one lookup.
+    Keyed,
+    /// By a range, a prefix, a literal and the like: one query of an automaton.
+    Indexed,
+    /// It has nothing but negations, `exists` and the like: a candidate for every event that has the path.
+    Unindexed,
+    /// The host judges it for every event of its partition.
+    Whole,
+}
+
+/// The cost class of a clause as access predicate: that of its worst atom.
+fn class_of_atoms(atoms: &[Atom]) -> CostClass {
+    let class = |atom: &Atom| match atom {
+        Atom::Equal(_) => CostClass::Keyed,
+        Atom::Numbers(range) if range.low.is_none() && range.high.is_none() => CostClass::Unindexed,
+        Atom::Strings(range) if range.low.is_none() && range.high.is_none() => CostClass::Unindexed,
+        Atom::Prefix(text) | Atom::Suffix(text) | Atom::Substring(text) if text.is_empty() => CostClass::Unindexed,
+        Atom::Wildcard(pieces) if pieces.iter().all(|piece| piece.is_empty()) => CostClass::Unindexed,
+        Atom::Topic(words) if !words.iter().any(|word| matches!(word, TopicWord::Word(_))) => CostClass::Unindexed,
+        Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) | Atom::Element(_) => CostClass::Unindexed,
+        _ => CostClass::Indexed,
+    };
+    atoms.iter().map(class).max().unwrap_or(CostClass::Keyed)
+}
+
+/// The clause of a conjunction that serves best as access predicate, by kind alone, and its cost class. What others
+/// subscribe to may make another clause of the same class better.
+pub fn access_of(conjunction: &Conjunction) -> (Option<usize>, CostClass) {
+    let classes = conjunction.clauses.iter().enumerate().map(|(at, clause)| (class_of_atoms(&clause.atoms), clause.atoms.len(), at));
+    match classes.min() {
+        Some((CostClass::Unindexed, ..)) | None => (None, CostClass::Unindexed),
+        Some((class, _, at)) => (Some(at), class),
+    }
+}

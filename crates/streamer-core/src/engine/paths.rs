@@ -1,0 +1,123 @@
+//! Which paths a segment asks for, and one trie of them for each view of the engine.
+//!
+//! ```text
+//!   event of (acme, orders) sees   (acme, orders)   (acme, *)   (*, orders)   (*, *)
+//!   segments' path sets                #7 #9           #7                        #3
+//!   view {7 9 7 3} ─► one trie of all their paths, and for each set: its path n is path id m of the trie
+//! ```
+//!
+//! Invariant: a set's number stands for the same paths for ever, so a view never goes stale; it is only no longer asked for.
+//!
+//! Cost: a view is made when a thread first sees the combination, then found by a hash of a few numbers.
+//!
+//! Rejected: views in the root, made by the writer: a change in (\*, \*) would make one for each of 300,000 partitions.
+
+use crate::engine::buckets::MANY_PATHS;
+use crate::flatten::{PathId, PathTrie};
+use crate::layout::EventLayout;
+use crate::subscriptions::normal_form::{Mode, Path};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+/// The distinct paths of a segment; a path has one number for each mode. Equal sets of an engine are one.
+#[derive(Debug)]
+pub struct PathSet {
+    /// The number of the set, never used again for another.
+    pub number: u64,
+    /// The paths; a segment names them by position.
+    pub paths: Box<[(Path, Mode)]>,
+}
+
+/// Makes equal sets one. Owned by the writer.
+#[derive(Debug, Default)]
+pub struct PathSets {
+    next: u64,
+    known: HashMap<Box<[(Path, Mode)]>, Weak<PathSet>>,
+    purge_at: usize,
+}
+
+impl PathSets {
+    /// The set of *paths*, in this order.
+    pub fn get(&mut self, paths: Vec<(Path, Mode)>) -> Arc<PathSet> {
+        let paths = paths.into_boxed_slice();
+        if let Some(set) = self.known.get(&paths).and_then(Weak::upgrade) {
+            return set;
+        }
+        if self.known.len() >= self.purge_at.max(256) {
+            self.known.retain(|_, set| set.strong_count() > 0);
+            self.purge_at = self.known.len() * 2;
+        }
+        self.next += 1;
+        let set = Arc::new(PathSet { number: self.next, paths: paths.clone() });
+        self.known.insert(paths, Arc::downgrade(&set));
+        set
+    }
+}
+
+/// One trie for several path sets.
+#[derive(Debug)]
+pub struct View {
+    /// What the flattener looks for.
+    pub trie: PathTrie,
+    /// For each set, in the order asked for: how its paths are named there.
+    pub maps: Box<[PathMap]>,
+}
+
+/// How the paths of a set are named in a trie.
+#[derive(Debug)]
+pub struct PathMap {
+    /// For each path of the set its path id.
+    pub ids: Box<[PathId]>,
+    /// For each path id the paths of the set that it stands for, as a scalar and as leaves, or `u32::MAX`; empty for a set
+    /// of few paths, which asks them all anyway.
+    pub positions: Box<[[u32; 2]]>,
+}
+
+impl PathMap {
+    fn new(set: &PathSet, ids: Box<[PathId]>, all: usize) -> PathMap {
+        let mut positions = Vec::new();
+        if set.paths.len() > MANY_PATHS {
+            positions.resize(all, [u32::MAX; 2]);
+            for (at, (id, (_, mode))) in ids.iter().zip(&set.paths).enumerate() {
+                positions[id.0 as usize][usize::from(*mode == Mode::AnyLeaf)] = at as u32;
+            }
+        }
+        PathMap { ids, positions: positions.into() }
+    }
+}
+
+/// The views that a thread has used.
+#[derive(Debug, Default)]
+pub struct Views {
+    known: HashMap<Box<[u64]>, Arc<View>>,
+    key: Vec<u64>,
+    weight: usize,
+}
+
+/// Paths that a thread's views may hold together before all are dropped.
+const MOST: usize = 1 << 18;
+
+impl Views {
+    /// The view of *sets*.
+    pub fn get<'a>(&mut self, sets: impl Iterator<Item = &'a PathSet> + Clone, layout: &Arc<EventLayout>) -> Arc<View> {
+        self.key.clear();
+        self.key.extend(sets.clone().map(|set| set.number));
+        if let Some(view) = self.known.get(self.key.as_slice()) {
+            return view.clone();
+        }
+        let mut builder = PathTrie::builder(layout.clone());
+        let ids: Vec<Box<[PathId]>> =
+            sets.clone().map(|set| set.paths.iter().map(|(path, mode)| builder.want(path, *mode)).collect()).collect();
+        let all = builder.len();
+        let weight = 16 + all + ids.iter().map(|ids| ids.len()).sum::<usize>();
+        let maps = sets.zip(ids).map(|(set, ids)| PathMap::new(set, ids, all)).collect();
+        let view = Arc::new(View { trie: builder.build(), maps });
+        if self.weight + weight > MOST {
+            self.known.clear();
+            self.weight = 0;
+        }
+        self.weight += weight;
+        self.known.insert(self.key.as_slice().into(), view.clone());
+        view
+    }
+}

@@ -1,0 +1,145 @@
+//! The values of one event at the paths that the index asks for, each read, parsed and hashed once.
+
+use crate::flatten::{Flat, Leaf, PathId};
+use crate::json;
+use crate::subscriptions::normal_form::Mode;
+use crate::value::{Kind, ScalarRef, Seed, Value};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// A value that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'f> {
+    /// What kind of value.
+    pub kind: Kind,
+    /// The scalar it is; None for lists, objects and numbers beyond float64.
+    pub scalar: Option<ScalarRef<'f>>,
+    /// The scalar's hash under the engine's seed.
+    pub hash: u64,
+    /// Where it stands.
+    pub leaf: Leaf<'f>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    stamp: u64,
+    start: u32,
+    end: u32,
+}
+
+/// What is kept between events to save allocations.
+#[derive(Debug, Default)]
+pub struct ValuesScratch {
+    seen: Vec<Seen<'static>>,
+    asked: Vec<Asked>,
+    stamp: u64,
+    present: Vec<PathId>,
+}
+
+/// The values of one event. See the head of this file.
+#[derive(Debug)]
+pub struct Values<'f> {
+    flat: &'f Flat<'f>,
+    seed: &'f Seed,
+    seen: Vec<Seen<'f>>,
+    asked: Vec<Asked>,
+    stamp: u64,
+    present: Vec<PathId>,
+    present_is_known: bool,
+    trees: HashMap<usize, Option<Value>>,
+}
+
+impl<'f> Values<'f> {
+    /// Begin with an event; give the scratch back with [`Values::end`].
+    pub fn begin(flat: &'f Flat<'f>, seed: &'f Seed, scratch: &mut ValuesScratch) -> Values<'f> {
+        let mut asked = std::mem::take(&mut scratch.asked);
+        if asked.len() < flat.paths() * 2 {
+            asked.resize(flat.paths() * 2, Asked::default());
+        }
+        scratch.stamp += 1;
+        Values {
+            flat,
+            seed,
+            seen: recycle(std::mem::take(&mut scratch.seen)),
+            asked,
+            stamp: scratch.stamp,
+            present: std::mem::take(&mut scratch.present),
+            present_is_known: false,
+            trees: HashMap::new(),
+        }
+    }
+
+    /// Give the scratch back.
+    pub fn end(self, scratch: &mut ValuesScratch) {
+        scratch.seen = recycle(self.seen);
+        scratch.asked = self.asked;
+        scratch.present = self.present;
+    }
+
+    /// The event.
+    pub fn flat(&self) -> &'f Flat<'f> {
+        self.flat
+    }
+
+    /// The values at a path, as positions for [`Values::get`]: at most one as a scalar, any number of leaves.
+    #[inline]
+    pub fn at(&mut self, path: PathId, mode: Mode) -> Range<usize> {
+        let asked = self.asked[path.0 as usize * 2 + usize::from(mode == Mode::AnyLeaf)];
+        if asked.stamp == self.stamp { asked.start as usize..asked.end as usize } else { self.read(path, mode) }
+    }
+
+    fn read(&mut self, path: PathId, mode: Mode) -> Range<usize> {
+        let start = self.seen.len();
+        let seed = self.seed;
+        let seen = |leaf: Leaf<'f>| {
+            let scalar = leaf.scalar();
+            Seen { kind: leaf.kind(), scalar, hash: scalar.map_or(0, |scalar| scalar.hash(seed)), leaf }
+        };
+        match mode {
+            Mode::Scalar => self.seen.extend(self.flat.value(path).map(seen)),
+            Mode::AnyLeaf => self.seen.extend(self.flat.leaves(path).map(seen)),
+        }
+        let end = self.seen.len();
+        self.asked[path.0 as usize * 2 + usize::from(mode == Mode::AnyLeaf)] =
+            Asked { stamp: self.stamp, start: start as u32, end: end as u32 };
+        start..end
+    }
+
+    /// A value by its position.
+    #[inline]
+    pub fn get(&self, position: usize) -> Seen<'f> {
+        self.seen[position]
+    }
+
+    /// A list or an object by its position, as a tree; None where it is neither, or lazily read and malformed.
+    pub fn tree(&mut self, position: usize) -> Option<&Value> {
+        let seen = self.seen[position];
+        let read = || {
+            let options = json::Options { max_depth: usize::MAX, max_bytes: usize::MAX };
+            matches!(seen.kind, Kind::List | Kind::Map).then(|| json::parse(seen.leaf.raw().as_bytes(), options).ok())?
+        };
+        self.trees.entry(position).or_insert_with(read).as_ref()
+    }
+
+    /// Find the paths at which there is anything, for [`Values::present`].
+    pub fn find_present(&mut self) {
+        if !self.present_is_known {
+            self.present_is_known = true;
+            self.present.clear();
+            let present = &mut self.present;
+            self.flat.present(|path| present.push(path));
+        }
+    }
+
+    /// The paths at which there is anything.
+    pub fn present(&self) -> &[PathId] {
+        &self.present
+    }
+}
+
+/// The allocation of an emptied vector, for values that borrow from something else.
+fn recycle<'b>(mut values: Vec<Seen<'_>>) -> Vec<Seen<'b>> {
+    values.clear();
+    // Collecting in place keeps the allocation; the closure is never called.
+    values.into_iter().filter_map(|_| None).collect()
+}

@@ -1,0 +1,100 @@
+//! Does a clause, or what a whole subscription must pass besides, hold for an event?
+
+use crate::automaton::cidr::{net_holds, parse_address};
+use crate::automaton::folding::fold;
+use crate::automaton::ranges::NumberCut;
+use crate::automaton::topics::topic_matches;
+use crate::automaton::wildcards::wildcard_matches;
+use crate::engine::store::{ClauseView, Store};
+use crate::engine::values::Values;
+use crate::engine::words::AtomView;
+use crate::engine::consistency::Choice;
+use crate::flatten::PathId;
+use crate::value::{Kind, ScalarRef, Value};
+use std::ops::Range;
+
+/// Whether a clause of *store* holds.
+#[inline]
+pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Values<'_>) -> bool {
+    let clause = store.clause(clause);
+    let found = values.at(map[clause.path as usize], store.mode(clause.path));
+    if found.is_empty() {
+        return clause.atoms.into_iter().any(|atom| matches!(atom.view, AtomView::Kinds(kinds) if kinds.has(Kind::Missing)));
+    }
+    found.into_iter().any(|at| any_atom_holds(&clause, values, at))
+}
+
+#[inline]
+pub(super) fn any_atom_holds(clause: &ClauseView<'_>, values: &mut Values<'_>, at: usize) -> bool {
+    clause.atoms.into_iter().any(|atom| atom_holds(&atom.view, values, at))
+}
+
+/// Whether an atom holds for a value that is there.
+#[inline]
+fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
+    let seen = values.get(at);
+    match (atom, seen.scalar) {
+        (AtomView::Equal(operand), Some(scalar)) => *operand == scalar,
+        (AtomView::Numbers(from, to), Some(ScalarRef::Number(number))) => {
+            let point = NumberCut::before(number);
+            from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
+        }
+        (AtomView::Kinds(kinds), _) => kinds.has(seen.kind),
+        (AtomView::Other(kinds, none_of), _) => {
+            kinds.has(seen.kind) && !none_of.into_iter().any(|atom| atom_holds(&atom.view, values, at))
+        }
+        (AtomView::EqualTree(tree), _) => seen.kind == tree.kind() && values.tree(at).is_some_and(|value| *value == ***tree),
+        (AtomView::Element(element), _) => {
+            matches!(values.tree(at), Some(Value::List(elements)) if elements.contains(element))
+        }
+        (atom, Some(ScalarRef::String(text))) => text_atom_holds(atom, text),
+        _ => false,
+    }
+}
+
+fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
+    match *atom {
+        AtomView::Strings(from, to) => from.is_none_or(|from| from <= text) && to.is_none_or(|to| text < to),
+        AtomView::Prefix(operand) => text.starts_with(operand),
+        AtomView::Suffix(operand) => text.ends_with(operand),
+        AtomView::Substring(operand) => memchr::memmem::find(text.as_bytes(), operand.as_bytes()).is_some(),
+        AtomView::PrefixIgnoreCase(operand) => fold(text).starts_with(operand),
+        AtomView::SuffixIgnoreCase(operand) => fold(text).ends_with(operand),
+        AtomView::EqualIgnoreCase(operand) => fold(text) == operand,
+        AtomView::Wildcard(pieces) => wildcard_matches(&pieces.to_vec(), text),
+        AtomView::Regexp(program) => program.is_match(text),
+        AtomView::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(net, address)),
+        AtomView::Topic(words) => topic_matches(&words.to_vec(), text),
+        _ => false,
+    }
+}
+
+/// Whether what a candidate must pass besides its conjunctions holds.
+pub fn verification_holds(store: &Store, subscription: u32, map: &[PathId], values: &mut Values<'_>) -> bool {
+    let Some(verification) = store.verification(subscription) else {
+        return true;
+    };
+    let changed = verification.changed.iter().all(|(before, now)| {
+        let before = values.at(map[*before as usize], store.mode(*before));
+        let now = values.at(map[*now as usize], store.mode(*now));
+        differ(before.start..before.end, now.start..now.end, values)
+    });
+    changed && verification.tree.as_ref().is_none_or(|tree| Choice::new(store, verification, map, values).holds(tree))
+}
+
+/// Whether two values, each at most one, differ; a number beyond float64 cannot be compared.
+fn differ(one: Range<usize>, other: Range<usize>, values: &mut Values<'_>) -> bool {
+    if one.is_empty() || other.is_empty() {
+        return one.is_empty() != other.is_empty();
+    }
+    let (left, right) = (values.get(one.start), values.get(other.start));
+    match (left.scalar, right.scalar) {
+        (Some(left), Some(right)) => left != right,
+        _ if left.kind == Kind::BeyondFloat || right.kind == Kind::BeyondFloat => false,
+        _ if left.kind != right.kind => true,
+        _ => {
+            let left = values.tree(one.start).cloned();
+            left.as_ref() != values.tree(other.start)
+        }
+    }
+}
