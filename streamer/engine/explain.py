@@ -17,6 +17,9 @@ from streamer.subscriptions.compile import CompiledSubscription
 #: Longer values are cut when they are printed.
 SHOWN = 60
 
+#: The other conditions are the same on both sides.
+_OF_THE_DOCUMENT = ("filter", "pattern", "cel")
+
 _SIGNS = {Verdict.TRUE: "✓", Verdict.FALSE: "✗", Verdict.ERROR: "!", Verdict.UNKNOWN: "?"}
 
 
@@ -32,7 +35,7 @@ class Explanation:
         certain: False where the event lacks a value that the decision needed.
         verdict: what is known of all conditions together.
         conditions: each condition with the value seen.
-        before: each condition on the old document, where that decides the transition; else empty.
+        before: each condition on the document as it came out before the update, where that decides the transition; else empty.
         note: what decided beside the conditions; None if they say it all.
     """
 
@@ -86,7 +89,7 @@ def explain(
     budget = options.limits.cel_budget
     outcome = judge(compiled, read, options.layout, options.soft_delete, budget=budget)
     old = None if mentions_before(compiled, options.layout) else old_side(read, options.layout)
-    before = () if old is None else tuple(conditions(compiled, old, budget=budget))
+    before = [] if old is None else [row for row in conditions(compiled, old, budget=budget) if row.kind in _OF_THE_DOCUMENT]
     verdict = evaluate(compiled, read, budget=budget)
     return Explanation(
         subscription_id=compiled.subscription.id,
@@ -95,7 +98,7 @@ def explain(
         certain=outcome.certain if outcome is not None else True,
         verdict=verdict,
         conditions=tuple(conditions(compiled, read, budget=budget)),
-        before=before,
+        before=tuple(before),
         note=_note(compiled, verdict, outcome is not None, options),
     )
 
@@ -116,7 +119,8 @@ def _table(rows: Sequence[Condition]) -> Iterator[str]:
     for row in rows:
         reason = f" ({row.reason})" if row.reason else ""
         line = f"  {_SIGNS[row.verdict]} {row.place:{places}}  {row.text:{texts}}  {row.verdict.value}{reason}"
-        yield line if row.seen is Absence.MISSING and row.kind in ("cel", "pattern") else f"{line}, saw {show_value(row.seen)}"
+        # These look at more than one value.
+        yield line if row.place in ("cel", "pattern", "pattern.$or") else f"{line}, saw {show_value(row.seen)}"
 
 
 def show_value(value: Any) -> str:

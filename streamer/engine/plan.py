@@ -28,7 +28,7 @@ class Plan:
         subscription_id: the subscription.
         tenant: a name, or `"*"` for every tenant.
         collection: a name, or `"*"` for every collection.
-        normal_form: its conjunctions as text; any of them makes it match.
+        normal_form: its conjunctions, each as its conditions in text: all of any conjunction make it match.
         access_keys: values of which every matching event carries one, as text; None where nothing is so telling.
         bloom_keys: the same as the bytes that go into the collection's filter; empty where it is unkeyed.
         cel: the CEL program that runs on candidates, as written; None without one.
@@ -39,7 +39,7 @@ class Plan:
     subscription_id: str
     tenant: str
     collection: str
-    normal_form: tuple[str, ...]
+    normal_form: tuple[tuple[str, ...], ...]
     access_keys: tuple[str, ...] | None
     bloom_keys: tuple[bytes, ...]
     cel: str | None
@@ -54,8 +54,11 @@ class Plan:
             yield from (("", line) for line in lines[1:])
 
         yield "partition", f"tenant {self.tenant!r}, collection {self.collection!r}"
-        alternatives = self.normal_form[:1] + tuple(f"or {text}" for text in self.normal_form[1:])
-        yield from block("normal form", alternatives, "nothing: it never matches")
+        lines = []
+        for at, conditions in enumerate(self.normal_form):
+            first, *others = conditions or ("everything",)
+            lines += [f"or {first}" if at else first, *(f"and {condition}" for condition in others)]
+        yield from block("normal form", tuple(lines), "nothing: it never matches")
         yield from block("access keys", self.access_keys or (), "none" if self.access_keys is None else "none can match")
         yield from block("Bloom keys", tuple(key.decode() for key in self.bloom_keys), "none")
         yield "CEL", self.cel if self.cel is not None else "none"
@@ -76,7 +79,7 @@ def make_plan(compiled: CompiledSubscription, limits: Limits) -> Plan:
         subscription_id=compiled.subscription.id,
         tenant=compiled.tenant,
         collection=compiled.collection if compiled.collection is not None else "*",
-        normal_form=tuple(sorted(map(str, form.conjunctions))),
+        normal_form=tuple(sorted((*sorted(map(str, c.clauses)), *sorted(map(str, c.residuals))) for c in form.conjunctions)),
         access_keys=None if keys is None else tuple(map(str, ordered)),
         bloom_keys=tuple(key.to_bytes() for key in ordered),
         cel=compiled.cel.source if compiled.cel is not None else None,

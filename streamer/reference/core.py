@@ -35,7 +35,7 @@ from streamer.engine.plan import Plan, make_plan
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, SubscriptionError
 from streamer.model import Event, Match, Subscription
 from streamer.reference.events import as_before, read_event
-from streamer.reference.judge import Outcome, judge, old_side
+from streamer.reference.judge import Outcome, judge
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.keys import Key, access_keys
 from streamer.subscriptions.normal_form import normal_form
@@ -360,8 +360,9 @@ class ReferenceCore:
             collection=collection,
             default=options.default,
         )
-        old = old_side(read, options.layout) if read.before is None else as_before(read, options.layout)
-        sides = [read] if old is None else [read, old]
+        # A hole may stand in the place of the old side.
+        has_old_side = read.before is not None or bool(read.unknown)
+        sides = [read, as_before(read, options.layout)] if has_old_side else [read]
         budget = options.limits.cel_budget
         for partition in root.seen_by(read):
             for entry in partition.candidates(sides):

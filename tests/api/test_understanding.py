@@ -1,0 +1,154 @@
+"""`explain`, `plan` and `lint` say what happens, and print well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streamer import Engine
+from streamer.model import Verdict
+
+MakeEngine = Callable[..., Engine]
+
+EVENT: dict[str, Any] = {
+    "collection": "orders",
+    "type": "update",
+    "data": {"status": "paid", "amount": 150, "tags": ["new", "vip1"]},
+    "before": {"status": "open", "amount": 150},
+}
+
+
+@pytest.fixture
+def e(engine: MakeEngine) -> Engine:
+    made: Engine = engine(soft_delete="gone")
+    made.add(
+        {
+            "id": "paid",
+            "collection": "orders",
+            "filters": [{"field": "status", "op": "==", "value": "paid"}],
+            "pattern": {"data": {"tags": [{"prefix": "vip"}]}},
+            "cel": "data.amount > 100",
+            "transitions": True,
+        }
+    )
+    return made
+
+
+def test_a_match_is_explained_condition_by_condition(e: Engine) -> None:
+    told = e.explain(EVENT, "paid")
+    assert told
+    assert (told.matched, told.transition, told.certain, told.verdict) == (True, "enter", True, Verdict.TRUE)
+    assert [(c.place, c.verdict.value) for c in told.conditions] == [
+        ("tenant", "true"),
+        ("collection", "true"),
+        ("filters[0]", "true"),
+        ("pattern.data.tags", "true"),
+        ("cel", "true"),
+    ]
+    assert [(c.place, c.verdict.value) for c in told.before][:1] == [("filters[0]", "false")]
+    text = str(told)
+    assert text.startswith("'paid' matches (enter)\n")
+    assert "data.status == 'paid'" in text
+    assert 'saw "paid"' in text
+    assert 'saw ["new", "vip1"]' in text
+
+
+def test_a_near_miss_says_which_condition_failed(e: Engine) -> None:
+    told = e.explain({**EVENT, "data": {"status": "sent", "tags": ["vip"]}}, "paid")
+    assert not told
+    failed = {c.place: c.verdict for c in told.conditions if c.verdict is not Verdict.TRUE}
+    assert failed == {"filters[0]": Verdict.FALSE, "cel": Verdict.ERROR}
+    assert "does not match" in str(told)
+    assert "no_such_field" in str(told)
+
+
+def test_what_the_event_does_not_carry_is_told(e: Engine) -> None:
+    told = e.explain({**EVENT, "unknown": ["/data/status"], "type": "insert"}, "paid")
+    assert (told.matched, told.certain) == (True, False)
+    assert "not certain" in told.headline
+    assert "<unknown>" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"data": {**EVENT["data"], "gone": True}}, "flagged as deleted by 'gone'"),
+        ({"data": {**EVENT["data"], "status": "sent"}, "before": EVENT["data"]}, "matched before"),
+    ],
+)
+def test_what_decided_beside_the_conditions_is_told(e: Engine, changes: dict[str, Any], note: str) -> None:
+    told = e.explain({**EVENT, **changes}, "paid")
+    assert note in str(told)
+
+
+def test_another_tenant_is_a_condition_like_the_others(e: Engine) -> None:
+    told = e.explain({**EVENT, "tenant": "other"}, "paid")
+    assert not told
+    assert told.conditions[0].seen == "other"
+    assert told.conditions[0].verdict is Verdict.FALSE
+
+
+def test_explain_says_what_match_says(e: Engine) -> None:
+    documents: list[Any] = [None, {}, EVENT["data"], EVENT["before"], {"status": "paid", "amount": 1, "tags": "vip"}]
+    for kind in ("insert", "update", "delete", None):
+        for data in documents:
+            for before in documents:
+                event = {"collection": "orders", "data": data, "before": before} | ({"type": kind} if kind else {})
+                matches = e.match(event)
+                told = e.explain(event, "paid")
+                assert told.matched == ("paid" in matches)
+                if matches:
+                    assert (told.transition, told.certain) == (matches[0].transition, matches[0].certain)
+
+
+def test_a_deep_value_does_not_stop_an_explanation(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "filters": [{"field": "a", "op": "==", "value": 1}]})
+    deep = b'{"data": {"a": ' + b"[" * 500 + b"]" * 500 + b"}}"
+    assert "[[[" in str(e.explain(deep, "s"))
+
+
+def test_a_plan_shows_the_way_of_a_subscription(e: Engine) -> None:
+    plan = e.plan("paid")
+    assert (plan.tenant, plan.collection, plan.cost) == ("default", "orders", "keyed")
+    assert plan.access_keys == ('data.status = "paid"',)
+    assert plan.bloom_keys == (b'["data","value",["status"],"string","paid"]',)
+    assert plan.cel == "data.amount > 100"
+    assert plan.residual == ("cel: data.amount > 100",)
+    assert len(plan.normal_form) == 1
+    assert 'data.status = "paid"' in plan.normal_form[0]
+    text = str(plan)
+    assert text.splitlines()[0] == "plan of 'paid'"
+    assert "access keys  data.status" in text
+
+
+def test_equal_values_have_equal_bloom_keys(engine: MakeEngine) -> None:
+    e = engine()
+    for name, value in (("int", 1), ("float", 1.0), ("json", None)):
+        text = '{"id": "json", "filters": [{"field": "a", "op": "==", "value": 10e-1}]}'
+        e.add(text if value is None else {"id": name, "filters": [{"field": "a", "op": "==", "value": value}]})
+    assert len({e.plan(name).bloom_keys for name in e}) == 1
+
+
+def test_what_has_no_key_is_unkeyed(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "cel", "cel": "data.a == 1"})
+    e.add({"id": "all"})
+    e.add({"id": "range", "filters": [{"field": "a", "op": ">", "value": 1}]})
+    e.add({"id": "or", "pattern": {"$or": [{"a": [1]}, {"b": [{"exists": False}]}]}})
+    for name in e:
+        plan = e.plan(name)
+        assert (plan.cost, plan.access_keys, plan.bloom_keys) == ("unkeyed", None, ())
+    assert len(e.plan("or").normal_form) == 2
+    assert "everything" in str(e.plan("all"))
+
+
+def test_lint_sees_what_is_held(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "never", "filters": [{"field": "a", "op": "in", "value": []}]})
+    e.add({"id": "fine", "filters": [{"field": "a", "op": "==", "value": 1}]})
+    assert {finding.subscription_id for finding in e.lint()} == {"never"}
+    e.remove("never")
+    assert e.lint() == []
