@@ -65,7 +65,7 @@ class Mode(Enum):
 
 
 class Kind(Enum):
-    """What stands at a path. BEYOND is a number that no float64 holds: it exists, and reading it is an error."""
+    """What stands at a path. BEYOND is a number that no float64 holds, or what a path asks below one: reading it is an error."""
 
     MISSING = "missing"
     NULL = "null"
