@@ -1,0 +1,84 @@
+"""From an event in some format to its leaves: path, value, array position.
+
+Arrays do not show in paths: `{"a": [{"b": 1}, {"b": 3}]}` has two leaves at `("a", "b")`. The array position tells them apart:
+
+    Leaf(path=("a", "b"), value=1, arrays=((0, 0),))
+    Leaf(path=("a", "b"), value=3, arrays=((0, 1),))
+
+Each array of the event gets a number of its own, so the pairs say: in array 0 at index 0, in array 0 at index 1. Without them
+`{"a": {"b": [1], "c": [4]}}` would match where 1 and 4 stand in different elements (streamer/reference/patterns.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from streamer.errors import EventCode, EventError
+from streamer.layout import EventLayout, encode_pointer
+from streamer.model import BeyondFloat64, Limits
+from streamer.reference.events import read_event
+from streamer.reference.patterns import Leaf, leaves
+
+__all__ = ["Flattener", "JsonFlattener", "Leaf", "check_leaf", "leaves"]
+
+_WHOLE = EventLayout.preset("document")
+
+
+@runtime_checkable
+class Flattener(Protocol):
+    """Reads one format of events for `Quamina`. Several threads may call it at once.
+
+    For a format that is much like JSON, make its values `dict`, `list` and scalars and return `leaves(value)`.
+    """
+
+    def flatten(self, event: Any) -> Iterable[Leaf | tuple[tuple[str, ...], Any, tuple[tuple[int, int], ...]]]:
+        """Return the leaves of an event, as `Leaf` or as plain triples of path, value and array position.
+
+        A value is a string, int, finite float, bool or None. In one element, or outside of all arrays, all leaves at one path
+        come from one array, or there is one leaf: names that repeat, as in XML, are an array.
+
+        Raises:
+            EventError: it is no event of this format.
+        """
+        ...
+
+
+class JsonFlattener:
+    """Reads JSON objects, strictly (semantics.md section 1): bytes, `str`, or a `dict`."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+
+    def read(self, event: bytes | str | Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the event as one value. `Quamina` prefers it, since each element of nested arrays repeats their positions.
+
+        Raises:
+            EventError: with code, byte offset and reason.
+        """
+        return read_event(event, layout=_WHOLE, default_tenant="default", limits=self.limits).raw
+
+    def flatten(self, event: bytes | str | Mapping[str, Any]) -> Iterator[Leaf]:
+        """Return the leaves of a JSON object."""
+        return leaves(self.read(event))
+
+
+def check_leaf(leaf: Leaf | tuple[Any, ...]) -> Leaf:
+    """Return what a flattener gave as a `Leaf`, its value checked.
+
+    Raises:
+        EventError: bad_value.
+    """
+    leaf = Leaf(*leaf)
+    value = leaf.value
+    good = value is None or isinstance(value, bool | int | BeyondFloat64) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, str):
+        good = value.isascii() or not any(0xD800 <= ord(char) <= 0xDFFF for char in value)
+    if not good:
+        raise EventError(
+            EventCode.BAD_VALUE,
+            f"a flattener gave {type(value).__name__}, not a string, int, finite float, bool or None",
+            place=encode_pointer(leaf.path),
+        )
+    return leaf

@@ -1,0 +1,121 @@
+"""Which topic patterns match a routing key? (semantics.md section 6)
+
+The patterns are a trie of words, in which `*` and `#` are words like any other:
+
+    a.*.c, a.#, a.b          (root) ─ a ─┬─ * ── c ■
+                                         ├─ # ■          ↺ any word
+                                         └─ b ■
+
+A key is read word by word with the set of nodes where one may be: from each along the word and along `*`, staying at a `#`; and
+wherever there is a `#` below, also there at once, since it may be no word at all.
+
+Invariant: the set holds a node once, whatever the number of ways to it. So a key costs at most its words times the nodes of the
+trie, for `#.#.#.#.x` too, where a search that goes back takes time exponential in the number of `#`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, parse_topic, split_words
+
+X = TypeVar("X", bound=Hashable)
+
+
+class _Node(Generic[X]):
+    __slots__ = ("below", "bound", "stays")
+
+    def __init__(self, stays: bool) -> None:
+        self.below: dict[str, _Node[X]] = {}
+        self.bound: dict[X, None] = {}
+        self.stays = stays  # a `#`, which takes any word
+
+
+class TopicMatcher(Generic[X]):
+    """Bindings of topic patterns to names, as of the queues of a topic exchange in RabbitMQ.
+
+    Safe to use from any number of threads: each call holds one lock for its whole, short time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._root: _Node[X] = _Node(stays=False)
+
+    def bind(self, pattern: str, x: X) -> bool:
+        """Bind *x* to a topic pattern; return whether it was not yet.
+
+        Raises:
+            SubscriptionError: not a topic pattern.
+            TypeError: *x* is not hashable.
+        """
+        words = parse_topic(pattern).words
+        _check_name(x)
+        with self._lock:
+            node = self._root
+            for word in words:
+                below = node.below.get(word)
+                if below is None:
+                    below = node.below[word] = _Node(stays=word == ANY_WORDS)
+                node = below
+            if x in node.bound:
+                return False
+            node.bound[x] = None
+            return True
+
+    def unbind(self, pattern: str, x: X) -> bool:
+        """Undo `bind` of the same pattern and name; return whether they were bound. Other bindings of *x* stay."""
+        words = parse_topic(pattern).words
+        _check_name(x)
+        with self._lock:
+            trail = [self._root]
+            for word in words:
+                below = trail[-1].below.get(word)
+                if below is None:
+                    return False
+                trail.append(below)
+            if x not in trail[-1].bound:
+                return False
+            del trail[-1].bound[x]
+            for word, node, above in zip(reversed(words), reversed(trail), reversed(trail[:-1]), strict=False):
+                if node.bound or node.below:
+                    break
+                del above.below[word]
+            return True
+
+    def match(self, key: str | None) -> list[X]:
+        """Return the names with a pattern that matches the routing key, each once; none for None, an event without topic."""
+        if key is None:
+            return []
+        with self._lock:
+            nodes = _with_any_words({self._root})
+            for word in split_words(key):
+                reached = {node for node in nodes if node.stays}
+                for node in nodes:
+                    for symbol in (word, ONE_WORD):
+                        below = node.below.get(symbol)
+                        if below is not None:
+                            reached.add(below)
+                nodes = _with_any_words(reached)
+                if not nodes:
+                    return []
+            return list(dict.fromkeys(x for node in nodes for x in node.bound))
+
+
+def _with_any_words(nodes: set[_Node[X]]) -> set[_Node[X]]:
+    """Add what can be reached without a word, along `#`."""
+    pending = list(nodes)
+    while pending:
+        below = pending.pop().below.get(ANY_WORDS)
+        if below is not None and below not in nodes:
+            nodes.add(below)
+            pending.append(below)
+    return nodes
+
+
+def _check_name(x: object) -> None:
+    try:
+        hash(x)
+    except TypeError:
+        raise TypeError(f"a name must be hashable, which {type(x).__name__} is not") from None
