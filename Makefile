@@ -74,12 +74,13 @@ clean: ## remove what was built, and .venv
 
 # A stamp per kind, so that switching STREAMER_BUILD_RUST reinstalls, and a second `make test` does not.
 $(VENV)/.%-native: pyproject.toml setup.py $(RUST_SOURCES) | $(PY)
-	$(PY) -m pip install --quiet --editable '.[$*]'
+	$(PY) -m pip install -qq --editable '.[$*]'
 	@rm -f $(VENV)/.*-pure; touch $@
 
 $(VENV)/.%-pure: pyproject.toml setup.py | $(PY)
+	@echo "without the native core ($(if $(CARGO),STREAMER_BUILD_RUST=0,there is no cargo here)): everything runs on the reference"
 	@rm -f streamer/_native*.so
-	$(PY) -m pip install --quiet --editable '.[$*]'
+	$(PY) -m pip install -qq --editable '.[$*]'
 	@rm -f $(VENV)/.*-native; touch $@
 
 $(PY):

@@ -48,7 +48,8 @@ def main() -> None:
     by_hand = len(engine) - count
     console.print(f"  {len(engine):>9,} subscriptions added in {took:.1f} s: {by_hand} written by hand, {count:,} generated")
 
-    every = options.every or choose_every(engine, options.seconds)
+    with console.status("reading the year, measuring"):
+        every = options.every or choose_every(engine, options.seconds)
     replay = Replay(engine)
     total = records.SMALL_EVENTS + (records.EVENTS - records.SMALL_EVENTS) // every
     replay.run(records.events(every), total, console)
@@ -155,7 +156,7 @@ def show_matches(console: Console, engine: streamer.Engine, replay: Replay) -> N
     table.add_column("what was asked for", overflow="fold", min_width=40)
     if wide := console.width >= 100:
         table.add_column("with", style="dim", no_wrap=True, max_width=15)
-        table.add_column("the first", style="dim", no_wrap=True, max_width=32)
+        table.add_column("the first", style="dim", no_wrap=True, max_width=30)
     others = 0
     for subscription in engine.subscriptions():
         if not subscription.labels:
@@ -198,7 +199,8 @@ def in_short(event: bytes) -> str:
         case "planes":
             return f"{data['tailnum']}, {data['manufacturer'].title()} {data['model']}, {data['year'] or 'year unknown'}"
         case "weather":
-            return f"{data['origin']}, {data['month']}/{data['day']} {data['hour']}:00, gusts {data['wind_gust'] or '?'}"
+            gusts = f", gusts of {data['wind_gust']:.0f} mph" if data["wind_gust"] else ""
+            return f"{data['origin']}, {data['month']}/{data['day']} {data['hour']}:00{gusts}"
         case _:
             return str(data["name"])
 
