@@ -24,22 +24,20 @@ def subscriptions(count: int) -> Iterator[dict[str, Any]]:
     for index in range(count):
         customer, product = random.randrange(2_000), random.randrange(500)
         country, state = random.choice(COUNTRIES), random.choice(STATES)
-        parts: dict[str, Any] = random.choices(
-            [
-                {"filters": [{"field": "customer.id", "op": "==", "value": customer}]},
-                {"filters": [{"field": "product", "op": "in", "value": [product, product + 1, product + 2]}]},
-                {
-                    "filters": [
-                        {"field": "customer.country", "op": "==", "value": country},
-                        {"field": "amount", "op": ">", "value": random.randrange(900, 1_000)},
-                    ]
-                },
-                {"topic": f"orders.{country}.{state}.#", "pattern": {"data": {"tags": [{"prefix": f"vip-{product % 50}"}]}}},
-                {"pattern": {"data": {"tags": [{"wildcard": f"*-{product}"}], "state": [state]}}},
-                {"cel": f"data.customer.country in ['{country}', 'CH'] && (data.amount > 990.0 || data.product == {product})"},
-            ],
-            weights=[30, 20, 20, 10, 10, 10],
-        )[0]
+        kinds: list[dict[str, Any]] = [
+            {"filters": [{"field": "customer.id", "op": "==", "value": customer}]},
+            {"filters": [{"field": "product", "op": "in", "value": [product, product + 1, product + 2]}]},
+            {
+                "filters": [
+                    {"field": "customer.country", "op": "==", "value": country},
+                    {"field": "amount", "op": ">", "value": random.randrange(900, 1_000)},
+                ]
+            },
+            {"topic": f"orders.{country}.{state}.#", "pattern": {"data": {"tags": [{"prefix": f"vip-{product % 50}"}]}}},
+            {"pattern": {"data": {"tags": [{"wildcard": f"*-{product}"}], "state": [state]}}},
+            {"cel": f"data.customer.country in ['{country}', 'CH'] && (data.amount > 990.0 || data.product == {product})"},
+        ]
+        parts = random.choices(kinds, weights=[30, 20, 20, 10, 10, 10])[0]
         yield {"id": f"s{index}", "collection": "orders", **parts}
 
 

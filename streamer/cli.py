@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -40,7 +40,8 @@ from streamer.layout import EventLayout
 OK, SOME_BAD, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 EXIT_CODES = (
-    "Exit codes: 0 all is well; 1 {one}; 2 wrong usage, unreadable files or bad subscriptions; 130 interrupted by Ctrl-C. "
+    "Exit codes: 0 all is well; 1 {one}; 2 wrong usage, bad subscriptions, or files that cannot be read or written; "
+    "130 interrupted by Ctrl-C. "
     "Where the reader of the output goes away, it ends quietly by SIGPIPE."
 )
 LIMITS = streamer.Limits()
@@ -222,9 +223,17 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        app(prog_name="streamer")
+        try:
+            app(prog_name="streamer")
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        # Reading or writing failed, as on a full disk. What stays unwritten must not fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _note(f"streamer: {error.strerror or error}")
+        sys.exit(USAGE)
 
 
 @dataclass(slots=True)
@@ -274,8 +283,8 @@ def _engine(
         try:
             engine.add_jsonl(source)
         except BulkSubscriptionError as bulk:
-            for error in bulk.errors:
-                _note(_located(subscriptions, error))
+            for bad in bulk.errors:
+                _note(_located(subscriptions, bad))
             raise typer.Exit(USAGE) from None
         except InputError as error:
             _fail(f"{_name(subscriptions)}: {error}")
@@ -286,7 +295,7 @@ def _layout(name: str) -> EventLayout:
     """Read a layout: the name of a preset, or a JSON file."""
     path = Path(name)
     if not path.is_file():
-        return EventLayout.preset(name)  # type: ignore[arg-type] # any text; it names the presets where it is none
+        return EventLayout.preset(name)
     try:
         return EventLayout.from_dict(json.loads(path.read_bytes()))
     except (OSError, ValueError, RecursionError) as error:
@@ -318,15 +327,16 @@ def _event(name: str, line: int | None) -> bytes:
 
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
-    """Open a file, or standard input for `-`; a failure to read it ends the program."""
-    try:
-        if name == "-":
-            yield sys.stdin.buffer
-        else:
-            with open(name, "rb", buffering=0) as file:
-                yield file  # type: ignore[misc] # a raw file lacks nothing that is used here
-    except OSError as error:
-        _fail(f"{_name(name)}: {error.strerror or error}")
+    """Open a file, or standard input for `-`; end the program where it cannot be opened."""
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(open(name, "rb", buffering=0))
+        except OSError as error:
+            _fail(f"{name}: {error.strerror}")
+        yield file
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -232,6 +233,20 @@ def test_a_reader_that_goes_away_ends_it_quietly_as_sigpipe_does(place: Path) ->
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == -signal.SIGPIPE
+
+
+def test_output_that_cannot_be_written_is_exit_code_2_and_says_so(place: Path) -> None:
+    def full() -> None:
+        # A file may grow to 4 KiB; writing on is an error.
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    (place / "events.jsonl").write_bytes(EVENTS * 1_000)
+    with (place / "out").open("wb") as out:
+        command = (*COMMAND, "match", "-s", "subs.jsonl", "events.jsonl", "-q")
+        ran = subprocess.run(command, cwd=place, stdout=out, stderr=subprocess.PIPE, preexec_fn=full, timeout=60)
+    assert ran.returncode == 2
+    assert ran.stderr == b"streamer: File too large\n"
 
 
 def test_ctrl_c_prints_the_summary_so_far_and_ends_with_130(place: Path) -> None:
