@@ -142,17 +142,24 @@ class CollectionFilter:
         places = {key.place for key in keys}
         return self if places <= self.places else CollectionFilter(self._bits, self.places | places)
 
-    def ask(self, sides: Sequence[Event]) -> Answer:
-        """Tell whether any guarded subscription can match.
+    def keys_of(self, sides: Sequence[Event]) -> frozenset[Key] | None:
+        """Return the keys that an event carries where the guarded ones stand; None where a hole may hide one.
 
         Args:
             sides: the event and, where it has one, its old side, which decides whether a document stopped matching.
         """
+        carried: set[Key] = set()
         for side in sides:
             keys = event_keys(side, self.places)
-            # A hole at a keyed path may hide any value.
-            if keys is None or any(key.to_bytes() in self._bits for key in keys):
-                return Answer.MAYBE
+            if keys is None:
+                return None
+            carried |= keys
+        return frozenset(carried)
+
+    def ask(self, carried: frozenset[Key] | None) -> Answer:
+        """Tell whether any guarded subscription can match an event that carries these keys, as `keys_of` returns them."""
+        if carried is None or any(key.to_bytes() in self._bits for key in carried):
+            return Answer.MAYBE
         return Answer.NO
 
     def __repr__(self) -> str:

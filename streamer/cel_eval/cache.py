@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import final
 
+from streamer.locks import Lock
 from streamer.model import Limits
 from streamer.reference.cel import Program, compile_cel
 
@@ -31,7 +31,7 @@ class ProgramCache:
         self.hits = 0
         self.misses = 0
         self._programs: OrderedDict[tuple[str, Limits], Program] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._programs)

@@ -7,12 +7,12 @@ would drown the log.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final, final
 
+from streamer.locks import Lock
 from streamer.reference.cel import CelReason
 
 LOGGER: Final = logging.getLogger("streamer.cel_eval")
@@ -28,7 +28,7 @@ class ErrorLog:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._counts: Counter[CelReason] = Counter()
         self._heard: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
@@ -52,4 +52,5 @@ class ErrorLog:
             while len(self._heard) > REMEMBERED:
                 self._heard.popitem(last=False)
         more = f" ({silenced} more since the last message)" if silenced else ""
-        LOGGER.warning("subscription %r: CEL error %s: %s%s", subscription_id, reason.value, detail or "no details", more)
+        # Not a warning: documents of one collection differ, and a field that some lack is no defect.
+        LOGGER.info("subscription %r: CEL error %s: %s%s", subscription_id, reason.value, detail or "no details", more)

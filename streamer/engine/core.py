@@ -164,7 +164,9 @@ class Core(Protocol):
     def matches_any(self, event: EventSource, tenant: str | None, collection: str | None) -> bool:
         """Tell whether any matches; may stop at the first. Raises EventError."""
 
-    def match_batch(self, events: Sequence[EventSource], tenant: str | None, collection: str | None) -> list[Hits | EventError]:
+    def match_batch(
+        self, events: Sequence[EventSource], tenant: str | None, collection: str | None
+    ) -> Sequence[Hits | EventError]:
         """Match several events on one root; aligned, with the error in a bad event's place."""
 
     def plan(self, subscription_id: str) -> Plan | None:

@@ -73,6 +73,8 @@ class Engine:
                 parse_path(soft_delete, place="soft_delete")
             except SubscriptionError as error:
                 raise ConfigError(error.reason, place="soft_delete") from None
+        if cache_size < 1:
+            raise ConfigError(f"expected at least 1, not {cache_size}", place="cache_size")
         self._options = Options(
             layout=layout,
             default_tenant=default_tenant,

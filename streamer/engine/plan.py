@@ -14,7 +14,7 @@ from streamer.subscriptions.normal_form import normal_form
 CostClass = Literal["keyed", "unkeyed"]
 
 _COSTS = {
-    "keyed": "judged only where the filter says MAYBE to the event's values",
+    "keyed": "judged only for events that carry one of its access keys",
     "unkeyed": "judged for every event of its partition; an equality in every alternative would give it a key",
 }
 

@@ -3,7 +3,7 @@
 ```
 root ─┬─ entries     id → Entry                                    for get, in, len, replace, remove
       └─ partitions  (tenant, collection) → Partition ─┬─ filter    phase 1: NO → the keyed ones are passed over
-                                                       ├─ keyed     phase 2: each is judged as semantics.md says
+                                                       ├─ keyed     phase 2: each of whose keys the event carries one is judged
                                                        └─ unkeyed   always judged
 ```
 
@@ -13,15 +13,13 @@ Invariant: everything that a root reaches is immutable, except that the bits of 
 turns a NO into a MAYBE and never the other way. A reader takes `self._root` once; a writer, under the lock, makes a new root
 and assigns it. The maps are persistent (`rpds`), so a root costs what changed, not what is held.
 
-Cost: a match, the subscriptions of four partitions; a write, the size of the partitions that it touches. Rejected: one dict
-guarded by a lock that matches take too, since a writer in the middle of a million subscriptions would stop them all.
+Cost: a match looks at every subscription of four partitions where the filter does not say NO; a write copies the partitions that
+it touches. Rejected: one dict guarded by a lock that matches take too, since a writer in the middle of a million subscriptions
+would stop them all.
 """
 
 from __future__ import annotations
 
-import os
-import threading
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
@@ -29,10 +27,11 @@ from typing import Final, TypeAlias, final
 from rpds import HashTrieMap
 
 from streamer.bloom.portable import Answer, CollectionFilter
-from streamer.cel_eval import ProgramCache
+from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, make_plan
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, SubscriptionError
+from streamer.locks import Lock
 from streamer.model import Event, Match, Subscription
 from streamer.reference.events import as_before, read_event
 from streamer.reference.judge import Outcome, judge
@@ -112,8 +111,13 @@ class Partition:
     def candidates(self, sides: Sequence[Event]) -> Iterator[Entry]:
         """Phase 1: yield what the event may match."""
         yield from self.unkeyed.values()
-        if self.filter is not None and self.filter.ask(sides) is Answer.MAYBE:
-            yield from self.keyed.values()
+        if self.filter is None:
+            return
+        carried = self.filter.keys_of(sides)
+        if self.filter.ask(carried) is Answer.MAYBE:
+            for entry in self.keyed.values():
+                if carried is None or entry.keys is None or not entry.keys.isdisjoint(carried):
+                    yield entry
 
 
 @final
@@ -194,10 +198,10 @@ class ReferenceCore:
     def __init__(self, options: Options, programs: ProgramCache) -> None:
         self._options: Final = options
         self._programs: Final = programs
+        self._cel_errors: Final = ErrorLog()
         self._root = Root(HashTrieMap(), HashTrieMap())
         self._next_order = 0
-        self._lock = threading.Lock()
-        _after_fork.add(self)
+        self._lock = Lock()
 
     # Writing
 
@@ -363,10 +367,12 @@ class ReferenceCore:
         # A hole may stand in the place of the old side.
         has_old_side = read.before is not None or bool(read.unknown)
         sides = [read, as_before(read, options.layout)] if has_old_side else [read]
-        budget = options.limits.cel_budget
+        budget, on_cel_error = options.limits.cel_budget, self._cel_errors.record
         for partition in root.seen_by(read):
             for entry in partition.candidates(sides):
-                outcome = judge(entry.compiled, read, options.layout, options.soft_delete, budget=budget)
+                outcome = judge(
+                    entry.compiled, read, options.layout, options.soft_delete, budget=budget, on_cel_error=on_cel_error
+                )
                 if outcome is not None:
                     yield entry, outcome
 
@@ -390,16 +396,3 @@ def _selected(root: Root, selection: Selection) -> list[Entry]:
         wanted = None if selection.collection == "*" else selection.collection
         chosen = (e for e in chosen if e.compiled.collection == wanted)
     return sorted(chosen, key=lambda entry: entry.order)
-
-
-#: Cores whose lock a fork may have copied while another thread held it.
-_after_fork: weakref.WeakSet[ReferenceCore] = weakref.WeakSet()
-
-
-def _new_locks() -> None:
-    for core in _after_fork:
-        core._lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_locks)

@@ -30,15 +30,15 @@ sees it as the event carries it, flagged or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeAlias, final
 
 from streamer.layout import EventLayout
 from streamer.model import BeyondFloat64, Event, Limits, Transition, Verdict
-from streamer.reference.cel import evaluate_cel
+from streamer.reference.cel import CelReason, evaluate_cel
 from streamer.reference.events import as_before
 from streamer.reference.filters import MISSING, Absence, evaluate_filter, read
 from streamer.reference.patterns import evaluate_pattern, leaves
@@ -48,6 +48,9 @@ from streamer.subscriptions.filters import CompiledFilter, parse_path, type_name
 from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
 
 _CEL_BUDGET = Limits().cel_budget
+
+OnCelError: TypeAlias = Callable[[str, CelReason, str | None], None]
+"""Takes the subscription's id, the reason and the reason in words."""
 
 
 @final
@@ -101,14 +104,16 @@ def judge(
     soft_delete: str | None = None,
     *,
     budget: int = _CEL_BUDGET,
+    on_cel_error: OnCelError | None = None,
 ) -> Outcome | None:
     """Return how a subscription wants an event; None if it does not (the table at the top of this module).
 
     Args:
         soft_delete: dotted path of the field of `data` that flags a document as deleted.
         budget: cost units that one evaluation of its CEL expression may use.
+        on_cel_error: told of each error of a CEL expression, which is no match.
     """
-    new = _side(compiled, event, soft_delete, budget)
+    new = _side(compiled, event, soft_delete, budget, on_cel_error)
     if mentions_before(compiled, layout):
         return _report(compiled, new, None)
     match event.type:
@@ -117,12 +122,12 @@ def judge(
         case "delete":
             flagged = _is_flagged(event, soft_delete)
             if flagged is not Verdict.FALSE and _tells_of_before(event):
-                old = _side(compiled, as_before(event, layout), soft_delete, budget)
-                last = _wants(compiled, event, budget)
+                old = _side(compiled, as_before(event, layout), soft_delete, budget, on_cel_error)
+                last = _wants(compiled, event, budget, on_cel_error)
                 new = old if flagged is Verdict.TRUE or last is old else Side.UNSURE
             return _report(compiled, new, "leave")
         case "update" if (before := old_side(event, layout)) is not None:
-            return _compare(compiled, new, _side(compiled, before, soft_delete, budget))
+            return _compare(compiled, new, _side(compiled, before, soft_delete, budget, on_cel_error))
         case _:
             return _report(compiled, new, None)
 
@@ -140,10 +145,12 @@ def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool
     return any(field.path[: len(pointer)] == pointer for field in _fields(compiled.pattern.root) for pointer in pointers)
 
 
-def evaluate(compiled: CompiledSubscription, event: Event, *, budget: int = _CEL_BUDGET) -> Verdict:
+def evaluate(
+    compiled: CompiledSubscription, event: Event, *, budget: int = _CEL_BUDGET, on_cel_error: OnCelError | None = None
+) -> Verdict:
     """Return what is known of all parts of a subscription together, for the event as it stands."""
     verdicts = []
-    for verdict in _verdicts(compiled, event, budget):
+    for verdict in _verdicts(compiled, event, budget, on_cel_error):
         if verdict is Verdict.FALSE:
             return verdict
         verdicts.append(verdict)
@@ -178,17 +185,20 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = _C
     return found
 
 
-def _side(compiled: CompiledSubscription, event: Event, soft_delete: str | None, budget: int) -> Side:
+def _side(
+    compiled: CompiledSubscription, event: Event, soft_delete: str | None, budget: int, on_cel_error: OnCelError | None
+) -> Side:
     flagged = _is_flagged(event, soft_delete)
     if flagged is Verdict.TRUE:
         return Side.NO
-    side = _wants(compiled, event, budget)
+    side = _wants(compiled, event, budget, on_cel_error)
     return Side.UNSURE if side is Side.YES and flagged is Verdict.UNKNOWN else side
 
 
-def _wants(compiled: CompiledSubscription, event: Event, budget: int) -> Side:
+def _wants(compiled: CompiledSubscription, event: Event, budget: int, on_cel_error: OnCelError | None) -> Side:
     """Judge one document whatever its flag."""
-    return {Verdict.TRUE: Side.YES, Verdict.UNKNOWN: Side.UNSURE}.get(evaluate(compiled, event, budget=budget), Side.NO)
+    verdict = evaluate(compiled, event, budget=budget, on_cel_error=on_cel_error)
+    return {Verdict.TRUE: Side.YES, Verdict.UNKNOWN: Side.UNSURE}.get(verdict, Side.NO)
 
 
 def _report(compiled: CompiledSubscription, side: Side, transition: Transition | None) -> Outcome | None:
@@ -232,7 +242,7 @@ def _tells_of_before(event: Event) -> bool:
 # The parts, cheapest first
 
 
-def _verdicts(compiled: CompiledSubscription, event: Event, budget: int) -> Iterator[Verdict]:
+def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_error: OnCelError | None) -> Iterator[Verdict]:
     yield _of_tenant(compiled, event)
     yield _of_collection(compiled, event)
     yield _of_types(compiled, event)
@@ -242,7 +252,10 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int) -> Iter
     if compiled.pattern is not None:
         yield evaluate_pattern(compiled.pattern, event.raw, event.unknown)
     if compiled.cel is not None:
-        yield evaluate_cel(compiled.cel, event, budget).verdict
+        outcome = evaluate_cel(compiled.cel, event, budget)
+        if outcome.reason is not None and on_cel_error is not None:
+            on_cel_error(compiled.id, outcome.reason, outcome.detail)
+        yield outcome.verdict
 
 
 def _of_tenant(compiled: CompiledSubscription, event: Event) -> Verdict:

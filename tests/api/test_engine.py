@@ -216,6 +216,7 @@ def test_labels_of_any_depth_and_in_a_circle_are_taken_as_they_are(engine: MakeE
     [
         ({"validation": "some"}, "validation"),
         ({"default_tenant": "*"}, "default_tenant"),
+        ({"cache_size": 0}, "cache_size"),
         ({"soft_delete": "a..b"}, "soft_delete"),
         ({"layout": {"ts": 3}}, "ts"),
         ({"layout": {"colour": "/a"}}, "colour"),

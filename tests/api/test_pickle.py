@@ -8,11 +8,13 @@ import pickle
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from streamer import Engine, Filter, Limits, Subscription
+from streamer.locks import Lock
 
 MakeEngine = Callable[..., Engine]
 
@@ -42,6 +44,20 @@ def test_an_engine_comes_back_with_options_and_subscriptions(engine: MakeEngine,
     assert "z" in e
 
 
+def _exit_code_of_fork(child_does: Callable[[], bool]) -> int:
+    with warnings.catch_warnings():
+        # Python warns of what is tested here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if child_does() else 1
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def test_a_fork_is_an_engine_of_its_own_also_while_a_writer_writes(engine: MakeEngine) -> None:
     e = _full(engine)
     inside, go_on = threading.Event(), threading.Event()
@@ -54,17 +70,26 @@ def test_a_fork_is_an_engine_of_its_own_also_while_a_writer_writes(engine: MakeE
     writer = threading.Thread(target=lambda: e.add_many(slow()))
     writer.start()
     inside.wait(30)
-    with warnings.catch_warnings():
-        # Python warns of what is tested here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        ok = e.match(EVENT).sorted().ids() == ["z", "p", "c"] and bool(e.remove("z")) and "z" not in e.match(EVENT)
-        os._exit(0 if ok and bool(e.add({"id": "child"})) else 1)
-    _, status = os.waitpid(child, 0)
+
+    def child_does() -> bool:
+        as_before = e.match(EVENT).sorted().ids() == ["z", "p", "c"]
+        return as_before and bool(e.remove("z")) and "z" not in e.match(EVENT) and bool(e.add({"id": "child"}))
+
+    code = _exit_code_of_fork(child_does)
     go_on.set()
     writer.join(30)
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert code == 0
     assert "late" in e
     assert "child" not in e
     assert "z" in e
+
+
+def test_a_fork_can_take_a_lock_that_another_thread_held() -> None:
+    lock = Lock()
+    with lock, ThreadPoolExecutor(1) as pool:
+
+        def take() -> bool:
+            with lock:
+                return True
+
+        assert pool.submit(_exit_code_of_fork, take).result(30) == 0

@@ -160,8 +160,8 @@ def test_events_that_nobody_wants_are_mostly_stopped(monkeypatch: pytest.MonkeyP
     answers: list[Answer] = []
     ask = CollectionFilter.ask
 
-    def counting(self: CollectionFilter, sides: Any) -> Answer:
-        answers.append(ask(self, sides))
+    def counting(self: CollectionFilter, carried: Any) -> Answer:
+        answers.append(ask(self, carried))
         return answers[-1]
 
     monkeypatch.setattr(CollectionFilter, "ask", counting)
