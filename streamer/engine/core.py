@@ -127,7 +127,10 @@ class Hits(Protocol):
 
 
 class Core(Protocol):
-    """Subscriptions and the way from an event to those that match. Safe to use from any number of threads."""
+    """Subscriptions and the way from an event to those that match. Safe to use from any number of threads.
+
+    Made from `Options`, the engine's `ProgramCache` and the `ErrorLog` that is told of errors of CEL.
+    """
 
     def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
         """Add, replace or apply subscriptions at once; an error among *sources* stands for one that could not be read.

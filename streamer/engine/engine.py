@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, final
 
-from streamer.cel_eval import ProgramCache
+from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.batch import LineResult, match_lines, write_lines
 from streamer.engine.core import Changes, Core, EventSource, Options, Selection, Source
 from streamer.engine.explain import Explanation, explain
@@ -85,7 +85,8 @@ class Engine:
             default=default,
         )
         self._programs = ProgramCache(cache_size)
-        self._core: Core = ReferenceCore(self._options, self._programs)
+        self._cel_errors = ErrorLog()
+        self._core: Core = ReferenceCore(self._options, self._programs, self._cel_errors)
 
     # Changing what is held. Every one of these is atomic and returns what it changed.
 
@@ -287,6 +288,11 @@ class Engine:
     def lint(self) -> list[Finding]:
         """Return what is suspicious: never or always matching, duplicates, slow, arithmetic on numbers as spelled."""
         return lint(map(self._compile, self.subscriptions()), self._options.limits)
+
+    @property
+    def cel_errors(self) -> Mapping[str, int]:
+        """How many evaluations of CEL expressions ended in an error, and so in no match, by reason (semantics.md section 4)."""
+        return {reason.value: count for reason, count in self._cel_errors.counts.items()}
 
     def _compile(self, subscription: Subscription) -> CompiledSubscription:
         return compile_subscription(

@@ -195,10 +195,10 @@ class ReferenceCore:
     Thread-safe: readers take no lock, writers take turns.
     """
 
-    def __init__(self, options: Options, programs: ProgramCache) -> None:
+    def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> None:
         self._options: Final = options
         self._programs: Final = programs
-        self._cel_errors: Final = ErrorLog()
+        self._cel_errors: Final = cel_errors
         self._root = Root(HashTrieMap(), HashTrieMap())
         self._next_order = 0
         self._lock = Lock()

@@ -283,3 +283,13 @@ def test_the_repr_says_how_many(engine: MakeEngine) -> None:
     assert "1 subscription" in repr(e)
     assert repr(e.remove("paid")) == "<Changes: 1 removed>"
     assert repr(e.remove("paid")) == "<Changes: none>"
+
+
+def test_errors_of_cel_are_counted_and_not_loud(engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
+    e = engine()
+    e.add({"id": "s", "cel": "data.a > 1"})
+    with caplog.at_level("WARNING"):
+        assert e.match_ids({"data": {}}) == []
+        assert e.match_ids({"data": {"a": "x"}}) == []
+    assert not caplog.records
+    assert e.cel_errors == {"no_such_field": 1, "no_such_overload": 1}
