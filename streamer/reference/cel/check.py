@@ -52,7 +52,6 @@ from streamer.reference.cel.types import (
     NUMERIC,
     OPERATORS,
     ORDERED,
-    STRING,
     TYPE,
     VARIABLES,
     Type,
@@ -394,8 +393,6 @@ class _Checker:
             return DYN
         if kind.name != "map":
             raise _error(f"{_a(kind)} has no fields, so no `{name}`", at)
-        if kind.params[0] not in (STRING, DYN):
-            raise _error(f"the keys of this map are of type {kind.params[0]}, so it has no field `{name}`", at)
         return kind.params[1]
 
     def _index(self, kind: Type, step: Index) -> Type:

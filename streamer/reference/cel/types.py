@@ -65,13 +65,19 @@ def join(one: Type, other: Type) -> Type | None:
     """Return the type that takes in both, or None: `1` and `'a'` have none, and neither have `1` and `1.0`."""
     if DYN in (one, other):
         return DYN
-    if NULL in (one, other) and (one.nullable or other.nullable):
-        return other if one == NULL else one
+    if NULL in (one, other):
+        kind = other if one == NULL else one
+        return replace(kind, nullable=kind != NULL) if _may_be_null(kind) else None
     if one.name != other.name:
         return None
     params = [join(*pair) for pair in zip(one.params, other.params, strict=True)]
     known = tuple(param for param in params if param is not None)
     return None if len(known) < len(params) else Type(one.name, known, nullable=one.nullable or other.nullable)
+
+
+def _may_be_null(kind: Type) -> bool:
+    # cel-spec lets null stand for a timestamp or a duration, which are messages elsewhere.
+    return kind.nullable or kind.name in (NULL.name, TIMESTAMP.name, DURATION.name)
 
 
 def join_elements(types: Sequence[Type]) -> Type:
@@ -87,7 +93,7 @@ def comparable(one: Type, other: Type) -> bool:
     if DYN in (one, other) or {one, other} <= NUMERIC:
         return True
     if NULL in (one, other):
-        return one.nullable or other.nullable or one == other
+        return _may_be_null(other if one == NULL else one)
     return one.name == other.name and all(comparable(*pair) for pair in zip(one.params, other.params, strict=True))
 
 
@@ -165,4 +171,4 @@ def resolve(overloads: Sequence[Overload], args: Sequence[Type]) -> Type | None:
 
 
 def _takes(param: Type, arg: Type) -> bool:
-    return join(param, arg) is not None
+    return param == DYN or (arg != NULL and join(param, arg) is not None)

@@ -1,0 +1,134 @@
+"""Our CEL and Google's C++ runtime come to the same verdict, save for the listed differences."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cel_expr_python import cel
+
+from streamer.errors import CelError
+from streamer.model import Event, Limits
+from streamer.reference.cel import Program, compile_cel, evaluate_cel
+from streamer.reference.cel.parse import MACROS
+from streamer.reference.cel.types import FUNCTIONS, METHODS
+from tests.differential.cel_expressions import Expressions
+
+DIFFERENCES: list[dict[str, str]] = tomllib.loads((Path(__file__).parent / "known_differences.toml").read_text("utf-8"))[
+    "difference"
+]
+LIMITS = Limits()
+
+
+@cache
+def _theirs() -> Any:
+    return cel.NewEnv(variables={"data": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)})
+
+
+def _compiled(source: str) -> Program | None:
+    try:
+        return compile_cel(source, LIMITS)
+    except CelError:
+        return None
+
+
+def _accepted_by_them(source: str) -> bool:
+    try:
+        _theirs().compile(source)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _their_verdict(expression: Any, document: dict[str, Any]) -> str:
+    try:
+        value = expression.eval(data={"data": document})
+    except RuntimeError:
+        return "error"
+    # A result that is no bool is an error to us.
+    return str(value.value()).lower() if value.type() == cel.Type.BOOL else "error"
+
+
+def _is_listed(kind: str, ours: str, theirs: str, source: str, document: dict[str, Any] | None = None) -> bool:
+    return any(
+        known["kind"] == kind
+        and re.search(known["pattern"], f"{source} {document}")
+        and known.get("ours", ours) == ours
+        and known.get("theirs", theirs) == theirs
+        for known in DIFFERENCES
+    )
+
+
+def _compare(seeds: range) -> Counter[str]:
+    """Compare; return how often what came out."""
+    counted: Counter[str] = Counter()
+    for seed in seeds:
+        made = Expressions(seed)
+        source = made.program()
+        program = _compiled(source)
+        if program is None:
+            accepted = _accepted_by_them(source)
+            assert not accepted or _is_listed("refusal", "refused", "accepted", source), f"seed {seed}: {source!r}"
+            counted["refused by both" if not accepted else "listed refusal"] += 1
+            continue
+        # Their checker refuses comparisons that the contract accepts.
+        expression = _theirs().compile(source, disable_check=True)
+        for _ in range(3):
+            document = made.document()
+            event = Event(raw={"data": document}, tenant="t", data=document)
+            ours = evaluate_cel(program, event, LIMITS.cel_budget).verdict.value
+            theirs = _their_verdict(expression, document)
+            if ours != theirs:
+                listed = _is_listed("verdict", ours, theirs, source, document)
+                assert listed, f"seed {seed}: {source!r} on {document!r}: {ours}, {theirs}"
+            counted[ours if ours == theirs else "listed verdict"] += 1
+    return counted
+
+
+def test_a_few_thousand_expressions_come_to_the_same_verdict() -> None:
+    counted = _compare(range(4000))
+    assert min(counted["true"], counted["false"], counted["error"]) > 1000, counted
+    assert counted["listed verdict"] < 100, counted
+
+
+@pytest.mark.integration
+def test_a_hundred_thousand_expressions_come_to_the_same_verdict() -> None:
+    counted = _compare(range(4000, 104_000))
+    assert counted["listed verdict"] < 1000, counted
+
+
+def test_the_expressions_use_every_function_and_every_operator() -> None:
+    text = "\n".join(Expressions(seed).program() for seed in range(4000))
+    functions = {f"{name}(" for name in FUNCTIONS} | {f".{name}(" for name in [*METHODS, *MACROS] if name != "existsOne"}
+    operators = {f" {op} " for op in ["==", "!=", "<", "<=", ">", ">=", "in", "+", "-", "*", "/", "%", "&&", "||", "?", ":"]}
+    others = {"!", "has(", ".`", "['", ",]", "r'", "b'", "'''"}
+    assert {used for used in functions | operators | others if used not in text} == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "ours"),
+    [
+        ("9007199254740993 == dyn(9007199254740992.0)", "false"),
+        ("[1].contains(1)", "true"),
+        ("{0: 1, 0u: 2}[0] == 1", "error"),
+        ("int(dyn(true)) == 1", "error"),
+        ("!!dyn(1) == dyn(1)", "error"),
+        ("int(' 1') == 1", "error"),
+        ("uint('+1') == 1u", "error"),
+        ("double('0x1p3') == 8.0", "error"),
+        ("double('1e400') > 0.0", "error"),
+        ("duration('200000000000s') > duration('0s')", "error"),
+        ("timestamp('2016-12-31T23:59:60Z') == timestamp('2017-01-01T00:00:00Z')", "error"),
+    ],
+)
+def test_each_listed_difference_of_verdicts_is_real(source: str, ours: str) -> None:
+    program = compile_cel(source, LIMITS)
+    assert evaluate_cel(program, Event(raw={}, tenant="t"), LIMITS.cel_budget).verdict.value == ours
+    theirs = _their_verdict(_theirs().compile(source, disable_check=True), {})
+    assert theirs != ours
+    assert _is_listed("verdict", ours, theirs, source)
