@@ -1,4 +1,20 @@
 //! What a user writes becomes the normal form.
+//!
+//! ```text
+//!  JSON text ─ parse ─► Subscription ─┬─ filters, patterns (regexps), topics, each checked by its module
+//!                                     └─ lower ─► NormalForm
+//! ```
+//!
+//! Every error says where, in the words of the Python package: the same cases test both.
 
+pub mod filters;
+pub mod lower;
 pub mod normal_form;
+pub mod parse;
+pub mod patterns;
+pub mod re2;
 pub mod regexps;
+pub mod topics;
+
+pub use lower::normal_form;
+pub use parse::{OnUnknown, Subscription};

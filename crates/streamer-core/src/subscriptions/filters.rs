@@ -1,0 +1,184 @@
+//! Filters: conditions on one field of `data` (semantics.md section 3).
+
+use super::parse::{type_name, unknown_name};
+use super::re2;
+use super::regexps::Regexp;
+use crate::error::SubscriptionError;
+use crate::json::Tree;
+use crate::layout::decode_pointer;
+use crate::value::{Scalar, Value};
+
+/// What a filter asks of its field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each is documented by semantics.md section 3")]
+pub enum Operator {
+    Equal,
+    NotEqual,
+    Greater,
+    GreaterOrEqual,
+    Less,
+    LessOrEqual,
+    In,
+    NotIn,
+    Contains,
+    Exists,
+    StartsWith,
+    EndsWith,
+    Matches,
+    Changed,
+    ChangedTo,
+    ChangedFrom,
+}
+
+/// The operators as they are written, in the order in which they are shown.
+const OPERATORS: [(&str, Operator); 16] = [
+    ("==", Operator::Equal),
+    ("!=", Operator::NotEqual),
+    (">", Operator::Greater),
+    (">=", Operator::GreaterOrEqual),
+    ("<", Operator::Less),
+    ("<=", Operator::LessOrEqual),
+    ("in", Operator::In),
+    ("not in", Operator::NotIn),
+    ("contains", Operator::Contains),
+    ("exists", Operator::Exists),
+    ("starts_with", Operator::StartsWith),
+    ("ends_with", Operator::EndsWith),
+    ("matches", Operator::Matches),
+    ("changed", Operator::Changed),
+    ("changed_to", Operator::ChangedTo),
+    ("changed_from", Operator::ChangedFrom),
+];
+
+/// Lists and objects in a value may be nested so deep.
+const MAX_VALUE_DEPTH: usize = 32;
+
+/// A filter that was checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Filter {
+    /// Member names from `data` down, at least one.
+    pub path: Box<[Box<str>]>,
+    /// What it asks.
+    pub op: Operator,
+    /// What it compares with; null for `changed`.
+    pub value: Value,
+    /// The expression of `matches`.
+    pub regexp: Option<Regexp>,
+}
+
+type Result<T> = std::result::Result<T, SubscriptionError>;
+
+fn error<T>(place: &str, reason: impl Into<String>) -> Result<T> {
+    Err(SubscriptionError::new(place, reason))
+}
+
+/// The members of a filter, with their types checked.
+pub(super) struct Given<'t> {
+    field: &'t str,
+    op: Operator,
+    value: Option<&'t Tree>,
+}
+
+impl<'t> Given<'t> {
+    pub(super) fn read(tree: &'t Tree, place: &str) -> Result<Given<'t>> {
+        let Tree::Object(members) = tree else {
+            return error(place, format!("expected an object, not {}", type_name(tree)));
+        };
+        for (name, _) in members {
+            if !["field", "op", "value"].contains(&&**name) {
+                return error(&format!("{place}.{name}"), unknown_name(name, &["field", "op", "value"], "member"));
+            }
+        }
+        let member = |wanted: &str| members.iter().find(|(name, _)| **name == *wanted).map(|(_, value)| value);
+        let text = |name: &str| match member(name) {
+            None => error(&format!("{place}.{name}"), format!("expected a member '{name}'")),
+            Some(Tree::Scalar(Scalar::String(text))) => Ok(&**text),
+            Some(other) => error(&format!("{place}.{name}"), format!("expected a string, not {}", type_name(other))),
+        };
+        let (field, word) = (text("field")?, text("op")?);
+        let Some((_, op)) = OPERATORS.iter().find(|(name, _)| *name == word) else {
+            return error(&format!("{place}.op"), unknown_name(word, &OPERATORS.map(|(name, _)| name), "operator"));
+        };
+        let value = member("value");
+        match (op, value) {
+            (Operator::Changed, Some(_)) => error(&format!("{place}.value"), "'changed' takes no value"),
+            (Operator::Changed, None) | (_, Some(_)) => Ok(Given { field, op: *op, value }),
+            (_, None) => error(&format!("{place}.value"), format!("'{word}' needs a value")),
+        }
+    }
+
+    pub(super) fn parse(&self, place: &str) -> Result<Filter> {
+        let path = parse_path(self.field, &format!("{place}.field"))?;
+        let place = format!("{place}.value");
+        let tree = self.value.unwrap_or(&Tree::Scalar(Scalar::Null));
+        let value = json_value(tree, &place, 0)?;
+        let expect = |holds: bool, tree: &Tree, place: &str, expected: &str| {
+            if holds { Ok(()) } else { error(place, format!("expected {expected}, not {}", type_name(tree))) }
+        };
+        let is_text = value.as_str().is_some();
+        let is_scalar = matches!(value, Value::Scalar(_));
+        let mut regexp = None;
+        match self.op {
+            Operator::Changed | Operator::Equal | Operator::NotEqual | Operator::ChangedTo | Operator::ChangedFrom => {}
+            Operator::Exists => expect(matches!(value, Value::Scalar(Scalar::Bool(_))), tree, &place, "true or false")?,
+            Operator::StartsWith | Operator::EndsWith => expect(is_text, tree, &place, "a string")?,
+            Operator::Matches => {
+                expect(is_text, tree, &place, "a string")?;
+                let translated = re2::translate(value.as_str().unwrap_or_default());
+                regexp = Some(translated.or_else(|reason| error(&place, format!("expected a regular expression of RE2: {reason}")))?);
+            }
+            Operator::In | Operator::NotIn => {
+                let Tree::List(items) = tree else {
+                    return error(
+                        &place,
+                        format!("expected a list of strings, numbers, booleans or nulls, not {}", type_name(tree)),
+                    );
+                };
+                for (at, item) in items.iter().enumerate() {
+                    let scalar = matches!(item, Tree::Scalar(_));
+                    expect(scalar, item, &format!("{place}[{at}]"), "a string, a number, a boolean or null")?;
+                }
+            }
+            Operator::Contains => expect(is_scalar, tree, &place, "a string, a number, a boolean or null")?,
+            Operator::Greater | Operator::GreaterOrEqual | Operator::Less | Operator::LessOrEqual => {
+                let ordered = is_scalar && !matches!(value, Value::Scalar(Scalar::Null));
+                expect(ordered, tree, &place, "a string, a number or a boolean")?;
+            }
+        }
+        Ok(Filter { path, op: self.op, value, regexp })
+    }
+}
+
+/// Split a dotted path (`user.country`) or a JSON Pointer (`/a.b/c`) into member names.
+fn parse_path(text: &str, place: &str) -> Result<Box<[Box<str>]>> {
+    if text.starts_with('/') {
+        return decode_pointer(text).or_else(|reason| error(place, reason));
+    }
+    let names: Box<[Box<str>]> = text.split('.').map(Box::from).collect();
+    if names.iter().any(|name| name.is_empty()) {
+        let what = if text.is_empty() { "the path is empty".to_owned() } else { format!("an empty step in '{text}'") };
+        return error(place, format!("{what}; expected member names with dots between them, or a JSON Pointer"));
+    }
+    Ok(names)
+}
+
+/// Check a value, at most [`MAX_VALUE_DEPTH`] deep.
+fn json_value(tree: &Tree, place: &str, depth: usize) -> Result<Value> {
+    if depth > MAX_VALUE_DEPTH {
+        return error(place, format!("nested deeper than {MAX_VALUE_DEPTH} levels"));
+    }
+    match tree {
+        Tree::Scalar(scalar) => Ok(Value::Scalar(scalar.clone())),
+        Tree::BeyondFloat(literal) => error(place, format!("expected a number that a float64 holds, not {literal}")),
+        Tree::List(elements) => {
+            let elements = elements.iter().enumerate().map(|(at, element)| json_value(element, &format!("{place}[{at}]"), depth + 1));
+            Ok(Value::List(elements.collect::<Result<_>>()?))
+        }
+        Tree::Object(members) => {
+            let members = members.iter().map(|(name, member)| {
+                Ok((name.clone(), json_value(member, &format!("{place}.{name}"), depth + 1)?))
+            });
+            Ok(crate::json::Build::object(members.collect::<Result<_>>()?))
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Read a subscription from its JSON text (semantics.md section 2).
+
+use super::filters::{Filter, Given};
+use super::normal_form::TopicWord;
+use super::patterns::{self, Dialect, Pattern};
+use super::topics::parse_topic;
+use crate::error::SubscriptionError;
+use crate::json::{self, Options, Tree};
+use crate::layout::EventType;
+use crate::limits::Limits;
+use crate::value::Scalar;
+
+/// What to do where an event does not carry enough to decide (semantics.md section 8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnUnknown {
+    /// Report the match as not certain.
+    #[default]
+    Deliver,
+    /// Report nothing.
+    Skip,
+}
+
+/// A subscription that was checked, with its parts parsed; its `cel` is for the host to check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subscription {
+    /// Unique within an engine.
+    pub id: Box<str>,
+    /// Who gets the match.
+    pub gateway_id: Option<Box<str>>,
+    /// A name, or `*` for every tenant.
+    pub tenant: Box<str>,
+    /// A name, or `None` for every collection.
+    pub collection: Option<Box<str>>,
+    /// `None` for all.
+    pub types: Option<Vec<EventType>>,
+    /// Conditions on fields of the document.
+    pub filters: Vec<Filter>,
+    /// A pattern.
+    pub pattern: Option<Pattern>,
+    /// A topic pattern.
+    pub topic: Option<Box<[TopicWord]>>,
+    /// A CEL expression as text.
+    pub cel: Option<Box<str>>,
+    /// Deliver or skip.
+    pub on_unknown: OnUnknown,
+    /// Also report that a document stops matching.
+    pub transitions: bool,
+}
+
+/// Names of the members, in the order in which they are shown.
+const MEMBERS: [&str; 13] = [
+    "id",
+    "gateway_id",
+    "tenant",
+    "collection",
+    "types",
+    "filters",
+    "cel",
+    "pattern",
+    "topic",
+    "dialect",
+    "on_unknown",
+    "transitions",
+    "labels",
+];
+
+type Result<T> = std::result::Result<T, SubscriptionError>;
+
+/// The members as they were given, with their types checked.
+#[derive(Default)]
+struct Members<'t> {
+    id: &'t str,
+    gateway_id: Option<&'t str>,
+    tenant: Option<&'t str>,
+    collection: Option<&'t str>,
+    types: Option<Vec<EventType>>,
+    filters: Vec<Given<'t>>,
+    cel: Option<&'t str>,
+    pattern: Option<&'t Tree>,
+    topic: Option<&'t str>,
+    dialect: Dialect,
+    on_unknown: OnUnknown,
+    transitions: bool,
+}
+
+impl Subscription {
+    /// Read the JSON text of a subscription and check all of it but `cel`.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, with its place.
+    pub fn parse(text: &[u8], default_tenant: Option<&str>, limits: &Limits) -> Result<Subscription> {
+        let tree: Tree = json::parse(text, Options::default()).map_err(|error| {
+            let offset = error.offset.unwrap_or_default();
+            SubscriptionError::new("", format!("{} ({} at byte {offset})", error.reason, error.code.as_str()))
+        })?;
+        Subscription::from_tree(&tree, default_tenant, limits).map_err(|error| SubscriptionError {
+            subscription_id: match &tree {
+                Tree::Object(members) => members.iter().rev().find(|(name, _)| &**name == "id").and_then(|(_, id)| text_of(id)),
+                _ => None,
+            }
+            .map(str::to_owned),
+            ..error
+        })
+    }
+
+    fn from_tree(tree: &Tree, default_tenant: Option<&str>, limits: &Limits) -> Result<Subscription> {
+        refuse_duplicates(tree)?;
+        let Tree::Object(members) = tree else {
+            return Err(SubscriptionError::new("", format!("expected an object, not {}", type_name(tree))));
+        };
+        let given = read_members(members)?;
+        let Some(tenant) = given.tenant.or(default_tenant) else {
+            let reason = "expected a tenant, since the engine has no default tenant; '*' means every tenant";
+            return Err(SubscriptionError::new("tenant", reason));
+        };
+        let filters = given.filters.iter().enumerate().map(|(index, filter)| filter.parse(&format!("filters[{index}]")));
+        Ok(Subscription {
+            id: given.id.into(),
+            gateway_id: given.gateway_id.map(Box::from),
+            tenant: tenant.into(),
+            collection: given.collection.filter(|name| *name != "*").map(Box::from),
+            types: given.types,
+            filters: filters.collect::<Result<_>>()?,
+            pattern: given.pattern.map(|tree| patterns::parse(tree, given.dialect, limits, "pattern")).transpose()?,
+            topic: given.topic.map(parse_topic),
+            cel: given.cel.map(Box::from),
+            on_unknown: given.on_unknown,
+            transitions: given.transitions,
+        })
+    }
+}
+
+fn read_members(members: &[(Box<str>, Tree)]) -> Result<Members<'_>> {
+    for (name, _) in members {
+        if !MEMBERS.contains(&&**name) {
+            return Err(SubscriptionError::new(&**name, unknown_name(name, &MEMBERS, "member")));
+        }
+    }
+    if !members.iter().any(|(name, _)| &**name == "id") {
+        return Err(SubscriptionError::new("id", "expected a member 'id'"));
+    }
+    let mut given = Members::default();
+    for (place, value) in members {
+        match &**place {
+            "id" => given.id = nonempty(value, place)?,
+            "gateway_id" => given.gateway_id = Some(text(value, place)?),
+            "tenant" => given.tenant = Some(nonempty(value, place)?),
+            "collection" => given.collection = Some(nonempty(value, place)?),
+            "types" => given.types = Some(types(value, place)?),
+            "filters" => {
+                let filters = items(value, place)?.iter().enumerate();
+                given.filters = filters.map(|(at, filter)| Given::read(filter, &format!("{place}[{at}]"))).collect::<Result<_>>()?;
+            }
+            "cel" => given.cel = Some(text(value, place)?),
+            "pattern" => match value {
+                Tree::Object(_) | Tree::Scalar(Scalar::String(_)) => given.pattern = Some(value),
+                _ => return Err(SubscriptionError::pattern(&**place, format!("expected an object, not {}", type_name(value)))),
+            },
+            "topic" => given.topic = Some(text(value, place)?),
+            "dialect" => {
+                given.dialect = match one_of(value, place, &["strict", "eventbridge"])? {
+                    "strict" => Dialect::Strict,
+                    _ => Dialect::EventBridge,
+                }
+            }
+            "on_unknown" => {
+                given.on_unknown = match one_of(value, place, &["deliver", "skip"])? {
+                    "skip" => OnUnknown::Skip,
+                    _ => OnUnknown::Deliver,
+                }
+            }
+            "transitions" => match value {
+                Tree::Scalar(Scalar::Bool(wanted)) => given.transitions = *wanted,
+                _ => return Err(SubscriptionError::new(&**place, format!("expected true or false, not {}", type_name(value)))),
+            },
+            _ => {
+                if !matches!(value, Tree::Object(_)) {
+                    return Err(SubscriptionError::new(&**place, format!("expected an object, not {}", type_name(value))));
+                }
+            }
+        }
+    }
+    Ok(given)
+}
+
+fn text_of(value: &Tree) -> Option<&str> {
+    match value {
+        Tree::Scalar(Scalar::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn text<'t>(value: &'t Tree, place: &str) -> Result<&'t str> {
+    text_of(value).ok_or_else(|| SubscriptionError::new(place, format!("expected a string, not {}", type_name(value))))
+}
+
+fn nonempty<'t>(value: &'t Tree, place: &str) -> Result<&'t str> {
+    match text(value, place)? {
+        "" => Err(SubscriptionError::new(place, "expected a string that is not empty")),
+        text => Ok(text),
+    }
+}
+
+fn one_of<'t>(value: &'t Tree, place: &str, words: &[&str]) -> Result<&'t str> {
+    let word = text(value, place)?;
+    if words.contains(&word) { Ok(word) } else { Err(SubscriptionError::new(place, unknown_name(word, words, "value"))) }
+}
+
+fn items<'t>(value: &'t Tree, place: &str) -> Result<&'t [Tree]> {
+    match value {
+        Tree::List(items) => Ok(items),
+        _ => Err(SubscriptionError::new(place, format!("expected a list, not {}", type_name(value)))),
+    }
+}
+
+fn types(value: &Tree, place: &str) -> Result<Vec<EventType>> {
+    let items = items(value, place)?;
+    if items.is_empty() {
+        return Err(SubscriptionError::new(place, "expected at least one type; leave the member out for all"));
+    }
+    let words = EventType::ALL.map(EventType::as_str);
+    let named = items.iter().enumerate().map(|(at, item)| one_of(item, &format!("{place}[{at}]"), &words));
+    let named = named.collect::<Result<Vec<_>>>()?;
+    if let Some(at) = (0..named.len()).find(|at| named[..*at].contains(&named[*at])) {
+        return Err(SubscriptionError::new(format!("{place}[{at}]"), format!("'{}' stands here twice", named[at])));
+    }
+    Ok(named.into_iter().filter_map(EventType::of).collect())
+}
+
+/// The JSON type of a value, for messages.
+pub(super) fn type_name(value: &Tree) -> &'static str {
+    match value {
+        Tree::Scalar(Scalar::Null) => "null",
+        Tree::Scalar(Scalar::Bool(_)) => "a boolean",
+        Tree::Scalar(Scalar::Number(_)) | Tree::BeyondFloat(_) => "a number",
+        Tree::Scalar(Scalar::String(_)) => "a string",
+        Tree::List(_) => "a list",
+        Tree::Object(_) => "an object",
+    }
+}
+
+/// Say that a name is unknown, with the nearest that is known, or all of them.
+pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
+    let nearest = known
+        .iter()
+        .map(|candidate| (likeness(candidate, name), *candidate))
+        .filter(|(likeness, _)| *likeness >= 0.6)
+        .max_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    let hint = match nearest {
+        Some((_, nearest)) => format!("did you mean '{nearest}'?"),
+        None => format!("expected one of {}", known.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")),
+    };
+    format!("unknown {kind} '{name}'; {hint}")
+}
+
+/// How alike two words are, from 0 to 1: twice the characters in common over all of them, by longest common runs (Ratcliff and
+/// Obershelp, as Python's `difflib`, so that both backends give the same hint).
+fn likeness(one: &str, other: &str) -> f64 {
+    const LONGEST: usize = 64; // nobody misspells that much; the search is cubic
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    if one.len() + other.len() == 0 || one.len() > LONGEST || other.len() > LONGEST {
+        return 0.0;
+    }
+    let mut common = 0;
+    let mut pending = vec![(&one[..], &other[..])];
+    while let Some((left, right)) = pending.pop() {
+        let mut best = (0, 0, 0); // length, and where it begins on either side
+        for i in 0..left.len() {
+            for j in 0..right.len() {
+                let length = left[i..].iter().zip(&right[j..]).take_while(|(a, b)| a == b).count();
+                if length > best.0 {
+                    best = (length, i, j);
+                }
+            }
+        }
+        let (length, i, j) = best;
+        if length > 0 {
+            common += length;
+            pending.push((&left[..i], &right[..j]));
+            pending.push((&left[i + length..], &right[j + length..]));
+        }
+    }
+    2.0 * common as f64 / (one.len() + other.len()) as f64
+}
+
+/// Refuse a name that stands twice in one object, the pattern's as an error of the pattern. Takes no stack.
+///
+/// Places are linked, and spelled only for an error: a million values below a long name would cost a million copies of it.
+fn refuse_duplicates<'t>(tree: &'t Tree) -> Result<()> {
+    let mut places: Vec<(usize, Step<'t>)> = Vec::new(); // each with the place around it
+    let mut pending = vec![(tree, ROOT)];
+    check_names(tree, ROOT, &places)?;
+    // In the order of the reference: the container found last comes first, and all objects in it before what is in them.
+    while let Some((container, around)) = pending.pop() {
+        let mut visit = |value: &'t Tree, step: Step<'t>| -> Result<()> {
+            if let Tree::Object(_) | Tree::List(_) = value {
+                places.push((around, step));
+                check_names(value, places.len() - 1, &places)?;
+                pending.push((value, places.len() - 1));
+            }
+            Ok(())
+        };
+        match container {
+            Tree::Object(members) => members.iter().try_for_each(|(name, value)| visit(value, Step::Name(name)))?,
+            Tree::List(elements) => elements.iter().enumerate().try_for_each(|(at, value)| visit(value, Step::Index(at)))?,
+            Tree::Scalar(_) | Tree::BeyondFloat(_) => {}
+        }
+    }
+    Ok(())
+}
+
+const ROOT: usize = usize::MAX;
+
+#[derive(Clone, Copy)]
+enum Step<'t> {
+    Name(&'t str),
+    Index(usize),
+}
+
+fn check_names(value: &Tree, place: usize, places: &[(usize, Step<'_>)]) -> Result<()> {
+    let Tree::Object(members) = value else { return Ok(()) };
+    let mut sorted: Vec<(&str, usize)> = members.iter().enumerate().map(|(at, (name, _))| (&**name, at)).collect();
+    sorted.sort_unstable();
+    let second = sorted.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1]).min_by_key(|(_, at)| *at);
+    let Some((name, _)) = second else { return Ok(()) };
+    let mut steps = vec![Step::Name(name)];
+    let mut at = place;
+    while at != ROOT {
+        steps.push(places[at].1);
+        at = places[at].0;
+    }
+    let mut text = String::new();
+    for step in steps.iter().rev() {
+        match step {
+            Step::Index(index) => text += &format!("[{index}]"),
+            Step::Name(name) if text.is_empty() => text += name,
+            Step::Name(name) => text += &format!(".{name}"),
+        }
+    }
+    let in_pattern = steps.len() > 1 && matches!(steps[steps.len() - 1], Step::Name("pattern"));
+    let error = if in_pattern { SubscriptionError::pattern } else { SubscriptionError::new };
+    Err(error(text, format!("the name '{name}' stands here twice")))
+}

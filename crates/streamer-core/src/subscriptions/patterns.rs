@@ -1,0 +1,616 @@
+//! Patterns, in the dialects of Quamina (`strict`) and EventBridge (semantics.md section 5).
+//!
+//! ```text
+//!  {"data": {"tags": [{"prefix": "vip"}, "staff"]},        AllOf
+//!   "$or": [{"type": ["insert"]},                           ├─ field data/tags   Prefix "vip" | Equal "staff"
+//!           {"type": ["update"], "before": {..}}]}          └─ any of ─┬─ AllOf ── field type   Equal "insert"
+//!                                                                      └─ AllOf ── ...
+//! ```
+//!
+//! Objects of the pattern dissolve into paths from the root of the event. Nothing here recurses over what a user wrote,
+//! except over `$or`, which nests at most [`MAX_OR_DEPTH`] levels.
+//!
+//! The cost of a pattern, in *states*, is bounded by `limits.max_pattern_states`; it is counted as the Python package counts
+//! it. Paths and places are linked from their ends and spelled out only once paid for, so that a million members below a deep
+//! path share it.
+
+use super::normal_form::{Atom, Cidr, Range};
+use super::regexps;
+use crate::automaton::cidr::parse_address;
+use crate::automaton::folding::fold;
+use crate::error::SubscriptionError;
+use crate::json::{self, Options, Tree};
+use crate::limits::Limits;
+use crate::value::{Kinds, Number, Scalar};
+use std::net::IpAddr;
+
+/// `$or` nests at most so deep.
+pub const MAX_OR_DEPTH: usize = 64;
+
+/// How a pattern is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// Quamina's.
+    Strict,
+    /// EventBridge's, the default of subscriptions.
+    #[default]
+    EventBridge,
+}
+
+/// A path, and the atoms of which one must hold for a leaf there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Field {
+    /// Names from the root of the event.
+    pub path: Box<[Box<str>]>,
+    /// What may match there; with none it never does.
+    pub atoms: Box<[Atom]>,
+}
+
+/// What must all hold, under one choice of array elements.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AllOf {
+    /// The fields named.
+    pub fields: Vec<Field>,
+    /// The `$or`s beside them, each with at least two alternatives.
+    pub any_of: Vec<Vec<AllOf>>,
+}
+
+/// A pattern that can be accepted.
+pub type Pattern = AllOf;
+
+type Result<T> = std::result::Result<T, SubscriptionError>;
+
+/// Read a pattern: an object, or a string that holds its JSON text.
+///
+/// *place* is where it stands, put before the path in the pattern.
+///
+/// # Errors
+///
+/// With the path in the pattern, as `pattern.data.tags[0].prefix`.
+pub fn parse(tree: &Tree, dialect: Dialect, limits: &Limits, place: &str) -> Result<Pattern> {
+    match tree {
+        Tree::Scalar(Scalar::String(text)) => parse_text(text.as_bytes(), dialect, limits, place),
+        tree => Parser::new(dialect, limits, place).parse(tree),
+    }
+}
+
+/// Read the JSON text of a pattern.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_text(text: &[u8], dialect: Dialect, limits: &Limits, place: &str) -> Result<Pattern> {
+    let options = Options { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes };
+    let tree: Tree = json::parse(text, options).map_err(|error| {
+        let offset = error.offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
+        SubscriptionError::pattern(place, format!("{}{offset}: {}", error.code.as_str(), error.reason))
+    })?;
+    Parser::new(dialect, limits, place).parse(&tree)
+}
+
+/// Event Ruler's reserved words and the operators that it does not have: with one of them as a name, an object in `$or` is a
+/// matcher and no alternative.
+const OPERATOR_NAMES: [&str; 24] = [
+    "exactly", "equals-ignore-case", "prefix", "suffix", "anything-but", "exists", "wildcard", "numeric", "cidr", "=", "<", "<=",
+    ">", ">=", "regex", "not-wildcard", "not-equals-ignore-case", "date-after", "date-on-or-after", "date-before",
+    "date-on-or-before", "in-date-range", "ip-address-in-range", "ip-address-not-in-range",
+];
+const OPERATORS: [&str; 10] = [
+    "prefix", "suffix", "equals-ignore-case", "wildcard", "shellstyle", "regexp", "numeric", "cidr", "exists", "anything-but",
+];
+const EXCLUDABLE: [&str; 4] = ["prefix", "suffix", "equals-ignore-case", "wildcard"];
+/// In the strict dialect these stand alone in their array.
+const EXCLUSIVE: [&str; 3] = ["exists", "anything-but", "regexp"];
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+enum Step<'t> {
+    Name(&'t str),
+    Index(usize),
+}
+
+#[derive(Clone, Copy)]
+struct PathNode<'t> {
+    outer: u32,
+    name: &'t str,
+    length: usize,
+}
+
+/// An AllOf while it is read.
+#[derive(Default)]
+struct Branch {
+    depth: usize,
+    fields: Vec<Field>,
+    any_of: Vec<Vec<usize>>,
+    /// Fields and ORs in the order of the text, true for a field: the disjunctive form is counted in it.
+    order: Vec<bool>,
+}
+
+/// A member that is still to be read.
+#[derive(Clone, Copy)]
+struct Task<'t> {
+    value: &'t Tree,
+    path: u32,
+    place: u32,
+    branch: usize,
+    depth: usize,
+}
+
+struct Parser<'t> {
+    dialect: Dialect,
+    limits: &'t Limits,
+    base: &'t str,
+    states: usize,
+    paths: Vec<PathNode<'t>>,
+    places: Vec<(u32, Step<'t>)>,
+    branches: Vec<Branch>,
+}
+
+impl<'t> Parser<'t> {
+    fn new(dialect: Dialect, limits: &'t Limits, base: &'t str) -> Parser<'t> {
+        Parser { dialect, limits, base, states: 0, paths: Vec::new(), places: Vec::new(), branches: vec![Branch::default()] }
+    }
+
+    fn parse(mut self, source: &'t Tree) -> Result<Pattern> {
+        let mut tasks = Vec::new();
+        self.members(Task { value: source, path: NONE, place: NONE, branch: 0, depth: 1 }, &mut tasks)?;
+        tasks.reverse(); // so that members are read in the order of the text and the first error is reported
+        while let Some(task) = tasks.pop() {
+            let waiting = tasks.len();
+            match task.value {
+                Tree::List(values) => {
+                    if !self.alternatives(task, values, &mut tasks)? {
+                        let field = self.field(task, values)?;
+                        self.branches[task.branch].fields.push(field);
+                        self.branches[task.branch].order.push(true);
+                    }
+                }
+                Tree::Object(_) => self.members(task, &mut tasks)?,
+                other => return self.fail(task.place, format!("expected an array of values or an object, not {}", kind(other))),
+            }
+            tasks[waiting..].reverse();
+        }
+        let (_, fields) = self.disjunctive_form(0);
+        self.spend(fields, NONE)?;
+        Ok(self.freeze(0))
+    }
+
+    /// How many conjunctions a branch has when distributed, and how many fields in all of them together. Recursive over `$or`.
+    fn disjunctive_form(&self, branch: usize) -> (usize, usize) {
+        let branch = &self.branches[branch];
+        let (mut conjunctions, mut fields) = (1_usize, 0_usize);
+        let mut any_of = branch.any_of.iter();
+        for is_field in &branch.order {
+            if *is_field {
+                fields = fields.saturating_add(conjunctions);
+                continue;
+            }
+            let forms = any_of.next().into_iter().flatten().map(|branch| self.disjunctive_form(*branch));
+            let (inner, inner_fields) = forms.fold((0_usize, 0_usize), |sum, form| {
+                (sum.0.saturating_add(form.0), sum.1.saturating_add(form.1))
+            });
+            fields = fields.saturating_mul(inner).saturating_add(conjunctions.saturating_mul(inner_fields));
+            conjunctions = conjunctions.saturating_mul(inner);
+        }
+        (conjunctions, fields)
+    }
+
+    fn freeze(&mut self, branch: usize) -> AllOf {
+        let Branch { fields, any_of, .. } = std::mem::take(&mut self.branches[branch]);
+        let any_of = any_of.into_iter().map(|branches| branches.into_iter().map(|branch| self.freeze(branch)).collect());
+        AllOf { fields, any_of: any_of.collect() }
+    }
+
+    /// Check an object that names fields, and add what its members ask for.
+    fn members(&mut self, task: Task<'t>, tasks: &mut Vec<Task<'t>>) -> Result<()> {
+        let Tree::Object(members) = task.value else {
+            return self.fail(task.place, format!("a pattern is a JSON object, not {}", kind(task.value)));
+        };
+        if task.depth > self.limits.max_depth {
+            return self.fail(task.place, format!("nested deeper than {} levels", self.limits.max_depth));
+        }
+        self.check_names(members, task.place)?;
+        if members.is_empty() {
+            return self.fail(task.place, "an object must not be empty");
+        }
+        let length = if task.path == NONE { 1 } else { self.paths[task.path as usize].length + 1 };
+        for (name, value) in members {
+            let path = self.paths.len() as u32;
+            self.paths.push(PathNode { outer: task.path, name, length });
+            let place = self.at(task.place, Step::Name(name));
+            tasks.push(Task { value, path, place, branch: task.branch, depth: task.depth + 1 });
+        }
+        Ok(())
+    }
+
+    fn check_names(&mut self, members: &'t [(Box<str>, Tree)], place: u32) -> Result<()> {
+        let mut sorted: Vec<(&str, usize)> = members.iter().enumerate().map(|(at, (name, _))| (&**name, at)).collect();
+        sorted.sort_unstable();
+        let second = sorted.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).min();
+        let Some(second) = second else { return Ok(()) };
+        let place = self.at(place, Step::Name(&members[second].0));
+        self.fail(place, "a name that stands twice")
+    }
+
+    /// Add what the alternatives of a `$or` ask for; false where the array belongs to an ordinary field.
+    fn alternatives(&mut self, task: Task<'t>, values: &'t [Tree], tasks: &mut Vec<Task<'t>>) -> Result<bool> {
+        let node = self.paths[task.path as usize];
+        if node.name != "$or" || self.dialect == Dialect::Strict {
+            return Ok(false);
+        }
+        let objects = || values.iter().filter_map(|value| if let Tree::Object(members) = value { Some(members) } else { None });
+        let is_operator = |name: &str| OPERATOR_NAMES.contains(&name) || name == "shellstyle" || name == "regexp";
+        if objects().count() < 2 || objects().flatten().any(|(name, _)| is_operator(name)) {
+            return Ok(false);
+        }
+        let depth = self.branches[task.branch].depth;
+        if depth == MAX_OR_DEPTH {
+            return self.fail(task.place, format!("$or nested deeper than {MAX_OR_DEPTH} levels"));
+        }
+        let mut branches = Vec::new();
+        for (at, value) in values.iter().enumerate() {
+            let place = self.at(task.place, Step::Index(at));
+            if !matches!(value, Tree::Object(_)) {
+                return self.fail(place, format!("an alternative of $or is an object, not {}", kind(value)));
+            }
+            let branch = self.branches.len();
+            self.branches.push(Branch { depth: depth + 1, ..Branch::default() });
+            branches.push(branch);
+            self.members(Task { value, path: node.outer, place, branch, depth: task.depth + 1 }, tasks)?;
+        }
+        self.branches[task.branch].any_of.push(branches);
+        self.branches[task.branch].order.push(false);
+        Ok(true)
+    }
+
+    fn field(&mut self, task: Task<'t>, values: &'t [Tree]) -> Result<Field> {
+        if values.is_empty() && self.dialect != Dialect::Strict {
+            return self.fail(task.place, "an array of values must not be empty");
+        }
+        self.spend(self.paths[task.path as usize].length, task.place)?;
+        let mut atoms = Vec::with_capacity(values.len());
+        for (at, value) in values.iter().enumerate() {
+            let place = self.at(task.place, Step::Index(at));
+            if let Tree::Object(_) = value {
+                let (name, operand) = self.only_member(value, place)?;
+                let place = self.at(place, Step::Name(name));
+                if !OPERATORS.contains(&name) {
+                    return self.fail(place, format!("unknown operator, expected one of {}", OPERATORS.join(", ")));
+                }
+                if self.dialect == Dialect::Strict && EXCLUSIVE.contains(&name) && values.len() > 1 {
+                    return self.fail(place, format!("{name} must stand alone in its array"));
+                }
+                atoms.push(self.operator(name, operand, place)?);
+            } else {
+                self.spend(1, place)?;
+                // A number beyond float64 equals nothing.
+                atoms.extend(self.scalar(value, place)?.map(Atom::Equal));
+            }
+        }
+        let mut names = Vec::new();
+        let mut at = task.path;
+        while at != NONE {
+            names.push(Box::from(self.paths[at as usize].name));
+            at = self.paths[at as usize].outer;
+        }
+        names.reverse();
+        Ok(Field { path: names.into(), atoms: atoms.into() })
+    }
+
+    fn only_member(&mut self, value: &'t Tree, place: u32) -> Result<(&'t str, &'t Tree)> {
+        let Tree::Object(members) = value else {
+            return self.fail(place, "expected an object");
+        };
+        self.check_names(members, place)?;
+        match &members[..] {
+            [(name, operand)] => Ok((name, operand)),
+            [] => self.fail(place, "an object must not be empty"),
+            members => self.fail(place, format!("expected one operator, found {} members", members.len())),
+        }
+    }
+
+    fn operator(&mut self, name: &str, operand: &'t Tree, place: u32) -> Result<Atom> {
+        match name {
+            "prefix" | "suffix" => self.affix(name, operand, place),
+            "equals-ignore-case" => {
+                self.spend(1, place)?;
+                Ok(Atom::EqualIgnoreCase(fold(self.text(operand, place)?).into()))
+            }
+            "wildcard" => self.wildcard(operand, place),
+            "shellstyle" => {
+                let text = self.text(operand, place)?;
+                if text.contains("**") {
+                    return self.fail(place, "two stars in a row");
+                }
+                self.pieces(text.split('*').map(str::to_owned).collect(), place)
+            }
+            "regexp" => self.regexp(operand, place),
+            "numeric" => self.numeric(operand, place),
+            "cidr" => {
+                self.spend(1, place)?;
+                match parse_network(self.text(operand, place)?) {
+                    Some(net) => Ok(Atom::Cidr(net)),
+                    None => self.fail(place, "expected an IPv4 or IPv6 network, as 10.0.0.0/24"),
+                }
+            }
+            "exists" => {
+                self.spend(1, place)?;
+                match operand {
+                    Tree::Scalar(Scalar::Bool(true)) => Ok(Atom::Kinds(Kinds::LEAVES)),
+                    Tree::Scalar(Scalar::Bool(false)) => Ok(Atom::Kinds(Kinds::MISSING)),
+                    other => self.fail(place, format!("expected true or false, not {}", kind(other))),
+                }
+            }
+            _ => self.anything_but(operand, place),
+        }
+    }
+
+    fn affix(&mut self, name: &str, operand: &'t Tree, place: u32) -> Result<Atom> {
+        self.spend(1, place)?;
+        if !matches!(operand, Tree::Object(_)) {
+            let text = self.nonempty(operand, place)?.into();
+            return Ok(if name == "prefix" { Atom::Prefix(text) } else { Atom::Suffix(text) });
+        }
+        let (inner, operand) = self.only_member(operand, place)?;
+        let place = self.at(place, Step::Name(inner));
+        if inner != "equals-ignore-case" {
+            return self.fail(place, "unknown operator, expected equals-ignore-case");
+        }
+        let text = fold(self.nonempty(operand, place)?).into();
+        Ok(if name == "prefix" { Atom::PrefixIgnoreCase(text) } else { Atom::SuffixIgnoreCase(text) })
+    }
+
+    fn wildcard(&mut self, operand: &'t Tree, place: u32) -> Result<Atom> {
+        let mut pieces = vec![String::new()];
+        let mut after_star = false;
+        let mut letters = self.text(operand, place)?.chars();
+        while let Some(letter) = letters.next() {
+            let last = pieces.len() - 1;
+            match letter {
+                '*' if after_star => return self.fail(place, "two stars in a row"),
+                '*' => pieces.push(String::new()),
+                '\\' => match letters.next() {
+                    Some(escaped @ ('*' | '\\')) => pieces[last].push(escaped),
+                    _ => return self.fail(place, "a backslash must be followed by '*' or a backslash"),
+                },
+                letter => pieces[last].push(letter),
+            }
+            after_star = letter == '*';
+        }
+        self.pieces(pieces, place)
+    }
+
+    fn pieces(&mut self, pieces: Vec<String>, place: u32) -> Result<Atom> {
+        self.spend(pieces.len(), place)?;
+        Ok(match &pieces[..] {
+            [whole] => Atom::Equal(Scalar::String(whole.as_str().into())),
+            pieces => Atom::Wildcard(pieces.iter().map(|piece| piece.as_str().into()).collect()),
+        })
+    }
+
+    fn regexp(&mut self, operand: &'t Tree, place: u32) -> Result<Atom> {
+        let text = self.text(operand, place)?;
+        match regexps::translate(text, self.dialect == Dialect::Strict) {
+            Ok((regexp, states)) => {
+                self.spend(states, place)?;
+                Ok(Atom::Regexp(regexp))
+            }
+            Err(reason) => self.fail(place, reason),
+        }
+    }
+
+    fn numeric(&mut self, operand: &'t Tree, place: u32) -> Result<Atom> {
+        self.spend(1, place)?;
+        let Tree::List(items) = operand else {
+            return self.fail(place, format!("expected an array of comparisons and numbers, not {}", kind(operand)));
+        };
+        if items.len() != 2 && items.len() != 4 {
+            return self.fail(place, "expected one or two comparisons, as in [\">\", 0, \"<=\", 5]");
+        }
+        let mut signs = Vec::new();
+        for (at, sign) in items.iter().enumerate().step_by(2) {
+            match sign {
+                Tree::Scalar(Scalar::String(sign)) if ["=", "<", "<=", ">", ">="].contains(&&**sign) => signs.push(&**sign),
+                _ => {
+                    let place = self.at(place, Step::Index(at));
+                    return self.fail(place, "expected one of = < <= > >=");
+                }
+            }
+        }
+        let mut numbers = Vec::new();
+        for (at, value) in items.iter().enumerate().skip(1).step_by(2) {
+            let place = self.at(place, Step::Index(at));
+            numbers.push(self.bound(value, place)?);
+        }
+        let inclusive = |sign: &str| sign.len() == 2;
+        let range = match (&signs[..], &numbers[..]) {
+            (["="], [number]) => return Ok(Atom::Equal(Scalar::Number(*number))),
+            ([sign], [number]) if sign.starts_with('>') => Range { low: Some((*number, inclusive(sign))), high: None },
+            ([sign], [number]) => Range { low: None, high: Some((*number, inclusive(sign))) },
+            ([first, second], [low, high]) => {
+                if !first.starts_with('>') || !second.starts_with('<') {
+                    return self.fail(place, "of two comparisons the first is a lower bound and the second an upper bound");
+                }
+                if low >= high {
+                    return self.fail(place, "the lower bound must be less than the upper bound");
+                }
+                Range { low: Some((*low, inclusive(first))), high: Some((*high, inclusive(second))) }
+            }
+            _ => return self.fail(place, "expected one or two comparisons"),
+        };
+        Ok(Atom::Numbers(range))
+    }
+
+    fn bound(&mut self, value: &Tree, place: u32) -> Result<Number> {
+        match value {
+            Tree::Scalar(Scalar::Number(number)) => Ok(*number),
+            Tree::BeyondFloat(literal) => self.fail(place, format!("no float64 holds {literal}")),
+            other => self.fail(place, format!("expected a number, not {}", kind(other))),
+        }
+    }
+
+    fn anything_but(&mut self, operand: &'t Tree, place: u32) -> Result<Atom> {
+        let mut none_of = Vec::new();
+        if let Tree::Object(_) = operand {
+            let (name, inner) = self.only_member(operand, place)?;
+            let place = self.at(place, Step::Name(name));
+            if !EXCLUDABLE.contains(&name) {
+                return self.fail(place, format!("unknown operator, expected one of {}", EXCLUDABLE.join(", ")));
+            }
+            let items = self.one_or_more(inner, place)?;
+            for (item, at) in &items {
+                self.text(item, *at)?;
+            }
+            for (item, at) in items {
+                none_of.push(self.operator(name, item, at)?);
+            }
+        } else {
+            let mut first_is_text = None;
+            for (item, at) in self.one_or_more(operand, place)? {
+                self.spend(1, at)?;
+                let is_text = match item {
+                    Tree::Scalar(Scalar::String(_)) => true,
+                    Tree::Scalar(Scalar::Number(_)) | Tree::BeyondFloat(_) => false,
+                    other => return self.fail(at, format!("expected a string or a number, not {}", kind(other))),
+                };
+                none_of.extend(self.scalar(item, at)?.map(Atom::Equal));
+                if *first_is_text.get_or_insert(is_text) != is_text {
+                    return self.fail(at, "strings and numbers must not be mixed");
+                }
+            }
+        }
+        Ok(Atom::Other { kinds: Kinds::LEAVES, none_of: none_of.into() })
+    }
+
+    fn one_or_more(&mut self, operand: &'t Tree, place: u32) -> Result<Vec<(&'t Tree, u32)>> {
+        match operand {
+            Tree::List(items) if items.is_empty() => self.fail(place, "a list must not be empty"),
+            Tree::List(items) => {
+                Ok(items.iter().enumerate().map(|(at, item)| (item, self.at(place, Step::Index(at)))).collect())
+            }
+            operand => Ok(vec![(operand, place)]),
+        }
+    }
+
+    /// The scalar that a leaf must equal; `None` for a number beyond float64, which nothing equals.
+    fn scalar(&mut self, value: &Tree, place: u32) -> Result<Option<Scalar>> {
+        match value {
+            Tree::Scalar(scalar) => Ok(Some(scalar.clone())),
+            Tree::BeyondFloat(_) => Ok(None),
+            other => {
+                self.fail(place, format!("expected a string, number, true, false, null or an operator, not {}", kind(other)))
+            }
+        }
+    }
+
+    fn text(&mut self, value: &'t Tree, place: u32) -> Result<&'t str> {
+        match value {
+            Tree::Scalar(Scalar::String(text)) => Ok(text),
+            other => self.fail(place, format!("expected a string, not {}", kind(other))),
+        }
+    }
+
+    fn nonempty(&mut self, value: &'t Tree, place: u32) -> Result<&'t str> {
+        match self.text(value, place)? {
+            "" => self.fail(place, "must not be empty"),
+            text => Ok(text),
+        }
+    }
+
+    fn spend(&mut self, states: usize, place: u32) -> Result<()> {
+        self.states = self.states.saturating_add(states);
+        let most = self.limits.max_pattern_states;
+        if self.states > most {
+            return self.fail(place, format!("the pattern has more than {most} states (limits.max_pattern_states)"));
+        }
+        Ok(())
+    }
+
+    fn at(&mut self, outer: u32, step: Step<'t>) -> u32 {
+        self.places.push((outer, step));
+        self.places.len() as u32 - 1
+    }
+
+    #[cold]
+    fn fail<T>(&self, place: u32, reason: impl Into<String>) -> Result<T> {
+        let mut steps = Vec::new();
+        let mut at = place;
+        while at != NONE {
+            steps.push(self.places[at as usize].1);
+            at = self.places[at as usize].0;
+        }
+        let mut text = self.base.to_owned();
+        for step in steps.into_iter().rev() {
+            match step {
+                Step::Index(index) => text += &format!("[{index}]"),
+                Step::Name(name) if is_identifier(name) => {
+                    if !text.is_empty() {
+                        text.push('.');
+                    }
+                    text += name;
+                }
+                Step::Name(name) => text += &format!("[{}]", quote(name)),
+            }
+        }
+        Err(SubscriptionError::pattern(text, reason))
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    name.bytes().enumerate().all(|(at, byte)| byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit()))
+        && !name.is_empty()
+}
+
+/// A name as a JSON string.
+fn quote(name: &str) -> String {
+    let mut text = String::from('"');
+    for letter in name.chars() {
+        match letter {
+            '"' => text += "\\\"",
+            '\\' => text += "\\\\",
+            '\n' => text += "\\n",
+            '\r' => text += "\\r",
+            '\t' => text += "\\t",
+            '\u{8}' => text += "\\b",
+            '\u{c}' => text += "\\f",
+            control if control < ' ' => text += &format!("\\u{:04x}", control as u32),
+            letter => text.push(letter),
+        }
+    }
+    text.push('"');
+    text
+}
+
+fn kind(value: &Tree) -> &'static str {
+    match value {
+        Tree::Scalar(Scalar::Null) => "null",
+        Tree::Scalar(Scalar::Bool(true)) => "true",
+        Tree::Scalar(Scalar::Bool(false)) => "false",
+        Tree::Scalar(Scalar::Number(_)) | Tree::BeyondFloat(_) => "a number",
+        Tree::Scalar(Scalar::String(_)) => "a string",
+        Tree::List(_) => "an array",
+        Tree::Object(_) => "an object",
+    }
+}
+
+/// The net that a text is in CIDR notation. Bits of the host may be set.
+fn parse_network(text: &str) -> Option<Cidr> {
+    let (address, length) = text.split_once('/')?;
+    let plain = (1..=3).contains(&length.len()) && length.bytes().all(|byte| byte.is_ascii_digit());
+    if !plain || (length.len() > 1 && length.starts_with('0')) {
+        return None;
+    }
+    let length: u32 = length.parse().ok()?;
+    match parse_address(address)? {
+        IpAddr::V4(address) if length <= 32 => {
+            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+            Some(Cidr::V4(u32::from(address) & mask, length as u8))
+        }
+        IpAddr::V6(address) if length <= 128 => {
+            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+            Some(Cidr::V6(u128::from(address) & mask, length as u8))
+        }
+        _ => None,
+    }
+}

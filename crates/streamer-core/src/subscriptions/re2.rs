@@ -1,0 +1,549 @@
+//! The regular expressions of the filter `matches`: RE2's syntax and meaning, said in the syntax of `regex-syntax`.
+//!
+//! Where the two differ, RE2's meaning is spelled out: `\d`, `\s`, `\w`, `\b` and `[[:alpha:]]` are ASCII, classes have no
+//! set operators, a `{` that begins no count is a character. Groups capture nothing here and laziness is dropped, since the
+//! question is only whether the expression is found. What RE2 refuses is refused: `a**`, back references, look-around, counts
+//! past 1,000 or whose product is. `\C`, a single byte, is refused too, since no text has half a character.
+
+use super::regexps::{Regexp, literal};
+
+const MAX_COUNT: usize = 1000;
+const MAX_DEPTH: usize = 200;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Read an expression of RE2.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn translate(source: &str) -> Result<Regexp> {
+    let mut parser = Parser { source: source.chars().collect(), at: 0, names: Vec::new() };
+    let expression = parser.parse()?;
+    // What is left to find: names of scripts, too deep, too large when spelled out.
+    regex_syntax::Parser::new().parse(&expression).map_err(|error| match error {
+        regex_syntax::Error::Parse(error) => error.kind().to_string(),
+        regex_syntax::Error::Translate(error) => error.kind().to_string(),
+        _ => "cannot be compiled".to_owned(),
+    })?;
+    Ok(Regexp { expression: expression.into() })
+}
+
+struct Parser {
+    source: Vec<char>,
+    at: usize,
+    names: Vec<String>,
+}
+
+/// Brackets that are still open.
+struct Group {
+    text: String,
+    /// The product of nested counts of the last thing, which a quantifier would apply to; none: there is nothing to repeat.
+    last: Option<usize>,
+    /// The largest product of nested counts inside.
+    count: usize,
+    /// Where the last quantifier ended: another one right there is refused.
+    quantified: Option<usize>,
+}
+
+impl Group {
+    fn new() -> Group {
+        Group { text: String::new(), last: None, count: 1, quantified: None }
+    }
+
+    fn add(&mut self, text: &str, count: usize) {
+        self.text += text;
+        self.count = self.count.max(count);
+        self.last = Some(count);
+        self.quantified = None;
+    }
+}
+
+impl Parser {
+    fn parse(&mut self) -> Result<String> {
+        let mut stack: Vec<Group> = Vec::new();
+        let mut group = Group::new();
+        while let Some(letter) = self.peek(0) {
+            match letter {
+                '(' => {
+                    let flags = self.open()?;
+                    match flags {
+                        Open::Flags(flags) => group.text += &flags, // for the rest of this group
+                        Open::Group(opening) => {
+                            if stack.len() >= MAX_DEPTH {
+                                return Err("missing closing ): nested too deep".into());
+                            }
+                            group.text += &opening;
+                            stack.push(std::mem::replace(&mut group, Group::new()));
+                        }
+                    }
+                }
+                ')' => {
+                    let Some(outer) = stack.pop() else {
+                        return Err("unexpected )".into());
+                    };
+                    self.at += 1;
+                    let inner = std::mem::replace(&mut group, outer);
+                    group.add(&format!("{})", inner.text), inner.count);
+                }
+                '|' => {
+                    self.at += 1;
+                    group.text.push('|');
+                    group.last = None;
+                    group.quantified = None;
+                }
+                '*' | '+' | '?' => {
+                    self.at += 1;
+                    self.quantify(&mut group, &letter.to_string(), 1)?;
+                }
+                '{' => match self.count() {
+                    Some((text, low, high)) => {
+                        if low > MAX_COUNT || high.is_some_and(|high| high > MAX_COUNT || high < low) {
+                            return Err("bad repetition operator".into());
+                        }
+                        self.quantify(&mut group, &text, high.unwrap_or(low).max(1))?;
+                    }
+                    None => {
+                        self.at += 1;
+                        group.add("\\{", 1);
+                    }
+                },
+                '[' => {
+                    let class = self.class()?;
+                    group.add(&class, 1);
+                }
+                '\\' => {
+                    let text = self.escape()?;
+                    group.add(&text, 1);
+                }
+                '.' | '^' | '$' => {
+                    self.at += 1;
+                    group.add(&letter.to_string(), 1);
+                }
+                letter => {
+                    self.at += 1;
+                    group.add(&literal(letter), 1);
+                }
+            }
+        }
+        if !stack.is_empty() {
+            return Err("missing closing )".into());
+        }
+        Ok(group.text)
+    }
+
+    fn quantify(&mut self, group: &mut Group, operator: &str, factor: usize) -> Result<()> {
+        let start = self.at;
+        let Some(count) = group.last else {
+            return Err("no argument for repetition operator".into());
+        };
+        if group.quantified.is_some() {
+            return Err("bad repetition operator".into());
+        }
+        if self.peek(0) == Some('?') {
+            self.at += 1; // lazy
+        }
+        debug_assert!(start <= self.at);
+        let count = count * factor;
+        if count > MAX_COUNT {
+            return Err("bad repetition operator: counts multiply to more than 1000".into());
+        }
+        group.text += operator;
+        group.count = group.count.max(count);
+        group.last = Some(count);
+        group.quantified = Some(self.at);
+        Ok(())
+    }
+
+    /// Read `{n}`, `{n,}` or `{n,m}`; anything else is no count.
+    fn count(&mut self) -> Option<(String, usize, Option<usize>)> {
+        let end = (self.at + 1..self.source.len()).find(|at| !matches!(self.source[*at], '0'..='9' | ','))?;
+        if self.source[end] != '}' {
+            return None;
+        }
+        let inside: String = self.source[self.at + 1..end].iter().collect();
+        // A count that no machine could hold is as bad as one past the limit.
+        let number = |digits: &str| digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().unwrap_or(usize::MAX));
+        let (low, high) = match inside.split_once(',') {
+            None => (number(&inside)?, None),
+            Some((low, "")) => (number(low)?, None),
+            Some((low, high)) => (number(low)?, Some(number(high)?)),
+        };
+        if inside.starts_with(',') || inside.is_empty() {
+            return None;
+        }
+        self.at = end + 1;
+        let text = match (inside.contains(','), high) {
+            (false, _) => format!("{{{low}}}"),
+            (true, None) => format!("{{{low},}}"),
+            (true, Some(high)) => format!("{{{low},{high}}}"),
+        };
+        Some((text, low, high))
+    }
+
+    /// Read what follows a `(`.
+    fn open(&mut self) -> Result<Open> {
+        self.at += 1;
+        if self.peek(0) != Some('?') {
+            return Ok(Open::Group("(?:".into()));
+        }
+        self.at += 1;
+        if self.peek(0) == Some('P') || (self.peek(0) == Some('<') && !matches!(self.peek(1), Some('=' | '!'))) {
+            self.at += usize::from(self.peek(0) == Some('P'));
+            let end = (self.at..self.source.len()).find(|at| self.source[*at] == '>');
+            let name: String = match (self.peek(0), end) {
+                (Some('<'), Some(end)) => self.source[self.at + 1..end].iter().collect(),
+                _ => return Err("invalid named capture group".into()),
+            };
+            let valid = !name.is_empty() && name.chars().all(|letter| letter == '_' || letter.is_alphanumeric());
+            if !valid || self.names.contains(&name) {
+                return Err(format!("invalid or duplicate capture group name: {name}"));
+            }
+            self.at += name.chars().count() + 2;
+            self.names.push(name);
+            return Ok(Open::Group("(?:".into()));
+        }
+        // Flags: greed (U) does not matter, i, m and s mean the same.
+        let (mut on, mut off) = (String::new(), String::new());
+        let (mut negated, mut any) = (false, false);
+        loop {
+            let letter = self.peek(0);
+            self.at += 1;
+            match letter {
+                Some(flag @ ('i' | 'm' | 's' | 'U')) => {
+                    any = true;
+                    if flag == 'U' {
+                        continue;
+                    }
+                    let (to, other) = if negated { (&mut off, &mut on) } else { (&mut on, &mut off) };
+                    other.retain(|letter| letter != flag);
+                    if !to.contains(flag) {
+                        to.push(flag);
+                    }
+                }
+                Some('-') if !negated => {
+                    negated = true;
+                    any = false;
+                }
+                Some(end @ (':' | ')')) if !(negated && !any) => {
+                    let flags = if off.is_empty() { on } else { format!("{on}-{off}") };
+                    return Ok(match (end, flags.is_empty()) {
+                        (':', _) => Open::Group(format!("(?{flags}:")),
+                        (_, true) => Open::Flags(String::new()),
+                        _ => Open::Flags(format!("(?{flags})")),
+                    });
+                }
+                None => return Err("missing closing )".into()),
+                Some(_) => return Err("invalid perl operator: (?".into()),
+            }
+        }
+    }
+
+    /// Read an escape outside of a class.
+    fn escape(&mut self) -> Result<String> {
+        match self.peek(1) {
+            None => Err("trailing \\ at end of regexp".into()),
+            Some('A') => self.taken("\\A"),
+            Some('z') => self.taken("\\z"),
+            Some('b') => self.taken("(?-u:\\b)"),
+            Some('B') => self.taken("(?-u:\\B)"),
+            Some('C') => Err("\\C, a single byte, is not taken".into()),
+            Some('Q') => {
+                self.at += 2;
+                let mut text = String::from("(?:");
+                while let Some(letter) = self.peek(0) {
+                    if letter == '\\' && self.peek(1) == Some('E') {
+                        self.at += 2;
+                        break;
+                    }
+                    self.at += 1;
+                    text += &literal(letter);
+                }
+                text.push(')');
+                Ok(text)
+            }
+            Some('E') => self.taken(""),
+            Some(_) => match self.group()? {
+                Some(items) => Ok(format!("[{items}]")),
+                None => Ok(literal(self.escaped()?)),
+            },
+        }
+    }
+
+    fn taken(&mut self, text: &str) -> Result<String> {
+        self.at += 2;
+        Ok(text.into())
+    }
+
+    /// Read `\d` and its like, or `\p`, if they stand here; returns items of a class.
+    fn group(&mut self) -> Result<Option<String>> {
+        let items = match self.peek(1) {
+            Some('d') => "0-9",
+            Some('D') => "[^0-9]",
+            Some('s') => "\\t\\n\\x{C}\\r\\x{20}",
+            Some('S') => "[^\\t\\n\\x{C}\\r\\x{20}]",
+            Some('w') => "0-9A-Za-z_",
+            Some('W') => "[^0-9A-Za-z_]",
+            Some('p' | 'P') => return self.property().map(Some),
+            _ => return Ok(None),
+        };
+        self.at += 2;
+        Ok(Some(items.into()))
+    }
+
+    fn property(&mut self) -> Result<String> {
+        let mut negated = self.peek(1) == Some('P');
+        let name: String = if self.peek(2) == Some('{') {
+            let Some(end) = (self.at + 3..self.source.len()).find(|at| self.source[*at] == '}') else {
+                return Err("invalid character class range: \\p{".into());
+            };
+            let name = self.source[self.at + 3..end].iter().collect();
+            self.at = end + 1;
+            name
+        } else {
+            let Some(letter) = self.peek(2) else {
+                return Err("invalid character class range: \\p".into());
+            };
+            self.at += 3;
+            letter.into()
+        };
+        let plain = name.strip_prefix('^').inspect(|_| negated = !negated).unwrap_or(&name);
+        // RE2 knows general categories by one or two letters, and scripts by their full names.
+        let is_name = plain.len() != 2 && !plain.is_empty() && plain.starts_with(|first: char| first.is_ascii_uppercase());
+        let is_name = is_name && plain.chars().all(|letter| letter.is_ascii_alphabetic() || letter == '_');
+        let sign = if negated { "^" } else { "" };
+        match plain {
+            "Any" => Ok(format!("[{sign}\\x{{0}}-\\x{{10FFFF}}]")),
+            // Without unassigned code points, and no text has a surrogate.
+            "C" => Ok(format!("[{sign}\\p{{Cc}}\\p{{Cf}}\\p{{Co}}]")),
+            "Cs" => Ok(format!("[{}\\x{{0}}-\\x{{10FFFF}}]", if negated { "" } else { "^" })),
+            "Cn" | "LC" => Err(format!("invalid character class range: \\p{{{plain}}}")),
+            plain if plain.len() <= 2 && is_category(plain) => Ok(format!("[{sign}\\p{{{plain}}}]")),
+            plain if plain.len() > 2 && is_name => Ok(format!("[{sign}\\p{{Script={plain}}}]")),
+            plain => Err(format!("invalid character class range: \\p{{{plain}}}")),
+        }
+    }
+
+    /// Read an escape that stands for one character.
+    fn escaped(&mut self) -> Result<char> {
+        let Some(letter) = self.peek(1) else {
+            return Err("trailing \\ at end of regexp".into());
+        };
+        let bad = || Err(format!("invalid escape sequence: \\{letter}"));
+        self.at += 2;
+        match letter {
+            '1'..='7' if !matches!(self.peek(0), Some('0'..='7')) => bad(),
+            '0'..='7' => {
+                let mut code = letter.to_digit(8).unwrap_or_default();
+                for _ in 0..2 {
+                    let Some(digit) = self.peek(0).and_then(|letter| letter.to_digit(8)) else { break };
+                    self.at += 1;
+                    code = code * 8 + digit;
+                }
+                char::from_u32(code).map_or_else(bad, Ok)
+            }
+            'x' => {
+                let digits: String = if self.peek(0) == Some('{') {
+                    let Some(end) = (self.at..self.source.len()).find(|at| self.source[*at] == '}') else { return bad() };
+                    let digits = self.source[self.at + 1..end].iter().collect();
+                    self.at = end + 1;
+                    digits
+                } else {
+                    let digits = self.source.get(self.at..self.at + 2).map(|digits| digits.iter().collect());
+                    self.at += 2;
+                    match digits {
+                        Some(digits) => digits,
+                        None => return bad(),
+                    }
+                };
+                let hexadecimal = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                let code = if hexadecimal { u32::from_str_radix(digits.trim_start_matches('0'), 16).ok() } else { None };
+                let code = if hexadecimal && digits.bytes().all(|digit| digit == b'0') { Some(0) } else { code };
+                code.and_then(char::from_u32).map_or_else(bad, Ok)
+            }
+            'a' => Ok('\u{7}'),
+            'f' => Ok('\u{c}'),
+            'n' => Ok('\n'),
+            'r' => Ok('\r'),
+            't' => Ok('\t'),
+            'v' => Ok('\u{b}'),
+            letter if letter.is_ascii_punctuation() && letter != '_' => Ok(letter),
+            '_' => Ok('_'),
+            _ => bad(),
+        }
+    }
+
+    fn class(&mut self) -> Result<String> {
+        const MISSING: &str = "missing closing ]";
+        self.at += 1;
+        let negated = self.peek(0) == Some('^');
+        self.at += usize::from(negated);
+        let mut items = String::new();
+        let mut first = true;
+        loop {
+            let Some(letter) = self.peek(0) else {
+                return Err(MISSING.into());
+            };
+            if letter == ']' && !first {
+                break;
+            }
+            // A hyphen is itself first, last and after a range.
+            if letter == '-' && !first && self.peek(1) != Some(']') {
+                return Err("invalid character class range: -".into());
+            }
+            first = false;
+            if letter == '[' && self.peek(1) == Some(':')
+                && let Some(name) = self.posix()?
+            {
+                items += name;
+                continue;
+            }
+            if letter == '\\'
+                && let Some(group) = self.group()?
+            {
+                items += &group;
+                continue;
+            }
+            let low = self.class_letter()?;
+            if self.peek(0) == Some('-') && !matches!(self.peek(1), Some(']') | None) {
+                self.at += 1;
+                let high = self.class_letter()?;
+                if high < low {
+                    return Err("invalid character class range".into());
+                }
+                items += &format!("{}-{}", literal(low), literal(high));
+            } else {
+                items += &literal(low);
+            }
+        }
+        self.at += 1;
+        Ok(format!("[{}{items}]", if negated { "^" } else { "" }))
+    }
+
+    fn class_letter(&mut self) -> Result<char> {
+        match self.peek(0) {
+            Some('\\') => self.escaped(),
+            Some(letter) => {
+                self.at += 1;
+                Ok(letter)
+            }
+            None => Err("missing closing ]".into()),
+        }
+    }
+
+    /// Read `[:alpha:]` and its like, if it stands here.
+    fn posix(&mut self) -> Result<Option<&'static str>> {
+        let Some(end) = (self.at + 2..self.source.len().saturating_sub(1)).find(|at| self.source[*at..*at + 2] == [':', ']']) else {
+            return Ok(None);
+        };
+        let name: String = self.source[self.at + 2..end].iter().collect();
+        const CLASSES: [&str; 14] = [
+            "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word", "xdigit",
+        ];
+        const ITEMS: [(&str, &str); 14] = [
+            ("[[:alnum:]]", "[[:^alnum:]]"),
+            ("[[:alpha:]]", "[[:^alpha:]]"),
+            ("[[:ascii:]]", "[[:^ascii:]]"),
+            ("[[:blank:]]", "[[:^blank:]]"),
+            ("[[:cntrl:]]", "[[:^cntrl:]]"),
+            ("[[:digit:]]", "[[:^digit:]]"),
+            ("[[:graph:]]", "[[:^graph:]]"),
+            ("[[:lower:]]", "[[:^lower:]]"),
+            ("[[:print:]]", "[[:^print:]]"),
+            ("[[:punct:]]", "[[:^punct:]]"),
+            ("[[:space:]]", "[[:^space:]]"),
+            ("[[:upper:]]", "[[:^upper:]]"),
+            ("[[:word:]]", "[[:^word:]]"),
+            ("[[:xdigit:]]", "[[:^xdigit:]]"),
+        ];
+        let (plain, negated) = match name.strip_prefix('^') {
+            Some(plain) => (plain, true),
+            None => (&*name, false),
+        };
+        match CLASSES.iter().position(|class| *class == plain) {
+            Some(at) => {
+                self.at = end + 2;
+                Ok(Some(if negated { ITEMS[at].1 } else { ITEMS[at].0 }))
+            }
+            None => Err(format!("invalid character class range: [:{name}:]")),
+        }
+    }
+
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.source.get(self.at + ahead).copied()
+    }
+}
+
+enum Open {
+    /// Of a group that must be closed.
+    Group(String),
+    /// For what follows in this group.
+    Flags(String),
+}
+
+fn is_category(name: &str) -> bool {
+    const DETAILS: [(char, &str); 7] =
+        [('L', "lmotu"), ('M', "cen"), ('N', "dlo"), ('P', "cdefios"), ('S', "ckmo"), ('Z', "lps"), ('C', "cfo")];
+    let mut letters = name.chars();
+    let details = letters.next().and_then(|first| DETAILS.iter().find(|(initial, _)| *initial == first));
+    details.is_some_and(|(_, details)| letters.next().is_none_or(|detail| details.contains(detail)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(expression: &str, text: &str) -> bool {
+        let regexp = translate(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+        regex_automata::meta::Regex::new(&regexp.expression).unwrap().is_match(text)
+    }
+
+    #[test]
+    fn classes_are_ascii_and_have_no_operators() {
+        for (expression, text, expected) in [
+            (r"^\d$", "٣", false),
+            (r"^\w$", "é", false),
+            (r"^\W$", "é", true),
+            (r"^\s$", "\u{b}", false),
+            (r"^[[:space:]]$", "\u{b}", true),
+            (r"^[a-z&&[aeiou]]$", "b]", true),
+            (r"^[a-z&&[aeiou]]$", "&]", true),
+            (r"^[]a]$", "]", true),
+            (r"^[^]a]$", "]", false),
+            (r"^[\D]$", "x", true),
+            (r"^\pL$", "é", true),
+            (r"^\p{Greek}$", "λ", true),
+            (r"^\p{^Greek}$", "λ", false),
+            (r"(?i)^k$", "\u{212a}", true),
+            (r"a{,2}", "a{,2}", true),
+            (r"^a{2}$", "aa", true),
+            (r"\Q*[\E+", "*[[", true),
+            (r"^\x{e9}\x41\101$", "éAA", true),
+            (r"\bcafe\b", "cafeé", true),
+            (r"^$", "\n", false),
+            (r"a$", "a\n", false),
+            (r"(?m)a$", "a\nb", true),
+            (r"^.$", "\n", false),
+            (r"(?s)^.$", "\n", true),
+            (r"(?P<x>a)(?<y>b)", "ab", true),
+            (r"^[a-]$", "-", true),
+            (r"a*?b", "b", true),
+            (r"^a(?i)B$", "ab", true),
+            (r"^(?i:A)b$", "aB", false),
+            ("", "", true),
+            ("|a", "", true),
+        ] {
+            assert_eq!(found(expression, text), expected, "{expression} {text}");
+        }
+    }
+
+    #[test]
+    fn what_re2_refuses_is_refused() {
+        for expression in [
+            "a**", "a*+", "(", ")", "[a", "[z-a]", r"\1", r"\8", r"\Z", "(?=a)", "(?<=a)", "(?<!a)", "a{1001}", "(a{100}){100}",
+            r"\pX", r"\p{Nope}", r"\p{greek}", "(?P<a>x)(?P<a>y)", "(?z)", "\\", "*", "x{2,1}", r"[[:nope:]]", r"\i", r"[a-\d]", "(?i",
+        ] {
+            assert!(translate(expression).is_err(), "{expression}");
+        }
+    }
+}
