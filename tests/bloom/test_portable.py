@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import doctest
 import io
 import math
 import pickle
@@ -13,6 +14,7 @@ import mmh3
 import pytest
 from pybloom_live import BloomFilter
 
+from streamer.bloom import portable
 from streamer.bloom.portable import Answer, CollectionFilter, PortableBloomFilter
 from streamer.layout import EventLayout
 from streamer.model import Event, Limits
@@ -179,3 +181,9 @@ def test_a_filter_grows_until_it_is_full() -> None:
 def test_a_subscription_that_can_match_nothing_has_keys_of_nothing() -> None:
     guard = CollectionFilter.build([])
     assert _ask(guard, [_event(data={"a": 1})]) is Answer.NO
+
+
+def test_the_example_of_a_wrong_key_loses_its_match() -> None:
+    result = doctest.testmod(portable)
+    assert result.attempted >= 3
+    assert result.failed == 0
