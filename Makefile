@@ -34,7 +34,7 @@ lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
 
 types: $(VENV)/.dev-$(KIND) ## mypy --strict, and stubtest of the native core's stub
 	$(PY) -m mypy
-	@if $(PY) -c 'import streamer._native' 2>/dev/null; then set -x; $(PY) -m mypy.stubtest streamer._native; \
+	@if $(PY) -c 'import streamer._native' 2>/dev/null; then set -x; $(PY) -m mypy.stubtest --mypy-config-file pyproject.toml streamer._native; \
 	else echo "stubtest: left out, there is no native core here"; fi
 
 format: $(VENV)/.dev-$(KIND) ## format Python and Rust, and mend what ruff can mend

@@ -1,3 +1,5 @@
 """The native core of Streamer."""
 
+__all__ = ["__version__"]
+
 __version__: str
