@@ -184,7 +184,7 @@ pub(super) fn edge_hash(seed: &Seed, value: u64, bucket: u32, path: u32) -> u64 
     seed.hash_words(value, u64::from(bucket) << 32 | u64::from(path))
 }
 
-/// A bucket that asks more paths than this looks at those that the event has, not at those that it asks.
+/// A bucket that asks more than this looks at the paths that the event has, not at those that it asks.
 pub(super) const MANY_PATHS: usize = 24;
 
 impl Visit<'_, '_, '_> {
@@ -210,7 +210,7 @@ impl Visit<'_, '_, '_> {
             self.candidate(at, again);
         }
         let probes = bucket.probes as usize..bucket.probes_end as usize;
-        if probes.len() <= MANY_PATHS {
+        if probes.len() <= MANY_PATHS || self.positions.is_empty() {
             for at in probes {
                 self.probe(number, self.index.probes[at], again);
             }

@@ -272,7 +272,9 @@ impl<'s> Builder<'s> {
             self.unkeyed += 1;
         }
         let clause = self.store.clause(self.store.clauses(item.conjunction)[bit as usize]);
-        let found: Vec<u32> = clause.atoms.map(|atom| keys.by_words[&(clause.path, atom.words)]).collect();
+        let mut found: Vec<u32> = clause.atoms.map(|atom| keys.by_words[&(clause.path, atom.words)]).collect();
+        found.sort_unstable();
+        found.dedup();
         let disjoint = found.iter().all(|key| keys.all[*key as usize].class == Class::Equal);
         for key in &found {
             let known = if keys.all[*key as usize].exact { 1 << bit } else { 0 };

@@ -3,8 +3,21 @@
 pub mod buckets;
 pub mod build;
 mod consistency;
+#[allow(clippy::module_inception, reason = "the engine of the engine room")]
+pub mod engine;
+mod merging;
+pub mod partitions;
 pub mod paths;
+pub mod registry;
+pub mod segment;
 pub mod store;
 pub mod values;
+#[cfg(test)]
+mod tests;
 mod verify;
 pub mod words;
+
+pub use build::{CostClass, Depth};
+pub use engine::{Addition, Changes, Counters, Engine, Matched, Mode, Options, Pin, Root, Scratch, Selection};
+pub use registry::{Host, Record};
+pub use store::flags;

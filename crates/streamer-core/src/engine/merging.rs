@@ -1,0 +1,247 @@
+//! Merges: which segments of a partition become one, and the thread that does the large ones.
+//!
+//! ```text
+//!   level = log8 of the live subscriptions       1 1 1 1 1 1 1 + 1  ─►  8      8 × 8 ─► 64  ...  8 × 4096 ─► 32,768
+//!   up to SMALL together: the writer merges      beyond: the thread builds beside, then swaps under the writer's lock
+//! ```
+//!
+//! Invariant: after a write, a partition has fewer than 8 segments of each level below [`SMALL`].
+//!
+//! Cost: each subscription is copied once a level. A query asks up to 7 segments a level, of which those below 64 are plain
+//! lists.
+//!
+//! Rejected: merging everything always (quadratic), never (a query asks every segment), or all in the thread (a thousand
+//! single adds would be a thousand segments until it wakes).
+
+use crate::engine::engine::{Engine, Inner, Root};
+use crate::engine::partitions::{Name, Partition};
+use crate::engine::segment::Segment;
+use crate::engine::store::StoreBuilder;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+
+const WIDTH: usize = 8;
+/// The writer merges up to so many subscriptions itself: a few milliseconds.
+const SMALL: usize = 4096;
+
+fn level(live: usize) -> u32 {
+    live.max(1).ilog2() / 3
+}
+
+fn is_mostly_gone(segment: &Segment) -> bool {
+    segment.live() * 2 < segment.store.len()
+}
+
+/// Which of *held* the writer merges with *added* new subscriptions.
+pub fn small_merge(held: &[Arc<Segment>], added: usize) -> Vec<bool> {
+    let mut merged: Vec<bool> =
+        held.iter().map(|segment| is_mostly_gone(segment) && segment.store.len() <= SMALL).collect();
+    let sum = |merged: &[bool]| -> usize {
+        added + held.iter().zip(merged).filter(|(_, merged)| **merged).map(|(segment, _)| segment.live()).sum::<usize>()
+    };
+    loop {
+        let total = sum(&merged);
+        if total == 0 || total > SMALL {
+            return merged;
+        }
+        let at = level(total);
+        let same: Vec<usize> =
+            (0..held.len()).filter(|n| !merged[*n] && level(held[*n].live()) == at && held[*n].live() <= SMALL).collect();
+        let below: Vec<usize> = (0..held.len()).filter(|n| !merged[*n] && level(held[*n].live()) < at).collect();
+        if same.len() + 1 >= WIDTH {
+            same.iter().chain(&below).for_each(|n| merged[*n] = true);
+        } else if !below.is_empty() {
+            below.iter().for_each(|n| merged[*n] = true);
+        } else {
+            return merged;
+        }
+    }
+}
+
+/// Which segments the thread should merge: as many of a level as make one of the next, with all that is smaller, or one
+/// that is mostly gone.
+pub fn large_merge(segments: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
+    let gone: Vec<Arc<Segment>> = segments.iter().filter(|segment| is_mostly_gone(segment)).cloned().collect();
+    if !gone.is_empty() {
+        return Some(gone);
+    }
+    let mut levels: Vec<u32> = segments.iter().map(|segment| level(segment.live())).collect();
+    levels.sort_unstable();
+    let full = levels.chunk_by(|left, right| left == right).filter(|same| same.len() >= WIDTH).map(|same| same[0]).max()?;
+    Some(segments.iter().filter(|segment| level(segment.live()) <= full).cloned().collect())
+}
+
+/// How the engine and its thread talk.
+#[derive(Debug, Default)]
+pub struct Signal {
+    asked: Mutex<bool>,
+    wakes: Condvar,
+    stop: AtomicBool,
+    /// The process that the thread runs in; 0 for none.
+    process: AtomicU32,
+    gate: Mutex<Gate>,
+    opens: Condvar,
+}
+
+/// Keeps the thread out of the writer's lock while the process forks.
+#[derive(Debug, Default)]
+struct Gate {
+    paused: bool,
+    inside: bool,
+}
+
+impl Signal {
+    fn inside<T>(&self, act: impl FnOnce() -> T) -> T {
+        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        while gate.paused {
+            gate = self.opens.wait(gate).unwrap_or_else(PoisonError::into_inner);
+        }
+        gate.inside = true;
+        drop(gate);
+        // A panic in here would leave the gate shut only for a fork, which then waits for ever: so open it in any case.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner).inside = false;
+        self.opens.notify_all();
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.signal.stop.store(true, Ordering::Relaxed);
+        self.signal.wakes.notify_all();
+    }
+}
+
+impl Engine {
+    /// Wake the thread if there is something to merge; start it if it does not run, or ran before a fork.
+    pub(super) fn wake(&self) {
+        if !self.inner.options.background || self.inner.lock_writer().merges.is_empty() {
+            return;
+        }
+        let process = std::process::id();
+        if self.signal.process.swap(process, Ordering::AcqRel) != process {
+            let (inner, signal) = (Arc::downgrade(&self.inner), self.signal.clone());
+            // Without a thread there are more segments, and all else is the same.
+            if std::thread::Builder::new().name("streamer-merge".into()).spawn(move || run(&inner, &signal)).is_err() {
+                self.signal.process.store(0, Ordering::Release);
+            }
+        }
+        *self.signal.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.signal.wakes.notify_all();
+    }
+
+    /// Keep the merging thread out of all locks, until [`Engine::resume`]: call it before a fork, with no write going on.
+    pub fn pause(&self) {
+        let mut gate = self.signal.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        gate.paused = true;
+        while gate.inside {
+            gate = self.signal.opens.wait(gate).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Let the merging thread go on, after a fork in both processes. In the child a new one is started when needed.
+    pub fn resume(&self) {
+        self.signal.gate.lock().unwrap_or_else(PoisonError::into_inner).paused = false;
+        self.signal.opens.notify_all();
+    }
+
+    /// Merge all segments of each partition into one, in this thread.
+    pub fn merge(&self) {
+        let mut names = Vec::new();
+        self.inner.root.load().partitions.for_each(|partition| names.push(partition.name.clone()));
+        for name in names {
+            let whole = |partition: &Partition| {
+                let segments = &partition.segments;
+                let is_merged = segments.len() == 1 && segments[0].live() == segments[0].store.len();
+                (!is_merged).then(|| segments.clone())
+            };
+            // Another writer may have changed the partition meanwhile: then try again.
+            while self.inner.merge_partition(&name, &self.signal, whole) == Some(false) {}
+        }
+    }
+}
+
+fn run(inner: &Weak<Inner>, signal: &Signal) {
+    loop {
+        let mut asked = signal.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*asked {
+            if signal.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            asked = signal.wakes.wait(asked).unwrap_or_else(PoisonError::into_inner);
+        }
+        *asked = false;
+        drop(asked);
+        while !signal.stop.load(Ordering::Relaxed) {
+            let Some(inner) = inner.upgrade() else { return };
+            let Some(name) = signal.inside(|| inner.lock_writer().merges.pop()) else { break };
+            // A merge that panics leaves its partition as it was.
+            let merged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                inner.merge_partition(&name, signal, |partition| large_merge(&partition.segments))
+            }));
+            if let Ok(Some(false)) = merged {
+                signal.inside(|| inner.lock_writer().merges.push(name));
+            }
+        }
+        if signal.stop.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+impl Inner {
+    /// Merge those segments of a partition that *choose* names. None: nothing to do; false: it has changed meanwhile.
+    fn merge_partition(
+        &self,
+        name: &Arc<Name>,
+        signal: &Signal,
+        choose: impl Fn(&Partition) -> Option<Vec<Arc<Segment>>>,
+    ) -> Option<bool> {
+        let root = self.root.load_full();
+        let chosen = choose(self.partition(&root.partitions, name)?)?;
+        drop(root);
+        let mut builder = StoreBuilder::default();
+        let mut sources: Vec<(usize, u32)> = Vec::new();
+        for (number, segment) in chosen.iter().enumerate() {
+            let alive: Vec<bool> = (0..segment.store.len() as u32).map(|at| segment.removed_at(at) == 0).collect();
+            sources.extend((0..).zip(&alive).filter(|(_, alive)| **alive).map(|(at, _)| (number, at)));
+            // Together they may not fit where each did: then they stay apart.
+            builder.add_store(&segment.store, |at| alive[at as usize]).ok()?;
+        }
+        let store = signal.inside(|| builder.build(&mut self.lock_writer().sets));
+        let merged = if store.len() == 0 { None } else { Some(Segment::new(store, &self.seed, self.options.depth).ok()?) };
+        signal.inside(|| {
+            let mut writer = self.lock_writer();
+            let root = self.root.load_full();
+            let Some(partition) = self.partition(&root.partitions, name) else {
+                return Some(false);
+            };
+            let is_there = |segment: &Arc<Segment>| partition.segments.iter().any(|other| Arc::ptr_eq(segment, other));
+            if !chosen.iter().all(is_there) {
+                return Some(false);
+            }
+            let mut segments: Vec<Arc<Segment>> =
+                partition.segments.iter().filter(|other| !chosen.iter().any(|one| Arc::ptr_eq(one, other))).cloned().collect();
+            if let Some(merged) = merged {
+                let merged = Arc::new(merged);
+                for ((number, old), new) in sources.iter().zip(0..) {
+                    match chosen[*number].removed_at(*old) {
+                        0 => writer.locations[merged.store.slots[new as usize] as usize] = new,
+                        version => merged.remove(new, version),
+                    }
+                }
+                if merged.live() > 0 {
+                    segments.push(merged);
+                }
+            }
+            if large_merge(&segments).is_some() {
+                writer.merges.push(name.clone());
+            }
+            let mut next = Root::after(&root);
+            self.put(&mut next, name.clone(), segments);
+            self.publish(&mut writer, next);
+            Some(true)
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! All partitions of an engine: an immutable map from (tenant, collection) to segments.
+//!
+//! ```text
+//!   root of version 8   ┌─ 0 ─ (acme, orders)            a change copies the nodes on the way to its partition:
+//!     trie by hash ─────┼─ 1 ─┬─ (acme, users)           16 words a level, and one leaf of up to 16 partitions
+//!                       │     └─ (*, orders)
+//!                       └─ ...
+//! ```
+//!
+//! Invariant: a node never changes while more than one root holds it.
+//!
+//! Cost: a lookup is one step for each 16-fold of partitions beyond 16; a change copies as many nodes. About 24 bytes a
+//! partition for the map.
+//!
+//! Rejected: one table that is copied for each change (300,000 partitions: 2.4 MB a change); a lock around a mutable one.
+
+use crate::engine::segment::Segment;
+use crate::value::Seed;
+use std::sync::Arc;
+
+/// The subscriptions of one tenant (or `*`) and collection (or `*`).
+#[derive(Clone, Debug)]
+pub struct Partition {
+    /// Which partition.
+    pub name: Arc<Name>,
+    /// Its segments.
+    pub segments: Vec<Arc<Segment>>,
+}
+
+/// Which partition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    /// A tenant, or `*` for all.
+    pub tenant: Box<str>,
+    /// A collection, or `*` for all.
+    pub collection: Box<str>,
+}
+
+impl Name {
+    /// Its hash.
+    pub fn hash(&self, seed: &Seed) -> u64 {
+        join(seed, seed.hash_bytes(self.tenant.as_bytes()), seed.hash_bytes(self.collection.as_bytes()))
+    }
+}
+
+/// The hash of a partition from those of its tenant and collection.
+pub fn join(seed: &Seed, tenant: u64, collection: u64) -> u64 {
+    seed.hash_words(tenant, collection)
+}
+
+const BITS: u32 = 4;
+const WIDTH: usize = 1 << BITS;
+
+#[derive(Clone, Debug)]
+enum Node {
+    Leaf(Vec<(u64, Arc<Partition>)>),
+    Branch([Option<Arc<Node>>; WIDTH]),
+}
+
+/// See the head of this file.
+#[derive(Clone, Debug)]
+pub struct Partitions {
+    root: Arc<Node>,
+    count: usize,
+}
+
+impl Default for Partitions {
+    fn default() -> Partitions {
+        Partitions { root: Arc::new(Node::Leaf(Vec::new())), count: 0 }
+    }
+}
+
+impl Partitions {
+    /// How many partitions there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Find a partition.
+    pub fn get(&self, hash: u64, tenant: &str, collection: &str) -> Option<&Arc<Partition>> {
+        let (mut node, mut rest) = (&*self.root, hash);
+        loop {
+            match node {
+                Node::Branch(children) => {
+                    node = children[rest as usize % WIDTH].as_deref()?;
+                    rest >>= BITS;
+                }
+                Node::Leaf(entries) => {
+                    let fits = |(other, partition): &&(u64, Arc<Partition>)| {
+                        *other == hash && *partition.name.tenant == *tenant && *partition.name.collection == *collection
+                    };
+                    return entries.iter().find(fits).map(|(_, partition)| partition);
+                }
+            }
+        }
+    }
+
+    /// Put a partition in the place of the one of its name, or take that one out if the new one has no segments.
+    pub fn set(&mut self, hash: u64, partition: Partition) {
+        let (mut node, mut rest, mut depth) = (&mut self.root, hash, 0);
+        loop {
+            if let Node::Leaf(entries) = &**node {
+                // Hashes that agree in all bits stay in one leaf.
+                if entries.len() >= WIDTH && depth < u64::BITS / BITS {
+                    let mut children: [Option<Arc<Node>>; WIDTH] = Default::default();
+                    for (other, partition) in entries {
+                        let child = &mut children[(other >> (depth * BITS)) as usize % WIDTH];
+                        let leaf = Arc::make_mut(child.get_or_insert_with(|| Arc::new(Node::Leaf(Vec::new()))));
+                        if let Node::Leaf(entries) = leaf {
+                            entries.push((*other, partition.clone()));
+                        }
+                    }
+                    *node = Arc::new(Node::Branch(children));
+                }
+            }
+            match Arc::make_mut(node) {
+                Node::Branch(children) => {
+                    node = children[rest as usize % WIDTH].get_or_insert_with(|| Arc::new(Node::Leaf(Vec::new())));
+                    rest >>= BITS;
+                    depth += 1;
+                }
+                Node::Leaf(entries) => {
+                    let at = entries.iter().position(|(other, old)| *other == hash && old.name == partition.name);
+                    match at {
+                        Some(at) if partition.segments.is_empty() => {
+                            entries.swap_remove(at);
+                            self.count -= 1;
+                        }
+                        Some(at) => entries[at].1 = Arc::new(partition),
+                        None if partition.segments.is_empty() => {}
+                        None => {
+                            entries.push((hash, Arc::new(partition)));
+                            self.count += 1;
+                        }
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Call *visit* with each partition.
+    pub fn for_each(&self, mut visit: impl FnMut(&Arc<Partition>)) {
+        let mut pending = vec![&*self.root];
+        while let Some(node) = pending.pop() {
+            match node {
+                Node::Leaf(entries) => entries.iter().for_each(|(_, partition)| visit(partition)),
+                Node::Branch(children) => pending.extend(children.iter().flatten().map(|child| &**child)),
+            }
+        }
+    }
+}

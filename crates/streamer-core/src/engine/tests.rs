@@ -1,0 +1,431 @@
+//! The index answers as a plain evaluation of every normal form does, whatever is added, replaced, removed and merged.
+
+use crate::automaton::cidr::{net_holds, parse_address};
+use crate::automaton::folding::fold;
+use crate::automaton::regexps::Program;
+use crate::automaton::testing::Dice;
+use crate::automaton::topics::topic_matches;
+use crate::automaton::wildcards::wildcard_matches;
+use crate::engine::{Addition, Depth, Engine, Mode, Options, Scratch, Selection};
+use crate::json;
+use crate::subscriptions::normal_form::{
+    Atom, Cidr, Clause, Conjunction, Mode as PathMode, NormalForm, Path, PatternTree, Range, Root, TopicWord, Verify,
+};
+use crate::subscriptions::regexps::Regexp;
+use crate::value::{Kind, Kinds, Number, Scalar, ScalarRef, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn child<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    match value {
+        Value::Map(members) => members.iter().find(|(other, _)| **other == *name).map(|(_, value)| value),
+        _ => None,
+    }
+}
+
+/// The elements of arrays that a value lies in: which array, and which element.
+type Chain = Vec<(*const Value, usize)>;
+
+fn leaves<'v>(value: &'v Value, names: &[Box<str>], chain: &Chain, found: &mut Vec<(&'v Value, Chain)>) {
+    match value {
+        Value::List(elements) => {
+            for (at, element) in elements.iter().enumerate() {
+                let mut inner = chain.clone();
+                inner.push((value, at));
+                leaves(element, names, &inner, found);
+            }
+        }
+        _ => match names {
+            [] if value.kind() != Kind::Map => found.push((value, chain.clone())),
+            [first, rest @ ..] => {
+                if let Some(value) = child(value, first) {
+                    leaves(value, rest, chain, found);
+                }
+            }
+            [] => {}
+        },
+    }
+}
+
+/// What a clause is about in an event, with chains.
+fn values<'v>(event: &'v Value, path: &Path, mode: PathMode) -> Vec<(&'v Value, Chain)> {
+    let root = match path.root {
+        Root::Data => child(event, "data"),
+        Root::Before => child(event, "before"),
+        Root::Topic => child(event, "topic"),
+        Root::Type => child(event, "type"),
+        _ => Some(event),
+    };
+    let Some(root) = root else { return Vec::new() };
+    match mode {
+        PathMode::Scalar => {
+            let found = path.names.iter().try_fold(root, |value, name| child(value, name));
+            found.into_iter().map(|value| (value, Chain::new())).collect()
+        }
+        PathMode::AnyLeaf => {
+            let mut found = Vec::new();
+            leaves(root, &path.names, &Chain::new(), &mut found);
+            found
+        }
+    }
+}
+
+fn holds(atom: &Atom, value: &Value) -> bool {
+    let scalar = value.as_scalar();
+    let text = match scalar {
+        Some(ScalarRef::String(text)) => Some(text),
+        _ => None,
+    };
+    match atom {
+        Atom::Equal(operand) => scalar == Some(operand.as_ref()),
+        Atom::EqualTree(tree) => **tree == *value,
+        Atom::Numbers(range) => matches!(scalar, Some(ScalarRef::Number(number)) if range.contains(&number)),
+        Atom::Strings(range) => text.is_some_and(|text| range.contains(text)),
+        Atom::Prefix(operand) => text.is_some_and(|text| text.starts_with(&**operand)),
+        Atom::Suffix(operand) => text.is_some_and(|text| text.ends_with(&**operand)),
+        Atom::Substring(operand) => text.is_some_and(|text| text.contains(&**operand)),
+        Atom::PrefixIgnoreCase(operand) => text.is_some_and(|text| fold(text).starts_with(&**operand)),
+        Atom::SuffixIgnoreCase(operand) => text.is_some_and(|text| fold(text).ends_with(&**operand)),
+        Atom::EqualIgnoreCase(operand) => text.is_some_and(|text| fold(text) == **operand),
+        Atom::Wildcard(pieces) => text.is_some_and(|text| wildcard_matches(pieces, text)),
+        Atom::Regexp(regexp) => text.is_some_and(|text| Program::compile(regexp).unwrap().is_match(text)),
+        Atom::Cidr(net) => text.and_then(parse_address).is_some_and(|address| net_holds(*net, address)),
+        Atom::Element(element) => matches!(value, Value::List(elements) if elements.contains(element)),
+        Atom::Kinds(kinds) => kinds.has(value.kind()),
+        Atom::Other { kinds, none_of } => kinds.has(value.kind()) && !none_of.iter().any(|atom| holds(atom, value)),
+        Atom::Topic(words) => text.is_some_and(|text| topic_matches(words, text)),
+    }
+}
+
+fn any_holds(atoms: &[Atom], found: &[(&Value, Chain)]) -> bool {
+    if found.is_empty() {
+        return atoms.iter().any(|atom| matches!(atom, Atom::Kinds(kinds) if kinds.has(Kind::Missing)));
+    }
+    found.iter().any(|(value, _)| atoms.iter().any(|atom| holds(atom, value)))
+}
+
+/// All choices of the fields of a pattern tree, one after the other.
+fn choices(tree: &PatternTree) -> Vec<Vec<(u32, Box<[Atom]>)>> {
+    let mut all = vec![tree.fields.to_vec()];
+    for alternatives in &tree.any_of {
+        let options: Vec<Vec<_>> = alternatives.iter().flat_map(choices).collect();
+        all = all.iter().flat_map(|one| options.iter().map(|more| [one.clone(), more.clone()].concat())).collect();
+    }
+    all
+}
+
+fn chosen(event: &Value, verify: &Verify, fields: &[(u32, Box<[Atom]>)], before: &[Chain]) -> bool {
+    let [(path, atoms), rest @ ..] = fields else { return true };
+    let (path, mode) = &verify.paths[*path as usize];
+    let found = values(event, path, *mode);
+    if found.is_empty() {
+        return any_holds(atoms, &[]) && chosen(event, verify, rest, before);
+    }
+    found.into_iter().any(|(value, chain)| {
+        let is_consistent = before
+            .iter()
+            .all(|other| chain.iter().all(|(array, at)| other.iter().all(|(array2, at2)| array != array2 || at == at2)));
+        is_consistent
+            && atoms.iter().any(|atom| holds(atom, value))
+            && chosen(event, verify, rest, &[before, std::slice::from_ref(&chain)].concat())
+    })
+}
+
+fn matches(form: &NormalForm, event: &Value) -> bool {
+    let conjunction_holds = |conjunction: &Conjunction| {
+        conjunction.clauses.iter().all(|clause| any_holds(&clause.atoms, &values(event, &clause.path, clause.mode)))
+    };
+    let verify_holds = |verify: &Arc<Verify>| {
+        verify.changed.iter().all(|(left, right)| {
+            let read = |at: u32| values(event, &verify.paths[at as usize].0, PathMode::Scalar).first().map(|(value, _)| *value);
+            let (left, right) = (read(*left), read(*right));
+            let is_beyond = |value: Option<&Value>| value.is_some_and(|value| value.kind() == Kind::BeyondFloat);
+            left != right && !(left.is_some() && right.is_some() && (is_beyond(left) || is_beyond(right)))
+        }) && verify.pattern.as_ref().is_none_or(|tree| choices(tree).iter().any(|fields| chosen(event, verify, fields, &[])))
+    };
+    form.conjunctions.iter().any(conjunction_holds) && form.verify.as_ref().is_none_or(verify_holds)
+}
+
+const LETTERS: &str = "abAé";
+
+fn scalar(dice: &mut Dice) -> Scalar {
+    match dice.below(8) {
+        0 => Scalar::Null,
+        1 => Scalar::Bool(dice.chance(50)),
+        2..5 => Scalar::Number(Number::from_f64(dice.below(12) as f64 / 2.0).unwrap()),
+        _ => Scalar::String(dice.text(LETTERS, 3).into()),
+    }
+}
+
+fn range<T: Ord + Clone>(dice: &mut Dice, value: impl Fn(&mut Dice) -> T) -> Range<T> {
+    let (mut low, mut high) = (value(dice), value(dice));
+    if low > high {
+        std::mem::swap(&mut low, &mut high);
+    }
+    let (open_low, open_high) = (dice.chance(25), dice.chance(25));
+    Range { low: (!open_low).then(|| (low, dice.chance(50))), high: (!open_high).then(|| (high, dice.chance(50))) }
+}
+
+fn kinds(dice: &mut Dice) -> Kinds {
+    let all = [Kinds::PRESENT, Kinds::LEAVES, Kinds::READABLE, Kinds::of(Kind::String), Kinds::of(Kind::Map), Kinds::of(Kind::List)];
+    *dice.pick(&all)
+}
+
+fn atom(dice: &mut Dice, topic: bool) -> Atom {
+    if topic {
+        let words = (0..dice.below(4))
+            .map(|_| match dice.below(4) {
+                0 => TopicWord::One,
+                1 => TopicWord::Many,
+                _ => TopicWord::Word((*dice.pick(&["a", "b", ""])).into()),
+            })
+            .collect();
+        return Atom::Topic(words);
+    }
+    let text = |dice: &mut Dice| -> Box<str> { dice.text(LETTERS, 2).into() };
+    match dice.below(24) {
+        0..6 => Atom::Equal(scalar(dice)),
+        6 => Atom::Numbers(range(dice, |dice| Number::from_i64(dice.below(6) as i64))),
+        7 => Atom::Numbers(range(dice, |dice| Number::from_f64(dice.below(12) as f64 / 2.0).unwrap())),
+        8 => Atom::Strings(range(dice, |dice| Box::from(dice.text(LETTERS, 2)))),
+        9 => Atom::Prefix(text(dice)),
+        10 => Atom::Suffix(text(dice)),
+        11 => Atom::Substring(text(dice)),
+        12 => Atom::PrefixIgnoreCase(fold(&text(dice)).into()),
+        13 => Atom::SuffixIgnoreCase(fold(&text(dice)).into()),
+        14 => Atom::EqualIgnoreCase(fold(&text(dice)).into()),
+        15 => Atom::Wildcard((0..2 + dice.below(2)).map(|_| dice.text(LETTERS, 1).into()).collect()),
+        16 => Atom::Regexp(Regexp { expression: (*dice.pick(&[r"\Aa+b*\z", "ab", r"\A[aé]{1,2}\z", "b.a", ""])).into() }),
+        17 => Atom::Cidr(*dice.pick(&[Cidr::V4(0x0a00_0000, 8), Cidr::V4(0x0a01_0000, 16), Cidr::V4(0x0a01_0203, 32), Cidr::V6(0, 0)])),
+        18 => Atom::Element(Arc::new(Value::Scalar(scalar(dice)))),
+        19 => Atom::EqualTree(Arc::new(Value::List(vec![Value::Scalar(scalar(dice))]))),
+        20 => Atom::Kinds(kinds(dice)),
+        21 => Atom::Kinds(Kinds::MISSING.or(if dice.chance(30) { Kinds::of(Kind::Number) } else { Kinds::NONE })),
+        22 => Atom::Other { kinds: kinds(dice), none_of: (0..1 + dice.below(3)).map(|_| Atom::Equal(scalar(dice))).collect() },
+        _ => {
+            let none_of = [Atom::Prefix(text(dice)), Atom::Equal(scalar(dice))].into_iter().collect();
+            Atom::Other { kinds: Kinds::LEAVES, none_of }
+        }
+    }
+}
+
+const SCALARS: [&[&str]; 5] = [&["a"], &["b"], &["c", "d"], &["ip"], &["c"]];
+const LEAVES: [&[&str]; 6] =
+    [&["data", "a"], &["data", "b"], &["data", "c", "d"], &["data", "t"], &["data", "r", "x"], &["data", "r", "y"]];
+
+fn clause(dice: &mut Dice, leaf: bool) -> Clause {
+    let (path, mode, topic) = match dice.below(20) {
+        0 => (Path::part(Root::Topic), PathMode::Scalar, true),
+        1 => (Path::new(Root::Before, ["a"]), PathMode::Scalar, false),
+        _ if leaf => (Path::new(Root::Raw, *dice.pick(&LEAVES)), PathMode::AnyLeaf, false),
+        _ => (Path::new(Root::Data, *dice.pick(&SCALARS)), PathMode::Scalar, false),
+    };
+    let count = [1, 1, 1, 2, 3][dice.below(5) as usize];
+    let many = if dice.chance(3) { 12 } else { count };
+    Clause { path, mode, atoms: (0..many).map(|_| atom(dice, topic)).collect() }
+}
+
+fn form(dice: &mut Dice) -> NormalForm {
+    let leaf = dice.chance(50);
+    let conjunctions: Vec<Conjunction> = (0..[1, 1, 1, 2, 3, 0][dice.below(6) as usize])
+        .map(|_| {
+            let clauses = [1, 1, 2, 2, 3, 0][dice.below(6) as usize];
+            let clauses = if dice.chance(1) { 35 } else { clauses };
+            Conjunction { clauses: (0..clauses).map(|_| clause(dice, leaf)).collect() }
+        })
+        .collect();
+    let verify = match dice.below(8) {
+        0 => Some(Arc::new(Verify {
+            paths: [Root::Before, Root::Data].map(|root| (Path::new(root, ["a"]), PathMode::Scalar)).into(),
+            changed: [(0, 1)].into(),
+            pattern: None,
+        })),
+        1 => {
+            // The conjunctions say less than the tree, as where a distribution was given up.
+            let paths = LEAVES.map(|names| (Path::new(Root::Raw, names), PathMode::AnyLeaf)).into();
+            let fields = |dice: &mut Dice| -> Box<[(u32, Box<[Atom]>)]> {
+                (0..1 + dice.below(2))
+                    .map(|_| (3 + dice.below(3) as u32, (0..2).map(|_| atom(dice, false)).collect()))
+                    .collect()
+            };
+            let alternatives =
+                (0..2).map(|_| PatternTree { fields: fields(dice), any_of: Box::default() }).collect::<Vec<_>>().into();
+            let tree = PatternTree { fields: fields(dice), any_of: [alternatives].into() };
+            Some(Arc::new(Verify { paths, changed: Box::default(), pattern: Some(tree) }))
+        }
+        2 | 3 => return consistent(dice),
+        _ => None,
+    };
+    NormalForm { conjunctions, verify }
+}
+
+/// A pattern without `$or`: one conjunction, and a tree of the same fields.
+fn consistent(dice: &mut Dice) -> NormalForm {
+    let mut fields: Vec<(u32, Box<[Atom]>)> = Vec::new();
+    for path in 3..6 {
+        if dice.chance(80) {
+            fields.push((path, (0..3).map(|_| Atom::Equal(scalar(dice))).collect()));
+        }
+    }
+    let clauses = fields
+        .iter()
+        .map(|(path, atoms)| Clause {
+            path: Path::new(Root::Raw, LEAVES[*path as usize]),
+            mode: PathMode::AnyLeaf,
+            atoms: atoms.to_vec(),
+        })
+        .collect();
+    let paths = LEAVES.map(|names| (Path::new(Root::Raw, names), PathMode::AnyLeaf)).into();
+    let pattern = Some(PatternTree { fields: fields.into(), any_of: Box::default() });
+    NormalForm {
+        conjunctions: vec![Conjunction { clauses }],
+        verify: Some(Arc::new(Verify { paths, changed: Box::default(), pattern })),
+    }
+}
+
+fn json_scalar(dice: &mut Dice) -> String {
+    match dice.below(10) {
+        0 => "null".into(),
+        1 => ["true", "false"][dice.below(2) as usize].into(),
+        2 | 3 => format!("{}", dice.below(6)),
+        4 | 5 => format!("{:?}", dice.below(12) as f64 / 2.0),
+        6 => ["1e400", "\"10.1.2.3\"", "\"10.9.0.1\"", "\"::1\""][dice.below(4) as usize].into(),
+        _ => format!("\"{}\"", dice.text(LETTERS, 4)),
+    }
+}
+
+fn json_value(dice: &mut Dice, depth: u32) -> String {
+    match dice.below(10) {
+        0 | 1 if depth > 0 => {
+            let all: Vec<String> = (0..dice.below(4)).map(|_| json_value(dice, depth - 1)).collect();
+            format!("[{}]", all.join(","))
+        }
+        2 if depth > 0 => format!("{{\"d\":{}}}", json_value(dice, depth - 1)),
+        _ => json_scalar(dice),
+    }
+}
+
+fn event(dice: &mut Dice) -> String {
+    let mut data = Vec::new();
+    for name in ["a", "b", "c", "t", "ip"] {
+        if dice.chance(75) {
+            data.push(format!("\"{name}\":{}", json_value(dice, 2)));
+        }
+    }
+    if dice.chance(70) {
+        let element = |dice: &mut Dice| format!("{{\"x\":{},\"y\":{}}}", json_value(dice, 1), json_value(dice, 1));
+        let elements: Vec<String> = (0..dice.below(4)).map(|_| element(dice)).collect();
+        data.push(format!("\"r\":[{}]", elements.join(",")));
+    }
+    let topic = (0..dice.below(4)).map(|_| *dice.pick(&["a", "b", ""])).collect::<Vec<_>>().join(".");
+    let before = if dice.chance(50) { format!(",\"before\":{{\"a\":{}}}", json_value(dice, 1)) } else { String::new() };
+    format!("{{\"type\":\"update\",\"topic\":\"{topic}\",\"data\":{{{}}}{before}}}", data.join(","))
+}
+
+struct Model {
+    engine: Engine,
+    scratch: Scratch,
+    held: BTreeMap<String, (String, Option<String>, NormalForm)>,
+}
+
+impl Model {
+    fn new(depth: Depth) -> Model {
+        let options = Options { background: false, depth, ..Options::default() };
+        Model { engine: Engine::new(options), scratch: Scratch::default(), held: BTreeMap::new() }
+    }
+
+    fn write(&mut self, dice: &mut Dice, count: u64, ids: u64, mode: Mode) {
+        let mut items = Vec::new();
+        for _ in 0..count {
+            let id = format!("s{}", dice.below(ids));
+            let tenant = (*dice.pick(&["t", "t", "u", "*"])).to_string();
+            let collection = Some((*dice.pick(&["c", "c", "c", "d"])).to_string()).filter(|_| dice.chance(80));
+            let form = form(dice);
+            let is_new = items.iter().all(|item: &Result<Addition, _>| *item.as_ref().unwrap().id != *id);
+            if is_new && (mode != Mode::Add || !self.held.contains_key(&id)) {
+                items.push(Ok(Addition {
+                    id: id.as_str().into(),
+                    gateway_id: Some("g".into()),
+                    tenant: tenant.as_str().into(),
+                    collection: collection.as_deref().map(Box::from),
+                    form: form.clone(),
+                    flags: 0,
+                    text: id.as_bytes().into(),
+                    host: None,
+                }));
+                self.held.insert(id, (tenant, collection, form));
+            }
+        }
+        self.engine.write(items, mode, false).unwrap();
+        assert_eq!(self.engine.len(), self.held.len());
+    }
+
+    fn remove(&mut self, dice: &mut Dice, ids: u64) {
+        let id = format!("s{}", dice.below(ids));
+        let changes = self.engine.remove(&Selection { ids: Some(&[&id]), ..Selection::default() });
+        assert_eq!(changes.removed.len(), usize::from(self.held.remove(&id).is_some()));
+    }
+
+    /// Compare one event; how many subscriptions it was compared for and how many matched.
+    fn check(&mut self, dice: &mut Dice) -> (u64, u64) {
+        let text = event(dice);
+        let value: Value = json::parse(text.as_bytes(), json::Options::default()).unwrap();
+        let expected: Vec<&str> = self
+            .held
+            .iter()
+            .filter(|(_, (tenant, collection, _))| {
+                (tenant == "t" || tenant == "*") && collection.as_deref().is_none_or(|collection| collection == "c")
+            })
+            .filter(|(_, (.., form))| matches(form, &value))
+            .map(|(id, _)| id.as_str())
+            .collect();
+        let matched = self.engine.match_event(text.as_bytes(), Some("t"), Some("c"), &mut self.scratch).unwrap();
+        assert!(matched.pending.is_empty());
+        let mut found: Vec<String> = matched.certain.iter().map(|slot| self.engine.record(*slot).unwrap().id.to_string()).collect();
+        found.sort();
+        if found != expected {
+            for id in expected.iter().copied().chain(found.iter().map(String::as_str)) {
+                if expected.contains(&id) != found.iter().any(|other| other == id) {
+                    eprintln!("{id} expected {}: {:#?}", expected.contains(&id), self.held.get(id));
+                }
+            }
+            assert_eq!(found, expected, "{text}");
+        }
+        (self.held.len() as u64, expected.len() as u64)
+    }
+}
+
+fn random_sets(depth: Depth, rounds: u64, seed: u64) {
+    let (mut pairs, mut matched) = (0, 0);
+    for round in 0..rounds {
+        let mut dice = Dice::new(seed * 1_000_003 + round);
+        let mut model = Model::new(depth);
+        let size = [5, 20, 70, 300][round as usize % 4];
+        model.write(&mut dice, size, size * 2, Mode::Replace);
+        for _ in 0..12 {
+            match dice.below(6) {
+                0 => model.write(&mut dice, 1, size * 2, Mode::Add),
+                1 => model.write(&mut dice, 1 + size / 4, size * 2, Mode::Replace),
+                2 | 3 => (0..size / 8 + 1).for_each(|_| model.remove(&mut dice, size * 2)),
+                4 => model.engine.merge(),
+                _ => {}
+            }
+            for _ in 0..4 {
+                let (all, found) = model.check(&mut dice);
+                pairs += all;
+                matched += found;
+            }
+        }
+    }
+    assert!(matched * 10 > pairs, "only {matched} of {pairs} pairs match");
+}
+
+#[test]
+fn the_index_answers_as_a_plain_evaluation_does() {
+    random_sets(Depth::RECURSIVE, 200, 1);
+}
+
+#[test]
+fn the_flat_index_answers_as_a_plain_evaluation_does() {
+    random_sets(Depth::FLAT, 60, 2);
+}
