@@ -230,6 +230,8 @@ pub fn encode_pointer(pointer: &[impl AsRef<str>]) -> String {
 
 /// The array index that a token is, by RFC 6901: digits without a leading zero.
 pub fn index(token: &str) -> Option<usize> {
-    let plain = (1..10).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
+    let plain = (1..10).contains(&token.len())
+        && token.bytes().all(|byte| byte.is_ascii_digit())
+        && (token == "0" || !token.starts_with('0'));
     plain.then(|| token.parse().ok()).flatten()
 }

@@ -341,12 +341,31 @@ impl Value {
         }
     }
 
+    /// Whether two values are equal as CEL's `==` has it; `None` is its error: an element beyond float64 cannot be read, and
+    /// nothing else tells the two apart.
+    pub fn equals(&self, other: &Value) -> Option<bool> {
+        let mut verdict = Some(true);
+        let mut pending = vec![(self, other)];
+        while let Some(pair) = pending.pop() {
+            match pair {
+                (Value::BeyondFloat(_), _) | (_, Value::BeyondFloat(_)) => verdict = None,
+                (Value::List(one), Value::List(other)) if one.len() == other.len() => pending.extend(one.iter().zip(other)),
+                (Value::Map(one), Value::Map(other))
+                    if one.len() == other.len() && one.iter().zip(other).all(|((a, _), (b, _))| a == b) =>
+                {
+                    pending.extend(one.iter().zip(other).map(|((_, a), (_, b))| (a, b)));
+                }
+                (Value::Scalar(one), Value::Scalar(other)) if one == other => {}
+                _ => return Some(false),
+            }
+        }
+        verdict
+    }
+
     /// The member *name* of an object.
     pub fn get(&self, name: &str) -> Option<&Value> {
         match self {
-            Value::Map(members) => {
-                members.binary_search_by(|(key, _)| (**key).cmp(name)).ok().map(|found| &members[found].1)
-            }
+            Value::Map(members) => members.binary_search_by(|(key, _)| (**key).cmp(name)).ok().map(|found| &members[found].1),
             _ => None,
         }
     }

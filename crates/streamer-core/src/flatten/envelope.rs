@@ -3,9 +3,7 @@
 //! An error of an earlier part hides those of later ones; the order is that of the section's table.
 
 use super::slots::{Entry, Parts, Slots};
-use super::trie::{
-    ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, PathTrie, Place, TENANT, TOPIC, TS, TYPE, UNKNOWN,
-};
+use super::trie::{ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, PathTrie, Place, TENANT, TOPIC, TS, TYPE, UNKNOWN};
 use super::{Flattener, Given, Limits};
 use crate::error::{EventCode, EventError};
 use crate::flatten::scan::Scan;
@@ -82,13 +80,7 @@ pub(super) fn resolve(
 }
 
 impl Resolved {
-    pub(super) fn parts<'a>(
-        &self,
-        trie: &'a PathTrie,
-        text: &'a str,
-        plain: &'a str,
-        given: &Given<'a>,
-    ) -> Parts<'a> {
+    pub(super) fn parts<'a>(&self, trie: &'a PathTrie, text: &'a str, plain: &'a str, given: &Given<'a>) -> Parts<'a> {
         let read = |part: usize, place: Text, given: Option<&'a str>, default: Option<&'a str>| match place {
             Text::None => None,
             Text::Given => given,
@@ -270,7 +262,9 @@ impl<'r> Reader<'r> {
             let (code, reason) = match pointer {
                 Tree::Scalar(Scalar::String(pointer)) => match decode_pointer(pointer) {
                     Ok(_) => continue,
-                    Err(reason) => (EventCode::BadPointer, format!("{:?}: {reason}", pointer.chars().take(80).collect::<String>())),
+                    Err(reason) => {
+                        (EventCode::BadPointer, format!("{:?}: {reason}", pointer.chars().take(80).collect::<String>()))
+                    }
                 },
                 _ => (EventCode::WrongType, "unknown is a JSON Pointer, not another value".to_owned()),
             };
@@ -321,11 +315,7 @@ const NS: i128 = 1_000_000_000;
 
 /// What a CEL timestamp can hold: the years 1 to 9999.
 fn in_range(ns: i128) -> Result<i128, &'static str> {
-    if (-62_135_596_800 * NS..253_402_300_800 * NS).contains(&ns) {
-        Ok(ns)
-    } else {
-        Err("a timestamp is in the years 1 to 9999")
-    }
+    if (-62_135_596_800 * NS..253_402_300_800 * NS).contains(&ns) { Ok(ns) } else { Err("a timestamp is in the years 1 to 9999") }
 }
 
 /// Nanoseconds since the epoch; digits beyond nanoseconds are cut off.
@@ -428,14 +418,8 @@ impl Flattener {
             return unread;
         }
         let Flattener { slots, scratch } = self;
-        let mut scan = Scan::<false> {
-            text: event,
-            trie,
-            slots: &mut *slots,
-            scratch,
-            max_depth: limits.max_depth,
-            missing: trie.needed,
-        };
+        let mut scan =
+            Scan::<false> { text: event, trie, slots: &mut *slots, scratch, max_depth: limits.max_depth, missing: trie.needed };
         if trie.needed > 0 && !matches!(scan.event(), Ok(scanned) if scanned.not_an_object.is_none()) {
             return unread;
         }
@@ -471,9 +455,19 @@ mod tests {
         assert_eq!(rfc3339("0001-01-01T00:00:00Z"), Ok(-62_135_596_800 * NS));
         assert_eq!(rfc3339("2026-11-21T04:05:06+02:30"), Ok(1_795_224_906 * NS));
         for bad in [
-            "", "1970-01-01", "1970-01-01T00:00:00", "1970-01-01 00:00:00Z", "1970-02-29T00:00:00Z", "1970-01-01T24:00:00Z",
-            "1970-01-01T00:00:60Z", "1970-01-01T00:00:00.Z", "1970-01-01T00:00:00+24:00", "0000-01-01T00:00:00Z",
-            "0001-01-01T00:00:00+01:00", "1970-01-01T00:00:00Zé", "1970-01-01T00:00:00+0100",
+            "",
+            "1970-01-01",
+            "1970-01-01T00:00:00",
+            "1970-01-01 00:00:00Z",
+            "1970-02-29T00:00:00Z",
+            "1970-01-01T24:00:00Z",
+            "1970-01-01T00:00:60Z",
+            "1970-01-01T00:00:00.Z",
+            "1970-01-01T00:00:00+24:00",
+            "0000-01-01T00:00:00Z",
+            "0001-01-01T00:00:00+01:00",
+            "1970-01-01T00:00:00Zé",
+            "1970-01-01T00:00:00+0100",
         ] {
             assert!(rfc3339(bad).is_err(), "{bad}");
         }

@@ -84,14 +84,8 @@ impl Flattener {
         limits: &Limits,
     ) -> Result<Flat<'a>, EventError> {
         let Flattener { slots, scratch } = self;
-        let mut scan = Scan::<CHECKED> {
-            text: event,
-            trie,
-            slots: &mut *slots,
-            scratch,
-            max_depth: limits.max_depth,
-            missing: trie.needed,
-        };
+        let mut scan =
+            Scan::<CHECKED> { text: event, trie, slots: &mut *slots, scratch, max_depth: limits.max_depth, missing: trie.needed };
         let scanned = scan.event();
         let read = match &scanned {
             // Lazily, what lies beyond is not looked at.

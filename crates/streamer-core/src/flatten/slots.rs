@@ -194,6 +194,11 @@ impl<'a> Flat<'a> {
         &self.parts
     }
 
+    /// Whether the event carries the document before the change.
+    pub fn has_before(&self) -> bool {
+        self.before != ALWAYS
+    }
+
     /// How many paths there are; ids are below it.
     pub fn paths(&self) -> usize {
         self.trie.paths()
@@ -223,7 +228,8 @@ impl<'a> Flat<'a> {
         self.slots.elements.len() > 1
     }
 
-    /// Call *visit* with each path at which there is anything, once each: a value, a list, an object or a leaf.
+    /// Call *visit* with each path at which there is anything, once each: a value, a list, an object or a leaf. Paths that
+    /// share a place are all named, also where only another mode than theirs sees something there.
     pub fn present(&self, mut visit: impl FnMut(PathId)) {
         for (index, entry) in self.slots.entries.iter().enumerate() {
             if entry.node == DEAD || self.slots.heads[entry.node as usize].first != index as u32 && !self.is_first(entry) {

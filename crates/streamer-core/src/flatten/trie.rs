@@ -287,9 +287,10 @@ impl Growing {
             node = parents[node as usize];
         };
         let data_places = places[DATA].len();
-        let other_part = places.iter().enumerate().any(|(part, places)| {
-            places.iter().any(|place| below(place.node) && (part != BEFORE || place.pointer.is_empty()))
-        });
+        let other_part = places
+            .iter()
+            .enumerate()
+            .any(|(part, places)| places.iter().any(|place| below(place.node) && (part != BEFORE || place.pointer.is_empty())));
         let other_path = self.outputs.iter().any(|(node, output)| {
             let fallback = output.base != ALWAYS && usize::from(output.base) >= data_places;
             !fallback && below(*node)
@@ -437,7 +438,11 @@ impl PathTrie {
         let wanted = &self.nodes[node as usize];
         wanted.children == 0
             && wanted.output_count == 0
-            && self.places.iter().enumerate().all(|(part, places)| part == ID || part == TS || places.iter().all(|p| p.node != node))
+            && self
+                .places
+                .iter()
+                .enumerate()
+                .all(|(part, places)| part == ID || part == TS || places.iter().all(|p| p.node != node))
     }
 
     /// The pointer that leads to a node of the envelope, or through it.

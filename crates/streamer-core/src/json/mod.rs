@@ -118,9 +118,7 @@ pub(crate) fn utf8_first<T>(text: &[u8], read: Result<T>) -> Result<(&str, T)> {
         (Ok(text), Ok(value)) => Ok((text, value)),
         (Ok(_), Err(fault)) => Err(fault),
         (Err(bad), Err(fault)) if fault.offset < bad.valid_up_to() => Err(fault),
-        (Err(bad), _) => {
-            Err(Fault { code: EventCode::BadUtf8, offset: bad.valid_up_to(), reason: "not well-formed UTF-8" })
-        }
+        (Err(bad), _) => Err(Fault { code: EventCode::BadUtf8, offset: bad.valid_up_to(), reason: "not well-formed UTF-8" }),
     }
 }
 

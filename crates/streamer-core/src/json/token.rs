@@ -89,7 +89,8 @@ fn escape(text: &[u8], at: usize) -> Result<usize> {
     match text.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
         Some(b'u') => {
-            let unit = four_digits(text, at + 2).map_err(|offset| Fault::malformed(offset, "expected four hexadecimal digits"))?;
+            let unit =
+                four_digits(text, at + 2).map_err(|offset| Fault::malformed(offset, "expected four hexadecimal digits"))?;
             if !(0xd800..0xe000).contains(&unit) {
                 return Ok(at + 6);
             }
@@ -217,12 +218,7 @@ pub(crate) fn unexpected(text: &[u8], at: usize, reason: &'static str, at_end: &
 
 #[cold]
 pub(crate) fn expected_name(text: &[u8], at: usize) -> Fault {
-    unexpected(
-        text,
-        at,
-        "expected a member name in double quotes",
-        "expected a member name in double quotes, but the text ends",
-    )
+    unexpected(text, at, "expected a member name in double quotes", "expected a member name in double quotes, but the text ends")
 }
 
 #[cold]

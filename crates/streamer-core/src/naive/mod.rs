@@ -1,1 +1,251 @@
-//! What is right, said slowly.
+//! What is right, said slowly: a subscription evaluated as semantics.md states it, on a parsed event.
+//!
+//! No normal form, no slots, no index: the oracle of this crate's tests and fuzz targets. It is recursive over the event and
+//! exponential in `$or`s, so it is for events of bounded depth and patterns of bounded size.
+
+use crate::automaton::cidr::{net_holds, parse_address};
+use crate::automaton::folding::fold;
+use crate::automaton::regexps::Program;
+use crate::automaton::topics::topic_matches;
+use crate::automaton::wildcards::wildcard_matches;
+use crate::error::EventError;
+use crate::json::{self, Options};
+use crate::layout::{EventLayout, EventType, Part, index};
+use crate::limits::Limits;
+use crate::subscriptions::Subscription;
+use crate::subscriptions::filters::{Filter, Operator};
+use crate::subscriptions::normal_form::Atom;
+use crate::subscriptions::patterns::{AllOf, Field};
+use crate::value::{Kind, Scalar, Value};
+use std::cmp::Ordering;
+
+/// A parsed event with its parts. The parts are not checked: an event that a flattener refuses has no meaning here.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The event as it was given.
+    pub raw: Value,
+    /// What happened.
+    pub event_type: Option<EventType>,
+    /// The routing key.
+    pub topic: Option<Box<str>>,
+    /// The document, an object.
+    pub data: Option<Value>,
+    /// The document before the change.
+    pub before: Option<Value>,
+}
+
+impl Event {
+    /// Parse an event and find its parts.
+    ///
+    /// # Errors
+    ///
+    /// Those of its text.
+    pub fn read(text: &[u8], layout: &EventLayout, limits: &Limits) -> Result<Event, EventError> {
+        let raw: Value = json::parse(text, Options { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes })?;
+        let text_of = |part: &Part| match (find(&raw, part), part.constant()) {
+            (Some(found), _) => found.as_str().map(Box::from),
+            (None, Some(Scalar::String(constant))) => Some(constant.clone()),
+            (None, _) => None,
+        };
+        let event_type = text_of(&layout.event_type).and_then(|word| layout.event_type(&word));
+        let topic = text_of(&layout.topic);
+        let before = find(&raw, &layout.before).cloned();
+        let mut data = find(&raw, &layout.data).cloned();
+        if data.is_none() && event_type == Some(EventType::Delete) {
+            data.clone_from(&before);
+        }
+        Ok(Event { event_type, topic, data, before, raw })
+    }
+}
+
+/// The first place of a part that is present and not null.
+fn find<'v>(raw: &'v Value, part: &Part) -> Option<&'v Value> {
+    let null = Value::Scalar(Scalar::Null);
+    part.pointers().iter().find_map(|pointer| {
+        let found = pointer.iter().try_fold(raw, |value, token| match value {
+            Value::List(elements) => elements.get(index(token)?),
+            value => value.get(token),
+        });
+        found.filter(|found| **found != null)
+    })
+}
+
+/// Whether the subscription's types, topic, filters and pattern all hold; tenant, collection and `cel` are not looked at.
+pub fn wants(subscription: &Subscription, event: &Event) -> bool {
+    subscription.types.as_ref().is_none_or(|types| event.event_type.is_some_and(|kind| types.contains(&kind)))
+        && subscription.topic.as_ref().is_none_or(|words| event.topic.as_ref().is_some_and(|key| topic_matches(words, key)))
+        && subscription.filters.iter().all(|filter| filter_holds(filter, event))
+        && subscription.pattern.as_ref().is_none_or(|pattern| pattern_holds(pattern, &event.raw))
+}
+
+/// What a path of member names leads to. An error stands for a number beyond float64 on the way.
+fn read<'v>(document: Option<&'v Value>, path: &[Box<str>]) -> Result<Option<&'v Value>, ()> {
+    let mut value = document;
+    for name in path {
+        match value {
+            Some(Value::BeyondFloat(_)) => return Err(()),
+            Some(object) => value = object.get(name),
+            None => return Ok(None),
+        }
+    }
+    Ok(value)
+}
+
+/// Whether a filter is true: neither false nor an error.
+pub fn filter_holds(filter: &Filter, event: &Event) -> bool {
+    let now = read(event.data.as_ref(), &filter.path);
+    let then = read(event.before.as_ref(), &filter.path);
+    let value = &filter.value;
+    // True, false, or None for an error.
+    let is = |side: Result<Option<&Value>, ()>| match side {
+        Ok(Some(seen)) => seen.equals(value),
+        Ok(None) => Some(false),
+        Err(()) => None,
+    };
+    match filter.op {
+        Operator::Exists => match now {
+            Ok(found) => found.is_some() == (*value == Value::Scalar(Scalar::Bool(true))),
+            Err(()) => false,
+        },
+        Operator::Changed => match (now, then) {
+            (Ok(Some(now)), Ok(Some(then))) => now.equals(then) == Some(false),
+            (Ok(now), Ok(then)) => now.is_some() != then.is_some(),
+            _ => false,
+        },
+        Operator::ChangedTo => is(now) == Some(true) && is(then) == Some(false),
+        Operator::ChangedFrom => is(then) == Some(true) && is(now) == Some(false),
+        op => match now {
+            Ok(Some(seen)) if seen.kind() != Kind::BeyondFloat => compares(op, filter, seen),
+            _ => false,
+        },
+    }
+}
+
+fn compares(op: Operator, filter: &Filter, seen: &Value) -> bool {
+    let value = &filter.value;
+    let items = || if let Value::List(items) = value { &items[..] } else { &[] };
+    let text = || seen.as_str().zip(value.as_str());
+    match op {
+        Operator::Equal => seen.equals(value) == Some(true),
+        Operator::NotEqual => seen.equals(value) == Some(false),
+        Operator::In => items().iter().any(|item| seen.equals(item) == Some(true)),
+        Operator::NotIn => items().iter().all(|item| seen.equals(item) == Some(false)),
+        Operator::Contains => match seen {
+            Value::List(elements) => elements.iter().any(|element| element.equals(value) == Some(true)),
+            _ => text().is_some_and(|(seen, value)| seen.contains(value)),
+        },
+        Operator::StartsWith => text().is_some_and(|(seen, value)| seen.starts_with(value)),
+        Operator::EndsWith => text().is_some_and(|(seen, value)| seen.ends_with(value)),
+        Operator::Matches => seen
+            .as_str()
+            .zip(filter.regexp.as_ref())
+            .is_some_and(|(seen, regexp)| Program::compile(regexp).is_ok_and(|program| program.is_match(seen))),
+        Operator::Less => order(seen, value).is_some_and(Ordering::is_lt),
+        Operator::LessOrEqual => order(seen, value).is_some_and(Ordering::is_le),
+        Operator::Greater => order(seen, value).is_some_and(Ordering::is_gt),
+        Operator::GreaterOrEqual => order(seen, value).is_some_and(Ordering::is_ge),
+        _ => false,
+    }
+}
+
+/// How two values of one kind are ordered; there is none between other values.
+fn order(one: &Value, other: &Value) -> Option<Ordering> {
+    match (one, other) {
+        (Value::Scalar(Scalar::Number(one)), Value::Scalar(Scalar::Number(other))) => Some(one.cmp(other)),
+        (Value::Scalar(Scalar::String(one)), Value::Scalar(Scalar::String(other))) => Some(one.cmp(other)),
+        (Value::Scalar(Scalar::Bool(one)), Value::Scalar(Scalar::Bool(other))) => Some(one.cmp(other)),
+        _ => None,
+    }
+}
+
+/// Whether a pattern matches an event: some choice of alternatives, and for it some choice of elements.
+pub fn pattern_holds(pattern: &AllOf, raw: &Value) -> bool {
+    choose(vec![pattern], Vec::new(), raw)
+}
+
+/// Take the patterns apart; *fields* are what was found to be needed.
+fn choose<'p>(mut pending: Vec<&'p AllOf>, mut fields: Vec<&'p Field>, raw: &Value) -> bool {
+    let Some(pattern) = pending.pop() else {
+        let needed: Vec<(&[Box<str>], &Field)> = fields
+            .iter()
+            .filter(|field| !field.atoms.contains(&Atom::kind(Kind::Missing)) || has_leaf(raw, &field.path))
+            .map(|field| (&field.path[..], *field))
+            .collect();
+        return satisfiable(raw, &needed);
+    };
+    fields.extend(&pattern.fields);
+    choose_each(&pattern.any_of, pending, fields, raw)
+}
+
+fn choose_each<'p>(any_of: &'p [Vec<AllOf>], pending: Vec<&'p AllOf>, fields: Vec<&'p Field>, raw: &Value) -> bool {
+    match any_of {
+        [] => choose(pending, fields, raw),
+        [alternatives, rest @ ..] => alternatives.iter().any(|alternative| {
+            let mut pending = pending.clone();
+            pending.push(alternative);
+            choose_each(rest, pending, fields.clone(), raw)
+        }),
+    }
+}
+
+/// Whether one choice of elements has a leaf for each field, whose paths go on from here.
+///
+/// Within one value all fields that go through an array go through the same one, so one of its elements must satisfy all.
+fn satisfiable(value: &Value, fields: &[(&[Box<str>], &Field)]) -> bool {
+    if fields.is_empty() {
+        return true;
+    }
+    match value {
+        Value::List(elements) => elements.iter().any(|element| satisfiable(element, fields)),
+        Value::Map(_) => {
+            let mut names: Vec<&str> = Vec::new();
+            for (path, _) in fields {
+                match path.first() {
+                    Some(name) if !names.contains(&&**name) => names.push(name),
+                    Some(_) => {}
+                    None => return false,
+                }
+            }
+            names.iter().all(|name| {
+                let below: Vec<_> =
+                    fields.iter().filter(|(path, _)| *path[0] == **name).map(|(path, f)| (&path[1..], *f)).collect();
+                value.get(name).is_some_and(|member| satisfiable(member, &below))
+            })
+        }
+        leaf => fields.iter().all(|(path, field)| path.is_empty() && field.atoms.iter().any(|atom| leaf_holds(atom, leaf))),
+    }
+}
+
+fn has_leaf(value: &Value, path: &[Box<str>]) -> bool {
+    match (value, path) {
+        (Value::List(elements), path) => elements.iter().any(|element| has_leaf(element, path)),
+        (Value::Map(_), [name, rest @ ..]) => value.get(name).is_some_and(|member| has_leaf(member, rest)),
+        (Value::Map(_), []) => false,
+        (_, path) => path.is_empty(),
+    }
+}
+
+/// Whether a leaf satisfies what a pattern asks of it.
+fn leaf_holds(atom: &Atom, leaf: &Value) -> bool {
+    match atom {
+        Atom::Equal(scalar) => matches!(leaf, Value::Scalar(seen) if seen == scalar),
+        Atom::Numbers(range) => matches!(leaf, Value::Scalar(Scalar::Number(number)) if range.contains(number)),
+        Atom::Kinds(kinds) => kinds.has(leaf.kind()),
+        Atom::Other { kinds, none_of } => kinds.has(leaf.kind()) && !none_of.iter().any(|atom| leaf_holds(atom, leaf)),
+        atom => leaf.as_str().is_some_and(|text| text_holds(atom, text)),
+    }
+}
+
+fn text_holds(atom: &Atom, text: &str) -> bool {
+    match atom {
+        Atom::Prefix(operand) => text.starts_with(&**operand),
+        Atom::Suffix(operand) => text.ends_with(&**operand),
+        Atom::PrefixIgnoreCase(operand) => fold(text).starts_with(&**operand),
+        Atom::SuffixIgnoreCase(operand) => fold(text).ends_with(&**operand),
+        Atom::EqualIgnoreCase(operand) => fold(text) == **operand,
+        Atom::Wildcard(pieces) => wildcard_matches(pieces, text),
+        Atom::Regexp(regexp) => Program::compile(regexp).is_ok_and(|program| program.is_match(text)),
+        Atom::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(*net, address)),
+        _ => false,
+    }
+}

@@ -125,7 +125,8 @@ impl<'t> Given<'t> {
             Operator::Matches => {
                 expect(is_text, tree, &place, "a string")?;
                 let translated = re2::translate(value.as_str().unwrap_or_default());
-                regexp = Some(translated.or_else(|reason| error(&place, format!("expected a regular expression of RE2: {reason}")))?);
+                regexp =
+                    Some(translated.or_else(|reason| error(&place, format!("expected a regular expression of RE2: {reason}")))?);
             }
             Operator::In | Operator::NotIn => {
                 let Tree::List(items) = tree else {
@@ -164,20 +165,21 @@ fn parse_path(text: &str, place: &str) -> Result<Box<[Box<str>]>> {
 
 /// Check a value, at most [`MAX_VALUE_DEPTH`] deep.
 fn json_value(tree: &Tree, place: &str, depth: usize) -> Result<Value> {
-    if depth > MAX_VALUE_DEPTH {
+    if depth == MAX_VALUE_DEPTH && matches!(tree, Tree::List(_) | Tree::Object(_)) {
         return error(place, format!("nested deeper than {MAX_VALUE_DEPTH} levels"));
     }
     match tree {
         Tree::Scalar(scalar) => Ok(Value::Scalar(scalar.clone())),
         Tree::BeyondFloat(literal) => error(place, format!("expected a number that a float64 holds, not {literal}")),
         Tree::List(elements) => {
-            let elements = elements.iter().enumerate().map(|(at, element)| json_value(element, &format!("{place}[{at}]"), depth + 1));
+            let elements =
+                elements.iter().enumerate().map(|(at, element)| json_value(element, &format!("{place}[{at}]"), depth + 1));
             Ok(Value::List(elements.collect::<Result<_>>()?))
         }
         Tree::Object(members) => {
-            let members = members.iter().map(|(name, member)| {
-                Ok((name.clone(), json_value(member, &format!("{place}.{name}"), depth + 1)?))
-            });
+            let members = members
+                .iter()
+                .map(|(name, member)| Ok((name.clone(), json_value(member, &format!("{place}.{name}"), depth + 1)?)));
             Ok(crate::json::Build::object(members.collect::<Result<_>>()?))
         }
     }

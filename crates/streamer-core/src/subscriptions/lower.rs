@@ -202,7 +202,8 @@ fn distribute(pattern: &AllOf, limit: usize) -> Option<Vec<Vec<&Field>>> {
 /// begin with.
 fn may_share_an_array(fields: &[&Field]) -> bool {
     let needs_leaf = |field: &&&Field| field.atoms.iter().any(|atom| *atom != Atom::kind(Kind::Missing));
-    let mut firsts: Vec<&str> = fields.iter().filter(needs_leaf).filter_map(|field| field.path.first()).map(|name| &**name).collect();
+    let mut firsts: Vec<&str> =
+        fields.iter().filter(needs_leaf).filter_map(|field| field.path.first()).map(|name| &**name).collect();
     let all = firsts.len();
     firsts.sort_unstable();
     firsts.dedup();

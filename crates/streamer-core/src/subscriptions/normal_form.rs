@@ -109,7 +109,8 @@ pub struct NormalForm {
 pub enum Atom {
     /// The value is this scalar.
     Equal(Scalar),
-    /// The value is this list or object, deeply and by value.
+    /// The value is this list or object, deeply and by value: [`Value::equals`]. Where that is an error, neither this nor an
+    /// [`Atom::Other`] of this holds.
     EqualTree(Arc<Value>),
     /// A number within bounds.
     Numbers(Range<Number>),
@@ -137,7 +138,7 @@ pub enum Atom {
     Element(Arc<Value>),
     /// The kind of the value is one of these; `Kinds::MISSING` is 'absent', `Kinds::PRESENT` is 'exists'.
     Kinds(Kinds),
-    /// A value of one of *kinds* for which none of *none_of* holds: `!=`, `not in`, `anything-but`.
+    /// A value of one of *kinds* for which each of *none_of* is false: `!=`, `not in`, `anything-but`.
     Other {
         /// Of these kinds; never [`Kind::Missing`].
         kinds: Kinds,
@@ -194,7 +195,7 @@ pub enum Cidr {
 pub struct Verify {
     /// The paths that the checks below name by their index.
     pub paths: Box<[(Path, Mode)]>,
-    /// `before` and `data` at these paths differ: present on one side only, or unequal by value.
+    /// `before` and `data` at these paths differ: present on one side only, or unequal by [`Value::equals`].
     pub changed: Box<[(u32, u32)]>,
     /// A pattern whose leaves must be consistent: one choice of elements for all of its fields.
     pub pattern: Option<PatternTree>,

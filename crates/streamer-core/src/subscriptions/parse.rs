@@ -150,7 +150,8 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<Members<'_>> {
             "types" => given.types = Some(types(value, place)?),
             "filters" => {
                 let filters = items(value, place)?.iter().enumerate();
-                given.filters = filters.map(|(at, filter)| Given::read(filter, &format!("{place}[{at}]"))).collect::<Result<_>>()?;
+                given.filters =
+                    filters.map(|(at, filter)| Given::read(filter, &format!("{place}[{at}]"))).collect::<Result<_>>()?;
             }
             "cel" => given.cel = Some(text(value, place)?),
             "pattern" => match value {
@@ -242,13 +243,13 @@ pub(super) fn type_name(value: &Tree) -> &'static str {
 
 /// Say that a name is unknown, with the nearest that is known, or all of them.
 pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
-    let nearest = known
-        .iter()
-        .map(|candidate| (likeness(candidate, name), *candidate))
-        .filter(|(likeness, _)| *likeness >= 0.6)
-        .max_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    // Slips that are common and whose nearest word is another.
+    let slip = [("=", "=="), ("===", "=="), ("<>", "!="), ("!==", "!=")].into_iter().find(|(slip, _)| *slip == name);
+    let nearest = known.iter().map(|candidate| (likeness(candidate, name), *candidate)).filter(|(likeness, _)| *likeness >= 0.6);
+    let nearest = nearest.max_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    let nearest = slip.filter(|(_, meant)| known.contains(meant)).map(|(_, meant)| meant).or(nearest.map(|(_, name)| name));
     let hint = match nearest {
-        Some((_, nearest)) => format!("did you mean '{nearest}'?"),
+        Some(nearest) => format!("did you mean '{nearest}'?"),
         None => format!("expected one of {}", known.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")),
     };
     format!("unknown {kind} '{name}'; {hint}")

@@ -91,13 +91,33 @@ pub fn parse_text(text: &[u8], dialect: Dialect, limits: &Limits, place: &str) -
 /// Event Ruler's reserved words and the operators that it does not have: with one of them as a name, an object in `$or` is a
 /// matcher and no alternative.
 const OPERATOR_NAMES: [&str; 24] = [
-    "exactly", "equals-ignore-case", "prefix", "suffix", "anything-but", "exists", "wildcard", "numeric", "cidr", "=", "<", "<=",
-    ">", ">=", "regex", "not-wildcard", "not-equals-ignore-case", "date-after", "date-on-or-after", "date-before",
-    "date-on-or-before", "in-date-range", "ip-address-in-range", "ip-address-not-in-range",
+    "exactly",
+    "equals-ignore-case",
+    "prefix",
+    "suffix",
+    "anything-but",
+    "exists",
+    "wildcard",
+    "numeric",
+    "cidr",
+    "=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "regex",
+    "not-wildcard",
+    "not-equals-ignore-case",
+    "date-after",
+    "date-on-or-after",
+    "date-before",
+    "date-on-or-before",
+    "in-date-range",
+    "ip-address-in-range",
+    "ip-address-not-in-range",
 ];
-const OPERATORS: [&str; 10] = [
-    "prefix", "suffix", "equals-ignore-case", "wildcard", "shellstyle", "regexp", "numeric", "cidr", "exists", "anything-but",
-];
+const OPERATORS: [&str; 10] =
+    ["prefix", "suffix", "equals-ignore-case", "wildcard", "shellstyle", "regexp", "numeric", "cidr", "exists", "anything-but"];
 const EXCLUDABLE: [&str; 4] = ["prefix", "suffix", "equals-ignore-case", "wildcard"];
 /// In the strict dialect these stand alone in their array.
 const EXCLUSIVE: [&str; 3] = ["exists", "anything-but", "regexp"];
@@ -187,9 +207,8 @@ impl<'t> Parser<'t> {
                 continue;
             }
             let forms = any_of.next().into_iter().flatten().map(|branch| self.disjunctive_form(*branch));
-            let (inner, inner_fields) = forms.fold((0_usize, 0_usize), |sum, form| {
-                (sum.0.saturating_add(form.0), sum.1.saturating_add(form.1))
-            });
+            let (inner, inner_fields) =
+                forms.fold((0_usize, 0_usize), |sum, form| (sum.0.saturating_add(form.0), sum.1.saturating_add(form.1)));
             fields = fields.saturating_mul(inner).saturating_add(conjunctions.saturating_mul(inner_fields));
             conjunctions = conjunctions.saturating_mul(inner);
         }
@@ -486,9 +505,7 @@ impl<'t> Parser<'t> {
     fn one_or_more(&mut self, operand: &'t Tree, place: u32) -> Result<Vec<(&'t Tree, u32)>> {
         match operand {
             Tree::List(items) if items.is_empty() => self.fail(place, "a list must not be empty"),
-            Tree::List(items) => {
-                Ok(items.iter().enumerate().map(|(at, item)| (item, self.at(place, Step::Index(at)))).collect())
-            }
+            Tree::List(items) => Ok(items.iter().enumerate().map(|(at, item)| (item, self.at(place, Step::Index(at)))).collect()),
             operand => Ok(vec![(operand, place)]),
         }
     }

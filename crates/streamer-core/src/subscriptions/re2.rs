@@ -225,7 +225,7 @@ impl Parser {
                     negated = true;
                     any = false;
                 }
-                Some(end @ (':' | ')')) if !(negated && !any) => {
+                Some(end @ (':' | ')')) if any || !negated => {
                     let flags = if off.is_empty() { on } else { format!("{on}-{off}") };
                     return Ok(match (end, flags.is_empty()) {
                         (':', _) => Open::Group(format!("(?{flags}:")),
@@ -392,7 +392,8 @@ impl Parser {
                 return Err("invalid character class range: -".into());
             }
             first = false;
-            if letter == '[' && self.peek(1) == Some(':')
+            if letter == '['
+                && self.peek(1) == Some(':')
                 && let Some(name) = self.posix()?
             {
                 items += name;
@@ -433,12 +434,14 @@ impl Parser {
 
     /// Read `[:alpha:]` and its like, if it stands here.
     fn posix(&mut self) -> Result<Option<&'static str>> {
-        let Some(end) = (self.at + 2..self.source.len().saturating_sub(1)).find(|at| self.source[*at..*at + 2] == [':', ']']) else {
+        let Some(end) = (self.at + 2..self.source.len().saturating_sub(1)).find(|at| self.source[*at..*at + 2] == [':', ']'])
+        else {
             return Ok(None);
         };
         let name: String = self.source[self.at + 2..end].iter().collect();
         const CLASSES: [&str; 14] = [
-            "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word", "xdigit",
+            "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
+            "xdigit",
         ];
         const ITEMS: [(&str, &str); 14] = [
             ("[[:alnum:]]", "[[:^alnum:]]"),
@@ -540,8 +543,32 @@ mod tests {
     #[test]
     fn what_re2_refuses_is_refused() {
         for expression in [
-            "a**", "a*+", "(", ")", "[a", "[z-a]", r"\1", r"\8", r"\Z", "(?=a)", "(?<=a)", "(?<!a)", "a{1001}", "(a{100}){100}",
-            r"\pX", r"\p{Nope}", r"\p{greek}", "(?P<a>x)(?P<a>y)", "(?z)", "\\", "*", "x{2,1}", r"[[:nope:]]", r"\i", r"[a-\d]", "(?i",
+            "a**",
+            "a*+",
+            "(",
+            ")",
+            "[a",
+            "[z-a]",
+            r"\1",
+            r"\8",
+            r"\Z",
+            "(?=a)",
+            "(?<=a)",
+            "(?<!a)",
+            "a{1001}",
+            "(a{100}){100}",
+            r"\pX",
+            r"\p{Nope}",
+            r"\p{greek}",
+            "(?P<a>x)(?P<a>y)",
+            "(?z)",
+            "\\",
+            "*",
+            "x{2,1}",
+            r"[[:nope:]]",
+            r"\i",
+            r"[a-\d]",
+            "(?i",
         ] {
             assert!(translate(expression).is_err(), "{expression}");
         }

@@ -357,7 +357,9 @@ mod tests {
 
     #[test]
     fn what_is_not_an_i_regexp_is_refused() {
-        for source in ["*", "a**", "(", ")", "[", "[]", "a{2,1}", "a{1001}", "\\d", "\\", "[a--]", "\\p{Xx}", "(a{100}){11}", "a{", "^*"] {
+        for source in
+            ["*", "a**", "(", ")", "[", "[]", "a{2,1}", "a{1001}", "\\d", "\\", "[a--]", "\\p{Xx}", "(a{100}){11}", "a{", "^*"]
+        {
             if source != "^*" {
                 assert!(translate(source, false).is_err(), "{source}");
             }

@@ -1,0 +1,74 @@
+//! The checks of `crates/fuzz`, on its stored corpus and on random choices, without a fuzzer.
+
+#[path = "../../fuzz/src/lib.rs"]
+mod checks;
+
+use checks::Choices;
+use std::path::Path;
+
+/// Bytes that repeat from run to run (SplitMix64).
+fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    std::iter::repeat_with(|| {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)).to_le_bytes()
+    })
+    .flatten()
+    .take(length)
+    .collect()
+}
+
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "no corpus in {}", folder.display());
+    files.iter().map(|file| std::fs::read(file).unwrap()).collect()
+}
+
+#[test]
+fn the_flattener_finds_what_a_full_parse_finds() {
+    for text in corpus("flatten") {
+        checks::flatten(&text);
+        checks::flatten(&checks::event(&mut Choices::new(&text)));
+    }
+    for seed in 0..3000 {
+        checks::flatten(&checks::event(&mut Choices::new(&bytes(seed, 400))));
+    }
+}
+
+#[test]
+fn every_prefix_and_every_changed_byte_of_an_event_is_judged_alike() {
+    let event =
+        r#" {"data":{"a":[1.5e3,{"b":"x\u0041\ud83d\ude00é"}],"c":true},"type":"insert","n":[null,-0,[],{}]} "#.as_bytes();
+    for length in 0..event.len() {
+        checks::flatten(&event[..length]);
+        for byte in [b'"', b'\\', b'{', b'}', b'[', b']', b',', b':', b'0', b'e', b'u', b' ', 0, 0x1f, 0x80, 0xc3, 0xed, 0xff] {
+            let mut changed = event.to_vec();
+            changed[length] = byte;
+            checks::flatten(&changed);
+        }
+    }
+}
+
+#[test]
+fn parsers_never_panic() {
+    for text in corpus("parsers") {
+        checks::parsers(&text);
+        checks::decides(&mut Choices::new(&text));
+    }
+}
+
+#[test]
+fn the_normal_form_decides_as_the_naive_evaluation_does() {
+    let (mut good, mut matched) = (0, 0);
+    for seed in 0..1500 {
+        let (wanted, decided) = checks::decides(&mut Choices::new(&bytes(seed, 800)));
+        matched += wanted;
+        good += decided;
+    }
+    assert!(good > 5_000 && matched * 30 > good, "{matched} of {good} matched");
+}

@@ -1,0 +1,275 @@
+//! The table of cases, `testdata/match/`, as far as it is about what this crate decides.
+//!
+//! A case is left to the host, and counted, if it needs the `cel` of a subscription, `transitions`, `soft_delete`, or an event
+//! with `unknown` members. Everything else must come out as the table says.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json, json};
+use streamer_core::error::{EventError, SubscriptionErrorKind};
+use streamer_core::flatten::{Flattener, Given, PathTrie, Validation};
+use streamer_core::layout::EventLayout;
+use streamer_core::limits::Limits;
+use streamer_core::naive;
+use streamer_core::subscriptions::{Subscription, normal_form};
+
+struct Case {
+    file: String,
+    name: String,
+    table: toml::Table,
+}
+
+impl Case {
+    fn text(&self, member: &str) -> Option<&str> {
+        self.table.get(member).and_then(toml::Value::as_str)
+    }
+
+    fn engine(&self, member: &str) -> Option<&toml::Value> {
+        self.table.get("engine").and_then(|engine| engine.get(member))
+    }
+
+    fn limits(&self) -> Limits {
+        let number =
+            |member, default| self.engine(member).and_then(toml::Value::as_integer).map_or(default, |value| value as usize);
+        let limits = Limits::default();
+        Limits {
+            max_depth: number("max_depth", limits.max_depth),
+            max_event_bytes: number("max_event_bytes", limits.max_event_bytes),
+            max_pattern_states: number("max_pattern_states", limits.max_pattern_states),
+            max_conjunctions: number("max_conjunctions", limits.max_conjunctions),
+        }
+    }
+
+    fn default_tenant(&self) -> Option<&str> {
+        match self.engine("default_tenant") {
+            Some(toml::Value::Boolean(false)) => None,
+            Some(toml::Value::String(name)) => Some(name),
+            _ => Some("default"),
+        }
+    }
+
+    fn subscriptions(&self) -> Vec<String> {
+        match (self.text("subscription"), self.table.get("subscriptions").and_then(toml::Value::as_array)) {
+            (Some(one), _) => vec![with_id(one)],
+            (None, Some(several)) => several.iter().filter_map(toml::Value::as_str).map(str::to_owned).collect(),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    fn event(&self) -> Option<Vec<u8>> {
+        match (self.text("event"), self.text("event_hex")) {
+            (Some(event), _) => Some(event.as_bytes().to_vec()),
+            (None, Some(digits)) => {
+                let digits: Vec<u8> = digits.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+                Some(digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect())
+            }
+            (None, None) => None,
+        }
+    }
+
+    fn validations(&self) -> &'static [Validation] {
+        match self.text("validation") {
+            Some("full") => &[Validation::Full],
+            Some("lazy") => &[Validation::Lazy],
+            _ => &[Validation::Full, Validation::Lazy],
+        }
+    }
+}
+
+/// As the reference's runner: a subscription without an id gets one as its first member.
+fn with_id(text: &str) -> String {
+    match serde_json::from_str::<Map<String, Json>>(text) {
+        Ok(members) if !members.contains_key("id") => {
+            let rest = text.trim_start().strip_prefix('{').unwrap();
+            format!("{{\"id\":\"s\"{}{rest}", if members.is_empty() { "" } else { "," })
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// What `EventLayout.to_dict` would give.
+fn layout(text: Option<&str>) -> EventLayout {
+    let change = json!({"id": "/id", "tenant": "/tenant", "collection": "/collection", "type": "/type", "ts": "/ts",
+        "topic": "/topic", "data": "/data", "before": "/before", "unknown": "/unknown", "type_map": null, "ts_format": "ms"});
+    let preset = |name: &str| -> Json {
+        let mut layout = change.clone();
+        let changes = match name {
+            "change" => json!({}),
+            "debezium" => json!({"id": null, "tenant": null, "topic": null, "unknown": null,
+                "collection": ["/payload/source/table", "/payload/source/collection", "/source/table", "/source/collection"],
+                "type": ["/payload/op", "/op"], "ts": ["/payload/source/ts_ms", "/source/ts_ms", "/payload/ts_ms", "/ts_ms"],
+                "data": ["/payload/after", "/after"], "before": ["/payload/before", "/before"],
+                "type_map": {"c": "insert", "r": "insert", "u": "update", "d": "delete"}}),
+            "cloudevents" => json!({"tenant": null, "collection": "/source", "type": null, "ts": "/time", "topic": "/type",
+                "before": null, "unknown": null, "ts_format": "rfc3339"}),
+            "eventbridge" => json!({"tenant": null, "collection": "/source", "type": null, "ts": "/time",
+                "topic": "/detail-type", "data": "/detail", "before": null, "unknown": null, "ts_format": "rfc3339"}),
+            "document" => json!({"id": null, "tenant": null, "collection": null, "type": null, "ts": null, "topic": null,
+                "data": "", "before": null, "unknown": null}),
+            other => panic!("no layout {other}"),
+        };
+        layout.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        layout
+    };
+    let shown = match text {
+        None => preset("change"),
+        Some(text) if text.trim_start().starts_with('{') => {
+            let mut given: Map<String, Json> = serde_json::from_str(text).unwrap();
+            let base = given.remove("preset").map_or("change".into(), |name| name.as_str().unwrap().to_owned());
+            let mut shown = preset(&base);
+            shown.as_object_mut().unwrap().extend(given);
+            shown
+        }
+        Some(name) => preset(name.trim()),
+    };
+    EventLayout::from_json(shown.to_string().as_bytes()).unwrap()
+}
+
+fn cases() -> Vec<Case> {
+    fn toml_files(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                toml_files(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "toml") {
+                found.push(path);
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/match");
+    let mut files = Vec::new();
+    toml_files(&root, &mut files);
+    files.sort();
+    let mut cases = Vec::new();
+    for path in files {
+        let file = path.strip_prefix(&root).unwrap().display().to_string();
+        let table: toml::Table =
+            std::fs::read_to_string(&path).unwrap().parse().unwrap_or_else(|error| panic!("{file}: {error}"));
+        for case in table.get("case").and_then(toml::Value::as_array).into_iter().flatten() {
+            let table = case.as_table().unwrap().clone();
+            let name = table["name"].as_str().unwrap().to_owned();
+            cases.push(Case { file: file.clone(), name, table });
+        }
+    }
+    cases
+}
+
+/// Why a case is the host's; `None`: it is run here.
+fn left_to_host(case: &Case, subscriptions: &[String]) -> Option<&'static str> {
+    if case.engine("soft_delete").is_some() {
+        return Some("soft_delete");
+    }
+    let members: Vec<Map<String, Json>> = subscriptions.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+    let error = case.table.get("subscription_error");
+    let is_cel_error = error.and_then(|error| error.get("type")).and_then(toml::Value::as_str) == Some("CelError");
+    if is_cel_error || (error.is_none() && members.iter().any(|members| members.contains_key("cel"))) {
+        return Some("cel");
+    }
+    if error.is_none() && members.iter().any(|members| members.get("transitions") == Some(&Json::Bool(true))) {
+        return Some("transitions");
+    }
+    let type_ = error.and_then(|error| error.get("type")).and_then(toml::Value::as_str);
+    if type_ == Some("DuplicateSubscriptionError") || type_ == Some("BulkSubscriptionError") {
+        return Some("registry");
+    }
+    None
+}
+
+/// Run a case; what came out that should not, or why it is the host's.
+fn run(case: &Case) -> Result<Option<&'static str>, String> {
+    let texts = case.subscriptions();
+    if let Some(reason) = left_to_host(case, &texts) {
+        return Ok(Some(reason));
+    }
+    let limits = case.limits();
+    let parsed: Vec<_> = texts.iter().map(|text| Subscription::parse(text.as_bytes(), case.default_tenant(), &limits)).collect();
+    if let Some(expected) = case.table.get("subscription_error") {
+        let error = match parsed.into_iter().last() {
+            Some(Err(error)) => error,
+            _ => return Err("accepted".into()),
+        };
+        let kind = match error.kind {
+            SubscriptionErrorKind::Subscription => "SubscriptionError",
+            SubscriptionErrorKind::Pattern => "PatternError",
+            SubscriptionErrorKind::Cel => "CelError",
+            SubscriptionErrorKind::Duplicate => "DuplicateSubscriptionError",
+        };
+        let text = |member: &str| expected.get(member).and_then(toml::Value::as_str);
+        let wrong = text("type").is_some_and(|wanted| wanted != kind)
+            || text("place").is_some_and(|wanted| wanted != error.place)
+            || text("contains").is_some_and(|wanted| !error.to_string().contains(wanted));
+        return if wrong { Err(format!("{kind} at {:?}: {error}", error.place)) } else { Ok(None) };
+    }
+    let subscriptions = parsed.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| format!("refused: {error}"))?;
+    let layout = Arc::new(layout(case.text("layout")));
+    let mut trie = PathTrie::builder(Arc::clone(&layout));
+    for clause in subscriptions.iter().flat_map(|s| normal_form(s, &limits).conjunctions).flat_map(|c| c.clauses) {
+        trie.want(&clause.path, clause.mode);
+    }
+    let trie = trie.build();
+    let event = case.event().unwrap_or_default();
+    let given = Given { tenant: case.text("tenant"), collection: case.text("collection"), default_tenant: case.default_tenant() };
+    let mut flattener = Flattener::new();
+    for validation in case.validations() {
+        let flat = flattener.flatten(&trie, &event, *validation, &given, &limits);
+        if let Some(expected) = case.table.get("event_error") {
+            let error = match flat {
+                Err(error) => error,
+                Ok(_) => return Err(format!("accepted under {validation:?}")),
+            };
+            if !as_expected(&error, expected) {
+                return Err(format!("under {validation:?}: {error} (place {:?})", error.place));
+            }
+            continue;
+        }
+        let flat = flat.map_err(|error| format!("refused under {validation:?}: {error}"))?;
+        let parts = *flat.parts();
+        if parts.has_unknown {
+            return Ok(Some("unknown"));
+        }
+        let read = naive::Event::read(&event, &layout, &limits).map_err(|error| format!("naively refused: {error}"))?;
+        let mut found: Vec<&str> = subscriptions
+            .iter()
+            .filter(|s| &*s.tenant == "*" || &*s.tenant == parts.tenant)
+            .filter(|s| s.collection.as_deref().is_none_or(|name| parts.collection == Some(name)))
+            .filter(|s| naive::wants(s, &read))
+            .map(|s| &*s.id)
+            .collect();
+        found.sort_unstable();
+        let mut expected: Vec<&str> = match case.text("expect") {
+            Some("match") => vec![&*subscriptions[0].id],
+            Some(_) => Vec::new(),
+            None => case.table["expect_ids"].as_array().unwrap().iter().filter_map(toml::Value::as_str).collect(),
+        };
+        expected.sort_unstable();
+        if found != expected {
+            return Err(format!("under {validation:?}: matched {found:?}"));
+        }
+    }
+    Ok(None)
+}
+
+fn as_expected(error: &EventError, expected: &toml::Value) -> bool {
+    let text = |member: &str| expected.get(member).and_then(toml::Value::as_str);
+    let offset = expected.get("offset").and_then(toml::Value::as_integer).map(|offset| offset as usize);
+    text("code") == Some(error.code.as_str())
+        && (offset.is_none() || error.offset == offset)
+        && text("place").is_none_or(|place| error.place.as_deref() == Some(place))
+}
+
+#[test]
+fn every_case_of_the_table_comes_out_as_it_says() {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for case in cases() {
+        match run(&case) {
+            Ok(reason) => *counts.entry(reason.unwrap_or("run")).or_default() += 1,
+            Err(what) => wrong.push(format!("{}: {}: {what}", case.file, case.name)),
+        }
+    }
+    println!("{counts:?}");
+    assert!(wrong.is_empty(), "{} of {:?}:\n{}", wrong.len(), counts, wrong.join("\n"));
+    assert!(counts["run"] > 900, "{counts:?}");
+}
