@@ -115,7 +115,7 @@ def _check_verdict(case: Case) -> None:
         programs=ProgramCache(),
     )
     if case.verdict is not None:
-        assert evaluate(compiled, event).value == case.verdict
+        assert evaluate(compiled, event, budget=case.limits.cel_budget).value == case.verdict
     if case.reason is not None:
         assert compiled.cel is not None, "a reason is of the cel part"
         assert evaluate_cel(compiled.cel, event, case.limits.cel_budget).reason == case.reason

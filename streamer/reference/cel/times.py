@@ -75,7 +75,8 @@ def format_timestamp(value: Timestamp) -> str:
 
 
 _UNITS: Final = {"h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND, "ms": 1_000_000, "us": 1000, "ns": 1}
-_DURATION: Final = re.compile(r"([+-]?)(?:0|((?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|ms|h|m|s))+))")
+# Possessive, so that a long text is read without keeping places to come back to.
+_DURATION: Final = re.compile(r"([+-]?)(?:0|((?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?>ns|us|ms|h|m|s))++))")
 _DURATION_PART: Final = re.compile(r"([0-9]*)\.?([0-9]*)(ns|us|ms|h|m|s)")
 
 
@@ -85,7 +86,7 @@ def parse_duration(text: str) -> Duration | Failure:
     if match is None:
         return Failure(CelReason.BAD_VALUE, f"{_shown(text)} is no duration")
     total = 0
-    for whole, fraction, unit in _DURATION_PART.findall(match[2] or ""):
+    for whole, fraction, unit in map(re.Match.groups, _DURATION_PART.finditer(match[2] or "")):
         # Longer numbers are out of range anyway, and Python refuses to read very long ones.
         if len(whole.lstrip("0")) > 19:
             return duration(INT64_MAX + 1)
