@@ -10,10 +10,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 use streamer_core::error::{EventError, SubscriptionErrorKind};
 use streamer_core::flatten::{Flattener, Given, PathTrie, Validation};
+use streamer_core::json::{self, Options, Tree};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::naive;
 use streamer_core::subscriptions::{Subscription, normal_form};
+use streamer_core::value::Scalar;
 
 struct Case {
     file: String,
@@ -80,8 +82,8 @@ impl Case {
 
 /// As the reference's runner: a subscription without an id gets one as its first member.
 fn with_id(text: &str) -> String {
-    match serde_json::from_str::<Map<String, Json>>(text) {
-        Ok(members) if !members.contains_key("id") => {
+    match json::parse::<Tree>(text.as_bytes(), Options::default()) {
+        Ok(Tree::Object(members)) if !members.iter().any(|(name, _)| &**name == "id") => {
             let rest = text.trim_start().strip_prefix('{').unwrap();
             format!("{{\"id\":\"s\"{}{rest}", if members.is_empty() { "" } else { "," })
         }
@@ -161,13 +163,16 @@ fn left_to_host(case: &Case, subscriptions: &[String]) -> Option<&'static str> {
     if case.engine("soft_delete").is_some() {
         return Some("soft_delete");
     }
-    let members: Vec<Map<String, Json>> = subscriptions.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+    let trees = subscriptions.iter().filter_map(|text| json::parse::<Tree>(text.as_bytes(), Options::default()).ok());
+    let members: Vec<(Box<str>, Tree)> =
+        trees.filter_map(|tree| if let Tree::Object(members) = tree { Some(members) } else { None }).flatten().collect();
+    let is = |name: &str, value: Option<&Tree>| members.iter().any(|(n, v)| &**n == name && value.is_none_or(|value| v == value));
     let error = case.table.get("subscription_error");
     let is_cel_error = error.and_then(|error| error.get("type")).and_then(toml::Value::as_str) == Some("CelError");
-    if is_cel_error || (error.is_none() && members.iter().any(|members| members.contains_key("cel"))) {
+    if is_cel_error || (error.is_none() && is("cel", None)) {
         return Some("cel");
     }
-    if error.is_none() && members.iter().any(|members| members.get("transitions") == Some(&Json::Bool(true))) {
+    if error.is_none() && is("transitions", Some(&Tree::Scalar(Scalar::Bool(true)))) {
         return Some("transitions");
     }
     let type_ = error.and_then(|error| error.get("type")).and_then(toml::Value::as_str);

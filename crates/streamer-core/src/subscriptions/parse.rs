@@ -331,15 +331,17 @@ fn check_names(value: &Tree, place: usize, places: &[(usize, Step<'_>)]) -> Resu
         steps.push(places[at].1);
         at = places[at].0;
     }
+    let in_pattern = steps.len() > 1 && matches!(steps[steps.len() - 1], Step::Name("pattern"));
     let mut text = String::new();
     for step in steps.iter().rev() {
         match step {
             Step::Index(index) => text += &format!("[{index}]"),
+            // As the places of other errors in patterns, where a name may hold anything.
+            Step::Name(name) if in_pattern && !patterns::is_identifier(name) => text += &format!("[{}]", patterns::quote(name)),
             Step::Name(name) if text.is_empty() => text += name,
             Step::Name(name) => text += &format!(".{name}"),
         }
     }
-    let in_pattern = steps.len() > 1 && matches!(steps[steps.len() - 1], Step::Name("pattern"));
     let error = if in_pattern { SubscriptionError::pattern } else { SubscriptionError::new };
     Err(error(text, format!("the name '{name}' stands here twice")))
 }

@@ -574,13 +574,13 @@ impl<'t> Parser<'t> {
     }
 }
 
-fn is_identifier(name: &str) -> bool {
+pub(super) fn is_identifier(name: &str) -> bool {
     name.bytes().enumerate().all(|(at, byte)| byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit()))
         && !name.is_empty()
 }
 
 /// A name as a JSON string.
-fn quote(name: &str) -> String {
+pub(super) fn quote(name: &str) -> String {
     let mut text = String::from('"');
     for letter in name.chars() {
         match letter {
