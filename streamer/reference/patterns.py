@@ -213,6 +213,7 @@ class _Plan:
     trie: _Node
     nodes: dict[tuple[str, ...], _Node]  # by path, of those where a field ends
     absent: int  # fields that also hold where there is no leaf
+    never: int  # fields without matchers, which hold for no leaf, known or not
     tree: _And
 
 
@@ -235,11 +236,11 @@ def _plan_of(pattern: Pattern) -> _Plan:
 
 
 def _make_plan(pattern: Pattern) -> _Plan:
-    trie, nodes, absent, bit = _Node(), {}, 0, 1
+    trie, nodes, absent, never, bit = _Node(), {}, 0, 0, 1
 
     def number(part: AllOf) -> _And:
         # Recursive over $or, which nests at most MAX_OR_DEPTH levels.
-        nonlocal absent, bit
+        nonlocal absent, never, bit
         tree = _And(0, [])
         for each in part.fields:
             if not isinstance(each, Field):
@@ -248,6 +249,8 @@ def _make_plan(pattern: Pattern) -> _Plan:
             tree.bits |= bit
             if any(isinstance(matcher, Absent) for matcher in each.matchers):
                 absent |= bit
+            if not each.matchers:
+                never |= bit
             node = trie
             node.through |= bit
             for name in each.path:
@@ -261,7 +264,7 @@ def _make_plan(pattern: Pattern) -> _Plan:
         return tree
 
     tree = number(pattern.root)
-    return _Plan(trie, nodes, absent, tree)
+    return _Plan(trie, nodes, absent, never, tree)
 
 
 class _Hole:
@@ -386,7 +389,7 @@ class _View:
 
     def _mark_unknown(self, scope: _Scope, fields: int) -> None:
         self.unknown |= fields
-        scope.maybe |= fields
+        scope.maybe |= fields & ~self.plan.never
 
     def _enter(self, scope: _Scope, array: Hashable, index: Hashable) -> _Scope:
         elements = scope.arrays.setdefault(array, {})

@@ -14,6 +14,7 @@ from streamer.errors import EventError, PatternError, SubscriptionError
 from streamer.model import Dialect, Filter, Subscription
 from streamer.reference import json
 from streamer.subscriptions.filters import check_text, read_filter, type_name, unknown_name
+from streamer.subscriptions.places import Place
 
 MEMBERS: Final[tuple[str, ...]] = tuple(member.name for member in fields(Subscription))
 EVENT_TYPES: Final = ("insert", "update", "delete")
@@ -156,37 +157,29 @@ def _without_duplicates(tree: Any) -> Any:
     A loop, not a recursion: the text may be nested as deep as events may.
     """
     root: list[Any] = [tree]
-    open_containers: list[tuple[Any, str]] = [(root, "")]
+    open_containers: list[tuple[Any, Place | None]] = [(root, None)]
     while open_containers:
         container, place = open_containers.pop()
         entries = list(container.items()) if isinstance(container, dict) else list(enumerate(container))
         for key, value in entries:
+            where = Place(None, "") if container is root else Place(place, key)
             if isinstance(value, json.Pairs):
-                where = _place(place, key, container is root)
                 names = dict(value)
                 if len(names) < len(value):
                     raise _duplicate(value, where, tree)
                 container[key] = names
                 open_containers.append((names, where))
             elif isinstance(value, list):
-                open_containers.append((value, _place(place, key, container is root)))
+                open_containers.append((value, where))
     return root[0]
 
 
-def _place(parent: str, key: str | int, is_root: bool) -> str:
-    if is_root:
-        return ""
-    if isinstance(key, int):
-        return f"{parent}[{key}]"
-    return f"{parent}.{key}" if parent else key
-
-
-def _duplicate(pairs: json.Pairs, place: str, tree: Any) -> SubscriptionError:
+def _duplicate(pairs: json.Pairs, place: Place, tree: Any) -> SubscriptionError:
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
-            where = f"{place}.{name}" if place else name
-            in_pattern = place == "pattern" or place.startswith(("pattern.", "pattern["))
+            where = str(Place(place, name))
+            in_pattern = where.startswith(("pattern.", "pattern["))
             error = (PatternError if in_pattern else SubscriptionError)(f"the name {name!r} stands here twice", place=where)
             return named(error, dict(tree).get("id") if isinstance(tree, json.Pairs) else None)
         seen.add(name)

@@ -19,9 +19,7 @@ The cost of a pattern, in *states*, is bounded by `limits.max_pattern_states`. I
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn, final
@@ -47,6 +45,7 @@ from streamer.subscriptions.matchers import (
     Wildcard,
     parse_network,
 )
+from streamer.subscriptions.places import Place
 from streamer.subscriptions.regexps import RegexpError, compile_re2, translate
 
 MAX_OR_DEPTH = 64
@@ -61,8 +60,6 @@ OPERATOR_NAMES = frozenset(
 
 #: In the strict dialect these stand alone in their array.
 EXCLUSIVE = frozenset(("exists", "anything-but", "regexp"))
-
-_IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @final
@@ -119,7 +116,7 @@ def parse_pattern(source: Mapping[str, Any] | str | bytes, *, dialect: Dialect, 
     """
     if isinstance(source, str | bytes | bytearray | memoryview):
         source = _read(source, limits, place)
-    return _Parser(dialect, limits).parse(source, _Place(None, place))
+    return _Parser(dialect, limits).parse(source, Place(None, place))
 
 
 def _read(text: str | bytes | bytearray | memoryview, limits: Limits, place: str) -> Any:
@@ -132,32 +129,6 @@ def _read(text: str | bytes | bytearray | memoryview, limits: Limits, place: str
     except EventError as error:
         where = "" if error.offset is None else f" at byte {error.offset}"
         raise PatternError(f"{error.code.value}{where}: {error.reason}", place=place) from None
-
-
-class _Place(NamedTuple):
-    """A path in the pattern, linked from its end: spelled only where there is an error, so long names cost nothing."""
-
-    outer: _Place | None
-    step: str | int
-
-    def __str__(self) -> str:
-        steps = []
-        place: _Place | None = self
-        while place is not None:
-            steps.append((place.step, place.outer is None))
-            place = place.outer
-        text = ""
-        for step, is_base in reversed(steps):
-            if isinstance(step, int):
-                text += f"[{step}]"
-            elif is_base:
-                text = step
-            elif _IDENTIFIER.fullmatch(step):
-                text += f".{step}" if text else step
-            else:
-                text += f"[{json.dumps(step, ensure_ascii=False)}]"
-        # An error must be printable, and so must its place.
-        return text.encode(errors="backslashreplace").decode()
 
 
 class _Path(NamedTuple):
@@ -211,7 +182,7 @@ class _Task:
 
     value: Any
     path: _Path | None  # None is the root
-    place: _Place
+    place: Place
     branch: _Branch
     depth: int  # of the JSON value
 
@@ -222,7 +193,7 @@ class _Parser:
         self.limits = limits
         self.states = 0
 
-    def parse(self, source: Any, place: _Place) -> Pattern:
+    def parse(self, source: Any, place: Place) -> Pattern:
         root = _Branch(0)
         # Reversed, so that members are read in the order of the text and the first error is reported.
         tasks = self._members(_Task(source, None, place, root, 1))[::-1]
@@ -252,7 +223,7 @@ class _Parser:
             _fail("an object must not be empty", task.place)
         length = 1 if task.path is None else task.path.length + 1
         return [
-            _Task(value, _Path(task.path, name, length), _Place(task.place, name), task.branch, task.depth + 1)
+            _Task(value, _Path(task.path, name, length), Place(task.place, name), task.branch, task.depth + 1)
             for name, value in members.items()
         ]
 
@@ -269,7 +240,7 @@ class _Parser:
         branches: list[_Branch] = []
         members: list[_Task] = []
         for i, alternative in enumerate(task.value):
-            place = _Place(task.place, i)
+            place = Place(task.place, i)
             if not isinstance(alternative, Mapping | Pairs):
                 _fail(f"an alternative of $or is an object, not {_kind(alternative)}", place)
             branch = _Branch(task.branch.depth + 1)
@@ -285,13 +256,13 @@ class _Parser:
         self._spend(task.path.length, task.place)
         matchers: list[Matcher] = []
         for i, value in enumerate(task.value):
-            place = _Place(task.place, i)
+            place = Place(task.place, i)
             if not isinstance(value, Mapping | Pairs):
                 self._spend(1, place)
                 matchers.append(Equal(self._scalar(value, place)))
                 continue
             name, operand = self._only_member(value, place)
-            at = _Place(place, name)
+            at = Place(place, name)
             if name not in _OPERATORS:
                 _fail(f"unknown operator, expected one of {', '.join(_OPERATORS)}", at)
             if self.dialect == "strict" and name in EXCLUSIVE and len(task.value) > 1:
@@ -299,20 +270,20 @@ class _Parser:
             matchers.append(_OPERATORS[name](self, operand, at))
         return Field(task.path.names(), tuple(matchers))
 
-    def _only_member(self, value: Any, place: _Place) -> tuple[str, Any]:
+    def _only_member(self, value: Any, place: Place) -> tuple[str, Any]:
         members = _members_of(value, place)
         if len(members) != 1:
             _fail(f"expected one operator, found {len(members)} members" if members else "an object must not be empty", place)
         return next(iter(members.items()))
 
-    def _spend(self, states: int, place: _Place) -> None:
+    def _spend(self, states: int, place: Place) -> None:
         self.states += states
         if self.states > self.limits.max_pattern_states:
             _fail(f"the pattern has more than {self.limits.max_pattern_states} states (limits.max_pattern_states)", place)
 
     # Operands
 
-    def _scalar(self, value: Any, place: _Place) -> Scalar:
+    def _scalar(self, value: Any, place: Place) -> Scalar:
         if isinstance(value, str):
             return self._text(value, place)
         if value is None or isinstance(value, bool | BeyondFloat64):
@@ -321,7 +292,7 @@ class _Parser:
             _fail(f"expected a string, number, true, false, null or an operator, not {_kind(value)}", place)
         return self._number(value, place)
 
-    def _number(self, value: Any, place: _Place) -> int | float:
+    def _number(self, value: Any, place: Place) -> int | float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             _fail(f"expected a number, not {_kind(value)}", place)
         if isinstance(value, int) and not INT64_MIN <= value <= UINT64_MAX:
@@ -330,39 +301,39 @@ class _Parser:
             _fail(f"{value} is not a JSON number", place)
         return value
 
-    def _text(self, value: Any, place: _Place) -> str:
+    def _text(self, value: Any, place: Place) -> str:
         if not isinstance(value, str):
             _fail(f"expected a string, not {_kind(value)}", place)
         _check_text(value, place)
         return value
 
-    def _nonempty_text(self, value: Any, place: _Place) -> str:
+    def _nonempty_text(self, value: Any, place: Place) -> str:
         text = self._text(value, place)
         if not text:
             _fail("must not be empty", place)
         return text
 
-    def _affix(self, kind: type[Prefix] | type[Suffix], operand: Any, place: _Place) -> Prefix | Suffix:
+    def _affix(self, kind: type[Prefix] | type[Suffix], operand: Any, place: Place) -> Prefix | Suffix:
         self._spend(1, place)
         if not isinstance(operand, Mapping | Pairs):
             return kind(self._nonempty_text(operand, place))
         name, inner = self._only_member(operand, place)
-        place = _Place(place, name)
+        place = Place(place, name)
         if name != "equals-ignore-case":
             _fail("unknown operator, expected equals-ignore-case", place)
         return kind(self._nonempty_text(inner, place), ignore_case=True)
 
-    def _prefix(self, operand: Any, place: _Place) -> Prefix | Suffix:
+    def _prefix(self, operand: Any, place: Place) -> Prefix | Suffix:
         return self._affix(Prefix, operand, place)
 
-    def _suffix(self, operand: Any, place: _Place) -> Prefix | Suffix:
+    def _suffix(self, operand: Any, place: Place) -> Prefix | Suffix:
         return self._affix(Suffix, operand, place)
 
-    def _equals_ignore_case(self, operand: Any, place: _Place) -> EqualsIgnoreCase:
+    def _equals_ignore_case(self, operand: Any, place: Place) -> EqualsIgnoreCase:
         self._spend(1, place)
         return EqualsIgnoreCase(self._text(operand, place))
 
-    def _wildcard(self, operand: Any, place: _Place) -> Wildcard:
+    def _wildcard(self, operand: Any, place: Place) -> Wildcard:
         pieces = [""]
         after_star = False
         characters = iter(self._text(operand, place))
@@ -384,7 +355,7 @@ class _Parser:
         self._spend(len(pieces), place)
         return Wildcard(tuple(pieces))
 
-    def _shellstyle(self, operand: Any, place: _Place) -> Wildcard:
+    def _shellstyle(self, operand: Any, place: Place) -> Wildcard:
         text = self._text(operand, place)
         if "**" in text:
             _fail("two stars in a row", place)
@@ -392,7 +363,7 @@ class _Parser:
         self._spend(len(pieces), place)
         return Wildcard(pieces)
 
-    def _regexp(self, operand: Any, place: _Place) -> Regexp:
+    def _regexp(self, operand: Any, place: Place) -> Regexp:
         text = self._text(operand, place)
         try:
             translated = translate(text, self.dialect)
@@ -405,7 +376,7 @@ class _Parser:
             _fail(f"RE2 does not take it: {error}", place)
         return Regexp(text, self.dialect, translated.re2)
 
-    def _numeric(self, operand: Any, place: _Place) -> Numeric:
+    def _numeric(self, operand: Any, place: Place) -> Numeric:
         self._spend(1, place)
         if not _is_array(operand):
             _fail(f"expected an array of comparisons and numbers, not {_kind(operand)}", place)
@@ -414,8 +385,8 @@ class _Parser:
         signs = operand[::2]
         for i, sign in enumerate(signs):
             if not isinstance(sign, str) or sign not in ("=", "<", "<=", ">", ">="):
-                _fail("expected one of = < <= > >=", _Place(place, 2 * i))
-        numbers = [self._bound(value, _Place(place, 2 * i + 1)) for i, value in enumerate(operand[1::2])]
+                _fail("expected one of = < <= > >=", Place(place, 2 * i))
+        numbers = [self._bound(value, Place(place, 2 * i + 1)) for i, value in enumerate(operand[1::2])]
         if len(signs) == 1:
             (sign,), (number,) = signs, numbers
             if sign == "=":
@@ -429,28 +400,28 @@ class _Parser:
             _fail("the lower bound must be less than the upper bound", place)
         return Numeric(numbers[0], signs[0] == ">=", numbers[1], signs[1] == "<=")
 
-    def _bound(self, value: Any, place: _Place) -> int | float:
+    def _bound(self, value: Any, place: Place) -> int | float:
         if isinstance(value, BeyondFloat64):
             _fail(f"no float64 holds {value.text}", place)
         return self._number(value, place)
 
-    def _cidr(self, operand: Any, place: _Place) -> Cidr:
+    def _cidr(self, operand: Any, place: Place) -> Cidr:
         self._spend(1, place)
         network = parse_network(self._text(operand, place))
         if network is None:
             _fail("expected an IPv4 or IPv6 network, as 10.0.0.0/24", place)
         return Cidr(network)
 
-    def _exists(self, operand: Any, place: _Place) -> Exists | Absent:
+    def _exists(self, operand: Any, place: Place) -> Exists | Absent:
         self._spend(1, place)
         if not isinstance(operand, bool):
             _fail(f"expected true or false, not {_kind(operand)}", place)
         return Exists() if operand else Absent()
 
-    def _anything_but(self, operand: Any, place: _Place) -> AnythingBut:
+    def _anything_but(self, operand: Any, place: Place) -> AnythingBut:
         if isinstance(operand, Mapping | Pairs):
             name, inner = self._only_member(operand, place)
-            place = _Place(place, name)
+            place = Place(place, name)
             build = _EXCLUDABLE.get(name)
             if build is None:
                 _fail(f"unknown operator, expected one of {', '.join(_EXCLUDABLE)}", place)
@@ -468,17 +439,17 @@ class _Parser:
                 _fail("strings and numbers must not be mixed", at)
         return AnythingBut(tuple(matchers))
 
-    def _one_or_more(self, operand: Any, place: _Place) -> Iterator[tuple[Any, _Place]]:
+    def _one_or_more(self, operand: Any, place: Place) -> Iterator[tuple[Any, Place]]:
         if not _is_array(operand):
             yield operand, place
             return
         if not operand:
             _fail("a list must not be empty", place)
         for i, item in enumerate(operand):
-            yield item, _Place(place, i)
+            yield item, Place(place, i)
 
 
-_OPERATORS: dict[str, Callable[[_Parser, Any, _Place], Matcher]] = {
+_OPERATORS: dict[str, Callable[[_Parser, Any, Place], Matcher]] = {
     "prefix": _Parser._prefix,
     "suffix": _Parser._suffix,
     "equals-ignore-case": _Parser._equals_ignore_case,
@@ -491,7 +462,7 @@ _OPERATORS: dict[str, Callable[[_Parser, Any, _Place], Matcher]] = {
     "anything-but": _Parser._anything_but,
 }
 
-_EXCLUDABLE: dict[str, Callable[[_Parser, Any, _Place], Prefix | Suffix | EqualsIgnoreCase | Wildcard]] = {
+_EXCLUDABLE: dict[str, Callable[[_Parser, Any, Place], Prefix | Suffix | EqualsIgnoreCase | Wildcard]] = {
     "prefix": _Parser._prefix,
     "suffix": _Parser._suffix,
     "equals-ignore-case": _Parser._equals_ignore_case,
@@ -507,21 +478,21 @@ def _names(value: Mapping[Any, Any] | Pairs) -> Iterator[Any]:
     return (name for name, _ in value) if isinstance(value, Pairs) else iter(value)
 
 
-def _members_of(value: Mapping[Any, Any] | Pairs, place: _Place) -> dict[str, Any]:
+def _members_of(value: Mapping[Any, Any] | Pairs, place: Place) -> dict[str, Any]:
     """Return the members of an object, all names checked."""
     members: dict[str, Any] = {}
     for name, member in value if isinstance(value, Pairs) else value.items():
         if not isinstance(name, str):
             _fail(f"a name must be a string, not {_kind(name)}", place)
-        at = _Place(place, name)
+        at = Place(place, name)
         _check_text(name, at)
         if name in members:
-            _fail("a name that stands twice", at)
+            _fail(f"the name {name!r} stands here twice", at)
         members[name] = member
     return members
 
 
-def _check_text(text: str, place: _Place) -> None:
+def _check_text(text: str, place: Place) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -544,5 +515,5 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _fail(reason: str, place: _Place) -> NoReturn:
+def _fail(reason: str, place: Place) -> NoReturn:
     raise PatternError(reason, place=str(place))

@@ -336,8 +336,7 @@ fn check_names(value: &Tree, place: usize, places: &[(usize, Step<'_>)]) -> Resu
     for step in steps.iter().rev() {
         match step {
             Step::Index(index) => text += &format!("[{index}]"),
-            // As the places of other errors in patterns, where a name may hold anything.
-            Step::Name(name) if in_pattern && !patterns::is_identifier(name) => text += &format!("[{}]", patterns::quote(name)),
+            Step::Name(name) if !patterns::is_identifier(name) => text += &format!("[{}]", patterns::quote(name)),
             Step::Name(name) if text.is_empty() => text += name,
             Step::Name(name) => text += &format!(".{name}"),
         }
