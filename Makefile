@@ -7,6 +7,7 @@ PY   := $(VENV)/bin/python
 CARGO := $(shell cargo --version >/dev/null 2>&1 && echo cargo)
 RUST  := $(if $(filter 0,$(STREAMER_BUILD_RUST)),,$(if $(filter 1,$(STREAMER_BUILD_RUST)),yes,$(if $(CARGO),yes)))
 KIND  := $(if $(RUST),native,pure)
+CARGO_ENV := PYO3_PYTHON=$(abspath $(PY))
 RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.*' \) -print 2>/dev/null)
 
 # The reference always runs; the native engine wherever this version has one and its core was built.
@@ -42,11 +43,11 @@ format: $(VENV)/.dev-$(KIND) ## format Python and Rust, and mend what ruff can m
 	$(PY) -m ruff format .
 	$(if $(RUST),cargo fmt --all)
 
-rust: ## rustfmt, clippy and the tests of the Rust workspace
+rust: $(VENV)/.dev-$(KIND) ## rustfmt, clippy and the tests of the Rust workspace
 ifeq ($(RUST),yes)
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo test --workspace --locked
+	$(CARGO_ENV) cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO_ENV) cargo test --workspace --locked
 else
 	@echo "rust: left out, there is no cargo here; everything runs on the reference"
 endif
