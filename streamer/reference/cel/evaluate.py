@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias, final
 
 import re2
 
-from streamer.model import Event, Pointer
+from streamer.model import BeyondFloat64, Event, Pointer
 from streamer.reference.cel import times
 from streamer.reference.cel.functions import FUNCTIONS, no_overload
 from streamer.reference.cel.operators import ORDERS, double_arithmetic, int_arithmetic, invert, negate, time_arithmetic
@@ -76,7 +76,7 @@ class BudgetSpentError(Exception):
 @final
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A map or list with holes somewhere below."""
+    """A value with holes somewhere below: a map or list, unless the event contradicts itself."""
 
     value: Any
     holes: Holes
@@ -269,7 +269,7 @@ class Run:
         self.charge(1)
         target = self.evaluate(node.target)
         if type(target) is Partial:
-            return self._in_partial(node.name, target)
+            return self._in_partial(node.name, target) if type(target.value) is dict else no_overload("has()", [target.value])
         if (stopped := _strict([target])) is not None:
             return stopped
         return node.name in target if type(target) is dict else no_overload(f"has(.{node.name})", [target])
@@ -397,8 +397,8 @@ class Run:
 
     def _in_partial(self, key: Value, partial: Partial) -> Value:
         """Whether a map with holes has a member: known unless the source did not carry that member."""
-        if type(partial.value) is list:
-            return UNKNOWN
+        if type(partial.value) is not dict:
+            return UNKNOWN if type(partial.value) is list else no_overload("in", [key, partial.value])
         if type(key) is str and key in partial.holes and (partial.holes[key] is None or key not in partial.value):
             return UNKNOWN
         return self._in(key, partial.value)
@@ -508,7 +508,7 @@ def _below(value: Any, holes: Holes, key: Value) -> Value:
         # Above a hole nothing can be said to be missing: the source did not carry it.
         if below is None or value is _MISSING:
             return UNKNOWN
-        if type(value) in (dict, list):
+        if type(value) is not BeyondFloat64:
             return Partial(value, below)
     if value is _MISSING:
         return Failure(CelReason.NO_SUCH_FIELD, f"no such field: {_shown(key)}")
