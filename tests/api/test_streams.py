@@ -107,7 +107,7 @@ def test_a_stream_takes_constant_memory(ones: Engine) -> None:
         tracemalloc.stop()
         return highest
 
-    assert peak(2000) < peak(20) + 100_000
+    assert peak(2000) < peak(20) + 500_000  # of 2,000,000 bytes read
 
 
 def test_each_line_sees_the_engine_as_it_is_then(ones: Engine) -> None:

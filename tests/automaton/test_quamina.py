@@ -231,10 +231,12 @@ def test_sqlite_keeps_patterns_for_the_next_process(tmp_path: Path) -> None:
     first.add_pattern("gone", '{"a": [1]}')
     first.delete_patterns("gone")
     storage.close()
-    again: Quamina[str | int] = Quamina(pattern_storage=SqlitePatterns(path))
+    reopened = SqlitePatterns(path)
+    again: Quamina[str | int] = Quamina(pattern_storage=reopened)
     assert len(again) == 3
     assert again.matches_for_event('{"a": 1}') == ["x", 7]
     assert again.matches_for_event('{"b": "é"}') == ["x"]
+    reopened.close()
 
 
 def test_a_pattern_that_cannot_be_stored_is_not_added(tmp_path: Path) -> None:
