@@ -125,8 +125,13 @@ impl<'r> Reader<'r> {
         })
     }
 
-    fn layout(&self, part: usize) -> (&'static str, &'r Part) {
-        self.trie.layout.parts()[part]
+    fn name_of(&self, part: usize) -> &'static str {
+        self.trie.layout.parts()[part].0
+    }
+
+    fn constant(&self, part: usize) -> Option<&'r Scalar> {
+        // Most layouts have none, and then nothing is looked up.
+        self.trie.has_constants.then(|| self.trie.layout.parts()[part].1.constant()).flatten()
     }
 
     fn raw(&self, entry: &Entry) -> &'r str {
@@ -151,7 +156,7 @@ impl<'r> Reader<'r> {
 
     #[cold]
     fn wrong_type(&self, part: usize, expected: &str, found: (usize, &Place, &Entry)) -> EventError {
-        let reason = format!("{} is {expected}, not {}", self.layout(part).0, kind_name(found.2.kind));
+        let reason = format!("{} is {expected}, not {}", self.name_of(part), kind_name(found.2.kind));
         self.error(EventCode::WrongType, reason, Some(found))
     }
 
@@ -167,14 +172,14 @@ impl<'r> Reader<'r> {
         match self.find(part) {
             Some((_, _, entry)) if entry.kind == Kind::String => Ok(Text::Entry(*entry)),
             Some(found) => Err(self.wrong_type(part, "a string", found)),
-            None if self.layout(part).1.constant().is_some() => Ok(Text::Constant),
+            None if self.constant(part).is_some() => Ok(Text::Constant),
             None => Ok(Text::None),
         }
     }
 
     fn name(&self, part: usize, argument: Option<&str>) -> Result<Text, EventError> {
         let text = self.string(part)?;
-        let name = self.layout(part).0;
+        let name = self.name_of(part);
         let reserved = |found| {
             let reason = format!("{name} '*' means every one and cannot name one");
             Err(self.error(EventCode::ReservedName, reason, found))
@@ -188,7 +193,7 @@ impl<'r> Reader<'r> {
     }
 
     fn event_type(&self) -> Result<Option<EventType>, EventError> {
-        let word = match (self.string(TYPE)?, self.layout(TYPE).1.constant()) {
+        let word = match (self.string(TYPE)?, self.constant(TYPE)) {
             (Text::Entry(entry), _) => self.plain(&entry),
             (Text::Constant, Some(Scalar::String(word))) => word,
             _ => return Ok(None),
@@ -210,7 +215,7 @@ impl<'r> Reader<'r> {
     fn ts(&self) -> Result<Option<i128>, EventError> {
         let format = self.trie.layout.ts_format;
         let found = self.find(TS);
-        let (text, whole) = match (&found, self.layout(TS).1.constant()) {
+        let (text, whole) = match (&found, self.constant(TS)) {
             (Some((_, _, entry)), _) if entry.kind == Kind::String => (Some(self.plain(entry)), None),
             (Some((_, _, entry)), _) => (None, integer(self.raw(entry))),
             (None, Some(Scalar::String(text))) => (Some(&**text), None),
@@ -307,8 +312,7 @@ fn kind_name(kind: Kind) -> &'static str {
 
 /// The integer of 64 bits that a literal spells; `1.0` and `1e3` spell none.
 fn integer(literal: &str) -> Option<i128> {
-    let whole: i128 = if literal.len() <= 20 { literal.parse().ok()? } else { return None };
-    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&whole).then_some(whole)
+    literal.parse::<i64>().map(i128::from).or_else(|_| literal.parse::<u64>().map(i128::from)).ok()
 }
 
 const NS: i128 = 1_000_000_000;

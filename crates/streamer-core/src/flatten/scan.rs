@@ -5,7 +5,7 @@
 //! that leads into it, once for the leaves of patterns; never more, as no leaves are wanted below such a pointer.
 
 use super::slots::{DEAD, Element, Entry, NO_ENTRY, Position, Slots};
-use super::trie::{ENVELOPE, FALLBACK, INDEXES, LEAVES, NOWHERE, Node, PathTrie, ROOT, THROUGH, VALUE};
+use super::trie::{ENVELOPE, FALLBACK, INDEXES, LEAVES, NOWHERE, Node, OPTIONAL, PathTrie, ROOT, THROUGH, VALUE};
 use crate::json::skip;
 use crate::json::token::{self, Fault, Result, peek, space};
 use crate::value::{Kind, Number};
@@ -306,7 +306,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
             seen.from = from;
         } else {
             *seen = Seen { object, from, to: from };
-            if !CHECKED && top == 0 && !self.trie.is_optional(child) {
+            if !CHECKED && top == 0 && flags & OPTIONAL == 0 {
                 self.missing = self.missing.wrapping_sub(1); // wraps only below a fallback, where nobody asks
             }
         }

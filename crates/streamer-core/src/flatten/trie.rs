@@ -12,7 +12,7 @@
 //! A path from the raw event is one node. A path from a part of the layout is one node for each *base*, a place where the
 //! part may stand; which base counts is known only when the event has been read. Several paths may share a node.
 //!
-//! Names are looked up by length and their first 8 bytes, in a row of up to 8 edges or else in a hash table of the node.
+//! Names are looked up by length and their first 8 bytes, in a row of up to 16 edges or else in a hash table of the node.
 //!
 //! Invariant: a node is wanted (has a flag or a child) or is not there. `through` is set on every node at or below which
 //! leaves are wanted: arrays are gone through only there.
@@ -39,8 +39,9 @@ pub(crate) const THROUGH: u8 = 4; // go through arrays
 pub(crate) const ENVELOPE: u8 = 8; // it must not stand twice
 pub(crate) const INDEXES: u8 = 16; // a pointer of the layout leads to an element of an array here
 pub(crate) const FALLBACK: u8 = 32; // only a delete needs what is below
+pub(crate) const OPTIONAL: u8 = 64; // nothing but `id` and `ts` wants it, so a lazy reading can do without
 
-const FEW: usize = 8;
+const FEW: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -107,6 +108,7 @@ pub struct PathTrie {
     envelope: Vec<(u32, Vec<Box<str>>)>,
     /// The paths of the string parts: type, topic, collection, tenant.
     pub(crate) part_paths: [Option<PathId>; 4],
+    pub(crate) has_constants: bool,
     /// How many members of the root a lazy reading needs: all but those that only `id` and `ts` want.
     pub(crate) needed: u32,
 }
@@ -329,6 +331,7 @@ impl Growing {
             outputs: Vec::with_capacity(self.outputs.len()),
             needed: 0,
             envelope: std::mem::take(&mut self.envelope),
+            has_constants: layout.parts().iter().any(|(_, part)| part.constant().is_some()),
             layout,
             seed,
             lookups,
@@ -353,7 +356,7 @@ impl Growing {
             members.sort_unstable();
             trie.add_node(flags, &members, &outputs);
         }
-        trie.needed = trie.needed_members();
+        trie.mark_optional();
         trie
     }
 }
@@ -420,29 +423,21 @@ impl PathTrie {
         self.outputs.extend_from_slice(outputs);
     }
 
-    /// Members of the root that something else than `id` and `ts` wants.
-    fn needed_members(&self) -> u32 {
+    /// Mark what a lazy reading can do without, and count the members of the root that it needs.
+    fn mark_optional(&mut self) {
+        for part in [ID, TS] {
+            for at in 0..self.places[part].len() {
+                let node = self.places[part][at].node;
+                let wanted = &mut self.nodes[node as usize];
+                let other = |(other, places): (usize, &Vec<Place>)| other != ID && other != TS && places.iter().any(|p| p.node == node);
+                if wanted.children == 0 && wanted.output_count == 0 && !self.places.iter().enumerate().any(other) {
+                    wanted.flags |= OPTIONAL;
+                }
+            }
+        }
         let root = &self.nodes[ROOT as usize];
         let edges = &self.edges[root.edges as usize..][..root.children as usize];
-        let optional = |node: u32| {
-            let leaf = &self.nodes[node as usize];
-            let only = |part: usize| self.places[part].iter().any(|place| place.node == node);
-            let other = (0..9).any(|part| part != ID && part != TS && self.places[part].iter().any(|place| place.node == node));
-            leaf.children == 0 && leaf.output_count == 0 && (only(ID) || only(TS)) && !other
-        };
-        edges.iter().filter(|edge| !optional(edge.node)).count() as u32
-    }
-
-    /// Whether a lazy reading can do without this member of the root.
-    pub(crate) fn is_optional(&self, node: u32) -> bool {
-        let wanted = &self.nodes[node as usize];
-        wanted.children == 0
-            && wanted.output_count == 0
-            && self
-                .places
-                .iter()
-                .enumerate()
-                .all(|(part, places)| part == ID || part == TS || places.iter().all(|p| p.node != node))
+        self.needed = edges.iter().filter(|edge| self.nodes[edge.node as usize].flags & OPTIONAL == 0).count() as u32;
     }
 
     /// The pointer that leads to a node of the envelope, or through it.
