@@ -343,8 +343,12 @@ class _View:
                 array, arrays = arrays, arrays + 1
                 below = {} if hole is None else dict(hole.below)
                 for i, item in enumerate(value):
-                    # Of the elements with the hole's name none is found but by its index, and "01" is no index.
-                    pending.append((item, node, self._enter(scope, array, i), below.pop(str(i), None) if below else None))
+                    # An element is found by its index as a pointer spells it: "01" is none.
+                    inner = below.pop(str(i), None) if below else None
+                    if inner is None and not isinstance(item, Mapping | list | tuple):
+                        self._add_scalar(item, node, scope, array)
+                    elif inner is not None or item:
+                        pending.append((item, node, self._enter(scope, array, i), inner))
                 for token, beyond in below.items():
                     self._read_hole(beyond, node, self._enter(scope, array, token))
             else:
@@ -352,6 +356,15 @@ class _View:
                     self._read_hole(hole, node, scope)
                 if node.ends:
                     self._mark_known(scope, node, value)
+
+    def _add_scalar(self, value: Scalar, node: _Node, scope: _Scope, array: int) -> None:
+        """Take in a scalar element. Those that satisfy the same share a scope, for an event may hold millions of them."""
+        if node.ends:
+            self.known |= node.ends
+            satisfied = node.satisfied_by(value)
+            if satisfied:
+                element = self._enter(scope, array, ("satisfies", satisfied))
+                element.sure = element.maybe = satisfied
 
     def _read_hole(self, hole: _Hole, node: _Node, scope: _Scope) -> None:
         """Take in a hole where the event itself has nothing, so that a number may be a name or an index."""
