@@ -1,5 +1,158 @@
-"""The native core of Streamer."""
+"""The native core: an index over subscriptions, without knowledge of CEL.
 
-__all__ = ["__version__"]
+`streamer.engine.native` makes an engine of it. What it cannot decide it asks of its *host*, a `streamer.engine.native.Host`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Self, TypedDict, final
+
+from streamer.engine.core import EventSource, Mode
+from streamer.engine.native import Held, Host
+from streamer.errors import EventError, SubscriptionError
+from streamer.model import Match, Subscription
 
 __version__: str
+
+class _Changes(TypedDict):
+    added: list[str]
+    replaced: list[str]
+    removed: list[str]
+    unchanged: list[str]
+    errors: list[tuple[int, SubscriptionError]]
+
+class Core:
+    """The subscriptions of one engine and the index over them.
+
+    Thread-safe: readers take no lock, writers take turns. A panic inside becomes an `InternalError`, and the core goes on.
+    """
+
+    def __new__(
+        cls,
+        host: Host,
+        layout: bytes,
+        *,
+        default_tenant: str | None,
+        lazy: bool,
+        judge_all: bool,
+        max_depth: int,
+        max_event_bytes: int,
+        max_pattern_states: int,
+        max_conjunctions: int,
+    ) -> Self:
+        """Make an engine without subscriptions.
+
+        Args:
+            layout: the JSON text of `EventLayout.to_dict()`.
+            lazy: check only what is walked of an event.
+            judge_all: leave every subscription to the host, whole.
+
+        Raises:
+            ValueError: a layout that cannot be.
+        """
+
+    def match(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> Hits:
+        """Match one event. Raises EventError."""
+
+    def match_ids(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> list[str]:
+        """Return only the ids, in no promised order. Raises EventError."""
+
+    def match_count(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> int:
+        """Return only how many match. Raises EventError."""
+
+    def matches_any(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> bool:
+        """Tell whether any matches. Raises EventError."""
+
+    def match_batch(
+        self, events: Sequence[EventSource], tenant: str | None = None, collection: str | None = None
+    ) -> list[Hits | EventError]:
+        """Match several events on one state, with the interpreter let go; an error stands in a bad event's place."""
+
+    def commit(self, draft: Draft, mode: Mode, skip: bool) -> _Changes:
+        """Write what a draft holds, which empties it; with errors and not *skip* nothing is changed, and only they are told."""
+
+    def discard(self, ids: list[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None) -> list[str]:
+        """Remove what meets every criterion given, and return the ids in order of adding."""
+
+    def source(self, subscription_id: str) -> Held | None:
+        """Return a subscription as it is kept, or None."""
+
+    def sources(
+        self, ids: list[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None
+    ) -> list[tuple[str, Held]]:
+        """Return ids and subscriptions of what meets every criterion given, in order of adding."""
+
+    def cost(self, subscription_id: str) -> Literal["keyed", "indexed", "unindexed", "whole"] | None:
+        """Tell how a subscription is found, or None for an unknown id."""
+
+    def merge(self) -> None:
+        """Merge the segments of each partition into one, in this thread; else that happens by itself."""
+
+    def pause(self) -> None:
+        """Bring the merging thread to rest, before a fork."""
+
+    def resume(self) -> None:
+        """Let it go on, after a fork in both processes."""
+
+    def counters(self) -> dict[str, int]:
+        """Return what was counted since the core was made, and how large it is."""
+
+    def __len__(self) -> int: ...
+    def __contains__(self, subscription_id: object, /) -> bool: ...
+    def _before_publish(self, call: Callable[[], object] | None) -> None:
+        """Call this inside each write before it is seen; what it raises is a panic there. For tests."""
+
+    def _panic(self) -> bytes:
+        """Panic. For tests."""
+
+@final
+class Draft:
+    """Subscriptions on their way into a core, numbered from 0. For one thread."""
+
+    def __new__(cls, core: Core) -> Draft: ...
+    def __len__(self) -> int: ...
+    def extend(self, sources: Sequence[bytes | tuple[bytes, bytes, Subscription]]) -> list[tuple[int, str]]:
+        """Parse JSON texts, with the interpreter let go; return the CEL expressions for the host to compile.
+
+        A source that is not JSON alone is a text to parse, a unique name to keep in its place, and the object.
+        """
+
+    def refuse(self, position: int, subscription_id: str | None) -> None:
+        """Put an error of the host in the place of a source."""
+
+    def mentions_before(self, position: int) -> None:
+        """Say that the CEL expression looks at `before`."""
+
+    def id(self, position: int) -> str | None:
+        """Return the id of a source that was read."""
+
+    def source(self, position: int) -> Held | None:
+        """Return a source that was read."""
+
+    def held_otherwise(self, core: Core) -> list[tuple[int, Held]]:
+        """Return for each id that is held with another text its position, and what is held."""
+
+    def keep(self, position: int, core: Core) -> None:
+        """Take the text that is held under the same id, so that nothing changes."""
+
+@final
+class Hits:
+    """What one event matched; see `streamer.engine.core.Hits`."""
+
+    def __len__(self) -> int: ...
+    def ids(self) -> list[str]:
+        """Return the subscription ids, aligned with the positions."""
+
+    def gateway_ids(self) -> list[str | None]:
+        """Return who gets each match, aligned with the positions."""
+
+    def find(self, subscription_id: str) -> int:
+        """Return the position of a subscription, or -1."""
+
+    def match(self, position: int, event: EventSource) -> Match:
+        """Make the `Match` at a position."""
+
+    def take(self, positions: Sequence[int]) -> Hits:
+        """Return some of the hits, in the order given."""
+
+    def in_order(self) -> Hits:
+        """Return the same hits in the order in which their subscriptions were added."""

@@ -151,6 +151,12 @@ class Core(Protocol):
     def select(self, selection: Selection) -> list[Subscription]:
         """Return the selected subscriptions of one root, in order of adding."""
 
+    def ids(self, selection: Selection) -> list[str]:
+        """Return only their ids."""
+
+    def given(self, selection: Selection) -> Sequence[Source]:
+        """Return them as cheaply as may be, for `write` to take again."""
+
     def __len__(self) -> int: ...
 
     def __contains__(self, subscription_id: object) -> bool: ...

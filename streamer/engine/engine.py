@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, final
 
+from streamer import _backend
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.batch import LineResult, match_lines, write_lines
 from streamer.engine.core import Changes, Core, EventSource, Options, Selection, Source
@@ -86,7 +87,7 @@ class Engine:
         )
         self._programs = ProgramCache(cache_size)
         self._cel_errors = ErrorLog()
-        self._core: Core = ReferenceCore(self._options, self._programs, self._cel_errors)
+        self._core = _make_core(self._options, self._programs, self._cel_errors)
 
     # Changing what is held. Every one of these is atomic and returns what it changed.
 
@@ -204,7 +205,7 @@ class Engine:
         return subscription_id in self._core
 
     def __iter__(self) -> Iterator[str]:
-        return (subscription.id for subscription in self.subscriptions())
+        return iter(self._core.ids(Selection()))
 
     # Matching
 
@@ -303,13 +304,22 @@ class Engine:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (self._options, self.subscriptions())
+        return _unpickle, (self._options, self._core.given(Selection()))
 
     def __repr__(self) -> str:
         return f"<Engine: {len(self)} subscriptions>"
 
 
-def _unpickle(options: Options, subscriptions: Sequence[Subscription]) -> Engine:
+def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> Core:
+    # Asked for when it is used, so that a test may change it; the native core may not be there to be imported.
+    if _backend.BACKEND == "native":
+        from streamer.engine.native import NativeCore
+
+        return NativeCore(options, programs, cel_errors)
+    return ReferenceCore(options, programs, cel_errors)
+
+
+def _unpickle(options: Options, subscriptions: Sequence[Source]) -> Engine:
     engine = Engine(
         layout=options.layout,
         default_tenant=options.default_tenant,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, final
 
 from streamer.model import Limits
@@ -11,11 +11,13 @@ from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.keys import access_keys
 from streamer.subscriptions.normal_form import normal_form
 
-CostClass = Literal["keyed", "unkeyed"]
+CostClass = Literal["keyed", "indexed", "unkeyed", "whole"]
 
 _COSTS = {
     "keyed": "judged only for events that carry one of its access keys",
+    "indexed": "judged only for events with a value in its ranges, prefixes and the like",
     "unkeyed": "judged for every event of its partition; an equality in every alternative would give it a key",
+    "whole": "judged for every event of its partition, since the document before counts, or its deletion",
 }
 
 
@@ -33,7 +35,8 @@ class Plan:
         bloom_keys: the same as the bytes that go into the collection's filter; empty where it is unkeyed.
         cel: the CEL program that runs on candidates, as written; None without one.
         residual: what is evaluated as written because no clause expresses it.
-        cost: `keyed` or `unkeyed`.
+        cost: for which events it is judged: `keyed`, `indexed` (native only), `unkeyed`, `whole` (native only).
+        decided_by: what judges it.
     """
 
     subscription_id: str
@@ -45,6 +48,7 @@ class Plan:
     cel: str | None
     residual: tuple[str, ...]
     cost: CostClass
+    decided_by: str
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Yield the plan as pairs of a heading, empty where it goes on, and a text."""
@@ -64,6 +68,7 @@ class Plan:
         yield "CEL", self.cel if self.cel is not None else "none"
         yield from block("residual", self.residual, "none")
         yield "cost", f"{self.cost}: {_COSTS[self.cost]}"
+        yield "decided by", self.decided_by
 
     def __str__(self) -> str:
         return "\n".join([f"plan of {self.subscription_id!r}", *(f"  {heading:12} {text}" for heading, text in self.rows())])
@@ -85,4 +90,20 @@ def make_plan(compiled: CompiledSubscription, limits: Limits) -> Plan:
         cel=compiled.cel.source if compiled.cel is not None else None,
         residual=tuple(sorted(residuals)),
         cost="unkeyed" if keys is None else "keyed",
+        decided_by="the reference",
     )
+
+
+def native_plan(compiled: CompiledSubscription, limits: Limits, cost: Literal["keyed", "indexed", "unindexed", "whole"]) -> Plan:
+    """Plan a subscription as the native core runs it: by its index, with CEL left to the reference.
+
+    Args:
+        cost: how the core finds it.
+    """
+    if cost == "whole":
+        decided_by = "the reference"
+    elif compiled.cel is not None:
+        decided_by = "the native index, then its CEL by the reference"
+    else:
+        decided_by = "the native index"
+    return replace(make_plan(compiled, limits), cost="unkeyed" if cost == "unindexed" else cost, decided_by=decided_by)

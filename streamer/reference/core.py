@@ -242,9 +242,6 @@ class ReferenceCore:
                 if isinstance(source, SubscriptionError):
                     raise source
                 subscription = parse_subscription(source)
-                if subscription.id in seen:
-                    raise DuplicateSubscriptionError("this id comes twice in one call", place="id")
-                seen.add(subscription.id)
                 if not isinstance(source, bytes | str):
                     subscription = private_copy(subscription)
                 compiled = compile_subscription(
@@ -253,11 +250,16 @@ class ReferenceCore:
                     limits=self._options.limits,
                     programs=self._programs,
                 )
+                if subscription.id in seen:
+                    raise DuplicateSubscriptionError("this id comes twice in one call", place="id")
+                seen.add(subscription.id)
                 drafts.append(_Draft(index, compiled, access_keys(normal_form(compiled, self._options.limits))))
             except SubscriptionError as error:
                 error.index = index
                 if error.subscription_id is None and subscription is not None:
                     error.subscription_id = subscription.id
+                if error.subscription_id is not None:
+                    seen.add(error.subscription_id)
                 # A traceback would keep the frames of every bad one of a million alive.
                 errors.append(error.with_traceback(None))
         return drafts, errors
@@ -318,6 +320,12 @@ class ReferenceCore:
 
     def select(self, selection: Selection) -> list[Subscription]:
         return [entry.compiled.subscription for entry in _selected(self._root, selection)]
+
+    def ids(self, selection: Selection) -> list[str]:
+        return [entry.id for entry in _selected(self._root, selection)]
+
+    def given(self, selection: Selection) -> list[Subscription]:
+        return self.select(selection)
 
     def __len__(self) -> int:
         return len(self._root.entries)

@@ -56,11 +56,11 @@ def read_event(
         EventError: with the byte offset in a text and the JSON Pointer of the part at fault.
     """
     if isinstance(event, str):
-        event = _encode(event)
+        event = encode(event)
     if isinstance(event, bytes | bytearray | memoryview):
         document = json.read(bytes(event), max_depth=limits.max_depth, max_bytes=limits.max_event_bytes, watch=_watch(layout))
     else:
-        document = json.Document(_JsonValues(default, limits).convert(event))
+        document = json.Document(json_value(event, default=default, limits=limits))
     if not isinstance(document.value, dict):
         raise EventError(
             EventCode.NOT_AN_OBJECT,
@@ -73,6 +73,11 @@ def read_event(
             EventCode.DUPLICATE_MEMBER, "a member of the envelope stands twice", offset=offset, place=encode_pointer(pointer)
         )
     return _Parts(document, layout).read(default_tenant, tenant, collection)
+
+
+def json_value(value: Any, *, default: Default | None, limits: Limits) -> Any:
+    """Return a copy of a Python value as its JSON text would be read. Raises EventError."""
+    return _JsonValues(default, limits).convert(value)
 
 
 def as_before(event: Event, layout: EventLayout) -> Event:
@@ -403,7 +408,8 @@ class _Open:
     name: str | None = None  # of the member, or the index of the element, that is converted now
 
 
-def _encode(text: str) -> bytes:
+def encode(text: str) -> bytes:
+    """Return a text as UTF-8. Raises EventError."""
     try:
         return text.encode()
     except UnicodeEncodeError as bad:

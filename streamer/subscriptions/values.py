@@ -1,15 +1,20 @@
-"""Values of any depth that a subscription carries: a private copy, and equality that tells `1`, `1.0` and `true` apart.
+"""Values of any depth that a subscription carries: a private copy, equality that tells `1`, `1.0` and `true` apart, JSON text.
 
-Both are loops, since labels are opaque and may be nested deeper than Python's stack, or in a circle.
+All are loops, since labels are opaque and may be nested deeper than Python's stack, or in a circle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from json.encoder import encode_basestring
+from math import isfinite
+from typing import Any, Final
 
-from streamer.model import Filter, Subscription
+from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Filter, Subscription
+
+#: What is nested deeper is not written as JSON text: nothing would read it.
+MAX_DEPTH: Final = 500
 
 
 def private_copy(subscription: Subscription) -> Subscription:
@@ -78,3 +83,77 @@ def _same(one: Any, other: Any) -> bool:
             compared.add((id(a), id(b)))
             pending += pairs
     return True
+
+
+def write_json(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[str, bool]:
+    """Return a value as compact JSON text, and whether that says all of it: it would be read as an equal value of equal types.
+
+    Raises:
+        ValueError: JSON has no such value, or it is nested deeper than *max_depth*.
+    """
+    out: list[str] = []
+    is_exact = True
+    # What is still to be written: texts as they are, and values with their depth.
+    pending: list[str | tuple[Any, int]] = [(value, 0)]
+    while pending:
+        next_ = pending.pop()
+        if isinstance(next_, str):
+            out.append(next_)
+            continue
+        item, depth = next_
+        kind = type(item)
+        if kind is str:
+            out.append(_quoted(item))
+        elif item is None or kind is bool:
+            out.append("null" if item is None else "true" if item else "false")
+        elif kind is int or kind is float:
+            out.append(_number(item))
+        elif kind is BeyondFloat64:
+            out.append(item.text)
+        elif isinstance(item, Mapping):
+            is_exact &= kind is dict
+            pending.append("}")
+            for at, (name, member) in enumerate(reversed(list(item.items()))):
+                if not isinstance(name, str):
+                    raise ValueError(f"a member name is a string, not {type(name).__name__}")
+                is_exact &= type(name) is str
+                comma = "" if at == len(item) - 1 else ","
+                pending += [(member, depth + 1), f"{comma}{_quoted(name)}:"]
+            pending.append("{")
+        elif isinstance(item, list | tuple):
+            is_exact &= kind is list
+            pending.append("]")
+            for at in range(len(item) - 1, -1, -1):
+                pending.append((item[at], depth + 1))
+                if at:
+                    pending.append(",")
+            pending.append("[")
+        elif isinstance(item, str):
+            is_exact = False
+            out.append(_quoted(str.__str__(item)))
+        elif isinstance(item, int | float):
+            is_exact = False
+            out.append(_number(int.__int__(item) if isinstance(item, int) else float.__float__(item)))
+        else:
+            raise ValueError(f"{kind.__name__} is no JSON type")
+        if depth > max_depth:
+            raise ValueError(f"nested deeper than {max_depth} levels, or in itself")
+    return "".join(out), is_exact
+
+
+def _quoted(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a string with half of a surrogate pair") from None
+    return encode_basestring(text)
+
+
+def _number(value: int | float) -> str:
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"{value} is no JSON number")
+        return repr(value)
+    if not INT64_MIN <= value <= UINT64_MAX:
+        raise ValueError("an integer beyond 64 bits")
+    return str(value)

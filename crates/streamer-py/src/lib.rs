@@ -1,9 +1,28 @@
 //! The binding of the native core, `streamer._native`. A function here is signature, options, core call, mapped error.
+//!
+//! ```text
+//!  core.rs    an engine: match, select, remove                 hits.rs    what one event matched, packed
+//!  draft.rs   subscriptions on their way in                    errors.rs  every error, mapped
+//!  host.rs    what the core leaves to Python, and asks for
+//! ```
+//!
+//! Two rules keep threads apart. The writer's lock is only waited for with the interpreter let go, since its holder may be
+//! waiting for the interpreter. The table of ids is only read while the interpreter is held, so that no other thread is
+//! inside it when the process forks.
+
+mod core;
+mod draft;
+mod errors;
+mod hits;
+mod host;
 
 use pyo3::prelude::*;
 
-/// The native core of Streamer.
+/// The native core of Streamer. See `streamer/_native.pyi`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("__version__", env!("CARGO_PKG_VERSION"))
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<core::Core>()?;
+    module.add_class::<draft::Draft>()?;
+    module.add_class::<hits::Hits>()
 }

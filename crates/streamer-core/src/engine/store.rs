@@ -12,9 +12,10 @@
 //! Cost: about 20 bytes a subscription, 8 a conjunction, 4 a clause in a conjunction, and the distinct clauses.
 
 use crate::engine::paths::{PathSet, PathSets};
-use crate::engine::words::{Atoms, FastHash, Interned, Pool, Refused, Writer, intern};
+use crate::engine::words::{Atoms, FastHash, Pool, Refused, Rows, Writer};
 use crate::subscriptions::normal_form::{Atom, Mode, NormalForm, Path, PatternTree, Verify};
-use std::collections::HashMap;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub mod flags {
     pub const CEL: u8 = 4;
     /// The host judges the whole of it; it is a candidate for every event of its partition.
     pub const WHOLE: u8 = 8;
+    /// This one and those above are the host's own.
+    pub const HOST: u8 = 16;
 }
 
 /// See the head of this file.
@@ -161,14 +164,11 @@ impl Store {
 #[derive(Debug, Default)]
 pub struct StoreBuilder {
     paths: Vec<(Path, Mode)>,
-    path_of: HashMap<(Path, Mode), u32, FastHash>,
+    path_of: HashTable<u32>,
+    hasher: FastHash,
     writer: Writer,
-    words: Vec<u32>,
-    clause_at: Vec<u32>,
-    clause_of: Interned<u32>,
-    conjunction_at: Vec<u32>,
-    clauses: Vec<u32>,
-    conjunction_of: Interned<u32>,
+    clauses: Rows,
+    conjunctions: Rows,
     targets: Vec<(u32, u32)>, // conjunction, subscription
     slots: Vec<u32>,
     flags: Vec<u8>,
@@ -183,39 +183,21 @@ impl StoreBuilder {
     }
 
     fn path(&mut self, path: &Path, mode: Mode) -> u32 {
-        let key = (path.clone(), mode);
-        if let Some(at) = self.path_of.get(&key) {
+        let (paths, hasher) = (&mut self.paths, &self.hasher);
+        let hash = hasher.hash_one((path, mode));
+        if let Some(at) = self.path_of.find(hash, |at| paths[*at as usize].0 == *path && paths[*at as usize].1 == mode) {
             return *at;
         }
-        let at = self.paths.len() as u32;
-        self.paths.push(key.clone());
-        self.path_of.insert(key, at);
+        let at = paths.len() as u32;
+        paths.push((path.clone(), mode));
+        self.path_of.insert_unique(hash, at, |at| hasher.hash_one((&paths[*at as usize].0, paths[*at as usize].1)));
         at
-    }
-
-    fn clause(&mut self, words: &[u32]) -> Result<u32, Refused> {
-        if let Some(clause) = self.clause_of.get(words) {
-            return Ok(*clause);
-        }
-        let clause = self.clause_at.len() as u32;
-        u32::try_from(self.words.len() + words.len()).map_err(|_| Refused::Full)?;
-        self.clause_at.push(self.words.len() as u32);
-        self.words.extend_from_slice(words);
-        self.clause_of.insert(words.into(), clause);
-        Ok(clause)
     }
 
     fn conjunction(&mut self, clauses: &mut Vec<u32>, subscription: u32) -> Result<(), Refused> {
         clauses.sort_unstable();
         clauses.dedup();
-        u32::try_from(self.clauses.len() + clauses.len()).map_err(|_| Refused::Full)?;
-        let (at, all) = (&mut self.conjunction_at, &mut self.clauses);
-        let conjunction = intern(&mut self.conjunction_of, clauses, || {
-            at.push(all.len() as u32);
-            all.extend_from_slice(clauses);
-            at.len() as u32 - 1
-        });
-        self.targets.push((conjunction, subscription));
+        self.targets.push((self.conjunctions.intern(clauses)?, subscription));
         Ok(())
     }
 
@@ -231,7 +213,7 @@ impl StoreBuilder {
             for atom in atoms {
                 self.writer.atom(atom, &mut words)?;
             }
-            clauses.push(self.clause(&words)?);
+            clauses.push(self.clauses.intern(&words)?);
         }
         let changed = verify.changed.iter().map(|(left, right)| (paths[*left as usize], paths[*right as usize])).collect();
         Ok(Verification { changed, fields: clauses.into(), tree })
@@ -259,7 +241,7 @@ impl StoreBuilder {
                     for atom in &clause.atoms {
                         self.writer.atom(atom, &mut words)?;
                     }
-                    clauses.push(self.clause(&words)?);
+                    clauses.push(self.clauses.intern(&words)?);
                 }
                 self.conjunction(&mut clauses, subscription)?;
             }
@@ -327,7 +309,7 @@ impl StoreBuilder {
             for atom in clause.atoms {
                 self.writer.copy(atom.view, &mut words)?;
             }
-            clause_of[old as usize] = self.clause(&words)?;
+            clause_of[old as usize] = self.clauses.intern(&words)?;
             self.buffer = words;
         }
         Ok(clause_of[old as usize])
@@ -337,7 +319,7 @@ impl StoreBuilder {
     pub fn build(mut self, sets: &mut PathSets) -> Store {
         self.targets.sort_unstable();
         self.targets.dedup();
-        let conjunctions = self.conjunction_at.len();
+        let conjunctions = self.conjunctions.at.len() - 1;
         let mut target_at = Vec::with_capacity(conjunctions + 1);
         let mut at = 0;
         for conjunction in 0..=conjunctions as u32 {
@@ -346,17 +328,16 @@ impl StoreBuilder {
             }
             target_at.push(at as u32);
         }
-        self.conjunction_at.push(self.clauses.len() as u32);
         self.writer.pool.shrink();
         self.verify.sort_unstable_by_key(|(subscription, _)| *subscription);
         let whole = (0..self.slots.len() as u32).filter(|at| self.flags[*at as usize] & flags::WHOLE != 0).collect();
         Store {
             paths: sets.get(self.paths),
             pool: self.writer.pool,
-            words: self.words.into(),
-            clause_at: self.clause_at.into(),
-            conjunction_at: self.conjunction_at.into(),
-            clauses: self.clauses.into(),
+            words: self.clauses.words.into(),
+            clause_at: self.clauses.at.into(),
+            conjunction_at: self.conjunctions.at.into(),
+            clauses: self.conjunctions.words.into(),
             target_at: target_at.into(),
             targets: self.targets.into_iter().map(|(_, subscription)| subscription).collect(),
             any_flags: self.flags.iter().fold(0, |all, flags| all | flags),

@@ -1,0 +1,504 @@
+//! An engine: events and selections in, packed hits and changes out.
+
+use crate::draft::{Draft, Reading};
+use crate::errors::{self, guard};
+use crate::hits::{Change, Hits, OldSide};
+use crate::host::{self, Asked, Outcome, Text};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use streamer_core::engine::{CostClass, Engine, Matched, Mode, Options, Pin, Record, Scratch, Selection};
+use streamer_core::error::EventError;
+use streamer_core::flatten::Validation;
+use streamer_core::layout::{EventLayout, EventType};
+use streamer_core::limits::Limits;
+
+/// An event from this size on is matched with the interpreter let go: that costs about 80 ns, and this takes microseconds.
+const LARGE_EVENT: usize = 4096;
+/// Likewise where the last event made the index look at so many conjunctions.
+const MUCH_WORK: u64 = 256;
+/// In a batch, so many events or bytes are matched between two looks at pending signals.
+const CHUNK: usize = 256;
+const CHUNK_BYTES: usize = 1 << 20;
+/// Scratches that are kept: one for each thread that matches at the same time.
+const KEPT_SCRATCHES: usize = 32;
+
+/// The engine and its host, shared with all hits.
+pub struct Shared {
+    pub engine: Engine,
+    pub host: Py<PyAny>,
+    /// Only touched while the interpreter is held, so it is free when the process forks.
+    scratches: Mutex<Vec<Box<Scratch>>>,
+    is_costly: AtomicBool,
+}
+
+/// What one event matched, as the core tells it.
+struct Found {
+    certain: Range<usize>,
+    pending: Vec<(Arc<Record>, u32, u8)>,
+    event_type: Option<EventType>,
+    has_before: bool,
+    pin: Pin,
+}
+
+impl Shared {
+    /// The record of a slot that a pinned match gave.
+    pub fn record(&self, slot: u32) -> PyResult<Arc<Record>> {
+        self.engine.record(slot).ok_or_else(|| PyRuntimeError::new_err("a slot without a subscription"))
+    }
+
+    pub fn ids<'py>(&self, py: Python<'py>, slots: &[u32]) -> PyResult<Bound<'py, PyList>> {
+        let ids = slots.iter().map(|slot| Ok(PyString::new(py, &self.record(*slot)?.id)));
+        PyList::new(py, ids.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    fn scratch(&self) -> Box<Scratch> {
+        self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    /// Put a scratch back; one in which a panic happened is not.
+    fn keep(&self, scratch: Box<Scratch>) {
+        let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
+        if scratches.len() < KEPT_SCRATCHES {
+            scratches.push(scratch);
+        }
+    }
+
+    /// Match one event, and *use_* what is found while it lies in the scratch.
+    fn find<'py, T>(
+        &self,
+        py: Python<'py>,
+        asked: &Asked<'py, '_>,
+        use_: impl FnOnce(&Matched<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let (text, tenant, collection) = (asked.text.as_bytes(), asked.tenant, asked.collection);
+        let mut scratch = self.scratch();
+        let found = if text.len() >= LARGE_EVENT || self.is_costly.load(Ordering::Relaxed) {
+            let scratch = &mut *scratch;
+            py.detach(|| self.engine.match_event(text, tenant, collection, scratch))
+        } else {
+            self.engine.match_event(text, tenant, collection, &mut scratch)
+        };
+        let result = match found {
+            Ok(matched) => {
+                let is_costly = matched.work >= MUCH_WORK;
+                if is_costly != self.is_costly.load(Ordering::Relaxed) {
+                    self.is_costly.store(is_costly, Ordering::Relaxed);
+                }
+                use_(&matched)
+            }
+            Err(error) => Err(raised(py, &error, asked.text)),
+        };
+        self.keep(scratch);
+        result
+    }
+
+    /// The records of what the host must judge; they are there as long as the match is pinned.
+    fn pending(&self, matched: &Matched<'_>) -> PyResult<Vec<(Arc<Record>, u32, u8)>> {
+        matched.pending.iter().map(|(slot, flags)| Ok((self.record(*slot)?, *slot, *flags))).collect()
+    }
+
+    /// Judge what is pending; the slots of those that want the event, and how.
+    fn judged(
+        &self,
+        py: Python<'_>,
+        asked: &Asked<'_, '_>,
+        pending: Vec<(Arc<Record>, u32, u8)>,
+    ) -> PyResult<Vec<(u32, Option<Outcome>)>> {
+        if pending.is_empty() {
+            return Ok(Vec::new());
+        }
+        let slots: Vec<u32> = pending.iter().map(|(_, slot, _)| *slot).collect();
+        let candidates: Vec<(Arc<Record>, u8)> = pending.into_iter().map(|(record, _, flags)| (record, flags)).collect();
+        let judged = host::judge(py, &self.host, asked, &candidates)?;
+        Ok(slots.into_iter().zip(judged).filter_map(|(slot, verdict)| Some((slot, verdict?))).collect())
+    }
+}
+
+/// The event's error, ready to be raised.
+fn raised(py: Python<'_>, error: &EventError, text: &Text<'_>) -> PyErr {
+    errors::event_error(py, error, text.is_text()).map_or_else(|other| other, PyErr::from_value)
+}
+
+/// An engine in native memory; see `streamer/_native.pyi`.
+#[pyclass(frozen, subclass, weakref, module = "streamer._native")]
+pub struct Core {
+    pub shared: Arc<Shared>,
+    pub reading: Arc<Reading>,
+    hook: Arc<Mutex<Option<Py<PyAny>>>>,
+}
+
+impl Core {
+    /// Make hits of what was found, asking the host about the rest.
+    fn hits(&self, py: Python<'_>, asked: &Asked<'_, '_>, found: Found, certain: &[u32]) -> PyResult<Hits> {
+        let mut slots = Vec::with_capacity(certain.len() + found.pending.len());
+        let mut outcomes = Vec::new();
+        slots.extend_from_slice(certain);
+        if !found.pending.is_empty() {
+            outcomes.resize(certain.len(), None);
+            for (slot, outcome) in self.shared.judged(py, asked, found.pending)? {
+                slots.push(slot);
+                outcomes.push(outcome);
+            }
+        }
+        let is_update = found.event_type == Some(EventType::Update) && found.has_before;
+        let wants_old_side = is_update && (!certain.is_empty() || outcomes.contains(&None));
+        let old_side = wants_old_side
+            .then(|| Arc::new(OldSide::new(asked.text.to_bytes(py).unbind(), asked.tenant, asked.collection)));
+        Ok(Hits {
+            shared: self.shared.clone(),
+            pin: found.pin,
+            slots: slots.into(),
+            outcomes: outcomes.into(),
+            change: Change { event_type: found.event_type, old_side },
+        })
+    }
+}
+
+#[pymethods]
+impl Core {
+    #[new]
+    #[pyo3(signature = (host, layout, *, default_tenant, lazy, judge_all, max_depth, max_event_bytes, max_pattern_states,
+                        max_conjunctions))]
+    #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
+    fn new(
+        py: Python<'_>,
+        host: Py<PyAny>,
+        layout: &[u8],
+        default_tenant: Option<&str>,
+        lazy: bool,
+        judge_all: bool,
+        max_depth: usize,
+        max_event_bytes: usize,
+        max_pattern_states: usize,
+        max_conjunctions: usize,
+    ) -> PyResult<Core> {
+        guard(py, || {
+            let layout = Arc::new(EventLayout::from_json(layout).map_err(PyValueError::new_err)?);
+            let limits = Limits { max_depth, max_event_bytes, max_pattern_states, max_conjunctions };
+            let hook: Arc<Mutex<Option<Py<PyAny>>>> = Arc::default();
+            let hooked = hook.clone();
+            let options = Options {
+                layout: layout.clone(),
+                default_tenant: default_tenant.map(Box::from),
+                validation: if lazy { Validation::Lazy } else { Validation::Full },
+                limits: limits.clone(),
+                before_publish: Some(Arc::new(move || call(&hooked))),
+                ..Options::default()
+            };
+            let shared = Shared {
+                engine: Engine::new(options),
+                host,
+                scratches: Mutex::default(),
+                is_costly: AtomicBool::new(false),
+            };
+            let reading = Reading { default_tenant: default_tenant.map(Box::from), limits, layout, judge_all };
+            Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
+        })
+    }
+
+    fn __len__(&self) -> usize {
+        self.shared.engine.len()
+    }
+
+    fn __contains__(&self, py: Python<'_>, subscription_id: &Bound<'_, PyAny>) -> PyResult<bool> {
+        guard(py, || match subscription_id.cast::<PyString>() {
+            Ok(id) => Ok(id.to_str().is_ok_and(|id| self.shared.engine.get(id).is_some())),
+            Err(_) => Ok(false),
+        })
+    }
+
+    fn source<'py>(&self, py: Python<'py>, subscription_id: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        guard(py, || {
+            let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
+            Ok(found.map(|(_, record)| host::source(py, &record)))
+        })
+    }
+
+    fn cost(&self, py: Python<'_>, subscription_id: &Bound<'_, PyString>) -> PyResult<Option<&'static str>> {
+        guard(py, || {
+            let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
+            Ok(found.map(|(_, record)| match record.cost_class {
+                CostClass::Keyed => "keyed",
+                CostClass::Indexed => "indexed",
+                CostClass::Unindexed => "unindexed",
+                CostClass::Whole => "whole",
+            }))
+        })
+    }
+
+    #[pyo3(signature = (ids, gateway_id, tenant, collection))]
+    fn sources<'py>(
+        &self,
+        py: Python<'py>,
+        ids: Option<Vec<String>>,
+        gateway_id: Option<&str>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+    ) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
+        guard(py, || {
+            let ids: Option<Vec<&str>> = ids.as_ref().map(|ids| ids.iter().map(String::as_str).collect());
+            let selection = Selection { ids: ids.as_deref(), gateway_id, tenant, collection };
+            let found = self.shared.engine.select(&selection);
+            Ok(found.into_iter().map(|(_, record)| (record.id.to_string(), host::source(py, &record))).collect())
+        })
+    }
+
+    #[pyo3(signature = (ids, gateway_id, tenant, collection))]
+    fn discard(
+        &self,
+        py: Python<'_>,
+        ids: Option<Vec<String>>,
+        gateway_id: Option<&str>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+    ) -> PyResult<Vec<String>> {
+        guard(py, || {
+            let ids: Option<Vec<&str>> = ids.as_ref().map(|ids| ids.iter().map(String::as_str).collect());
+            let selection = Selection { ids: ids.as_deref(), gateway_id, tenant, collection };
+            let changes = py.detach(|| self.shared.engine.remove(&selection));
+            Ok(changes.removed.iter().map(|record| record.id.to_string()).collect())
+        })
+    }
+
+    fn commit<'py>(&self, py: Python<'py>, draft: &Bound<'py, Draft>, mode: &str, skip: bool) -> PyResult<Bound<'py, PyDict>> {
+        guard(py, || {
+            let mode = match mode {
+                "add" => Mode::Add,
+                "replace" => Mode::Replace,
+                "apply" => Mode::Apply,
+                _ => return Err(PyValueError::new_err("mode: expected add, replace or apply")),
+            };
+            let items = draft.get().take();
+            let (changes, ids) = py.detach(|| {
+                let ids: Vec<Box<str>> =
+                    items.iter().map(|item| item.as_ref().map_or_else(|_| Box::default(), |item| item.id.clone())).collect();
+                (self.shared.engine.write(items, mode, skip), ids)
+            });
+            let (changes, errors) = match changes {
+                Ok(mut changes) => {
+                    let errors = std::mem::take(&mut changes.errors);
+                    (changes, errors)
+                }
+                Err(errors) => (streamer_core::engine::Changes::default(), errors),
+            };
+            let named = |positions: &mut dyn Iterator<Item = usize>| -> PyResult<Bound<'py, PyList>> {
+                PyList::new(py, positions.filter_map(|at| ids.get(at)).map(|id| PyString::new(py, id)).collect::<Vec<_>>())
+            };
+            let errors = errors.iter().map(|(at, error)| Ok((*at, errors::subscription_error(py, error, *at)?)));
+            let result = PyDict::new(py);
+            result.set_item("added", named(&mut changes.added.iter().map(|(at, _)| *at))?)?;
+            result.set_item("replaced", named(&mut changes.replaced.iter().map(|(at, _)| *at))?)?;
+            result.set_item("unchanged", named(&mut changes.unchanged.iter().copied())?)?;
+            result.set_item("removed", PyList::new(py, changes.removed.iter().map(|record| PyString::new(py, &record.id)))?)?;
+            result.set_item("errors", errors.collect::<PyResult<Vec<_>>>()?)?;
+            Ok(result)
+        })
+    }
+
+    #[pyo3(signature = (event, tenant=None, collection=None))]
+    fn match_ids<'py>(
+        &self,
+        py: Python<'py>,
+        event: &Bound<'py, PyAny>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        guard(py, || {
+            let text = Text::of(&self.shared.host, event)?;
+            let asked = Asked { text: &text, tenant, collection };
+            let (ids, pending, _pin) = self.shared.find(py, &asked, |matched| {
+                let ids = self.shared.ids(py, matched.certain)?;
+                Ok((ids, self.shared.pending(matched)?, matched.pin.clone()))
+            })?;
+            for (slot, _) in self.shared.judged(py, &asked, pending)? {
+                ids.append(PyString::new(py, &self.shared.record(slot)?.id))?;
+            }
+            Ok(ids)
+        })
+    }
+
+    #[pyo3(signature = (event, tenant=None, collection=None))]
+    fn match_count(
+        &self,
+        py: Python<'_>,
+        event: &Bound<'_, PyAny>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+    ) -> PyResult<usize> {
+        guard(py, || {
+            let text = Text::of(&self.shared.host, event)?;
+            let asked = Asked { text: &text, tenant, collection };
+            let (count, pending, _pin) = self.shared.find(py, &asked, |matched| {
+                Ok((matched.certain.len(), self.shared.pending(matched)?, matched.pin.clone()))
+            })?;
+            Ok(count + self.shared.judged(py, &asked, pending)?.len())
+        })
+    }
+
+    #[pyo3(signature = (event, tenant=None, collection=None))]
+    fn matches_any(
+        &self,
+        py: Python<'_>,
+        event: &Bound<'_, PyAny>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+    ) -> PyResult<bool> {
+        guard(py, || {
+            let text = Text::of(&self.shared.host, event)?;
+            let asked = Asked { text: &text, tenant, collection };
+            let (any, pending, _pin) = self.shared.find(py, &asked, |matched| {
+                let any = !matched.certain.is_empty();
+                Ok((any, if any { Vec::new() } else { self.shared.pending(matched)? }, matched.pin.clone()))
+            })?;
+            Ok(any || !self.shared.judged(py, &asked, pending)?.is_empty())
+        })
+    }
+
+    #[pyo3(name = "match", signature = (event, tenant=None, collection=None))]
+    fn match_(
+        &self,
+        py: Python<'_>,
+        event: &Bound<'_, PyAny>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+    ) -> PyResult<Hits> {
+        guard(py, || {
+            let text = Text::of(&self.shared.host, event)?;
+            let asked = Asked { text: &text, tenant, collection };
+            let (found, certain) = self.shared.find(py, &asked, |matched| {
+                let found = Found {
+                    certain: 0..matched.certain.len(),
+                    pending: self.shared.pending(matched)?,
+                    event_type: matched.event_type,
+                    has_before: matched.has_before,
+                    pin: matched.pin.clone(),
+                };
+                Ok((found, Vec::from(matched.certain)))
+            })?;
+            self.hits(py, &asked, found, &certain)
+        })
+    }
+
+    #[pyo3(signature = (events, tenant=None, collection=None))]
+    fn match_batch<'py>(
+        &self,
+        py: Python<'py>,
+        events: &Bound<'py, PyAny>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        guard(py, || {
+            let events = events.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            let engine = &self.shared.engine;
+            let root = engine.root();
+            let results = PyList::empty(py);
+            let mut scratch = self.shared.scratch();
+            let mut slots: Vec<u32> = Vec::new();
+            let mut index = 0;
+            while index < events.len() {
+                // Read with the interpreter held, match with it let go, make objects with it held.
+                let mut texts: Vec<PyResult<Text<'py>>> = Vec::with_capacity(CHUNK);
+                let mut bytes = 0;
+                while index + texts.len() < events.len() && texts.len() < CHUNK && bytes < CHUNK_BYTES {
+                    let text = Text::of(&self.shared.host, &events[index + texts.len()]);
+                    bytes += text.as_ref().map_or(0, |text| text.as_bytes().len());
+                    texts.push(text);
+                }
+                let readable: Vec<Option<&[u8]>> = texts.iter().map(|text| text.as_ref().ok().map(Text::as_bytes)).collect();
+                slots.clear();
+                let found: Vec<Option<Result<Found, EventError>>> = py.detach(|| {
+                    let mut find = |text: &[u8]| -> Result<Found, EventError> {
+                        let matched = engine.match_event_on(&root, text, tenant, collection, &mut scratch)?;
+                        let first = slots.len();
+                        slots.extend_from_slice(matched.certain);
+                        let pending = matched.pending.iter();
+                        Ok(Found {
+                            certain: first..slots.len(),
+                            pending: pending.filter_map(|(slot, flags)| Some((engine.record(*slot)?, *slot, *flags))).collect(),
+                            event_type: matched.event_type,
+                            has_before: matched.has_before,
+                            pin: matched.pin,
+                        })
+                    };
+                    readable.iter().map(|text| text.map(&mut find)).collect()
+                });
+                py.check_signals()?;
+                for (text, found) in texts.iter().zip(found) {
+                    let result = match (text, found) {
+                        (Ok(text), Some(Ok(found))) => {
+                            let asked = Asked { text, tenant, collection };
+                            let certain = found.certain.clone();
+                            let made = self.hits(py, &asked, found, &slots[certain]);
+                            made.and_then(|hits| Ok(Bound::new(py, hits)?.into_any()))
+                        }
+                        (Ok(text), Some(Err(error))) => errors::event_error(py, &error, text.is_text()),
+                        (Err(error), _) => Err(error.clone_ref(py)),
+                        (Ok(_), None) => Err(PyRuntimeError::new_err("an event that was not matched")),
+                    };
+                    results.append(errors::in_its_place(py, result, index)?)?;
+                    index += 1;
+                }
+            }
+            self.shared.keep(scratch);
+            Ok(results)
+        })
+    }
+
+    fn merge(&self, py: Python<'_>) -> PyResult<()> {
+        guard(py, || {
+            py.detach(|| self.shared.engine.merge());
+            Ok(())
+        })
+    }
+
+    fn pause(&self, py: Python<'_>) {
+        py.detach(|| self.shared.engine.pause());
+    }
+
+    fn resume(&self) {
+        self.shared.engine.resume();
+    }
+
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let engine = &self.shared.engine;
+        let (counters, (partitions, segments), (stores, indexes)) = (engine.counters(), engine.shape(), engine.bytes());
+        let result = PyDict::new(py);
+        result.set_item("events", counters.events)?;
+        result.set_item("candidates", counters.candidates)?;
+        result.set_item("listed", counters.listed)?;
+        result.set_item("matches", counters.matches)?;
+        result.set_item("partitions", partitions)?;
+        result.set_item("segments", segments)?;
+        result.set_item("store_bytes", stores)?;
+        result.set_item("index_bytes", indexes)?;
+        Ok(result)
+    }
+
+    fn _before_publish(&self, call: Option<Py<PyAny>>) {
+        *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = call;
+    }
+
+    fn _panic(&self, py: Python<'_>) -> PyResult<Py<PyBytes>> {
+        guard(py, || {
+            let _scratch = self.shared.scratch();
+            panic!("as it was asked to")
+        })
+    }
+}
+
+/// Call the test's function, if there is one. What it raises is a panic in the midst of a write.
+fn call(hook: &Mutex<Option<Py<PyAny>>>) {
+    let is_set = hook.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    if is_set {
+        Python::attach(|py| {
+            let hook = hook.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|hook| hook.clone_ref(py));
+            if let Some(Err(error)) = hook.map(|hook| hook.call0(py)) {
+                panic!("{error}");
+            }
+        });
+    }
+}

@@ -1,0 +1,199 @@
+//! Subscriptions on their way in: parsed here, their CEL compiled by the host, then written at once.
+
+use crate::core::Core;
+use crate::errors::guard;
+use crate::host::{Kept, flags};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use std::sync::{Arc, Mutex, PoisonError};
+use streamer_core::engine::{Addition, Host, flags as core_flags};
+use streamer_core::error::SubscriptionError;
+use streamer_core::layout::{EventLayout, Pointer};
+use streamer_core::limits::Limits;
+use streamer_core::subscriptions::normal_form::{NormalForm, Path, Root};
+use streamer_core::subscriptions::{Subscription, normal_form};
+
+/// One subscription for a write, or why it cannot be one.
+pub type Item = Result<Addition, SubscriptionError>;
+
+/// How subscriptions are read.
+pub struct Reading {
+    pub default_tenant: Option<Box<str>>,
+    pub limits: Limits,
+    pub layout: Arc<EventLayout>,
+    /// Whether the host judges every subscription whole.
+    pub judge_all: bool,
+}
+
+impl Reading {
+    /// Read and lower a subscription; its CEL is for the host to compile.
+    fn read(&self, text: &[u8], stored: &[u8], host: Host) -> (Item, Option<Box<str>>) {
+        let subscription = match Subscription::parse(text, self.default_tenant.as_deref(), &self.limits) {
+            Ok(subscription) => subscription,
+            Err(error) => return (Err(error), None),
+        };
+        let form = normal_form(&subscription, &self.limits);
+        let mut bits = 0;
+        if subscription.cel.is_some() {
+            bits |= core_flags::CEL;
+        }
+        if subscription.transitions || self.judge_all {
+            bits |= core_flags::WHOLE;
+        }
+        if mentions_before(&form, self.layout.before.pointers()) {
+            bits |= flags::MENTIONS_BEFORE;
+        }
+        // Cheap, and wrong only for a name or value that holds it: then the host looks for labels and finds none.
+        if host.is_some() || text.windows(b"\"labels\"".len()).any(|window| window == b"\"labels\"") {
+            bits |= flags::LABELS;
+        }
+        let addition = Addition {
+            id: subscription.id,
+            gateway_id: subscription.gateway_id,
+            tenant: subscription.tenant,
+            collection: subscription.collection,
+            form,
+            flags: bits,
+            text: stored.into(),
+            host,
+        };
+        (Ok(addition), subscription.cel)
+    }
+}
+
+/// Whether any condition looks at the document before: a filter, or a pattern where the layout has `before`.
+fn mentions_before(form: &NormalForm, pointers: &[Pointer]) -> bool {
+    let looks = |path: &Path| match path.root {
+        Root::Before => true,
+        Root::Raw => pointers.iter().any(|pointer| path.names.starts_with(pointer)),
+        _ => false,
+    };
+    form.conjunctions.iter().flat_map(|conjunction| &conjunction.clauses).any(|clause| looks(&clause.path))
+        || form.verify.as_ref().is_some_and(|verify| verify.paths.iter().any(|(path, _)| looks(path)))
+}
+
+/// Subscriptions on their way in; see `streamer/_native.pyi`.
+#[pyclass(frozen, module = "streamer._native")]
+pub struct Draft {
+    reading: Arc<Reading>,
+    items: Mutex<Vec<Item>>,
+}
+
+impl Draft {
+    fn locked<T>(&self, act: impl FnOnce(&mut Vec<Item>) -> T) -> T {
+        act(&mut self.items.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Take the items out.
+    pub fn take(&self) -> Vec<Item> {
+        self.locked(std::mem::take)
+    }
+}
+
+#[pymethods]
+impl Draft {
+    #[new]
+    fn new(core: &Bound<'_, Core>) -> Draft {
+        Draft { reading: core.get().reading.clone(), items: Mutex::default() }
+    }
+
+    fn __len__(&self) -> usize {
+        self.locked(|items| items.len())
+    }
+
+    fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<Vec<(usize, String)>> {
+        guard(py, || {
+            let mut texts: Vec<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Host)> = Vec::with_capacity(sources.len());
+            for source in sources {
+                texts.push(match source.cast_into::<PyBytes>() {
+                    Ok(text) => (text, None, None),
+                    Err(other) => {
+                        let (text, name, object): (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Py<PyAny>) =
+                            other.into_inner().cast_into::<PyTuple>()?.extract()?;
+                        (text, Some(name), Some(Arc::new(Kept(object))))
+                    }
+                });
+            }
+            let parts: Vec<(&[u8], &[u8], Host)> = texts
+                .iter()
+                .map(|(text, name, host)| (text.as_bytes(), name.as_ref().unwrap_or(text).as_bytes(), host.clone()))
+                .collect();
+            let reading = &*self.reading;
+            let read: Vec<_> = py.detach(|| parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
+            Ok(self.locked(|items| {
+                let mut programs = Vec::new();
+                for (item, cel) in read {
+                    if let Some(cel) = cel {
+                        programs.push((items.len(), cel.into()));
+                    }
+                    items.push(item);
+                }
+                programs
+            }))
+        })
+    }
+
+    fn mentions_before(&self, position: usize) {
+        self.locked(|items| {
+            if let Some(Ok(addition)) = items.get_mut(position) {
+                addition.flags |= flags::MENTIONS_BEFORE;
+            }
+        });
+    }
+
+    #[pyo3(signature = (position, subscription_id))]
+    fn refuse(&self, position: usize, subscription_id: Option<String>) {
+        self.locked(|items| {
+            let error = SubscriptionError { subscription_id, ..SubscriptionError::new("", "refused by the host") };
+            while items.len() <= position {
+                items.push(Err(error.clone()));
+            }
+            items[position] = Err(error);
+        });
+    }
+
+    fn held_otherwise<'py>(&self, py: Python<'py>, core: &Bound<'py, Core>) -> PyResult<Vec<(usize, Bound<'py, PyAny>)>> {
+        guard(py, || {
+            let core = core.get();
+            self.locked(|items| {
+                let mut held = Vec::new();
+                for (at, item) in items.iter().enumerate() {
+                    if let Ok(addition) = item
+                        && let Some((_, record)) = core.shared.engine.get(&addition.id)
+                        && record.text != addition.text
+                    {
+                        held.push((at, crate::host::source(py, &record)));
+                    }
+                }
+                Ok(held)
+            })
+        })
+    }
+
+    fn id(&self, position: usize) -> Option<String> {
+        self.locked(|items| items.get(position)?.as_ref().ok().map(|addition| addition.id.to_string()))
+    }
+
+    fn source<'py>(&self, py: Python<'py>, position: usize) -> Option<Bound<'py, PyAny>> {
+        self.locked(|items| match items.get(position) {
+            Some(Ok(addition)) => Some(match addition.host.as_ref().and_then(|host| host.downcast_ref::<Kept>()) {
+                Some(kept) => kept.0.bind(py).clone(),
+                None => PyBytes::new(py, &addition.text).into_any(),
+            }),
+            _ => None,
+        })
+    }
+
+    fn keep(&self, py: Python<'_>, position: usize, core: &Bound<'_, Core>) -> PyResult<()> {
+        guard(py, || {
+            self.locked(|items| {
+                if let Some(Ok(addition)) = items.get_mut(position)
+                    && let Some((_, record)) = core.get().shared.engine.get(&addition.id)
+                {
+                    addition.text = record.text.clone();
+                }
+            });
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! Every error, mapped to its class in `streamer.errors`: the one place that knows both.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use streamer_core::error::{EventError, SubscriptionError, SubscriptionErrorKind};
+
+struct Classes {
+    event: Py<PyType>,
+    internal: Py<PyType>,
+    subscription: Py<PyType>,
+    pattern: Py<PyType>,
+    cel: Py<PyType>,
+    duplicate: Py<PyType>,
+}
+
+fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
+    static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+    CLASSES.get_or_try_init(py, || {
+        let errors = py.import("streamer.errors")?;
+        let class = |name| PyResult::Ok(errors.getattr(name)?.cast_into::<PyType>()?.unbind());
+        Ok(Classes {
+            event: class("EventError")?,
+            internal: class("InternalError")?,
+            subscription: class("SubscriptionError")?,
+            pattern: class("PatternError")?,
+            cel: class("CelError")?,
+            duplicate: class("DuplicateSubscriptionError")?,
+        })
+    })
+}
+
+/// An `EventError`; an event that was no text has no *offset*.
+pub fn event_error<'py>(py: Python<'py>, error: &EventError, is_text: bool) -> PyResult<Bound<'py, PyAny>> {
+    let named = PyDict::new(py);
+    named.set_item("offset", error.offset.filter(|_| is_text))?;
+    named.set_item("place", error.place.as_deref())?;
+    classes(py)?.event.bind(py).call((error.code.as_str(), &*error.reason), Some(&named))
+}
+
+/// An error of an event that was no text, so that nothing in it has an offset.
+pub fn without_offset(py: Python<'_>, error: PyErr) -> PyErr {
+    match classes(py).and_then(|classes| {
+        if error.is_instance(py, classes.event.bind(py)) { error.value(py).setattr("offset", py.None()) } else { Ok(()) }
+    }) {
+        Ok(()) => error,
+        Err(other) => other,
+    }
+}
+
+/// An event's result in its place of a batch: the `EventError`, made or raised, with its *index*. Other errors stay raised.
+pub fn in_its_place<'py>(py: Python<'py>, result: PyResult<Bound<'py, PyAny>>, index: usize) -> PyResult<Bound<'py, PyAny>> {
+    let event = classes(py)?.event.bind(py);
+    let result = match result {
+        Err(error) if error.is_instance(py, event) => {
+            // A traceback would keep the frames of every bad one of a million alive.
+            error.set_traceback(py, None);
+            error.into_value(py).into_bound(py).into_any()
+        }
+        other => other?,
+    };
+    if result.is_instance(event)? {
+        result.setattr("index", index)?;
+    }
+    Ok(result)
+}
+
+/// A `SubscriptionError` of the right class, with its *index* in the call.
+pub fn subscription_error<'py>(py: Python<'py>, error: &SubscriptionError, index: usize) -> PyResult<Bound<'py, PyAny>> {
+    let classes = classes(py)?;
+    let class = match error.kind {
+        SubscriptionErrorKind::Subscription => &classes.subscription,
+        SubscriptionErrorKind::Pattern => &classes.pattern,
+        SubscriptionErrorKind::Cel => &classes.cel,
+        SubscriptionErrorKind::Duplicate => &classes.duplicate,
+    };
+    let named = PyDict::new(py);
+    named.set_item("place", &error.place)?;
+    named.set_item("subscription_id", error.subscription_id.as_deref())?;
+    named.set_item("index", index)?;
+    class.bind(py).call((&error.reason,), Some(&named))
+}
+
+/// Run *act*; a panic in it becomes an `InternalError`.
+pub fn guard<T>(py: Python<'_>, act: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    // Nothing that a panic may leave half done is used again: scratch is dropped, and a writer publishes last.
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| Err(internal_error(py, &*panic)))
+}
+
+#[cold]
+fn internal_error(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let reason = format!("the native core failed: {}", text.unwrap_or("no details"));
+    match classes(py).and_then(|classes| classes.internal.bind(py).call1((&reason,))) {
+        Ok(error) => PyErr::from_value(error),
+        Err(_) => PyRuntimeError::new_err(reason),
+    }
+}

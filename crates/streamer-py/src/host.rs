@@ -1,0 +1,135 @@
+//! What the core leaves to Python: `streamer.engine.native.Host`, called through here only.
+//!
+//! The host reads events that are no bytes, and judges by the reference what the index does not decide: CEL, subscriptions
+//! that are judged whole, events with unknown values, and the old side of an update.
+
+use crate::errors;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple};
+use std::sync::Arc;
+use streamer_core::engine::Record;
+
+/// The flags of a record that are the host's own.
+pub mod flags {
+    /// It looks at `before`, so it is judged once, without transition.
+    pub const MENTIONS_BEFORE: u8 = streamer_core::engine::flags::HOST;
+    /// It carries labels.
+    pub const LABELS: u8 = streamer_core::engine::flags::HOST << 1;
+}
+
+/// What the core keeps with a subscription that JSON does not say in full: the Python object.
+pub struct Kept(pub Py<PyAny>);
+
+/// The subscription of a record as the host knows it: its JSON text, or the object.
+pub fn source<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
+    match record.host.as_ref().and_then(|host| host.downcast_ref::<Kept>()) {
+        Some(kept) => kept.0.bind(py).clone(),
+        None => PyBytes::new(py, &record.text).into_any(),
+    }
+}
+
+/// The text of an event, wherever it lies.
+pub enum Text<'py> {
+    Bytes(Bound<'py, PyBytes>),
+    Str(Bound<'py, PyString>),
+    /// Written by the host; whether places in it are places in the event.
+    Written(Bound<'py, PyBytes>, bool),
+}
+
+impl<'py> Text<'py> {
+    /// Read an event as it was given.
+    pub fn of(host: &Py<PyAny>, event: &Bound<'py, PyAny>) -> PyResult<Text<'py>> {
+        if let Ok(bytes) = event.cast::<PyBytes>() {
+            return Ok(Text::Bytes(bytes.clone()));
+        }
+        if let Ok(text) = event.cast::<PyString>()
+            && text.to_str().is_ok()
+        {
+            return Ok(Text::Str(text.clone()));
+        }
+        let is_text = event.is_instance_of::<PyByteArray>() || event.is_instance_of::<PyMemoryView>();
+        let written = host.bind(event.py()).call_method1("encode", (event,))?;
+        Ok(Text::Written(written.cast_into()?, is_text))
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Text::Bytes(bytes) | Text::Written(bytes, _) => bytes.as_bytes(),
+            // It was found to be readable, and is kept by the object.
+            Text::Str(text) => text.to_str().unwrap_or_default().as_bytes(),
+        }
+    }
+
+    /// Whether an offset in it is one in the event.
+    pub fn is_text(&self) -> bool {
+        !matches!(self, Text::Written(_, false))
+    }
+
+    pub fn to_bytes(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        match self {
+            Text::Bytes(bytes) | Text::Written(bytes, _) => bytes.clone(),
+            Text::Str(_) => PyBytes::new(py, self.as_bytes()),
+        }
+    }
+}
+
+/// How a subscription wants an event, in a byte: what of the document's life it is, and whether that is certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome(u8);
+
+impl Outcome {
+    const UNCERTAIN: u8 = 4;
+    const TRANSITIONS: [Option<&str>; 4] = [None, Some("enter"), Some("stay"), Some("leave")];
+
+    fn new(transition: Option<&str>, certain: bool) -> Outcome {
+        let at = Outcome::TRANSITIONS.iter().position(|other| *other == transition).unwrap_or(0) as u8;
+        Outcome(at | if certain { 0 } else { Outcome::UNCERTAIN })
+    }
+
+    pub fn transition(self) -> Option<&'static str> {
+        Outcome::TRANSITIONS[usize::from(self.0 & 3)]
+    }
+
+    pub fn is_certain(self) -> bool {
+        self.0 & Outcome::UNCERTAIN == 0
+    }
+}
+
+/// An event for the host: its text, and what the caller says of it.
+pub struct Asked<'py, 'a> {
+    pub text: &'a Text<'py>,
+    pub tenant: Option<&'a str>,
+    pub collection: Option<&'a str>,
+}
+
+/// Ask the host about *pending* subscriptions; aligned, None for those that do not want the event. Inside, None is for those
+/// that want it like any that the index found.
+pub fn judge(
+    py: Python<'_>,
+    host: &Py<PyAny>,
+    asked: &Asked<'_, '_>,
+    pending: &[(Arc<Record>, u8)],
+) -> PyResult<Vec<Option<Option<Outcome>>>> {
+    let candidates = pending.iter().map(|(record, flags)| {
+        let is_whole = flags & streamer_core::engine::flags::WHOLE != 0;
+        PyTuple::new(py, [source(py, record), is_whole.into_pyobject(py)?.to_owned().into_any()])
+    });
+    let candidates = PyList::new(py, candidates.collect::<PyResult<Vec<_>>>()?)?;
+    let arguments = (asked.text.to_bytes(py), asked.tenant, asked.collection, candidates);
+    let judge = || host.bind(py).call_method1("judge", arguments);
+    let judged = match judge() {
+        Err(error) if !asked.text.is_text() => return Err(errors::without_offset(py, error)),
+        other => other?,
+    };
+    let outcome = |found: Bound<'_, PyAny>| -> PyResult<Option<Option<Outcome>>> {
+        if found.is_none() {
+            return Ok(None);
+        }
+        if found.cast::<PyBool>().is_ok() {
+            return Ok(Some(None));
+        }
+        let (transition, certain): (Option<String>, bool) = found.extract()?;
+        Ok(Some(Some(Outcome::new(transition.as_deref(), certain))))
+    };
+    judged.try_iter()?.map(|found| outcome(found?)).collect()
+}

@@ -1,0 +1,338 @@
+"""The engine in native memory: what the index decides, and what it leaves to the reference.
+
+```
+sources ──► Draft (parsed natively, CEL compiled here) ──► commit: one new root
+event   ──► flatten, index ──┬── certain ids                                         packed hits
+                             └── pending: CEL parts, subscriptions judged whole ──► Host ──┘
+```
+
+The index decides types, filters, patterns and topics. The reference decides the `cel` part, on candidates whose other parts
+hold, and it judges whole what the index cannot: subscriptions with `transitions`, engines with `soft_delete`, events that name
+values that their source did not carry. It also tells `stay` from `enter`, but only for a `Match` that is looked at.
+
+Methods that take an event are those of `streamer._native.Core`: no Python stands between an event and its matches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, Self, TypeAlias, final
+
+from streamer import _native
+from streamer.cel_eval import ErrorLog, ProgramCache
+from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
+from streamer.engine.plan import Plan, native_plan
+from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
+from streamer.locks import Lock
+from streamer.model import Event, Subscription, Transition, Verdict
+from streamer.reference.cel import evaluate_cel
+from streamer.reference.events import encode, json_value, read_event
+from streamer.reference.judge import evaluate, judge, old_side
+from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
+from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.values import private_copy, same_subscription, write_json
+
+#: Sources that are parsed at once, with the interpreter let go.
+CHUNK: Final = 4096
+#: Compiled subscriptions that are kept for judging; past it all are forgotten.
+COMPILED: Final = 20_000
+
+Held: TypeAlias = bytes | Subscription
+"""A subscription as the core keeps it: its JSON text, or the object where JSON does not say all of it."""
+
+Judged: TypeAlias = tuple[Transition | None, bool] | Literal[True] | None
+"""How a subscription wants an event: transition and certainty; True where it does as any other; None where it does not."""
+
+
+@final
+class Host:
+    """What the core asks of Python: to read events that are no text, and to judge by the reference.
+
+    It knows nothing of the core, so the two make no circle.
+    """
+
+    def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> None:
+        self._options: Final = options
+        self._programs: Final = programs
+        self._on_cel_error: Final = cel_errors.record
+        self._compiled: dict[bytes | int, CompiledSubscription] = {}
+
+    def encode(self, event: EventSource) -> bytes:
+        """Return an event as JSON text. Raises EventError."""
+        if isinstance(event, str):
+            return encode(event)
+        if isinstance(event, bytes | bytearray | memoryview):
+            return bytes(event)
+        value = json_value(event, default=self._options.default, limits=self._options.limits)
+        if not isinstance(value, dict):
+            raise EventError(EventCode.NOT_AN_OBJECT, f"an event is a JSON object, not {type(event).__name__}")
+        try:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()
+        except RecursionError:
+            return write_json(value, max_depth=self._options.limits.max_depth + 1)[0].encode()
+
+    def judge(self, text: bytes, tenant: str | None, collection: str | None, candidates: list[tuple[Held, bool]]) -> list[Judged]:
+        """Judge candidates, each with whether it is judged whole; otherwise all its parts but `cel` hold. Raises EventError."""
+        event = self._read(text, tenant, collection)
+        return [
+            self._judge_whole(self.compiled(held), event) if whole else self._judge_cel(self.compiled(held), event)
+            for held, whole in candidates
+        ]
+
+    def _judge_whole(self, compiled: CompiledSubscription, event: Event) -> Judged:
+        options = self._options
+        budget, on_cel_error = options.limits.cel_budget, self._on_cel_error
+        outcome = judge(compiled, event, options.layout, options.soft_delete, budget=budget, on_cel_error=on_cel_error)
+        return None if outcome is None else (outcome.transition, outcome.certain)
+
+    def _judge_cel(self, compiled: CompiledSubscription, event: Event) -> Judged:
+        assert compiled.cel is not None, "only a subscription with CEL is left to the host"
+        outcome = evaluate_cel(compiled.cel, event, self._options.limits.cel_budget)
+        if outcome.reason is not None:
+            self._on_cel_error(compiled.id, outcome.reason, outcome.detail)
+        return True if outcome.verdict is Verdict.TRUE else None
+
+    def old_side(self, text: bytes, tenant: str | None, collection: str | None) -> Event | None:
+        """Return an update as it was before; None where that cannot be read, as `lazy` may pass over."""
+        try:
+            return old_side(self._read(text, tenant, collection), self._options.layout)
+        except EventError:
+            return None
+
+    def transition(self, held: Held, old: Event | None) -> Transition | None:
+        """Tell the transition of a subscription that wants an update, from its old side."""
+        if old is None:
+            return None
+        budget, on_cel_error = self._options.limits.cel_budget, self._on_cel_error
+        verdict = evaluate(self.compiled(held), old, budget=budget, on_cel_error=on_cel_error)
+        return "stay" if verdict is Verdict.TRUE else "enter"
+
+    def labels(self, held: Held) -> Mapping[str, Any] | None:
+        """Return the labels of a subscription."""
+        return self.compiled(held).subscription.labels
+
+    def compiled(self, held: Held) -> CompiledSubscription:
+        """Return a subscription that is held, compiled."""
+        # An object has no hash, but stays alive in what was compiled of it.
+        key = held if isinstance(held, bytes) else id(held)
+        found = self._compiled.get(key)
+        if found is None or (found.subscription is not held and not isinstance(held, bytes)):
+            if len(self._compiled) >= COMPILED:
+                self._compiled = {}
+            found = self._compiled[key] = self.compile(held)
+        return found
+
+    def compile(self, source: Source) -> CompiledSubscription:
+        """Check and compile a subscription. Raises SubscriptionError."""
+        options = self._options
+        return compile_subscription(source, default_tenant=options.default_tenant, limits=options.limits, programs=self._programs)
+
+    def _read(self, text: bytes, tenant: str | None, collection: str | None) -> Event:
+        options = self._options
+        return read_event(
+            text,
+            layout=options.layout,
+            default_tenant=options.default_tenant,
+            limits=options.limits,
+            tenant=tenant,
+            collection=collection,
+        )
+
+
+@final
+class NativeCore(_native.Core):
+    """The core of the native backend; see `streamer.engine.core.Core` for what each method does.
+
+    Thread-safe: readers take no lock, writers take turns.
+    """
+
+    _options: Options
+    _programs: ProgramCache
+    _host: Host
+    _lock: Lock
+
+    def __new__(cls, options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> Self:
+        host = Host(options, programs, cel_errors)
+        try:
+            core = super().__new__(
+                cls,
+                host,
+                json.dumps(options.layout.to_dict()).encode(),
+                default_tenant=options.default_tenant,
+                lazy=options.validation == "lazy",
+                judge_all=options.soft_delete is not None,
+                max_depth=options.limits.max_depth,
+                max_event_bytes=options.limits.max_event_bytes,
+                max_pattern_states=options.limits.max_pattern_states,
+                max_conjunctions=options.limits.max_conjunctions,
+            )
+        except ValueError as error:
+            raise ConfigError(str(error), place="layout") from None
+        core._options = options
+        core._programs = programs
+        core._host = host
+        core._lock = Lock()
+        _cores.add(core)
+        return core
+
+    # Writing
+
+    def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
+        draft = _native.Draft(self)
+        errors = self._fill(draft, sources)
+        with self._lock:
+            if mode == "apply":
+                self._keep_same(draft)
+            changes = self.commit(draft, mode, skip)
+        found = []
+        for position, error in changes["errors"]:
+            error = errors.get(position, error)
+            error.index = position
+            found.append(error)
+        if found and not skip:
+            raise BulkSubscriptionError(found)
+        return Changes(
+            added=tuple(changes["added"]),
+            replaced=tuple(changes["replaced"]),
+            removed=tuple(changes["removed"]),
+            unchanged=tuple(changes["unchanged"]),
+            errors=tuple(found),
+        )
+
+    def remove(self, selection: Selection) -> Changes:
+        with self._lock:
+            return Changes(removed=tuple(self.discard(*_criteria(selection))))
+
+    def _fill(self, draft: _native.Draft, sources: Iterable[Source | SubscriptionError]) -> dict[int, SubscriptionError]:
+        """Parse into the draft; the errors that were found here, by position. Touches nothing that others see."""
+        errors: dict[int, SubscriptionError] = {}
+        pending: list[bytes | tuple[bytes, bytes, Subscription]] = []
+
+        def refuse(position: int, error: SubscriptionError) -> None:
+            # A traceback would keep the frames of every bad one of a million alive.
+            errors[position] = error.with_traceback(None)
+            draft.refuse(position, error.subscription_id)
+
+        def flush() -> None:
+            for position, source in draft.extend(pending):
+                try:
+                    if self._programs.compile(source, self._options.limits).mentions_before:
+                        draft.mentions_before(position)
+                except CelError as error:
+                    error.place = "cel"
+                    error.subscription_id = draft.id(position)
+                    refuse(position, error)
+            pending.clear()
+
+        for position, source in enumerate(sources):
+            try:
+                pending.append(source if type(source) is bytes else self._text(source))
+            except SubscriptionError as error:
+                flush()
+                refuse(position, error)
+            if len(pending) >= CHUNK:
+                flush()
+        flush()
+        return errors
+
+    def _text(self, source: Source | SubscriptionError) -> bytes | tuple[bytes, bytes, Subscription]:
+        """Return the JSON text of a source; with a name and the object itself where JSON does not say all of it."""
+        if isinstance(source, SubscriptionError):
+            raise source
+        if isinstance(source, str):
+            # Half a surrogate pair is found where it is read.
+            return source.encode("utf-8", "surrogatepass")
+        if isinstance(source, bytes | bytearray):
+            return bytes(source)
+        subscription = private_copy(parse_subscription(source))
+        try:
+            text, is_exact = write_json(subscription.to_dict())
+            if is_exact:
+                return text.encode()
+        except (ValueError, RecursionError):
+            pass
+        # It may be wrong, or only odd: labels hold anything, a pattern may be bytes.
+        self._host.compile(subscription)
+        members = subscription.to_dict()
+        members.pop("labels", None)
+        if isinstance(subscription.pattern, bytes):
+            members["pattern"] = subscription.pattern.decode()
+        try:
+            text, _ = write_json(members)
+        except ValueError as error:
+            raise SubscriptionError(str(error), subscription_id=subscription.id) from None
+        # No text that is JSON begins so; the number tells apart what differs in its labels alone.
+        return text.encode(), b"\0%d" % next(_names), subscription
+
+    def _keep_same(self, draft: _native.Draft) -> None:
+        """Let what says the same as what is held, in another spelling, stay as it is held."""
+        for position, held in draft.held_otherwise(self):
+            given = draft.source(position)
+            if given is not None and same_subscription(_subscription(held), _subscription(given)):
+                draft.keep(position, self)
+
+    # Reading
+
+    def get(self, subscription_id: str) -> Subscription | None:
+        held = self.source(subscription_id)
+        return None if held is None else _subscription(held)
+
+    def select(self, selection: Selection) -> list[Subscription]:
+        return [_subscription(held) for _, held in self.sources(*_criteria(selection))]
+
+    def ids(self, selection: Selection) -> list[str]:
+        return [subscription_id for subscription_id, _ in self.sources(*_criteria(selection))]
+
+    def given(self, selection: Selection) -> list[Source]:
+        return [held for _, held in self.sources(*_criteria(selection))]
+
+    def plan(self, subscription_id: str) -> Plan | None:
+        held, cost = self.source(subscription_id), self.cost(subscription_id)
+        if held is None or cost is None:
+            return None
+        return native_plan(self._host.compiled(held), self._options.limits, cost)
+
+
+def _subscription(held: Held) -> Subscription:
+    return parse_subscription(held) if isinstance(held, bytes) else held
+
+
+def _criteria(selection: Selection) -> tuple[list[str] | None, str | None, str | None, str | None]:
+    ids = None if selection.ids is None else list(selection.ids)
+    return ids, selection.gateway_id, selection.tenant, selection.collection
+
+
+_names = itertools.count()
+
+# Before a fork every core is brought to rest, so that the child finds no lock that nobody will open again.
+_cores: weakref.WeakSet[NativeCore] = weakref.WeakSet()
+_resting: list[NativeCore] = []
+
+
+def _before_fork() -> None:
+    _resting.extend(_cores)
+    for core in _resting:
+        core._lock.__enter__()
+        core.pause()
+
+
+def _after_fork_in_parent() -> None:
+    for core in _resting:
+        core.resume()
+        core._lock.__exit__()
+    _resting.clear()
+
+
+def _after_fork_in_child() -> None:
+    # Locks of Python are free again in a child (streamer.locks).
+    for core in _resting:
+        core.resume()
+    _resting.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
