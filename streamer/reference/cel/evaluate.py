@@ -105,8 +105,15 @@ def regexp_error(error: Exception) -> str:
     return f"expected a regular expression of RE2: {text}"
 
 
-@lru_cache(maxsize=256)
 def _small_regexp(source: str) -> Any:
+    # What is longer than its memory may be is not even parsed: an event may hold 16 MiB of it, and the cache would keep them.
+    if utf8_length(source) > REGEXP_BYTES:
+        return Failure(CelReason.BAD_REGEXP, f"a regular expression of more than {REGEXP_BYTES} bytes")
+    return _compiled(source)
+
+
+@lru_cache(maxsize=256)
+def _compiled(source: str) -> Any:
     try:
         return compile_regexp(source, REGEXP_BYTES)
     except re2.error as error:
@@ -152,12 +159,18 @@ class Run:
     # --- nodes
 
     def evaluate(self, node: Node) -> Value:
-        """Return the value of *node*, a `Partial`, a `Failure` or `UNKNOWN`."""
+        """Return the value of *node*, a `Partial`, a `Failure` or `UNKNOWN`.
+
+        The methods for nodes call each other by way of the table, which costs half the frames of Python's stack: of 64 levels of
+        brackets each may hold a chain of every operator.
+        """
         return _EVALUATE[type(node)](self, node)
 
     def _operands(self, nodes: list[Node]) -> list[Value] | Value:
         """Evaluate all operands; a list, or what a strict operator comes to if one is an error or unknown."""
-        values = [self.evaluate(node) for node in nodes]
+        values: list[Value] = []
+        for node in nodes:
+            values.append(_EVALUATE[type(node)](self, node))  # noqa: PERF401  a comprehension costs a frame more
         return _strict(values) or values
 
     def _literal(self, node: Literal) -> Value:
@@ -172,7 +185,7 @@ class Run:
         return self._variables[meaning.name] if type(meaning) is Variable else meaning
 
     def _paren(self, node: Paren) -> Value:
-        return self.evaluate(node.inner)
+        return _EVALUATE[type(node.inner)](self, node.inner)
 
     def _list_literal(self, node: ListLiteral) -> Value:
         self.charge(1)
@@ -199,7 +212,7 @@ class Run:
 
     def _unary(self, node: Unary) -> Value:
         self.charge(node.count)
-        value = self.evaluate(node.operand)
+        value = _EVALUATE[type(node.operand)](self, node.operand)
         for _ in range(node.count):
             if (stopped := _strict([value])) is not None:
                 return stopped
@@ -211,7 +224,7 @@ class Run:
         absorbing = node.op == "||"
         undecided: Value = not absorbing
         for operand in node.operands:
-            value = self.evaluate(operand)
+            value = _EVALUATE[type(operand)](self, operand)
             if value is absorbing:
                 return absorbing
             if value is UNKNOWN or type(value) is Partial:
@@ -223,18 +236,18 @@ class Run:
     def _ternary(self, node: Ternary) -> Value:
         for _, condition, then in node.branches:
             self.charge(1)
-            value = self.evaluate(condition)
+            value = _EVALUATE[type(condition)](self, condition)
             if value is True:
-                return self.evaluate(then)
+                return _EVALUATE[type(then)](self, then)
             if value is not False:
                 return _strict([value]) or no_overload("?:", [value])
-        return self.evaluate(node.otherwise)
+        return _EVALUATE[type(node.otherwise)](self, node.otherwise)
 
     def _operation(self, node: Operation) -> Value:
         self.charge(len(node.rest))
-        left = self.evaluate(node.first)
+        left = _EVALUATE[type(node.first)](self, node.first)
         for op, _, operand in node.rest:
-            left = self._binary(op, left, self.evaluate(operand))
+            left = self._binary(op, left, _EVALUATE[type(operand)](self, operand))
         return left
 
     def _binary(self, op: str, left: Value, right: Value) -> Value:
@@ -258,7 +271,7 @@ class Run:
     def _call(self, node: Call) -> Value:
         self.charge(1)
         if node.name in ("type", "dyn"):
-            value = self.evaluate(node.args[0])
+            value = _EVALUATE[type(node.args[0])](self, node.args[0])
             if type(value) is Partial:
                 return FUNCTIONS["type"](self, [value.value]) if node.name == "type" else value
             return _strict([value]) or FUNCTIONS[node.name](self, [value])
@@ -267,7 +280,7 @@ class Run:
 
     def _has(self, node: Has) -> Value:
         self.charge(1)
-        target = self.evaluate(node.target)
+        target = _EVALUATE[type(node.target)](self, node.target)
         if type(target) is Partial:
             return self._in_partial(node.name, target) if type(target.value) is dict else no_overload("has()", [target.value])
         if (stopped := _strict([target])) is not None:
@@ -278,15 +291,17 @@ class Run:
 
     def _chain(self, node: Chain) -> Value:
         self.charge(len(node.steps))
-        value = self.evaluate(node.base)
+        value = _EVALUATE[type(node.base)](self, node.base)
         for step in node.steps:
             match step:
                 case Select():
                     value = _select(value, step.name)
                 case Index():
-                    value = self._index(value, self.evaluate(step.key))
+                    value = self._index(value, _EVALUATE[type(step.key)](self, step.key))
                 case Method():
-                    args = [value, *(self.evaluate(arg) for arg in step.args)]
+                    args = [value]
+                    for arg in step.args:
+                        args.append(_EVALUATE[type(arg)](self, arg))  # noqa: PERF401  likewise
                     stopped = _strict(args)
                     value = FUNCTIONS[step.name](self, args) if stopped is None else stopped
                 case Macro():
@@ -323,11 +338,11 @@ class Run:
             self._locals[macro.slot] = first
             if not one:
                 self._locals[macro.slot + 1] = value
-            condition = True if macro.condition is None else self.evaluate(macro.condition)
+            condition = True if macro.condition is None else _EVALUATE[type(macro.condition)](self, macro.condition)
             if fold.stops_at(condition):
                 return condition
             if condition is True:
-                fold.add(key, first if macro.result is None else self.evaluate(macro.result))
+                fold.add(key, first if macro.result is None else _EVALUATE[type(macro.result)](self, macro.result))
         return fold.outcome()
 
     # --- comparison

@@ -46,6 +46,9 @@ RESERVED: Final = frozenset(
     "as break const continue else for function if import let loop package namespace return var void while".split()
 )
 
+#: Stands for every literal that is out of range by its length alone.
+BEYOND_64_BITS: Final = 2**64
+
 #: Each macro with the numbers of arguments after its variables.
 MACROS: Final[dict[str, tuple[int, ...]]] = {
     "all": (1,),
@@ -141,8 +144,8 @@ def _syntax_error(source: str, error: UnexpectedInput) -> CelError:
             return _error(f"the expression ends too early; expected {expected}", _place(source, len(source)))
         at = (token.line or 1, token.column or 1)
         if token.type == "IDENT" and "IDENT" not in error.expected and "field" in expected:
-            return _error(f"`{token}` cannot stand here; expected {expected}", at)
-        return _error(f"unexpected `{_shortened(token)}`; expected {expected}", at)
+            return _error(f"`{shown(token)}` cannot stand here; expected {expected}", at)
+        return _error(f"unexpected `{shown(token)}`; expected {expected}", at)
     if not isinstance(error, UnexpectedCharacters):
         return _error("not a CEL expression", (1, 1))
     at = (error.line, error.column)
@@ -153,11 +156,13 @@ def _syntax_error(source: str, error: UnexpectedInput) -> CelError:
     keyword = re.match(r"(true|false|null|in)(?![_a-zA-Z0-9])", rest)
     if keyword:
         return _error(f"unexpected `{keyword[1]}`, a keyword; as the name of a field it is quoted with backticks", at)
-    return _error(f"unexpected `{rest[:1]}`; expected {_in_words(set(error.allowed or ()))}", at)
+    return _error(f"unexpected `{shown(rest[:1])}`; expected {_in_words(set(error.allowed or ()))}", at)
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= 30 else f"{text[:30]}..."
+def shown(text: str) -> str:
+    """Return a text of the source for an error: short, and without what a terminal would obey."""
+    printable = "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in text[:40])
+    return printable if len(text) <= 40 else f"{printable}..."
 
 
 def _in_words(terminals: set[str]) -> str:
@@ -304,8 +309,11 @@ def _macro(name: Token, args: list[Node]) -> Macro | None:
 
 
 def _int(text: str) -> int:
-    # Its range is checked when the sign before it is known.
-    return int(text, 16) if text.startswith("0x") else int(text)
+    if text.startswith("0x"):
+        return int(text, 16)
+    # Its range is checked when the sign before it is known. Python refuses to read thousands of digits.
+    digits = text.lstrip("0")
+    return int(digits or "0") if len(digits) <= 20 else BEYOND_64_BITS
 
 
 def _uint(token: Token) -> UInt:

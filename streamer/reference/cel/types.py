@@ -53,12 +53,25 @@ VARIABLES: Final[Mapping[str, Type]] = {
 """The parts of an event, as an expression sees them (semantics.md section 4)."""
 
 
+#: Of a list in a list in a list... so much is known; what is further inside is `dyn`. A chain of macros is one level of the
+#: source, however deep its result is, and types are compared and hashed by recursion.
+MAX_TYPE_DEPTH: Final = 16
+
+
 def list_of(element: Type) -> Type:
-    return Type("list", (element,))
+    return Type("list", (_bounded(element),))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    return Type("map", (key, value))
+    return Type("map", (key, _bounded(value)))
+
+
+def _bounded(kind: Type) -> Type:
+    return kind if _depth(kind) < MAX_TYPE_DEPTH else DYN
+
+
+def _depth(kind: Type) -> int:
+    return 1 + max(map(_depth, kind.params), default=0)
 
 
 def join(one: Type, other: Type) -> Type | None:
