@@ -59,7 +59,7 @@ wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the tabl
 	@$(PY) tests/tools/check_wheel.py
 
 fuzz: $(VENV)/.dev-$(KIND) ## the property tests with EXAMPLES (100,000) random examples each, new ones every time
-	HYPOTHESIS_PROFILE=fuzz $(PY) -m pytest -q -m 'integration or not integration' tests/property
+	HYPOTHESIS_PROFILE=fuzz $(PY) -m pytest -q -m hypothesis
 
 bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
 	@set -e; for backend in $(BACKENDS); do STREAMER_BACKEND=$$backend $(PY) -m benchmarks; done
