@@ -12,8 +12,9 @@
 //! [`FEW`] meet, they are indexed again by what is left of them. So equalities become composite keys of any length, and
 //! what remains is answered by a slice or verified one by one, at most [`FEW`] at a time.
 //!
-//! All equalities of all buckets are in one hash table, keyed by bucket, path and value; other atoms are in value automata
-//! of their bucket and path.
+//! An event's value is looked up once, in a dictionary of all values that the segment's equalities name at that path, and is
+//! a number from then on: equalities of all buckets are in one hash table from bucket and number. Other atoms are in value
+//! automata of their bucket and path.
 //!
 //! Invariant: an event that makes a conjunction hold reaches it, once if each path on the way has one value. What may be
 //! reached more than once is handed out apart (`several`). Nothing is handed out that does not hold, removed subscriptions
@@ -73,10 +74,59 @@ impl Next {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub bucket: u32,
-    pub path: u32,
-    /// Where the words of the atom are.
-    pub atom: u32,
+    /// The number of a value at a path.
+    pub value: u32,
     pub next: Next,
+}
+
+/// All equalities: an open hash table that holds its keys, so that a hit is one cache line.
+#[derive(Debug)]
+pub(super) struct Edges {
+    slots: Box<[Edge]>,
+    factor: u64,
+}
+
+const NO_BUCKET: u32 = u32::MAX;
+
+impl Edges {
+    pub(super) fn new(edges: &[Edge], seed: &Seed) -> Edges {
+        let size = if edges.is_empty() { 0 } else { (edges.len() + edges.len() / 2 + 1).next_power_of_two() };
+        let none = Edge { bucket: NO_BUCKET, value: 0, next: Next(0) };
+        let mut table = Edges { slots: vec![none; size].into(), factor: seed.hash_word(1) | 1 };
+        for edge in edges {
+            let mut at = table.first(edge.bucket, edge.value);
+            while table.slots[at].bucket != NO_BUCKET {
+                at = (at + 1) & (size - 1);
+            }
+            table.slots[at] = *edge;
+        }
+        table
+    }
+
+    /// Buckets and values are numbered by the builder, so nobody who writes events chooses what collides.
+    #[inline]
+    fn first(&self, bucket: u32, value: u32) -> usize {
+        let mixed = (u64::from(bucket) << 32 | u64::from(value)).wrapping_mul(self.factor);
+        ((mixed ^ mixed >> 32).wrapping_mul(self.factor) >> 32) as usize & (self.slots.len() - 1)
+    }
+
+    #[inline]
+    fn find(&self, bucket: u32, value: u32) -> Option<Next> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut at = self.first(bucket, value);
+        loop {
+            let edge = self.slots[at];
+            if edge.bucket == bucket && edge.value == value {
+                return Some(edge.next);
+            }
+            if edge.bucket == NO_BUCKET {
+                return None;
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+    }
 }
 
 /// A conjunction and which of its clauses are not known to hold: a bit each, the last for all from the 32nd on.
@@ -135,8 +185,11 @@ pub(super) enum Matcher {
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Index {
-    pub(super) table: Table,
-    pub(super) edges: Box<[Edge]>,
+    /// From a path and a value to the value's number.
+    pub(super) dictionary: Table,
+    /// The path of a value, and where the words of an atom that names it are.
+    pub(super) values: Box<[(u32, u32)]>,
+    pub(super) edges: Edges,
     pub(super) buckets: Box<[Bucket]>,
     pub(super) lists: Box<[u32]>,
     pub(super) candidates: Box<[Candidate]>,
@@ -163,6 +216,10 @@ pub struct MatcherScratch {
     literals: literals::Seen,
     topics: topics::Alive,
     hits: Vec<u32>,
+    /// Of each path: when its values were numbered, and which numbers they have.
+    numbered: Vec<(u64, u32, u32)>,
+    numbers: Vec<u32>,
+    stamp: u64,
 }
 
 /// One event in one segment.
@@ -178,10 +235,10 @@ pub(super) struct Visit<'s, 'v, 'f> {
     pub scratch: &'v mut MatcherScratch,
 }
 
-/// The part of a hash that says which bucket and path an equality belongs to.
+/// The hash of a value at a path.
 #[inline]
-pub(super) fn edge_hash(seed: &Seed, value: u64, bucket: u32, path: u32) -> u64 {
-    seed.hash_words(value, u64::from(bucket) << 32 | u64::from(path))
+pub(super) fn value_hash(seed: &Seed, value: u64, path: u32) -> u64 {
+    seed.hash_words(value, u64::from(path))
 }
 
 /// A bucket that asks more than this looks at the paths that the event has, not at those that it asks.
@@ -190,6 +247,11 @@ pub(super) const MANY_PATHS: usize = 24;
 impl Visit<'_, '_, '_> {
     /// Hand out all that the event makes hold.
     pub fn run(&mut self) {
+        self.scratch.stamp += 1;
+        self.scratch.numbers.clear();
+        if self.scratch.numbered.len() < self.map.len() {
+            self.scratch.numbered.resize(self.map.len(), (0, 0, 0));
+        }
         self.bucket(0, false);
     }
 
@@ -244,10 +306,9 @@ impl Visit<'_, '_, '_> {
         let values = self.values.at(self.map[probe.path as usize], self.store.mode(probe.path));
         let again = again || values.len() > 1;
         if probe.matcher == EQUALITIES {
-            for at in values {
-                let seen = self.values.get(at);
-                if let Some(scalar) = seen.scalar {
-                    self.equality(bucket, probe.path, scalar, seen.hash, again);
+            for at in self.numbers(probe.path, values) {
+                if let Some(next) = self.index.edges.find(bucket, self.scratch.numbers[at]) {
+                    self.follow(next, again);
                 }
             }
             return;
@@ -271,18 +332,26 @@ impl Visit<'_, '_, '_> {
         }
     }
 
-    #[inline]
-    fn equality(&mut self, bucket: u32, path: u32, scalar: ScalarRef<'_>, hash: u64, again: bool) {
-        let (index, store) = (self.index, self.store);
-        let found = index.table.find(edge_hash(self.seed, hash, bucket, path), |edge| {
-            let edge = &index.edges[edge as usize];
-            edge.bucket == bucket
-                && edge.path == path
-                && matches!(store.atom_at(edge.atom).next().map(|atom| atom.view), Some(AtomView::Equal(other)) if other == scalar)
-        });
-        if let Some(edge) = found {
-            self.follow(index.edges[edge as usize].next, again);
+    /// The numbers of the values at a path, by position in the scratch; those that no equality names are left out.
+    fn numbers(&mut self, path: u32, values: std::ops::Range<usize>) -> std::ops::Range<usize> {
+        let MatcherScratch { numbered, numbers, stamp, .. } = &mut *self.scratch;
+        let known = numbered[path as usize];
+        if known.0 == *stamp {
+            return known.1 as usize..known.2 as usize;
         }
+        let start = numbers.len();
+        for at in values {
+            let seen = self.values.get(at);
+            let Some(scalar) = seen.scalar else { continue };
+            let found = self.index.dictionary.find(value_hash(self.seed, seen.hash, path), |value| {
+                let (other, atom) = self.index.values[value as usize];
+                other == path
+                    && matches!(self.store.atom_at(atom).next().map(|atom| atom.view), Some(AtomView::Equal(other)) if other == scalar)
+            });
+            numbers.extend(found);
+        }
+        numbered[path as usize] = (*stamp, start as u32, numbers.len() as u32);
+        start..numbers.len()
     }
 
     fn kinds(&mut self, kinds: &[(Kinds, u32)], values: std::ops::Range<usize>, again: bool) {
@@ -311,9 +380,8 @@ impl Visit<'_, '_, '_> {
         let mut hit = |ids: &[u32]| hits.extend_from_slice(ids);
         match (matcher, seen.scalar) {
             (Matcher::Numbers { answers, others }, Some(ScalarRef::Number(number))) => {
-                let point = NumberCut::before(number);
-                answers.query(&point, &mut answer);
-                others.query(&point, &mut hit);
+                answers.query_number(number, &mut answer);
+                others.query_number(number, &mut hit);
             }
             (Matcher::AnythingBut(sets), scalar) => {
                 for (_, set) in sets.iter().filter(|(kinds, _)| kinds.has(seen.kind)) {
@@ -325,8 +393,8 @@ impl Visit<'_, '_, '_> {
             }
             (matcher, Some(ScalarRef::String(text))) => match matcher {
                 Matcher::Strings { answers, others } => {
-                    answers.query(text, &mut answer);
-                    others.query(text, &mut hit);
+                    answers.query_text(text, &mut answer);
+                    others.query_text(text, &mut hit);
                 }
                 Matcher::Prefixes(prefixes) => prefixes.query(text, hit),
                 Matcher::Suffixes(suffixes) => suffixes.query(text, hit),
@@ -425,8 +493,9 @@ impl Index {
                     }
             })
             .sum();
-        self.table.bytes()
-            + self.edges.len() * size_of::<Edge>()
+        self.dictionary.bytes()
+            + self.values.len() * 8
+            + self.edges.slots.len() * size_of::<Edge>()
             + self.buckets.len() * size_of::<Bucket>()
             + self.lists.len() * 4
             + self.candidates.len() * size_of::<Candidate>()

@@ -21,18 +21,18 @@ use crate::automaton::affixes::{Prefixes, Suffixes};
 use crate::automaton::anything_but::AnythingBut;
 use crate::automaton::cidr::Nets;
 use crate::automaton::folding::IgnoreCase;
-use crate::automaton::ranges::{NumberCut, Range, Ranges};
+use crate::automaton::ranges::{Cut, NumberCut, Range, Ranges};
 use crate::automaton::regexps::Regexps;
 use crate::automaton::table::Table;
 use crate::automaton::topics::Topics;
 use crate::automaton::wildcards::Wildcards;
 use crate::engine::buckets::{
-    Bucket, Candidate, EQUALITIES, Edge, FEW, Index, MOST, Matcher, Next, Probe, REPEATED, TAIL, edge_hash,
+    Bucket, Candidate, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, REPEATED, TAIL, value_hash,
 };
 use crate::engine::store::{Store, flags};
 use crate::engine::words::{AtomView, FastHash, RawAtom, Refused};
 use crate::subscriptions::normal_form::{Atom, Conjunction, TopicWord};
-use crate::value::{Kind, Kinds, Scalar, Seed};
+use crate::value::{Kind, Kinds, Scalar, ScalarRef, Seed};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -94,46 +94,74 @@ impl Depth {
     pub const FLAT: Depth = Depth(1);
 }
 
-/// Build the index of *store*.
-pub fn build(store: &Store, seed: &Seed, depth: Depth) -> Result<Index, Refused> {
-    if store.conjunctions() > MOST || store.len() > MOST {
-        return Err(Refused::Full);
+/// Build the index of *store*, and renumber its subscriptions: those that are answered together stand together, so that
+/// reading their slots is reading on.
+pub fn build(store: &mut Store, seed: &Seed, depth: Depth) -> Result<Index, Refused> {
+    let (index, places) = Builder::run(store, seed, depth)?;
+    store.renumber(&places);
+    Ok(index)
+}
+
+impl<'s> Builder<'s> {
+    /// The index, and for each subscription its new number.
+    fn run(store: &'s Store, seed: &'s Seed, depth: Depth) -> Result<(Index, Vec<u32>), Refused> {
+        if store.conjunctions() > MOST || store.len() > MOST {
+            return Err(Refused::Full);
+        }
+        let items = (0..store.conjunctions() as u32)
+            .filter(|conjunction| store.clauses(*conjunction).iter().all(|clause| store.clause(*clause).count > 0))
+            .map(|conjunction| {
+                let clauses = store.clauses(conjunction).len();
+                let unknown = if clauses > 31 { u32::MAX } else { (1 << clauses) - 1 };
+                Item { conjunction, unknown, repeated: false, copies: 1 }
+            })
+            .collect();
+        let mut builder = Builder {
+            store,
+            seed,
+            deepest: depth.0,
+            edges: Vec::new(),
+            values: Vec::new(),
+            hashes: Vec::new(),
+            value_of: HashMap::default(),
+            buckets: Vec::new(),
+            lists: Vec::new(),
+            candidates: Vec::new(),
+            probes: Vec::new(),
+            matchers: Vec::new(),
+            unkeyed: 0,
+            places: vec![u32::MAX; store.len()],
+            placed: 0,
+        };
+        builder.bucket(items, 0);
+        (0..store.len() as u32).for_each(|subscription| _ = builder.place(subscription));
+        let Builder { edges, values, hashes, buckets, lists, candidates, probes, matchers, unkeyed, places, .. } = builder;
+        if [candidates.len(), edges.len(), buckets.len()].into_iter().any(|count| count > MOST) {
+            return Err(Refused::Full);
+        }
+        let index = Index {
+            dictionary: Table::new(&hashes),
+            values: values.into(),
+            edges: Edges::new(&edges, seed),
+            buckets: buckets.into(),
+            lists: lists.into(),
+            candidates: candidates.into(),
+            probes: probes.into(),
+            matchers: matchers.into(),
+            unkeyed,
+        };
+        Ok((index, places))
     }
-    let items = (0..store.conjunctions() as u32)
-        .filter(|conjunction| store.clauses(*conjunction).iter().all(|clause| store.clause(*clause).count > 0))
-        .map(|conjunction| {
-            let clauses = store.clauses(conjunction).len();
-            let unknown = if clauses > 31 { u32::MAX } else { (1 << clauses) - 1 };
-            Item { conjunction, unknown, repeated: false, copies: 1 }
-        })
-        .collect();
-    let mut builder = Builder {
-        store,
-        seed,
-        deepest: depth.0,
-        edges: Vec::new(),
-        hashes: Vec::new(),
-        buckets: Vec::new(),
-        lists: Vec::new(),
-        candidates: Vec::new(),
-        probes: Vec::new(),
-        matchers: Vec::new(),
-        unkeyed: 0,
-    };
-    builder.bucket(items, 0);
-    if builder.candidates.len() > MOST || builder.edges.len() > MOST || builder.buckets.len() > MOST {
-        return Err(Refused::Full);
+
+    /// The new number of a subscription: the next one when it is first answered.
+    fn place(&mut self, subscription: u32) -> u32 {
+        let place = &mut self.places[subscription as usize];
+        if *place == u32::MAX {
+            *place = self.placed;
+            self.placed += 1;
+        }
+        *place
     }
-    Ok(Index {
-        table: Table::new(&builder.hashes),
-        edges: builder.edges.into(),
-        buckets: builder.buckets.into(),
-        lists: builder.lists.into(),
-        candidates: builder.candidates.into(),
-        probes: builder.probes.into(),
-        matchers: builder.matchers.into(),
-        unkeyed: builder.unkeyed,
-    })
 }
 
 struct Builder<'s> {
@@ -141,13 +169,17 @@ struct Builder<'s> {
     seed: &'s Seed,
     deepest: u32,
     edges: Vec<Edge>,
+    values: Vec<(u32, u32)>,
     hashes: Vec<(u64, u32)>,
+    value_of: HashMap<(u32, &'s [u32]), u32, FastHash>,
     buckets: Vec<Bucket>,
     lists: Vec<u32>,
     candidates: Vec<Candidate>,
     probes: Vec<Probe>,
     matchers: Vec<Matcher>,
     unkeyed: u32,
+    places: Vec<u32>,
+    placed: u32,
 }
 
 /// An item filed under a key.
@@ -205,14 +237,19 @@ impl<'s> Builder<'s> {
 
     fn lists_of(&mut self, number: usize, done: &[Item], few: &[Item], probes: &[Probe]) {
         let mut bucket = Bucket { answers: self.lists.len() as u32, ..Bucket::default() };
-        let several = |target: u32, item: &Item| item.repeated || self.store.flags[target as usize] & flags::SEVERAL != 0;
+        let store = self.store;
+        let several = |target: u32, item: &Item| item.repeated || store.flags[target as usize] & flags::SEVERAL != 0;
         for apart in [false, true] {
             if apart {
                 bucket.several = self.lists.len() as u32;
             }
             for item in done {
-                let targets = self.store.targets(item.conjunction);
-                self.lists.extend(targets.iter().filter(|target| several(**target, item) == apart));
+                for &target in store.targets(item.conjunction) {
+                    if several(target, item) == apart {
+                        let place = self.place(target);
+                        self.lists.push(place);
+                    }
+                }
             }
         }
         bucket.lists_end = self.lists.len() as u32;
@@ -298,8 +335,8 @@ impl<'s> Builder<'s> {
                 let key = keys.all[same[0].0 as usize];
                 let AtomView::Equal(scalar) = key.atom.view else { continue };
                 let next = self.next(same, level);
-                self.hashes.push((edge_hash(self.seed, scalar.hash(self.seed), bucket, path), self.edges.len() as u32));
-                self.edges.push(Edge { bucket, path, atom: self.store.position(key.atom.words), next });
+                let value = self.value(path, key.atom.words, scalar);
+                self.edges.push(Edge { bucket, value, next });
             }
             probes.push(Probe { path, matcher: EQUALITIES });
             return;
@@ -331,8 +368,19 @@ impl<'s> Builder<'s> {
         self.matchers.push(matcher);
     }
 
+    /// The number of a value at a path.
+    fn value(&mut self, path: u32, words: &'s [u32], scalar: ScalarRef<'_>) -> u32 {
+        let new = self.values.len() as u32;
+        let value = *self.value_of.entry((path, words)).or_insert(new);
+        if value == new {
+            self.hashes.push((value_hash(self.seed, scalar.hash(self.seed), path), value));
+            self.values.push((path, self.store.position(words)));
+        }
+        value
+    }
+
     /// Two sets of ranges: those that answer with a subscription, and all others.
-    fn ranges<K: Ord + Clone>(
+    fn ranges<K: Cut>(
         &mut self,
         keys: &Keys<'s>,
         group: &[Filed],
@@ -349,7 +397,8 @@ impl<'s> Builder<'s> {
             };
             let (direct, rest): (Vec<Filed>, Vec<Filed>) = same.iter().partition(|(_, item)| is_answer(item));
             for (_, item) in direct {
-                answers.extend(self.store.targets(item.conjunction).iter().map(|target| range(*target)));
+                let store = self.store;
+                answers.extend(store.targets(item.conjunction).iter().map(|target| range(self.place(*target))));
             }
             if !rest.is_empty() {
                 others.push(range(self.next(&rest, level).0));
@@ -430,7 +479,7 @@ impl<'s> Builder<'s> {
         if let [(_, item)] = same {
             if let ([target], 0, false) = (self.store.targets(item.conjunction), item.unknown, item.repeated) {
                 if self.store.flags[*target as usize] & flags::SEVERAL == 0 {
-                    return Next::answer(*target);
+                    return Next::answer(self.place(*target));
                 }
             }
             self.candidates.push(candidate(item));

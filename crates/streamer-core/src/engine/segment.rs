@@ -72,8 +72,8 @@ impl Segment {
     /// # Errors
     ///
     /// There are too many conjunctions for 30 bits.
-    pub fn new(store: Store, seed: &Seed, depth: Depth) -> Result<Segment, Refused> {
-        let index = if store.len() < INDEXED_FROM { None } else { Some(build(&store, seed, depth)?) };
+    pub fn new(mut store: Store, seed: &Seed, depth: Depth) -> Result<Segment, Refused> {
+        let index = if store.len() < INDEXED_FROM { None } else { Some(build(&mut store, seed, depth)?) };
         Ok(Segment { store, index, removed: OnceLock::new(), dead: AtomicU32::new(0) })
     }
 

@@ -153,6 +153,19 @@ impl Store {
         self.paths.paths[path as usize].1
     }
 
+    /// Give subscription n the number `places[n]`; *places* holds each number once.
+    pub fn renumber(&mut self, places: &[u32]) {
+        let (mut slots, mut flags) = (vec![0; self.slots.len()], vec![0; self.flags.len()]);
+        for (old, new) in places.iter().enumerate() {
+            slots[*new as usize] = self.slots[old];
+            flags[*new as usize] = self.flags[old];
+        }
+        (self.slots, self.flags) = (slots.into(), flags.into());
+        let all = self.targets.iter_mut().chain(&mut self.whole).chain(self.verify.iter_mut().map(|(at, _)| at));
+        all.for_each(|at| *at = places[*at as usize]);
+        self.verify.sort_unstable_by_key(|(subscription, _)| *subscription);
+    }
+
     /// Heap bytes held, those of shared trees and programs left out.
     pub fn bytes(&self) -> usize {
         let words = [&self.words, &self.clause_at, &self.conjunction_at, &self.clauses, &self.target_at, &self.targets, &self.slots];

@@ -422,7 +422,7 @@ fn random_sets(depth: Depth, rounds: u64, seed: u64) {
 
 #[test]
 fn the_index_answers_as_a_plain_evaluation_does() {
-    random_sets(Depth::RECURSIVE, 200, 1);
+    random_sets(Depth::RECURSIVE, std::env::var("ROUNDS").map_or(200, |n| n.parse().unwrap()), 1);
 }
 
 #[test]

@@ -17,8 +17,9 @@ use crate::automaton::ranges::{NumberCut, text_after, text_before};
 use crate::automaton::regexps::Program;
 use crate::subscriptions::normal_form::{Atom, Cidr, Range, TopicWord};
 use crate::value::{Kinds, Number, ScalarRef, Value};
+use hashbrown::HashTable;
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 mod tag {
@@ -275,7 +276,8 @@ pub enum Refused {
 pub struct Writer {
     /// What was filled so far.
     pub pool: Pool,
-    texts: HashMap<Box<str>, u32, FastHash>,
+    texts: HashTable<u32>,
+    hasher: FastHash,
     programs: HashMap<usize, u32>,
     trees: HashMap<Arc<Value>, u32>,
 }
@@ -285,17 +287,19 @@ pub type FastHash = rapidhash::fast::RandomState;
 
 impl Writer {
     fn text(&mut self, text: &str) -> Result<u32, Refused> {
-        if let Some(number) = self.texts.get(text) {
+        let (pool, hasher) = (&mut self.pool, &self.hasher);
+        let hash = hasher.hash_one(text);
+        if let Some(number) = self.texts.find(hash, |number| pool.text(*number) == text) {
             return Ok(*number);
         }
-        let number = self.pool.ends.len() as u32;
-        let end = u32::try_from(self.pool.texts.len() + text.len()).map_err(|_| Refused::Full)?;
+        let number = pool.ends.len() as u32;
+        let end = u32::try_from(pool.texts.len() + text.len()).map_err(|_| Refused::Full)?;
         if number >= MANY {
             return Err(Refused::Full);
         }
-        self.pool.texts.push_str(text);
-        self.pool.ends.push(end);
-        self.texts.insert(text.into(), number);
+        pool.texts.push_str(text);
+        pool.ends.push(end);
+        self.texts.insert_unique(hash, number, |number| hasher.hash_one(pool.text(*number)));
         Ok(number)
     }
 
@@ -469,18 +473,37 @@ fn cuts<T, K>(range: &Range<T>, before: impl Fn(&T) -> K, after: impl Fn(&T) -> 
     (from, to)
 }
 
-/// Slices that are hashed and compared by what they hold.
-pub type Interned<V> = HashMap<Box<[u32]>, V, FastHash>;
+/// Rows of words, each stored once: what clauses and conjunctions are interned in.
+#[derive(Debug)]
+pub struct Rows {
+    /// Where each row begins, and where the last one ends.
+    pub at: Vec<u32>,
+    /// The words of all rows.
+    pub words: Vec<u32>,
+    known: HashTable<u32>,
+    hasher: FastHash,
+}
 
-/// The value of *key* in *map*, made by *make* if it is not there.
-pub fn intern<V: Copy>(map: &mut Interned<V>, key: &[u32], make: impl FnOnce() -> V) -> V
-where
-    Box<[u32]>: Hash,
-{
-    if let Some(value) = map.get(key) {
-        return *value;
+impl Default for Rows {
+    fn default() -> Rows {
+        Rows { at: vec![0], words: Vec::new(), known: HashTable::new(), hasher: FastHash::default() }
     }
-    let value = make();
-    map.insert(key.into(), value);
-    value
+}
+
+impl Rows {
+    /// The number of an equal row, new or known.
+    pub fn intern(&mut self, row: &[u32]) -> Result<u32, Refused> {
+        let Rows { at, words, known, hasher } = self;
+        let row_of = |number: u32| &words[at[number as usize] as usize..at[number as usize + 1] as usize];
+        let hash = hasher.hash_one(row);
+        if let Some(number) = known.find(hash, |number| row_of(*number) == row) {
+            return Ok(*number);
+        }
+        let end = u32::try_from(words.len() + row.len()).map_err(|_| Refused::Full)?;
+        let number = at.len() as u32 - 1;
+        known.insert_unique(hash, number, |number| hasher.hash_one(row_of(*number)));
+        words.extend_from_slice(row);
+        at.push(end);
+        Ok(number)
+    }
 }
