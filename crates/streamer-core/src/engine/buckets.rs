@@ -37,6 +37,7 @@ use crate::automaton::regexps::Regexps;
 use crate::automaton::table::Table;
 use crate::automaton::topics::{self, Topics};
 use crate::automaton::wildcards::Wildcards;
+use crate::engine::checks::{Check, Record, UNNAMED, Wanted, is_other, next_check};
 use crate::engine::store::{Store, flags};
 use crate::engine::values::{Seen, Values};
 use crate::engine::verify;
@@ -129,17 +130,6 @@ impl Edges {
     }
 }
 
-/// A conjunction and which of its clauses are not known to hold: a bit each, the last for all from the 32nd on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
-    /// Its number, with [`REPEATED`] where it is filed under several atoms that may hold together.
-    pub conjunction: u32,
-    pub unknown: u32,
-}
-
-pub(super) const REPEATED: u32 = 1 << 31;
-pub(super) const TAIL: u32 = 1 << 31;
-
 /// A state. Its lists lie one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bucket {
@@ -148,7 +138,7 @@ pub(super) struct Bucket {
     /// Those that may be found more than once: `lists[several..lists_end]`.
     pub several: u32,
     pub lists_end: u32,
-    /// What is verified one by one.
+    /// What is verified one by one: records in `checks`.
     pub candidates: u32,
     pub candidates_end: u32,
     /// The paths that it asks, those that answer for a missing value first.
@@ -192,7 +182,7 @@ pub struct Index {
     pub(super) edges: Edges,
     pub(super) buckets: Box<[Bucket]>,
     pub(super) lists: Box<[u32]>,
-    pub(super) candidates: Box<[Candidate]>,
+    pub(super) checks: Box<[u32]>,
     pub(super) probes: Box<[Probe]>,
     pub(super) matchers: Box<[Matcher]>,
     /// How many conjunctions have no access predicate: every event that has the path is for them.
@@ -268,8 +258,9 @@ impl Visit<'_, '_, '_> {
             self.found.candidates += several.len() as u64;
             self.found.several.extend_from_slice(&self.index.lists[several]);
         }
-        for at in bucket.candidates..bucket.candidates_end {
-            self.candidate(at, again);
+        let mut at = bucket.candidates;
+        while at < bucket.candidates_end {
+            at = self.candidate(at, again);
         }
         let probes = bucket.probes as usize..bucket.probes_end as usize;
         if probes.len() <= MANY_PATHS || self.positions.is_empty() {
@@ -307,7 +298,8 @@ impl Visit<'_, '_, '_> {
         let again = again || values.len() > 1;
         if probe.matcher == EQUALITIES {
             for at in self.numbers(probe.path, values) {
-                if let Some(next) = self.index.edges.find(bucket, self.scratch.numbers[at]) {
+                let number = self.scratch.numbers[at];
+                if let Some(next) = Some(number).filter(|number| *number != UNNAMED).and_then(|number| self.index.edges.find(bucket, number)) {
                     self.follow(next, again);
                 }
             }
@@ -332,7 +324,7 @@ impl Visit<'_, '_, '_> {
         }
     }
 
-    /// The numbers of the values at a path, by position in the scratch; those that no equality names are left out.
+    /// The numbers of the values at a path, by position in the scratch.
     fn numbers(&mut self, path: u32, values: std::ops::Range<usize>) -> std::ops::Range<usize> {
         let MatcherScratch { numbered, numbers, stamp, .. } = &mut *self.scratch;
         let known = numbered[path as usize];
@@ -342,13 +334,16 @@ impl Visit<'_, '_, '_> {
         let start = numbers.len();
         for at in values {
             let seen = self.values.get(at);
-            let Some(scalar) = seen.scalar else { continue };
+            let Some(scalar) = seen.scalar else {
+                numbers.push(UNNAMED);
+                continue;
+            };
             let found = self.index.dictionary.find(value_hash(self.seed, seen.hash, path), |value| {
                 let (other, atom) = self.index.values[value as usize];
                 other == path
                     && matches!(self.store.atom_at(atom).next().map(|atom| atom.view), Some(AtomView::Equal(other)) if other == scalar)
             });
-            numbers.extend(found);
+            numbers.push(found.unwrap_or(UNNAMED));
         }
         numbered[path as usize] = (*stamp, start as u32, numbers.len() as u32);
         start..numbers.len()
@@ -422,29 +417,52 @@ impl Visit<'_, '_, '_> {
         }
     }
 
-    fn candidate(&mut self, at: u32, again: bool) {
-        let Candidate { conjunction, unknown } = self.index.candidates[at as usize];
-        let again = again || conjunction & REPEATED != 0;
-        let conjunction = conjunction & !REPEATED;
+    /// Verify the candidate at *at*, and say where the next record is.
+    #[inline]
+    fn candidate(&mut self, at: u32, again: bool) -> u32 {
+        let (record, next) = Record::read(&self.index.checks, at);
         self.found.candidates += 1;
-        if unknown == 0 || self.holds(conjunction, unknown) {
-            hand_out(self.store, conjunction, again, self.found);
-        }
-    }
-
-    /// Whether those clauses of a conjunction hold that *unknown* names.
-    fn holds(&mut self, conjunction: u32, unknown: u32) -> bool {
-        let clauses = self.store.clauses(conjunction);
-        let mut left = unknown & !TAIL;
-        while left != 0 {
-            let at = left.trailing_zeros() as usize;
-            left &= left - 1;
-            if !verify::clause_holds(self.store, clauses[at], self.map, self.values) {
-                return false;
+        let mut checks = record.checks;
+        while let Some(check) = next_check(&mut checks) {
+            if !self.check(check) {
+                return next;
             }
         }
-        unknown & TAIL == 0
-            || clauses[31..].iter().all(|clause| verify::clause_holds(self.store, *clause, self.map, self.values))
+        let again = again || record.is_apart();
+        match record.wanted() {
+            Wanted::One(subscription) => if again { &mut self.found.several } else { &mut self.found.once }.push(subscription),
+            Wanted::All(conjunction) => hand_out(self.store, conjunction, again, self.found),
+        }
+        next
+    }
+
+    #[inline]
+    fn check(&mut self, check: Check<'_>) -> bool {
+        let path = match check {
+            Check::Values(path, _) | Check::Other(path, ..) | Check::Kinds(path, _) | Check::Numbers(path, ..) => path,
+            Check::Clause(clause) => return verify::clause_holds(self.store, clause, self.map, self.values),
+        };
+        let values = self.values.at(self.map[path as usize], self.store.mode(path));
+        match check {
+            Check::Values(_, wanted) => {
+                let numbers = self.numbers(path, values);
+                self.scratch.numbers[numbers].iter().any(|number| wanted.contains(number))
+            }
+            Check::Other(_, kinds, none_of) => {
+                let numbers = self.numbers(path, values.clone());
+                values.zip(numbers).any(|(at, number)| is_other(self.values.get(at).kind, self.scratch.numbers[number], kinds, none_of))
+            }
+            Check::Kinds(_, kinds) if values.is_empty() => Kinds::from_bits(kinds).has(Kind::Missing),
+            Check::Kinds(_, kinds) => values.into_iter().any(|at| Kinds::from_bits(kinds).has(self.values.get(at).kind)),
+            Check::Numbers(_, from, to) => values.into_iter().any(|at| match self.values.get(at).scalar {
+                Some(ScalarRef::Number(number)) => {
+                    let point = NumberCut::before(number);
+                    from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
+                }
+                _ => false,
+            }),
+            Check::Clause(_) => false,
+        }
     }
 }
 
@@ -498,7 +516,7 @@ impl Index {
             + self.edges.slots.len() * size_of::<Edge>()
             + self.buckets.len() * size_of::<Bucket>()
             + self.lists.len() * 4
-            + self.candidates.len() * size_of::<Candidate>()
+            + self.checks.len() * 4
             + self.probes.len() * size_of::<Probe>()
             + matchers
     }

@@ -27,8 +27,9 @@ use crate::automaton::table::Table;
 use crate::automaton::topics::Topics;
 use crate::automaton::wildcards::Wildcards;
 use crate::engine::buckets::{
-    Bucket, Candidate, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, REPEATED, TAIL, value_hash,
+    Bucket, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, value_hash,
 };
+use crate::engine::checks::{self, Wanted};
 use crate::engine::store::{Store, flags};
 use crate::engine::words::{AtomView, FastHash, RawAtom, Refused};
 use crate::subscriptions::normal_form::{Atom, Conjunction, TopicWord};
@@ -66,7 +67,7 @@ enum Class {
 #[derive(Clone, Copy, Debug)]
 struct Item {
     conjunction: u32,
-    /// See [`Candidate::unknown`].
+    /// Which of its clauses are not known to hold: a bit each, the last for all from the 32nd on.
     unknown: u32,
     repeated: bool,
     copies: u32,
@@ -126,7 +127,7 @@ impl<'s> Builder<'s> {
             value_of: HashMap::default(),
             buckets: Vec::new(),
             lists: Vec::new(),
-            candidates: Vec::new(),
+            checks: Vec::new(),
             probes: Vec::new(),
             matchers: Vec::new(),
             unkeyed: 0,
@@ -135,8 +136,8 @@ impl<'s> Builder<'s> {
         };
         builder.bucket(items, 0);
         (0..store.len() as u32).for_each(|subscription| _ = builder.place(subscription));
-        let Builder { edges, values, hashes, buckets, lists, candidates, probes, matchers, unkeyed, places, .. } = builder;
-        if [candidates.len(), edges.len(), buckets.len()].into_iter().any(|count| count > MOST) {
+        let Builder { edges, values, hashes, buckets, lists, checks, probes, matchers, unkeyed, places, .. } = builder;
+        if [checks.len(), edges.len(), buckets.len()].into_iter().any(|count| count > MOST) {
             return Err(Refused::Full);
         }
         let index = Index {
@@ -145,7 +146,7 @@ impl<'s> Builder<'s> {
             edges: Edges::new(&edges, seed),
             buckets: buckets.into(),
             lists: lists.into(),
-            candidates: candidates.into(),
+            checks: checks.into(),
             probes: probes.into(),
             matchers: matchers.into(),
             unkeyed,
@@ -174,7 +175,7 @@ struct Builder<'s> {
     value_of: HashMap<(u32, &'s [u32]), u32, FastHash>,
     buckets: Vec<Bucket>,
     lists: Vec<u32>,
-    candidates: Vec<Candidate>,
+    checks: Vec<u32>,
     probes: Vec<Probe>,
     matchers: Vec<Matcher>,
     unkeyed: u32,
@@ -253,9 +254,11 @@ impl<'s> Builder<'s> {
             }
         }
         bucket.lists_end = self.lists.len() as u32;
-        bucket.candidates = self.candidates.len() as u32;
-        self.candidates.extend(few.iter().map(candidate));
-        bucket.candidates_end = self.candidates.len() as u32;
+        bucket.candidates = self.checks.len() as u32;
+        for item in few {
+            self.candidate(item);
+        }
+        bucket.candidates_end = self.checks.len() as u32;
         bucket.probes = self.probes.len() as u32;
         self.probes.extend_from_slice(probes);
         bucket.probes_end = self.probes.len() as u32;
@@ -388,8 +391,12 @@ impl<'s> Builder<'s> {
         ends: impl Fn(&AtomView<'s>) -> (Option<K>, Option<K>),
     ) -> (Ranges<K>, Ranges<K>) {
         let (mut answers, mut others) = (Vec::new(), Vec::new());
-        for same in group.chunk_by(|left, right| left.0 == right.0) {
-            let (from, to) = ends(&keys.all[same[0].0 as usize].atom.view);
+        let ends = |same: &[Filed]| ends(&keys.all[same[0].0 as usize].atom.view);
+        let mut groups: Vec<&[Filed]> = group.chunk_by(|left, right| left.0 == right.0).collect();
+        // In the order in which a query finds them, so that what they lead to lies in that order too.
+        groups.sort_by_cached_key(|same| ends(same));
+        for same in groups {
+            let (from, to) = ends(same);
             let range = |id| Range { from: from.clone(), to: to.clone(), id };
             let is_answer = |item: &Item| {
                 let several = |target: &u32| self.store.flags[*target as usize] & flags::SEVERAL != 0;
@@ -474,6 +481,26 @@ impl<'s> Builder<'s> {
         }
     }
 
+    /// Write what is left to verify of an item; where it is.
+    fn candidate(&mut self, item: &Item) -> usize {
+        let store = self.store;
+        let (wanted, apart) = match store.targets(item.conjunction) {
+            [target] => (Wanted::One(self.place(*target)), store.flags[*target as usize] & flags::SEVERAL != 0),
+            _ => (Wanted::All(item.conjunction), false),
+        };
+        let mut checks = std::mem::take(&mut self.checks);
+        let start = checks::begin(&mut checks, wanted, apart || item.repeated);
+        for (at, &number) in store.clauses(item.conjunction).iter().enumerate() {
+            if item.unknown & (1 << at.min(31)) != 0 {
+                let clause = store.clause(number);
+                checks::write(&mut checks, number, clause, |words, scalar| self.value(clause.path, words, scalar));
+            }
+        }
+        checks::end(&mut checks, start);
+        self.checks = checks;
+        start
+    }
+
     /// Where all that is filed under one atom leads.
     fn next(&mut self, same: &[Filed], level: u32) -> Next {
         if let [(_, item)] = same {
@@ -482,8 +509,7 @@ impl<'s> Builder<'s> {
                     return Next::answer(self.place(*target));
                 }
             }
-            self.candidates.push(candidate(item));
-            return Next::candidate(self.candidates.len() - 1);
+            return Next::candidate(self.candidate(item));
         }
         Next::bucket(self.bucket(same.iter().map(|(_, item)| *item).collect(), level + 1))
     }
@@ -494,13 +520,9 @@ fn same_probe(keys: &Keys<'_>, left: &Filed, right: &Filed) -> bool {
     (left.path, left.class) == (right.path, right.class)
 }
 
-fn candidate(item: &Item) -> Candidate {
-    Candidate { conjunction: item.conjunction | if item.repeated { REPEATED } else { 0 }, unknown: item.unknown }
-}
-
 /// The clauses of an item that may still serve as access predicate, with their positions.
 fn open_clauses<'s>(store: &'s Store, item: &Item) -> impl Iterator<Item = (u32, crate::engine::store::ClauseView<'s>)> + use<'s> {
-    let unknown = item.unknown & !TAIL;
+    let unknown = item.unknown;
     let clauses = store.clauses(item.conjunction);
     (0..31_u32.min(clauses.len() as u32))
         .filter(move |bit| unknown & (1 << bit) != 0)

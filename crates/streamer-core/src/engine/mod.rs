@@ -2,6 +2,7 @@
 
 pub mod buckets;
 pub mod build;
+mod checks;
 mod consistency;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 pub mod engine;
