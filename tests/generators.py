@@ -235,3 +235,64 @@ def random_text(rng: random.Random, event: Json) -> bytes:
     if rng.random() < 0.1:
         text = text.replace("1.0,", "1e0,")
     return text.replace('"1e400"', "1e400").encode()
+
+
+#: Values that many conditions ask for.
+COMMON: list[Any] = ["abc", "abc", "paid", "vip-1", "10.0.0.7", 1, 1.0, 5, [1, "abc"], {"d": 1}]
+
+
+def agreeing_filter(rng: random.Random) -> Json:
+    """Make a filter that is often true of an event of `agreeing_event`."""
+    made = random_filter(rng)
+    if rng.random() < 0.6:
+        made["field"] = rng.choice("ab")
+        if made["op"] in ("==", "<=", ">=", "contains", "changed_to", "changed_from"):
+            made["value"] = rng.choice(COMMON[:-2])
+        elif made["op"] == "in":
+            made["value"] = rng.sample(COMMON[:-2], 4)
+    return made
+
+
+def agreeing_subscription(rng: random.Random, name: str) -> Json:
+    """Make a subscription for events of `agreeing_event`: mostly of one partition and with one condition, so that it decides."""
+    made: Json = {"id": name, "collection": rng.choice(["c", "c", "c", "c", "c", "c", "*", "d"])}
+    if rng.random() < 0.1:
+        made["tenant"] = rng.choice(["t", "*", "*"])
+    kind = rng.random()
+    if kind < 0.5:
+        made["filters"] = [agreeing_filter(rng) for _ in range(rng.choice([1, 1, 1, 1, 2]))]
+    elif kind < 0.8:
+        made["pattern"] = {"data": {rng.choice("ab"): random_leaves(rng) + random_leaves(rng)}}
+    elif kind < 0.85:
+        made["pattern"] = {"data": {"$or": [{name: random_leaves(rng) + random_leaves(rng)} for name in "ab"]}}
+    else:
+        made["pattern"] = random_pattern(rng)
+    if rng.random() < 0.2:
+        part = rng.choice(["types", "topic", "cel"])
+        choices = {"types": [TYPES[:2], TYPES[1:]], "topic": ["#", "a.#", "a.*", "*.b", "#.c"], "cel": CEL}
+        made[part] = rng.choice(choices[part])
+    if rng.random() < 0.08:
+        made["transitions"] = True
+    if rng.random() < 0.1:
+        made["labels"] = {"n": rng.randrange(9)}
+    if rng.random() < 0.1:
+        made["on_unknown"] = "skip"
+    return made
+
+
+#: Pointers of values that a source did not carry.
+HOLES = ["/data/a", "/data/c", "/data/c/d", "/before", "/before/a", "/data", "/topic", "/type"]
+
+
+def agreeing_event(rng: random.Random) -> Json:
+    """Make an event for subscriptions of `agreeing_subscription`."""
+    event = random_event(rng) | {"data": random_document(rng)}
+    event.pop("tenant", None)
+    event["collection"] = rng.choice(["c", "c", "c", "c", "c", "c", "c", "d", "e"])
+    if rng.random() < 0.9:
+        event["data"] |= {"a": rng.choice(COMMON), "b": rng.choice(COMMON)}
+    if rng.random() < 0.05:
+        event["tenant"] = "t"
+    if rng.random() < 0.05:
+        event["unknown"] = rng.sample(HOLES, rng.randint(1, 2))
+    return event

@@ -1,0 +1,224 @@
+"""The native engine says what the reference says, whatever is added, replaced, removed and merged in between.
+
+Each set is 20 subscriptions and 10 events, told by its number alone: `python -m tests.property.test_backends_agree 4711` runs
+that one. With `--minutes` it runs new sets until then and writes a record; `make fuzz` does so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer.cel_eval import ErrorLog, ProgramCache
+from streamer.engine.core import Hits, Options, Selection
+from streamer.engine.native import NativeCore
+from streamer.layout import EventLayout
+from streamer.model import Event, Limits, Match, Verdict
+from streamer.reference.events import read_event
+from streamer.reference.filters import evaluate_filter
+from streamer.reference.judge import judge
+from streamer.reference.patterns import evaluate_pattern
+from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
+from streamer.subscriptions.patterns import AllOf, Field, Pattern
+from tests.generators import OPERANDS, agreeing_event, agreeing_subscription, random_text
+
+SETS = int(os.environ.get("SETS", "10000"))
+CHUNKS = 20
+SUBSCRIPTIONS, EVENTS = 20, 10
+LAYOUT = EventLayout.preset("change")
+LIMITS = Limits()
+PROGRAMS = ProgramCache(10_000)
+RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
+
+
+@dataclass
+class Tally:
+    """What was compared, so that a generator that tests nothing is noticed."""
+
+    pairs: int = 0
+    matched: int = 0
+    decided: Counter[str] = field(default_factory=Counter)
+    decided_of: int = 0
+
+    def add(self, other: Tally) -> None:
+        self.pairs += other.pairs
+        self.matched += other.matched
+        self.decided += other.decided
+        self.decided_of += other.decided_of
+
+
+class Pair:
+    """A native core, and what it should hold as the reference compiles it."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.soft_delete = "a" if rng.random() < 0.05 else None
+        options = Options(layout=LAYOUT, validation=rng.choice(["full", "lazy"]), soft_delete=self.soft_delete)
+        self.core = NativeCore(options, PROGRAMS, ErrorLog())
+        self.held: dict[str, CompiledSubscription] = {}
+        self.tally = Tally()
+
+    def change(self) -> None:
+        """Add, replace or remove some."""
+        rng = self.rng
+        names = rng.sample([f"s{n}" for n in range(SUBSCRIPTIONS)], rng.choice([1, 1, 2, 5, 10]))
+        sources = [agreeing_subscription(rng, name) for name in names]
+        compiled = {source["id"]: compile_subscription(source, programs=PROGRAMS) for source in sources}
+        made = [source if rng.random() < 0.1 else json.dumps(source).encode() for source in sources]
+        match rng.randrange(8):
+            case 0:
+                gone = set(self.core.remove(Selection(ids=frozenset(names))).removed)
+                assert gone == self.held.keys() & set(names)
+                for name in gone:
+                    del self.held[name]
+            case 1:
+                self.core.write(made, "apply")
+                self.held = compiled
+            case 2:
+                changes = self.core.write(made, "add", skip=True)
+                assert set(changes.added) == set(names) - self.held.keys()
+                self.held |= {name: compiled[name] for name in changes.added}
+            case _:
+                self.core.write(made, "replace")
+                self.held |= compiled
+        if rng.random() < 0.3:
+            self.core.merge()
+        assert len(self.core) == len(self.held)
+
+    def compare(self, text: bytes, *, decided: bool) -> None:
+        """Match one event on both. Raises AssertionError."""
+        event = read_event(text, layout=LAYOUT, default_tenant="default", limits=LIMITS)
+        outcomes = {name: judge(compiled, event, LAYOUT, self.soft_delete) for name, compiled in self.held.items()}
+        expected = {(name, o.transition, o.certain) for name, o in outcomes.items() if o is not None}
+        self.tally.pairs += len(self.held)
+        self.tally.matched += len(expected)
+        if decided:
+            self.tally.decided_of += len(self.held)
+            for name, compiled in self.held.items():
+                self.tally.decided.update(deciders(compiled, event, matched=outcomes[name] is not None))
+        if self.rng.random() < 0.5:
+            assert sorted(self.core.match_ids(text)) == sorted(name for name, *_ in expected), self.told(text, expected)
+        else:
+            (hits,) = self.core.match_batch([text])
+            assert not isinstance(hits, Exception), hits
+            assert {_seen(match) for match in _matches(hits, text)} == expected, self.told(text, expected)
+
+    def told(self, text: bytes, expected: Any) -> str:
+        """Tell what differs, with the subscriptions at fault."""
+        found = {_seen(match) for match in _matches(self.core.match(text), text)}
+        names = sorted({name for name, *_ in found ^ expected})
+        return "\n".join(
+            [f"event {text!r}", f"native: {sorted(found, key=str)}", f"reference: {sorted(expected, key=str)}"]
+            + [f"  {name}: {self.held[name].subscription.to_dict() if name in self.held else 'not held'}" for name in names]
+        )
+
+
+def _matches(hits: Hits, text: bytes) -> list[Match]:
+    return [hits.match(position, text) for position in range(len(hits))]
+
+
+def _seen(match: Match) -> tuple[str, str | None, bool]:
+    return match.subscription_id, match.transition, match.certain
+
+
+def deciders(compiled: CompiledSubscription, event: Event, *, matched: bool) -> set[str]:
+    """Return the operators that decide whether a subscription matches: each is true, or it alone is not."""
+    if compiled.tenant not in ("*", event.tenant) or compiled.collection not in (None, event.collection):
+        return set()
+    found = [({f"filter {item.op.value}"}, evaluate_filter(item, event)[0] is Verdict.TRUE) for item in compiled.filters]
+    if compiled.pattern is not None:
+        for part in compiled.pattern.root.fields:
+            if isinstance(part, Field):
+                holds = evaluate_pattern(Pattern(AllOf((part,))), event.raw, ()) is Verdict.TRUE
+                found.append(({f"pattern {type(matcher).__name__}" for matcher in part.matchers}, holds))
+            else:
+                found.append(({"pattern $or"}, matched))
+    if compiled.topic is not None:
+        found.append(({"topic"}, matched))
+    if compiled.types is not None:
+        found.append(({"types"}, matched))
+    if compiled.cel is not None:
+        found.append(({"cel"}, matched))
+    failing = [names for names, holds in found if not holds]
+    if matched:
+        return set().union(*(names for names, _ in found))
+    return failing[0] if len(failing) == 1 else set()
+
+
+def run_set(number: int, *, decided: bool = False) -> Tally:
+    """Run the set of that number. Raises AssertionError where the backends differ."""
+    rng = random.Random(number)
+    pair = Pair(rng)
+    first = [agreeing_subscription(rng, f"s{n}") for n in range(SUBSCRIPTIONS)]
+    pair.core.write([json.dumps(source).encode() for source in first], "add")
+    pair.held = {source["id"]: compile_subscription(source, programs=PROGRAMS) for source in first}
+    for at in range(EVENTS):
+        if at % 2:
+            pair.change()
+        pair.compare(random_text(rng, agreeing_event(rng)), decided=decided)
+    return pair.tally
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_native_and_reference_agree(chunk: int) -> None:
+    tally = Tally()
+    for number in range(chunk, SETS, CHUNKS):
+        tally.add(_run_told(number, decided=number < 40 * CHUNKS))
+    assert tally.matched >= 0.2 * tally.pairs, f"only {tally.matched} of {tally.pairs} pairs match"
+    assert {name: count for name, count in tally.decided.items() if count < 0.01 * tally.decided_of} == {}
+    kinds = {name.split()[0] for name in tally.decided}
+    assert kinds == {"filter", "pattern", "topic", "types", "cel"}
+    assert {name for name in tally.decided if name.startswith("filter")} == {f"filter {op}" for op in OPERANDS}
+
+
+def _run_told(number: int, *, decided: bool = False) -> Tally:
+    try:
+        return run_set(number, decided=decided)
+    except AssertionError as error:
+        raise AssertionError(f"set {number}: {error}") from error
+
+
+def main() -> None:
+    """Run one set, or new ones for some time."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("number", type=int, nargs="?", help="of the one set to run")
+    parser.add_argument("--minutes", type=float, default=60)
+    arguments = parser.parse_args()
+    if arguments.number is not None:
+        print(run_set(arguments.number))
+        return
+    begun, tally, sets = time.monotonic(), Tally(), 0
+    first = random.SystemRandom().randrange(1 << 40)
+    while time.monotonic() - begun < arguments.minutes * 60:
+        tally.add(_run_told(first + sets))
+        sets += 1
+    today = datetime.now(UTC)
+    record = {
+        "date": today.isoformat(timespec="seconds"),
+        "machine": f"{platform.machine()}, Python {platform.python_version()}",
+        "first_set": first,
+        "sets": sets,
+        "pairs": tally.pairs,
+        "matched": tally.matched,
+        "minutes": round((time.monotonic() - begun) / 60, 1),
+        "differences": 0,
+    }
+    RECORDS.mkdir(exist_ok=True)
+    path = RECORDS / f"{today:%Y-%m-%d}-backends-agree.json"
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    print(json.dumps(record, indent=2))
+
+
+if __name__ == "__main__":
+    main()
