@@ -54,11 +54,12 @@ impl Program {
     }
 
     fn new(expression: &str) -> Result<Program, String> {
-        let hir = regex_syntax::parse(expression).map_err(|error| error.to_string())?;
+        let hir = crate::subscriptions::re2::hir(expression).map_err(|error| error.to_string())?;
         let config = meta::Config::new()
             .nfa_size_limit(Some(SIZE_LIMIT))
             .onepass_size_limit(Some(SIZE_LIMIT / 4))
             .hybrid_cache_capacity(CACHE)
+            .utf8_empty(false) // as RE2, which finds `\B` also between the bytes of a character
             .which_captures(regex_automata::nfa::thompson::WhichCaptures::None);
         let regex = meta::Builder::new()
             .configure(config)

@@ -3,7 +3,7 @@
 //! Where the two differ, RE2's meaning is spelled out: `\d`, `\s`, `\w`, `\b` and `[[:alpha:]]` are ASCII, classes have no
 //! set operators, a `{` that begins no count is a character. Groups capture nothing here and laziness is dropped, since the
 //! question is only whether the expression is found. What RE2 refuses is refused: `a**`, back references, look-around, counts
-//! past 1,000 or whose product is. `\C`, a single byte, is refused too, since no text has half a character.
+//! past 1,000 or whose product is. `\C` is a single byte, so that an expression may match a part of a character.
 
 use super::regexps::{Regexp, literal};
 
@@ -21,12 +21,17 @@ pub fn translate(source: &str) -> Result<Regexp> {
     let mut parser = Parser { source: source.chars().collect(), at: 0, names: Vec::new() };
     let expression = parser.parse()?;
     // What is left to find: names of scripts, too deep, too large when spelled out.
-    regex_syntax::Parser::new().parse(&expression).map_err(|error| match error {
+    hir(&expression).map_err(|error| match error {
         regex_syntax::Error::Parse(error) => error.kind().to_string(),
         regex_syntax::Error::Translate(error) => error.kind().to_string(),
         _ => "cannot be compiled".to_owned(),
     })?;
     Ok(Regexp { expression: expression.into() })
+}
+
+/// Parse an expression of this module or of [`super::regexps`]; it may match single bytes.
+pub fn hir(expression: &str) -> std::result::Result<regex_syntax::hir::Hir, regex_syntax::Error> {
+    regex_syntax::ParserBuilder::new().utf8(false).build().parse(expression)
 }
 
 struct Parser {
@@ -42,20 +47,39 @@ struct Group {
     last: Option<usize>,
     /// The largest product of nested counts inside.
     count: usize,
-    /// Where the last quantifier ended: another one right there is refused.
-    quantified: Option<usize>,
+    /// Whether the last thing was a quantifier: another one right there is refused.
+    quantified: bool,
+    /// How long the opening bracket of the group inside is.
+    opening: usize,
+    /// Where the last thing begins in the text, and how many quantifiers it has.
+    start: usize,
+    quantifiers: usize,
+    /// Flags set since the last thing, for what follows; a quantifier still applies to what is before them.
+    flags: String,
 }
 
 impl Group {
     fn new() -> Group {
-        Group { text: String::new(), last: None, count: 1, quantified: None }
+        Group {
+            text: String::new(),
+            last: None,
+            count: 1,
+            quantified: false,
+            opening: 0,
+            start: 0,
+            quantifiers: 0,
+            flags: String::new(),
+        }
     }
 
     fn add(&mut self, text: &str, count: usize) {
+        self.text += &std::mem::take(&mut self.flags);
+        self.start = self.text.len();
+        self.quantifiers = 0;
         self.text += text;
         self.count = self.count.max(count);
         self.last = Some(count);
-        self.quantified = None;
+        self.quantified = false;
     }
 }
 
@@ -68,12 +92,17 @@ impl Parser {
                 '(' => {
                     let flags = self.open()?;
                     match flags {
-                        Open::Flags(flags) => group.text += &flags, // for the rest of this group
+                        Open::Flags(flags) => {
+                            group.flags += &flags;
+                            group.quantified = false;
+                        }
                         Open::Group(opening) => {
                             if stack.len() >= MAX_DEPTH {
                                 return Err("missing closing ): nested too deep".into());
                             }
+                            group.text += &std::mem::take(&mut group.flags);
                             group.text += &opening;
+                            group.opening = opening.len();
                             stack.push(std::mem::replace(&mut group, Group::new()));
                         }
                     }
@@ -84,13 +113,16 @@ impl Parser {
                     };
                     self.at += 1;
                     let inner = std::mem::replace(&mut group, outer);
+                    let start = group.text.len() - group.opening;
                     group.add(&format!("{})", inner.text), inner.count);
+                    group.start = start; // with its opening bracket
                 }
                 '|' => {
                     self.at += 1;
+                    group.text += &std::mem::take(&mut group.flags);
                     group.text.push('|');
                     group.last = None;
-                    group.quantified = None;
+                    group.quantified = false;
                 }
                 '*' | '+' | '?' => {
                     self.at += 1;
@@ -112,6 +144,7 @@ impl Parser {
                     let class = self.class()?;
                     group.add(&class, 1);
                 }
+                '\\' if self.peek(1) == Some('Q') => self.quoted(&mut group),
                 '\\' => {
                     let text = self.escape()?;
                     group.add(&text, 1);
@@ -132,26 +165,47 @@ impl Parser {
         Ok(group.text)
     }
 
+    /// Read `\Q..\E`, where every character stands for itself, or to the end.
+    fn quoted(&mut self, group: &mut Group) {
+        self.at += 2;
+        group.quantified = false;
+        while let Some(letter) = self.peek(0) {
+            if letter == '\\' && self.peek(1) == Some('E') {
+                self.at += 2;
+                return;
+            }
+            self.at += 1;
+            group.add(&literal(letter), 1);
+        }
+    }
+
     fn quantify(&mut self, group: &mut Group, operator: &str, factor: usize) -> Result<()> {
-        let start = self.at;
         let Some(count) = group.last else {
             return Err("no argument for repetition operator".into());
         };
-        if group.quantified.is_some() {
+        if group.quantified {
             return Err("bad repetition operator".into());
         }
         if self.peek(0) == Some('?') {
             self.at += 1; // lazy
         }
-        debug_assert!(start <= self.at);
         let count = count * factor;
         if count > MAX_COUNT {
             return Err("bad repetition operator: counts multiply to more than 1000".into());
         }
+        if group.quantifiers > 0 {
+            // After flags. Side by side the two would mean something else.
+            if group.quantifiers >= MAX_DEPTH {
+                return Err("bad repetition operator: nested too deep".into());
+            }
+            group.text.insert_str(group.start, "(?:");
+            group.text.push(')');
+        }
+        group.quantifiers += 1;
         group.text += operator;
         group.count = group.count.max(count);
         group.last = Some(count);
-        group.quantified = Some(self.at);
+        group.quantified = true;
         Ok(())
     }
 
@@ -247,22 +301,7 @@ impl Parser {
             Some('z') => self.taken("\\z"),
             Some('b') => self.taken("(?-u:\\b)"),
             Some('B') => self.taken("(?-u:\\B)"),
-            Some('C') => Err("\\C, a single byte, is not taken".into()),
-            Some('Q') => {
-                self.at += 2;
-                let mut text = String::from("(?:");
-                while let Some(letter) = self.peek(0) {
-                    if letter == '\\' && self.peek(1) == Some('E') {
-                        self.at += 2;
-                        break;
-                    }
-                    self.at += 1;
-                    text += &literal(letter);
-                }
-                text.push(')');
-                Ok(text)
-            }
-            Some('E') => self.taken(""),
+            Some('C') => self.taken("(?s-u:.)"),
             Some(_) => match self.group()? {
                 Some(items) => Ok(format!("[{items}]")),
                 None => Ok(literal(self.escaped()?)),
@@ -367,8 +406,7 @@ impl Parser {
             'r' => Ok('\r'),
             't' => Ok('\t'),
             'v' => Ok('\u{b}'),
-            letter if letter.is_ascii_punctuation() && letter != '_' => Ok(letter),
-            '_' => Ok('_'),
+            letter if letter.is_ascii() && !letter.is_ascii_alphanumeric() => Ok(letter),
             _ => bad(),
         }
     }
@@ -386,10 +424,6 @@ impl Parser {
             };
             if letter == ']' && !first {
                 break;
-            }
-            // A hyphen is itself first, last and after a range.
-            if letter == '-' && !first && self.peek(1) != Some(']') {
-                return Err("invalid character class range: -".into());
             }
             first = false;
             if letter == '['
@@ -498,7 +532,7 @@ mod tests {
 
     fn found(expression: &str, text: &str) -> bool {
         let regexp = translate(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
-        regex_automata::meta::Regex::new(&regexp.expression).unwrap().is_match(text)
+        crate::automaton::regexps::Program::compile(&regexp).unwrap().is_match(text)
     }
 
     #[test]
@@ -530,7 +564,15 @@ mod tests {
             (r"(?s)^.$", "\n", true),
             (r"(?P<x>a)(?<y>b)", "ab", true),
             (r"^[a-]$", "-", true),
+            (r"^[\d-z]$", "-", true),
+            (r"^a(?i)*B$", "aab", true),
+            (r"^a+(?i)?$", "", true),
+            (r"^(?:ab){2}(?i)?$", "", true),
+            (r"\ ", " ", true),
+            (r"\B", "aλb", true),
+            (r"^\Qab\E*$", "abb", true),
             (r"a*?b", "b", true),
+            (r"^\C\C$", "é", true),
             (r"^a(?i)B$", "ab", true),
             (r"^(?i:A)b$", "aB", false),
             ("", "", true),
