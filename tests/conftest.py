@@ -42,3 +42,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def engine(backend: str) -> Callable[..., Any]:
     """Make an engine on the backend under test: `engine(default_tenant=None)`."""
     return streamer.Engine
+
+
+# What only the native engine can be asked, and what compares it with the reference.
+collect_ignore = [] if "native" in backends_under_test() else ["native", "property/test_backends_agree.py"]

@@ -113,7 +113,7 @@ class Host:
 
     def labels(self, held: Held) -> Mapping[str, Any] | None:
         """Return the labels of a subscription."""
-        return self.compiled(held).subscription.labels
+        return held.labels if isinstance(held, Subscription) else self.compiled(held).subscription.labels
 
     def compiled(self, held: Held) -> CompiledSubscription:
         """Return a subscription that is held, compiled."""

@@ -110,9 +110,11 @@ def test_a_deep_value_does_not_stop_an_explanation(engine: MakeEngine) -> None:
     assert "[[[" in str(e.explain(deep, "s"))
 
 
-def test_a_plan_shows_the_way_of_a_subscription(e: Engine) -> None:
+def test_a_plan_shows_the_way_of_a_subscription(e: Engine, backend: str) -> None:
     plan = e.plan("paid")
-    assert (plan.tenant, plan.collection, plan.cost) == ("default", "orders", "keyed")
+    # It wants transitions, which the native core leaves to the reference.
+    assert (plan.tenant, plan.collection, plan.cost) == ("default", "orders", {"native": "whole"}.get(backend, "keyed"))
+    assert plan.decided_by == "the reference"
     assert plan.access_keys == ('data.status = "paid"',)
     assert plan.bloom_keys == (b'["data","value",["status"],"string","paid"]',)
     assert plan.cel == "data.amount > 100"
@@ -132,7 +134,24 @@ def test_equal_values_have_equal_bloom_keys(engine: MakeEngine) -> None:
     assert len({e.plan(name).bloom_keys for name in e}) == 1
 
 
-def test_what_has_no_key_is_unkeyed(engine: MakeEngine) -> None:
+def test_what_decides_is_planned(engine: MakeEngine, backend: str) -> None:
+    e = engine()
+    e.add({"id": "filter", "filters": [{"field": "a", "op": "==", "value": 1}]})
+    e.add({"id": "cel", "filters": [{"field": "a", "op": "==", "value": 1}], "cel": "data.b > data.c"})
+    e.add({"id": "transitions", "filters": [{"field": "a", "op": "==", "value": 1}], "transitions": True})
+    told = {name: (e.plan(name).cost, e.plan(name).decided_by) for name in e}
+    if backend == "native":
+        assert told == {
+            "filter": ("keyed", "the native index"),
+            "cel": ("keyed", "the native index, then its CEL by the reference"),
+            "transitions": ("whole", "the reference"),
+        }
+    else:
+        assert set(told.values()) == {("keyed", "the reference")}
+    assert "decided by" in str(e.plan("cel"))
+
+
+def test_what_has_no_key_is_unkeyed(engine: MakeEngine, backend: str) -> None:
     e = engine()
     e.add({"id": "cel", "cel": "data.a == 1"})
     e.add({"id": "all"})
@@ -140,7 +159,8 @@ def test_what_has_no_key_is_unkeyed(engine: MakeEngine) -> None:
     e.add({"id": "or", "pattern": {"$or": [{"a": [1]}, {"b": [{"exists": False}]}]}})
     for name in e:
         plan = e.plan(name)
-        assert (plan.cost, plan.access_keys, plan.bloom_keys) == ("unkeyed", None, ())
+        cost = "indexed" if backend == "native" and name == "range" else "unkeyed"
+        assert (plan.cost, plan.access_keys, plan.bloom_keys) == (cost, None, ())
     assert len(e.plan("or").normal_form) == 2
     assert "everything" in str(e.plan("all"))
 

@@ -6,6 +6,7 @@ import gc
 import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -250,17 +251,28 @@ def test_1000_rounds_of_adding_and_removing_leave_nothing_behind(engine: MakeEng
     assert e.match_ids(EVENT) == ["stays"]
 
 
+class Label:
+    """Something whose end can be seen."""
+
+
 def test_a_dropped_result_lets_go_of_what_it_saw(engine: MakeEngine) -> None:
     e = engine()
-    e.add_many([{"id": f"s{n}", "filters": ONE} for n in range(500)])
-    gc.collect()
-    held = len(gc.get_objects())
+    label = Label()
+    gone = weakref.ref(label)
+    e.add_many([{"id": f"s{n}", "filters": ONE, "labels": {"label": label}} for n in range(500)])
+    del label
     matches = e.match(EVENT)
     e.apply([])
-    assert len(matches.ids()) == 500
-    del matches
+    e.add({"id": "later"})
     gc.collect()
-    assert len(gc.get_objects()) < held - 500
+    assert len(matches.ids()) == 500
+    assert all(match.labels is not None and match.labels["label"] is gone() for match in matches)
+    del matches
+    # What is no longer wanted goes with one of the writes that follow.
+    for n in range(3):
+        e.add({"id": f"later{n}"})
+    gc.collect()
+    assert gone() is None
 
 
 def test_writers_take_turns(engine: MakeEngine) -> None:

@@ -23,6 +23,8 @@ const MUCH_WORK: u64 = 256;
 /// In a batch, so many events or bytes are matched between two looks at pending signals.
 const CHUNK: usize = 256;
 const CHUNK_BYTES: usize = 1 << 20;
+/// Ids are looked up so many at a time, so that the processor waits for many cache lines at once.
+const BLOCK: usize = 32;
 /// Scratches that are kept: one for each thread that matches at the same time.
 const KEPT_SCRATCHES: usize = 32;
 
@@ -51,8 +53,13 @@ impl Shared {
     }
 
     pub fn ids<'py>(&self, py: Python<'py>, slots: &[u32]) -> PyResult<Bound<'py, PyList>> {
-        let ids = slots.iter().map(|slot| Ok(PyString::new(py, &self.record(*slot)?.id)));
-        PyList::new(py, ids.collect::<PyResult<Vec<_>>>()?)
+        let mut ids = Vec::with_capacity(slots.len());
+        for block in slots.chunks(BLOCK) {
+            // Each pass waits for memory that the one before has named, but for many at a time.
+            let records = block.iter().map(|slot| self.record(*slot)).collect::<PyResult<Vec<_>>>()?;
+            ids.extend(records.iter().map(|record| host::id_of(py, record)));
+        }
+        PyList::new(py, ids)
     }
 
     fn scratch(&self) -> Box<Scratch> {
@@ -214,7 +221,7 @@ impl Core {
     fn source<'py>(&self, py: Python<'py>, subscription_id: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
         guard(py, || {
             let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
-            Ok(found.map(|(_, record)| host::source(py, &record)))
+            Ok(found.map(|(_, record)| host::source_of(py, &record)))
         })
     }
 
@@ -243,7 +250,7 @@ impl Core {
             let ids: Option<Vec<&str>> = ids.as_ref().map(|ids| ids.iter().map(String::as_str).collect());
             let selection = Selection { ids: ids.as_deref(), gateway_id, tenant, collection };
             let found = self.shared.engine.select(&selection);
-            Ok(found.into_iter().map(|(_, record)| (record.id.to_string(), host::source(py, &record))).collect())
+            Ok(found.into_iter().map(|(_, record)| (record.id.to_string(), host::source_of(py, &record))).collect())
         })
     }
 
@@ -315,7 +322,7 @@ impl Core {
                 Ok((ids, self.shared.pending(matched)?, matched.pin.clone()))
             })?;
             for (slot, _) in self.shared.judged(py, &asked, pending)? {
-                ids.append(PyString::new(py, &self.shared.record(slot)?.id))?;
+                ids.append(host::id_of(py, &*self.shared.record(slot)?))?;
             }
             Ok(ids)
         })

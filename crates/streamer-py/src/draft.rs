@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::errors::guard;
-use crate::host::{Kept, flags};
+use crate::host::{self, Kept, flags};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ pub struct Reading {
 
 impl Reading {
     /// Read and lower a subscription; its CEL is for the host to compile.
-    fn read(&self, text: &[u8], stored: &[u8], host: Host) -> (Item, Option<Box<str>>) {
+    fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> (Item, Option<Box<str>>) {
         let subscription = match Subscription::parse(text, self.default_tenant.as_deref(), &self.limits) {
             Ok(subscription) => subscription,
             Err(error) => return (Err(error), None),
@@ -103,18 +103,18 @@ impl Draft {
 
     fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<Vec<(usize, String)>> {
         guard(py, || {
-            let mut texts: Vec<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Host)> = Vec::with_capacity(sources.len());
+            let mut texts: Vec<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Host>)> = Vec::with_capacity(sources.len());
             for source in sources {
                 texts.push(match source.cast_into::<PyBytes>() {
                     Ok(text) => (text, None, None),
                     Err(other) => {
                         let (text, name, object): (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Py<PyAny>) =
                             other.into_inner().cast_into::<PyTuple>()?.extract()?;
-                        (text, Some(name), Some(Arc::new(Kept(object))))
+                        (text, Some(name), Some(Kept::new(Some(object))))
                     }
                 });
             }
-            let parts: Vec<(&[u8], &[u8], Host)> = texts
+            let parts: Vec<(&[u8], &[u8], Option<Host>)> = texts
                 .iter()
                 .map(|(text, name, host)| (text.as_bytes(), name.as_ref().unwrap_or(text).as_bytes(), host.clone()))
                 .collect();
@@ -162,7 +162,7 @@ impl Draft {
                         && let Some((_, record)) = core.shared.engine.get(&addition.id)
                         && record.text != addition.text
                     {
-                        held.push((at, crate::host::source(py, &record)));
+                        held.push((at, host::source_of(py, &record)));
                     }
                 }
                 Ok(held)
@@ -176,10 +176,7 @@ impl Draft {
 
     fn source<'py>(&self, py: Python<'py>, position: usize) -> Option<Bound<'py, PyAny>> {
         self.locked(|items| match items.get(position) {
-            Some(Ok(addition)) => Some(match addition.host.as_ref().and_then(|host| host.downcast_ref::<Kept>()) {
-                Some(kept) => kept.0.bind(py).clone(),
-                None => PyBytes::new(py, &addition.text).into_any(),
-            }),
+            Some(Ok(addition)) => Some(host::source(py, &addition.text, addition.host.as_ref())),
             _ => None,
         })
     }

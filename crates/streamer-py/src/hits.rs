@@ -85,7 +85,7 @@ impl Hits {
                     let arguments = (old.text.bind(py), old.tenant.as_deref(), old.collection.as_deref());
                     host.call_method1("old_side", arguments).map(Bound::unbind)
                 })?;
-                host.call_method1("transition", (host::source(py, record), event.bind(py)))
+                host.call_method1("transition", (host::source_of(py, record), event.bind(py)))
             }
             _ => Ok(py.None().into_bound(py)),
         }
@@ -147,9 +147,9 @@ impl Hits {
             };
             let labels = match record.flags & host::flags::LABELS {
                 0 => py.None().into_bound(py),
-                _ => self.shared.host.bind(py).call_method1("labels", (host::source(py, &record),))?,
+                _ => self.shared.host.bind(py).call_method1("labels", (host::source_of(py, &record),))?,
             };
-            match_class(py)?.call1((&*record.id, record.gateway_id.as_deref(), event, transition, certain, labels))
+            match_class(py)?.call1((host::id_of(py, &record), record.gateway_id.as_deref(), event, transition, certain, labels))
         })
     }
 

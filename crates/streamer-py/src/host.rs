@@ -5,9 +5,10 @@
 
 use crate::errors;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple};
 use std::sync::Arc;
-use streamer_core::engine::Record;
+use streamer_core::engine::{Host, Record};
 
 /// The flags of a record that are the host's own.
 pub mod flags {
@@ -17,14 +18,40 @@ pub mod flags {
     pub const LABELS: u8 = streamer_core::engine::flags::HOST << 1;
 }
 
-/// What the core keeps with a subscription that JSON does not say in full: the Python object.
-pub struct Kept(pub Py<PyAny>);
+/// What the core keeps with a subscription for Python.
+pub struct Kept {
+    /// The object, where JSON does not say all of it.
+    object: Option<Py<PyAny>>,
+    /// Its id, made when it first matches: to hand it out again costs a third of making it.
+    id: PyOnceLock<Py<PyString>>,
+}
 
-/// The subscription of a record as the host knows it: its JSON text, or the object.
-pub fn source<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
-    match record.host.as_ref().and_then(|host| host.downcast_ref::<Kept>()) {
-        Some(kept) => kept.0.bind(py).clone(),
-        None => PyBytes::new(py, &record.text).into_any(),
+impl Kept {
+    /// Keep an object, or none yet.
+    pub fn new(object: Option<Py<PyAny>>) -> Host {
+        Arc::new(Kept { object, id: PyOnceLock::new() })
+    }
+}
+
+/// A subscription as the host knows it: its JSON text, or the object.
+pub fn source<'py>(py: Python<'py>, text: &[u8], host: Option<&Host>) -> Bound<'py, PyAny> {
+    match host.and_then(|host| host.downcast_ref::<Kept>()?.object.as_ref()) {
+        Some(object) => object.bind(py).clone(),
+        None => PyBytes::new(py, text).into_any(),
+    }
+}
+
+/// The subscription of a record.
+pub fn source_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
+    source(py, &record.text, record.host.get())
+}
+
+/// The id of a record.
+pub fn id_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyString> {
+    let made = || PyString::new(py, &record.id);
+    match record.host.get_or_init(|| Kept::new(None)).downcast_ref::<Kept>() {
+        Some(kept) => kept.id.get_or_init(py, || made().unbind()).bind(py).clone(),
+        None => made(),
     }
 }
 
@@ -112,7 +139,7 @@ pub fn judge(
 ) -> PyResult<Vec<Option<Option<Outcome>>>> {
     let candidates = pending.iter().map(|(record, flags)| {
         let is_whole = flags & streamer_core::engine::flags::WHOLE != 0;
-        PyTuple::new(py, [source(py, record), is_whole.into_pyobject(py)?.to_owned().into_any()])
+        PyTuple::new(py, [source_of(py, record), is_whole.into_pyobject(py)?.to_owned().into_any()])
     });
     let candidates = PyList::new(py, candidates.collect::<PyResult<Vec<_>>>()?)?;
     let arguments = (asked.text.to_bytes(py), asked.tenant, asked.collection, candidates);

@@ -37,8 +37,9 @@ use crate::value::Seed;
 use arc_swap::ArcSwap;
 use hashbrown::HashTable;
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// How an engine works.
 #[derive(Clone)]
@@ -94,7 +95,7 @@ pub struct Addition {
     /// As it was given.
     pub text: Box<[u8]>,
     /// What the host keeps with it.
-    pub host: Host,
+    pub host: Option<Host>,
 }
 
 /// What to do with an id that is held.
@@ -288,6 +289,9 @@ impl Writer {
         name
     }
 }
+
+/// The segments of partitions, and those of them that are new.
+type Built = (Vec<(Arc<Name>, Vec<Arc<Segment>>)>, Vec<Arc<Segment>>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A writer that panicked has published nothing; what it left half done is not reachable.
@@ -615,19 +619,30 @@ impl Inner {
         }
         let next_order = writer.next_order;
         let mut slots = Vec::with_capacity(new.len());
-        let built = self.fill(writer, new, &mut touched, &mut slots).and_then(|()| self.segments(writer, &root, touched));
-        let built = match built {
-            Ok(built) => built,
-            Err(refused) => {
+        // A panic in here is undone like a refusal: nothing of it is published, so nothing of it may stay.
+        let built = catch_unwind(AssertUnwindSafe(|| {
+            self.fill(writer, new, &mut touched, &mut slots)?;
+            let (built, new) = self.segments(writer, &root, touched)?;
+            let mut next = Root { len: root.len + slots.len() - removed.len(), ..Root::after(&root) };
+            for (name, segments) in built {
+                self.put(&mut next, name, segments);
+            }
+            if let Some(hook) = &self.options.before_publish {
+                hook();
+            }
+            Ok((next, new))
+        }));
+        let (next, new) = match built {
+            Ok(Ok(built)) => built,
+            failed => {
                 removed.iter().for_each(|(segment, at)| segment.restore(*at));
                 slots.iter().for_each(|slot| writer.slots.give_back(&self.records, *slot));
                 writer.next_order = next_order;
-                return Err(refused);
+                return failed.unwrap_or_else(|panic| resume_unwind(panic)).map(|_| slots);
             }
         };
-        let mut next = Root { len: root.len + slots.len() - removed.len(), ..Root::after(&root) };
-        for (name, segments) in built {
-            self.put(&mut next, name, segments);
+        for segment in new {
+            writer.locate(&segment);
         }
         gone.iter().for_each(|slot| writer.slots.release(*slot));
         let forgotten: Vec<(u32, Box<str>)> =
@@ -668,7 +683,7 @@ impl Inner {
                 partition: name.clone(),
                 order,
                 text: addition.text,
-                host: addition.host,
+                host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
                 cost_class,
                 flags: addition.flags,
             };
@@ -680,13 +695,14 @@ impl Inner {
         Ok(())
     }
 
-    /// The segments of each touched partition: what was added, merged with what is small or mostly gone, and the others.
+    /// The segments of each touched partition: what was added, merged with what is small or mostly gone, and the others. And
+    /// those of them that are new.
     fn segments(
         &self,
         writer: &mut Writer,
         root: &Root,
         touched: HashMap<Arc<Name>, StoreBuilder, FastHash>,
-    ) -> Result<Vec<(Arc<Name>, Vec<Arc<Segment>>)>, Refused> {
+    ) -> Result<Built, Refused> {
         let mut built = Vec::with_capacity(touched.len());
         let mut new = Vec::new();
         for (name, mut builder) in touched {
@@ -712,10 +728,7 @@ impl Inner {
             }
             built.push((name, segments));
         }
-        for segment in new {
-            writer.locate(&segment);
-        }
-        Ok(built)
+        Ok((built, new))
     }
 
     /// The partition of a name.
@@ -739,9 +752,6 @@ impl Inner {
 
     /// Make *root* what readers see.
     pub(super) fn publish(&self, writer: &mut Writer, mut root: Root) {
-        if let Some(hook) = &self.options.before_publish {
-            hook();
-        }
         writer.slots.advance(&self.records);
         root.generation = writer.slots.generation();
         self.root.store(Arc::new(root));

@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// What a host keeps with a subscription; never looked into here.
-pub type Host = Option<Arc<dyn Any + Send + Sync>>;
+pub type Host = Arc<dyn Any + Send + Sync>;
 
 /// What is known of a subscription besides its conditions.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub struct Record {
     pub order: u64,
     /// As it was given, for the host.
     pub text: Box<[u8]>,
-    /// What the host keeps with it.
-    pub host: Host,
+    /// What the host keeps with it, from the beginning or from when it first wants to.
+    pub host: OnceLock<Host>,
     /// How quickly it is found.
     pub cost_class: CostClass,
     /// See [`crate::engine::store::flags`].

@@ -1,0 +1,326 @@
+"""What only the native engine can be asked: panics, forks, signals, shutdown, memory, a writer stopped in the midst of a write."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, InternalError, Match, Subscription
+from streamer.engine.native import NativeCore
+
+MakeEngine = Callable[..., Engine]
+
+ONE = [{"field": "a", "op": "==", "value": 1}]
+EVENT = b'{"data": {"a": 1}}'
+
+
+def core_of(e: Engine) -> NativeCore:
+    core = e._core
+    assert isinstance(core, NativeCore)
+    return core
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1]) if sys.platform == "linux" else 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_panic_is_an_internal_error_and_the_engine_goes_on(engine: MakeEngine, capfd: pytest.CaptureFixture[str]) -> None:
+    e = engine()
+    e.add({"id": "s", "filters": ONE})
+    for _ in range(3):
+        with pytest.raises(InternalError, match="the native core failed: as it was asked to"):
+            core_of(e)._panic()
+        assert e.match_ids(EVENT) == ["s"]
+    assert e.add({"id": "t"}).added == ("t",)
+    assert "panicked" in capfd.readouterr().err
+
+
+def test_a_panic_in_the_midst_of_a_write_changes_nothing(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many([{"id": "s", "filters": ONE}, {"id": "t", "filters": ONE}])
+
+    def fail() -> None:
+        raise RuntimeError("in the midst")
+
+    for write in (
+        lambda: e.add({"id": "new"}),
+        lambda: e.replace({"id": "s", "collection": "other"}),
+        lambda: e.remove("t"),
+        lambda: e.apply([]),
+    ):
+        core_of(e)._before_publish(fail)
+        with pytest.raises(InternalError, match="in the midst"):
+            write()
+        core_of(e)._before_publish(None)
+        assert sorted(e.match_ids(EVENT)) == ["s", "t"]
+        assert sorted(e) == ["s", "t"]
+    e.add({"id": "new", "filters": ONE})
+    assert sorted(e.match_ids(EVENT)) == ["new", "s", "t"]
+    assert e.remove("s")
+    assert sorted(e.match_ids(EVENT)) == ["new", "t"]
+
+
+def test_1000000_matches_finish_while_a_writer_stands_inside_add(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "old", "filters": ONE})
+    inside, go_on = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        inside.set()
+        assert go_on.wait(120)
+
+    core_of(e)._before_publish(stop)
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(e.add, {"id": "new", "filters": ONE})
+        assert inside.wait(30)
+        batch = [EVENT] * 10_000
+        assert sum(len(hits) for _ in range(100) for hits in core_of(e).match_batch(batch)) == 1_000_000  # type: ignore[arg-type]
+        assert e.match_ids(EVENT) == ["old"]
+        assert not writing.done()
+        core_of(e)._before_publish(None)
+        go_on.set()
+        writing.result(30)
+    assert sorted(e.match_ids(EVENT)) == ["new", "old"]
+
+
+def test_memory_returns_after_1000000_rounds_of_adding_and_removing(engine: MakeEngine) -> None:
+    """No match in between; 10 writers' worth in one call, since a call each would measure Python."""
+    e = engine()
+    e.add({"id": "stays", "filters": ONE})
+
+    def rounds(count: int) -> None:
+        for n in range(count):
+            names = [f"s{n}-{k}" for k in range(1000)]
+            e.add_many(b'{"id": "%s", "filters": [{"field": "f%d", "op": "==", "value": %d}]}' % (i.encode(), n % 9, n) for i in names)
+            e.remove_many(ids=names)
+
+    rounds(50)
+    gc.collect()
+    before = resident()
+    rounds(950)
+    gc.collect()
+    assert resident() - before < 100 * 1024 * 1024
+    assert e.match_ids(EVENT) == ["stays"]
+    assert core_of(e).counters()["partitions"] == 1
+
+
+def test_memory_returns_after_10000_single_rounds(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "stays", "filters": ONE})
+    for n in range(10_000):
+        e.add(b'{"id": "s%d", "collection": "c%d", "filters": [{"field": "a", "op": "==", "value": %d}]}' % (n, n % 7, n))
+        e.remove(f"s{n}")
+    assert core_of(e).counters()["partitions"] == 1
+    assert core_of(e).counters()["store_bytes"] < 10_000
+    assert e.match_ids(EVENT) == ["stays"]
+
+
+class Label:
+    """Something that JSON does not have."""
+
+
+def test_what_json_does_not_say_is_kept_as_it_is_and_let_go(engine: MakeEngine) -> None:
+    e = engine()
+    label = Label()
+    gone = weakref.ref(label)
+    e.add(Subscription(id="s", labels={"label": label, 7: float("nan")}, pattern=b'{"data": {"a": [1]}}'))  # type: ignore[dict-item]
+    matches = e.match(EVENT)
+    assert matches[0].labels is not None
+    assert matches[0].labels["label"] is label
+    assert e.get("s") == Subscription(id="s", labels=matches[0].labels, pattern=b'{"data": {"a": [1]}}')
+    e.remove("s")
+    del label
+    assert matches[0].labels["label"] is gone()
+    del matches
+    for n in range(3):
+        e.add({"id": f"other{n}"})
+    gc.collect()
+    assert gone() is None
+
+
+def test_matches_keep_their_state_while_slots_are_given_to_others(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many({"id": f"old{n}", "gateway_id": "g", "filters": ONE} for n in range(2000))
+    matches = e.match(EVENT)
+    for n in range(5):
+        e.apply({"id": f"new{n}-{k}", "filters": ONE} for k in range(2000))
+    assert sorted(matches.ids()) == sorted(f"old{n}" for n in range(2000))
+    assert {m.gateway_id for m in matches} == {"g"}
+    assert matches.sorted().ids() == [f"old{n}" for n in range(2000)]
+    assert "old7" in matches
+    assert len(e.match(EVENT)) == 2000
+
+
+def test_a_fork_while_another_thread_matches_and_one_merges(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many({"id": f"s{n}", "filters": [{"field": "a", "op": "==", "value": n % 10}]} for n in range(20_000))
+    done = threading.Event()
+    batch = [EVENT] * 1000
+
+    def match() -> None:
+        while not done.is_set():
+            assert all(len(hits) == 2000 for hits in e.match_batch(batch))  # type: ignore[arg-type]
+
+    with ThreadPoolExecutor(1) as pool:
+        matching = pool.submit(match)
+        statuses = []
+        for _ in range(3):
+            e.add_many({"id": f"t{_}-{n}", "filters": [{"field": "b", "op": ">", "value": n}]} for n in range(5000))
+            child = os.fork()
+            if child == 0:
+                ok = e.match_count(EVENT) == 2000
+                for n in range(40):
+                    e.add_many({"id": f"u{n}-{k}", "filters": ONE} for k in range(50))
+                ok = ok and e.match_count(EVENT) == 4000 and len(e) == 20_000 + 5000 * (_ + 1) + 2000
+                os._exit(0 if ok else 1)
+            statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        done.set()
+        matching.result(60)
+    assert statuses == [0, 0, 0]
+    e.add({"id": "after"})
+    assert "after" in e
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run *code* on the native backend."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "STREAMER_BACKEND": "native"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_the_interpreter_ends_while_the_merging_thread_is_at_work() -> None:
+    ran = python(
+        """
+        import streamer, threading
+        e = streamer.Engine()
+        for k in range(12):
+            e.add_many({"id": f"s{k}-{n}", "labels": {"n": {1}}, "pattern": {"data": {"a": [n]}}} for n in range(3000))
+        threading.Thread(target=lambda: [e.match_batch([b'{"data": {"a": 1}}'] * 100) for _ in range(20)], daemon=True).start()
+        matches = e.match(b'{"data": {"a": 1}}')
+        print(len(matches))
+        """
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "12\n", "")
+
+
+def test_ctrl_c_stops_a_long_batch(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many({"id": f"s{n}", "filters": [{"field": "a", "op": "!=", "value": n + 5}]} for n in range(2000))
+    events = [EVENT] * 1_000_000
+    threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
+    begun = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        e.match_batch(events)
+    assert time.perf_counter() - begun < 10
+    assert e.match_count(EVENT) == 2000
+
+
+def test_a_large_event_is_matched_with_the_interpreter_let_go(engine: MakeEngine) -> None:
+    """A thread that only counts gets on while another matches one large event after the other."""
+    e = engine()
+    e.add({"id": "s", "filters": ONE})
+    event = b'{"data": {"a": 1, "pad": [%s]}}' % b", ".join(b"%d" % n for n in range(1_000_000))
+    counted, done = 0, threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not done.is_set():
+            counted += 1
+            time.sleep(0)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        for _ in range(20):
+            assert e.match_ids(event) == ["s"]
+    finally:
+        done.set()
+        thread.join()
+    assert counted > 100
+
+
+def test_a_transition_is_told_only_by_a_match_that_is_looked_at(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    e = engine()
+    e.add_many([{"id": "now", "filters": ONE}, {"id": "before", "filters": [{"field": "a", "op": "changed"}]}])
+    update = {"type": "update", "data": {"a": 1}, "before": {"a": 0}}
+    host = core_of(e)._host
+    monkeypatch.setattr(type(host), "old_side", lambda *_: pytest.fail("nobody asked"))
+    matches = e.match(update)
+    assert sorted(matches.ids()) == ["before", "now"]
+    assert sorted(e.match_ids(update)) == ["before", "now"]
+    monkeypatch.undo()
+    told = {match.subscription_id: match.transition for match in matches}
+    assert told == {"now": "enter", "before": None}
+    assert [m.transition for m in e.match({**update, "before": {"a": 1, "b": 2}})] == ["stay"]
+
+
+def test_lazily_an_old_side_that_cannot_be_read_tells_no_transition(engine: MakeEngine) -> None:
+    e = engine(validation="lazy")
+    e.add({"id": "s", "filters": ONE})
+    text = b'{"type": "update", "before": {"a": tru}, "data": {"a": 1}}'
+    try:
+        (match,) = e.match(text)
+    except EventError:
+        return
+    assert match == Match("s", None, text, None)
+
+
+@pytest.mark.parametrize("event", [7, None, [], object(), {1: 2}, {"a": {1}}, "\ud800", memoryview(b"x")])
+def test_what_is_no_event_is_an_error_with_a_code(engine: MakeEngine, event: Any) -> None:
+    e = engine()
+    with pytest.raises(EventError) as raised:
+        e.match_ids(event)
+    (result,) = e.match_batch([event])
+    assert isinstance(result, EventError)
+    assert (result.code, result.index) == (raised.value.code, 0)
+
+
+def test_a_layout_with_too_many_indexes_is_a_config_error(engine: MakeEngine) -> None:
+    with pytest.raises(ConfigError, match="array indexes") as raised:
+        engine(layout={"data": "/1" * 9})
+    assert raised.value.place == "layout"
+
+
+def test_a_bad_subscription_object_says_what_is_wrong(engine: MakeEngine) -> None:
+    e = engine()
+    bad: list[Any] = [
+        {"id": "nan", "filters": [{"field": "a", "op": "==", "value": float("nan")}]},
+        {"id": "set", "filters": [{"field": "a", "op": "==", "value": {1}}]},
+        {"id": "large", "filters": [{"field": "a", "op": "==", "value": 2**70}]},
+        {"id": "name", "pattern": {"a": {1: [1]}}},
+        {"id": "bytes", "pattern": b"\xff"},
+        {"id": "half", "topic": "\ud800"},
+    ]
+    with pytest.raises(BulkSubscriptionError) as raised:
+        e.add_many(bad)
+    assert [(error.index, error.subscription_id) for error in raised.value.errors] == [(n, s["id"]) for n, s in enumerate(bad)]
+    assert all(error.place for error in raised.value.errors)
+
+
+def test_the_core_counts_its_work(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many({"id": f"s{n}", "filters": [{"field": "a", "op": "==", "value": n}]} for n in range(1000))
+    core_of(e).merge()
+    for n in range(100):
+        assert e.match_count(b'{"data": {"a": %d}}' % (n + 1_000_000)) == 0
+    counters = core_of(e).counters()
+    assert (counters["events"], counters["candidates"], counters["segments"]) == (100, 0, 1)
