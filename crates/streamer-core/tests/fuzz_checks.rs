@@ -72,3 +72,17 @@ fn the_normal_form_decides_as_the_naive_evaluation_does() {
     }
     assert!(good > 5_000 && matched * 30 > good, "{matched} of {good} matched");
 }
+
+#[test]
+fn the_engine_finds_what_the_naive_evaluation_wants() {
+    for data in corpus("engine") {
+        checks::engine(&mut Choices::new(&data));
+    }
+    let (mut pairs, mut matched) = (0, 0);
+    for seed in 0..150 {
+        let (wanted, all) = checks::engine(&mut Choices::new(&bytes(seed, 8_000)));
+        matched += wanted;
+        pairs += all;
+    }
+    assert!(pairs > 20_000 && matched * 50 > pairs, "{matched} of {pairs} matched");
+}

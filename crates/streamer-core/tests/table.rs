@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
+use streamer_core::engine::{Addition, Engine, Mode, Options, Scratch};
 use streamer_core::error::{EventError, SubscriptionErrorKind};
 use streamer_core::flatten::{Flattener, Given, PathTrie, Validation};
-use streamer_core::json::{self, Options, Tree};
+use streamer_core::json::{self, Options as JsonOptions, Tree};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::naive;
@@ -82,7 +83,7 @@ impl Case {
 
 /// As the reference's runner: a subscription without an id gets one as its first member.
 fn with_id(text: &str) -> String {
-    match json::parse::<Tree>(text.as_bytes(), Options::default()) {
+    match json::parse::<Tree>(text.as_bytes(), JsonOptions::default()) {
         Ok(Tree::Object(members)) if !members.iter().any(|(name, _)| &**name == "id") => {
             let rest = text.trim_start().strip_prefix('{').unwrap();
             format!("{{\"id\":\"s\"{}{rest}", if members.is_empty() { "" } else { "," })
@@ -163,7 +164,7 @@ fn left_to_host(case: &Case, subscriptions: &[String]) -> Option<&'static str> {
     if case.engine("soft_delete").is_some() {
         return Some("soft_delete");
     }
-    let trees = subscriptions.iter().filter_map(|text| json::parse::<Tree>(text.as_bytes(), Options::default()).ok());
+    let trees = subscriptions.iter().filter_map(|text| json::parse::<Tree>(text.as_bytes(), JsonOptions::default()).ok());
     let members: Vec<(Box<str>, Tree)> =
         trees.filter_map(|tree| if let Tree::Object(members) = tree { Some(members) } else { None }).flatten().collect();
     let is = |name: &str, value: Option<&Tree>| members.iter().any(|(n, v)| &**n == name && value.is_none_or(|value| v == value));
@@ -252,8 +253,57 @@ fn run(case: &Case) -> Result<Option<&'static str>, String> {
         if found != expected {
             return Err(format!("under {validation:?}: matched {found:?}"));
         }
+        let indexed = by_engine(&subscriptions, &layout, *validation, case, &limits, &event)?;
+        if indexed != expected {
+            return Err(format!("under {validation:?}: the engine matched {indexed:?}"));
+        }
     }
     Ok(None)
+}
+
+/// The ids that the engine finds: once from the plain list of a small partition, once merged and indexed.
+fn by_engine(
+    subscriptions: &[Subscription],
+    layout: &Arc<EventLayout>,
+    validation: Validation,
+    case: &Case,
+    limits: &Limits,
+    event: &[u8],
+) -> Result<Vec<String>, String> {
+    let engine = Engine::new(Options {
+        layout: Arc::clone(layout),
+        default_tenant: case.default_tenant().map(Box::from),
+        validation,
+        limits: limits.clone(),
+        background: false,
+        ..Options::default()
+    });
+    let additions = subscriptions.iter().map(|subscription| {
+        Ok(Addition {
+            id: subscription.id.clone(),
+            gateway_id: subscription.gateway_id.clone(),
+            tenant: subscription.tenant.clone(),
+            collection: subscription.collection.clone(),
+            form: normal_form(subscription, limits),
+            flags: 0,
+            text: Box::default(),
+            host: None,
+        })
+    });
+    engine.write(additions.collect(), Mode::Add, false).map_err(|errors| format!("the engine refused: {errors:?}"))?;
+    let mut scratch = Scratch::default();
+    let mut find = || -> Result<Vec<String>, String> {
+        let matched = engine
+            .match_event(event, case.text("tenant"), case.text("collection"), &mut scratch)
+            .map_err(|error| format!("the engine refused the event: {error}"))?;
+        let mut ids: Vec<String> = matched.certain.iter().map(|slot| engine.record(*slot).unwrap().id.to_string()).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    };
+    let plain = find()?;
+    engine.merge();
+    let merged = find()?;
+    if plain == merged { Ok(merged) } else { Err(format!("the engine matched {plain:?}, and merged {merged:?}")) }
 }
 
 fn as_expected(error: &EventError, expected: &toml::Value) -> bool {

@@ -69,6 +69,8 @@ struct Item {
     conjunction: u32,
     /// Which of its clauses are not known to hold: a bit each, the last for all from the 32nd on.
     unknown: u32,
+    /// What is known only by the way in which it was filed here; not known if it is verified with the few instead.
+    filed: u32,
     repeated: bool,
     copies: u32,
 }
@@ -114,7 +116,7 @@ impl<'s> Builder<'s> {
             .map(|conjunction| {
                 let clauses = store.clauses(conjunction).len();
                 let unknown = if clauses > 31 { u32::MAX } else { (1 << clauses) - 1 };
-                Item { conjunction, unknown, repeated: false, copies: 1 }
+                Item { conjunction, unknown, filed: 0, repeated: false, copies: 1 }
             })
             .collect();
         let mut builder = Builder {
@@ -227,7 +229,7 @@ impl<'s> Builder<'s> {
             let is_small = group.len() <= 2 && few.len() + group.len() <= FEW && level > 0;
             if is_small && group.iter().all(|(_, item)| item.copies == 1 && !item.repeated) {
                 // Asking one more path would cost more than verifying these.
-                few.extend(group.iter().map(|(_, item)| *item));
+                few.extend(group.iter().map(|(_, item)| Item { unknown: item.unknown | item.filed, ..*item }));
                 continue;
             }
             self.probe(number as u32, &keys, group, level, &mut probes);
@@ -322,6 +324,7 @@ impl<'s> Builder<'s> {
                 *key,
                 Item {
                     unknown: item.unknown & !known,
+                    filed: item.unknown & known,
                     repeated: item.repeated || (found.len() > 1 && !disjoint),
                     copies: if level == 0 { 1 } else { item.copies * found.len() as u32 },
                     ..item
