@@ -169,7 +169,7 @@ fn subscriptions_that_are_made_to_hurt_are_read_in_linear_time() {
         format!(r#"{{"id":"s","filters":[{{"field":"{}","op":"==","value":1}}]}}"#, "a.".repeat(500_000)),
         format!(r#"{{"id":"s","{long}":1}}"#),
         format!(r#"{{"id":"s","filters":[{{"field":"a","op":"{long}","value":1}}]}}"#),
-        format!(r#"{{"id":"s","pattern":{{{}}}}}"#, vec![r#""$or":[{"a":[1]},{"b":[1]}]"#; 2].join(",")),
+        format!(r#"{{"id":"s","pattern":{{{}}}}}"#, [r#""$or":[{"a":[1]},{"b":[1]}]"#; 2].join(",")),
     ];
     for text in hostile {
         let start = Instant::now();

@@ -54,7 +54,7 @@ impl Program {
     }
 
     fn new(expression: &str) -> Result<Program, String> {
-        let hir = crate::subscriptions::re2::hir(expression).map_err(|error| error.to_string())?;
+        let hir = crate::subscriptions::re2::hir(expression)?;
         let config = meta::Config::new()
             .nfa_size_limit(Some(SIZE_LIMIT))
             .onepass_size_limit(Some(SIZE_LIMIT / 4))

@@ -20,18 +20,21 @@ type Result<T> = std::result::Result<T, String>;
 pub fn translate(source: &str) -> Result<Regexp> {
     let mut parser = Parser { source: source.chars().collect(), at: 0, names: Vec::new() };
     let expression = parser.parse()?;
-    // What is left to find: names of scripts, too deep, too large when spelled out.
-    hir(&expression).map_err(|error| match error {
-        regex_syntax::Error::Parse(error) => error.kind().to_string(),
-        regex_syntax::Error::Translate(error) => error.kind().to_string(),
-        _ => "cannot be compiled".to_owned(),
-    })?;
+    hir(&expression)?; // finds what is left: names of scripts, too deep
     Ok(Regexp { expression: expression.into() })
 }
 
 /// Parse an expression of this module or of [`super::regexps`]; it may match single bytes.
-pub fn hir(expression: &str) -> std::result::Result<regex_syntax::hir::Hir, regex_syntax::Error> {
-    regex_syntax::ParserBuilder::new().utf8(false).build().parse(expression)
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn hir(expression: &str) -> Result<regex_syntax::hir::Hir> {
+    regex_syntax::ParserBuilder::new().utf8(false).build().parse(expression).map_err(|error| match error {
+        regex_syntax::Error::Parse(error) => error.kind().to_string(),
+        regex_syntax::Error::Translate(error) => error.kind().to_string(),
+        _ => "cannot be compiled".to_owned(),
+    })
 }
 
 struct Parser {
