@@ -67,4 +67,5 @@ if wanted():
     # debug=False: an editable build is a release build too, or every measurement of a checkout would mislead.
     extensions.append(RustExtension("streamer._native", path=str(CRATE), binding=Binding.PyO3, debug=False))
 
-setup(rust_extensions=extensions)
+# One wheel serves every Python from 3.11 on.
+setup(rust_extensions=extensions, options={"bdist_wheel": {"py_limited_api": "cp311"}} if extensions else {})

@@ -22,9 +22,6 @@ Backend: TypeAlias = Literal["native", "reference"]
 VARIABLE: Final = "STREAMER_BACKEND"
 CHOICES: Final = ("auto", "native", "reference")
 
-#: Whether this version of Streamer has a native engine at all. While it has none, nobody misses it, so `auto` does not warn.
-NATIVE_ENGINE: Final[bool] = False
-
 
 class ReferenceBackendWarning(RuntimeWarning):
     """The reference serves, which is exact but slow, because no native core is installed."""
@@ -43,23 +40,18 @@ def native_core() -> ModuleType | None:
         return None
 
 
-def choose(choice: str, *, native_engine: bool = NATIVE_ENGINE) -> Backend:
+def choose(choice: str) -> Backend:
     """Return the backend that *choice*, a value of `STREAMER_BACKEND`, asks for.
 
     Args:
         choice: one of `CHOICES`.
-        native_engine: whether this version has a native engine.
 
     Raises:
-        BackendError: an unknown choice, or `native` where there is no native engine.
+        BackendError: an unknown choice, or `native` where there is no native core.
     """
     if choice not in CHOICES:
         raise BackendError(f"{VARIABLE}={choice!r}: expected one of {', '.join(CHOICES)}")
     if choice == "reference":
-        return "reference"
-    if not native_engine:
-        if choice == "native":
-            raise BackendError("no native engine yet")
         return "reference"
     if native_core() is not None:
         return "native"
@@ -76,7 +68,7 @@ def choose(choice: str, *, native_engine: bool = NATIVE_ENGINE) -> Backend:
 
 def available() -> tuple[Backend, ...]:
     """Return the backends that this installation can run, for tests and benchmarks."""
-    return ("native", "reference") if NATIVE_ENGINE and native_core() is not None else ("reference",)
+    return ("native", "reference") if native_core() is not None else ("reference",)
 
 
 BACKEND: Final[Backend] = choose(os.environ.get(VARIABLE, "auto"))

@@ -6,10 +6,14 @@
 from collections.abc import Callable, Sequence
 from typing import Literal, Self, TypedDict, final
 
+from typing_extensions import disjoint_base
+
 from streamer.engine.core import EventSource, Mode
 from streamer.engine.native import Held, Host
 from streamer.errors import EventError, SubscriptionError
 from streamer.model import Match, Subscription
+
+__all__ = ["Core", "Draft", "Hits", "__version__"]
 
 __version__: str
 
@@ -20,6 +24,7 @@ class _Changes(TypedDict):
     unchanged: list[str]
     errors: list[tuple[int, SubscriptionError]]
 
+@disjoint_base
 class Core:
     """The subscriptions of one engine and the index over them.
 

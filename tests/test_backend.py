@@ -29,7 +29,7 @@ def a_core(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_build_that_must_have_the_native_core_has_it() -> None:
     if os.environ.get("STREAMER_BUILD_RUST") == "1":
         assert _backend.native_core() is not None
-        assert _backend.NATIVE_ENGINE == ("native" in _backend.available())
+        assert "native" in _backend.available()
 
 
 def test_the_package_names_the_backend_that_it_runs_on() -> None:
@@ -41,33 +41,25 @@ def test_an_unknown_choice_is_refused_with_the_allowed_ones() -> None:
         _backend.choose("rust")
 
 
-def test_without_a_native_engine_in_this_version_native_says_so_and_auto_is_quiet(no_core: None) -> None:
-    with pytest.raises(BackendError, match=r"^no native engine yet$"):
-        _backend.choose("native", native_engine=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert _backend.choose("auto", native_engine=False) == "reference"
-
-
 def test_auto_takes_the_native_engine_where_it_is_built(a_core: None) -> None:
-    assert _backend.choose("auto", native_engine=True) == "native"
-    assert _backend.choose("native", native_engine=True) == "native"
+    assert _backend.choose("auto") == "native"
+    assert _backend.choose("native") == "native"
 
 
 def test_native_never_falls_back(no_core: None) -> None:
     with pytest.raises(BackendError, match="no native core: reinstall"):
-        _backend.choose("native", native_engine=True)
+        _backend.choose("native")
 
 
 def test_auto_warns_where_the_reference_serves_for_want_of_a_native_core(no_core: None) -> None:
     with pytest.warns(_backend.ReferenceBackendWarning, match="no native core is installed"):
-        assert _backend.choose("auto", native_engine=True) == "reference"
+        assert _backend.choose("auto") == "reference"
 
 
 def test_the_reference_by_choice_does_not_warn(no_core: None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert _backend.choose("reference", native_engine=True) == "reference"
+        assert _backend.choose("reference") == "reference"
 
 
 @pytest.fixture
@@ -85,7 +77,7 @@ def broken_core(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_native_core_that_is_there_but_broken_is_not_passed_over(broken_core: None) -> None:
     with pytest.raises(ImportError, match="libgone"):
-        _backend.choose("auto", native_engine=True)
+        _backend.choose("auto")
 
 
 def test_a_wrong_choice_in_the_environment_fails_at_import() -> None:

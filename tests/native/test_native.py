@@ -1,4 +1,4 @@
-"""What only the native engine can be asked: panics, forks, signals, shutdown, memory, a writer stopped in the midst of a write."""
+"""What only the native engine can be asked: panics, forks, signals, shutdown, memory, a writer stopped inside a write."""
 
 from __future__ import annotations
 
@@ -99,14 +99,15 @@ def test_1000000_matches_finish_while_a_writer_stands_inside_add(engine: MakeEng
 
 
 def test_memory_returns_after_1000000_rounds_of_adding_and_removing(engine: MakeEngine) -> None:
-    """No match in between; 10 writers' worth in one call, since a call each would measure Python."""
+    """No match in between; a thousand a call, since a call each would measure Python."""
     e = engine()
     e.add({"id": "stays", "filters": ONE})
 
     def rounds(count: int) -> None:
         for n in range(count):
             names = [f"s{n}-{k}" for k in range(1000)]
-            e.add_many(b'{"id": "%s", "filters": [{"field": "f%d", "op": "==", "value": %d}]}' % (i.encode(), n % 9, n) for i in names)
+            filters = f'[{{"field": "f{n % 9}", "op": "==", "value": {n}}}]'
+            e.add_many(f'{{"id": "{name}", "filters": {filters}}}'.encode() for name in names)
             e.remove_many(ids=names)
 
     rounds(50)
