@@ -16,11 +16,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            max_depth: 512,
-            max_event_bytes: 16 * 1024 * 1024,
-            max_pattern_states: 1_000_000,
-            max_conjunctions: 64,
-        }
+        Limits { max_depth: 512, max_event_bytes: 16 * 1024 * 1024, max_pattern_states: 1_000_000, max_conjunctions: 64 }
     }
 }
