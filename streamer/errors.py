@@ -54,8 +54,8 @@ class SubscriptionError(StreamerError):
         self.index = index
 
     def __str__(self) -> str:
-        where = f"{self.place}: " if self.place else ""
-        who = f"subscription {self.subscription_id!r}: " if self.subscription_id is not None else ""
+        where = f"{_shortened(self.place)}: " if self.place else ""
+        who = f"subscription {_shortened(self.subscription_id)!r}: " if self.subscription_id is not None else ""
         which = f"[{self.index}] " if self.index is not None else ""
         return f"{which}{who}{where}{self.reason}"
 
@@ -119,7 +119,8 @@ class BulkSubscriptionError(SubscriptionError):
         shown = [f"  {error}" for error in errors[: self.SHOWN]]
         if len(errors) > self.SHOWN:
             shown.append(f"  ... and {len(errors) - self.SHOWN} more")
-        super().__init__("\n".join([f"{len(errors)} bad subscriptions, nothing was added:", *shown]))
+        bad = f"{len(errors)} bad subscription{'s' if len(errors) > 1 else ''}"
+        super().__init__("\n".join([f"{bad}, nothing was changed:", *shown]))
         self.errors = tuple(errors)
 
 
@@ -171,7 +172,7 @@ class EventError(StreamerError):
     def __str__(self) -> str:
         which = f"[{self.index}] " if self.index is not None else ""
         where = f" at byte {self.offset}" if self.offset is not None else ""
-        what = f" at {self.place}" if self.place else ""
+        what = f" at {_shortened(self.place)}" if self.place else ""
         return f"{which}{self.code.value}{where}{what}: {self.reason}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -208,6 +209,11 @@ class BackendError(StreamerError):
 
 class InternalError(StreamerError):
     """A defect of Streamer itself. The engine stays usable; please report it."""
+
+
+def _shortened(text: Any) -> Any:
+    """Leave out the middle of what a hostile name made long; the attributes keep it whole."""
+    return f"{text[:200]} ... {text[-80:]}" if isinstance(text, str) and len(text) > 300 else text
 
 
 def _rebuild(cls: type[StreamerError], args: tuple[Any, ...], state: dict[str, Any]) -> StreamerError:

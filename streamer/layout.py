@@ -170,11 +170,18 @@ def encode_pointer(pointer: Pointer) -> str:
     return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in pointer)
 
 
+#: Where a part is replaced, its pointer is followed by recursion.
+MAX_STEPS = 64
+
+
 def _decode(text: str, name: str) -> Pointer:
     try:
-        return decode_pointer(text)
+        pointer = decode_pointer(text)
     except ValueError as error:
         raise ConfigError(f"{text!r}: {error}", place=name) from None
+    if len(pointer) > MAX_STEPS:
+        raise ConfigError(f"a pointer of {len(pointer)} steps; at most {MAX_STEPS} are allowed", place=name)
+    return pointer
 
 
 def _check_part(name: str, part: Any) -> str | tuple[str, ...] | Constant | None:

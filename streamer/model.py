@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal, TypeAlias, final
 
+from streamer.errors import ConfigError
+
 Pointer: TypeAlias = tuple[str, ...]
 """A JSON Pointer, split into its unescaped tokens; the empty tuple is the whole document."""
 
@@ -18,6 +20,8 @@ Transition = Literal["enter", "stay", "leave"]
 Dialect = Literal["strict", "eventbridge"]
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+MAX_CEL_DEPTH = 64
 
 
 @final
@@ -64,7 +68,11 @@ class Verdict(Enum):
 @final
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on what a user or an event may cost. Every one is checked before the cost is paid."""
+    """Bounds on what a user or an event may cost. Every one is checked before the cost is paid.
+
+    Raises:
+        ConfigError: one that is no positive integer, or a `max_cel_depth` above 64: expressions are walked by recursion.
+    """
 
     max_depth: int = 512
     max_event_bytes: int = 16 * 1024 * 1024
@@ -73,6 +81,15 @@ class Limits:
     max_cel_bytes: int = 16 * 1024
     max_cel_depth: int = 64
     evaluation_timeout_us: int = 100_000
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ConfigError(f"expected an integer, not {type(value).__name__}", place=f"limits.{limit.name}")
+            most = MAX_CEL_DEPTH if limit.name == "max_cel_depth" else INT64_MAX
+            if not 1 <= value <= most:
+                raise ConfigError(f"expected an integer from 1 to {most}", place=f"limits.{limit.name}")
 
     @property
     def cel_budget(self) -> int:

@@ -85,9 +85,15 @@ class TopicMatcher(Generic[X]):
             return True
 
     def match(self, key: str | None) -> list[X]:
-        """Return the names with a pattern that matches the routing key, each once; none for None, an event without topic."""
+        """Return the names with a pattern that matches the routing key, each once; none for None, an event without topic.
+
+        Raises:
+            TypeError: *key* is no string.
+        """
         if key is None:
             return []
+        if not isinstance(key, str):
+            raise TypeError(f"a routing key is a string, not {type(key).__name__}")
         with self._lock:
             nodes = _with_any_words({self._root})
             for word in split_words(key):

@@ -7,7 +7,7 @@ stands in docs/semantics.md; the two phases are in the core of the backend that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeVar, final
 
 from streamer import _backend
 from streamer.cel_eval import ErrorLog, ProgramCache
@@ -26,6 +26,7 @@ from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.lint import Finding, lint
 
 OnError = Literal["raise", "skip"]
+T = TypeVar("T")
 
 
 @final
@@ -67,15 +68,23 @@ class Engine:
             layout = EventLayout.from_dict(layout)
         if validation not in ("full", "lazy"):
             raise ConfigError(f"expected 'full' or 'lazy', not {validation!r}", place="validation")
-        if default_tenant == "*":
-            raise ConfigError("'*' is no tenant; name one, or None for none", place="default_tenant")
+        if default_tenant is not None:
+            _check_option("default_tenant", default_tenant, str)
+            if default_tenant in ("", "*"):
+                raise ConfigError(f"{default_tenant!r} is no tenant; name one, or None for none", place="default_tenant")
         if soft_delete is not None:
+            _check_option("soft_delete", soft_delete, str)
             try:
                 parse_path(soft_delete, place="soft_delete")
             except SubscriptionError as error:
                 raise ConfigError(error.reason, place="soft_delete") from None
+        if limits is not None and not isinstance(limits, Limits):
+            raise ConfigError(f"expected streamer.Limits, not {type(limits).__name__}", place="limits")
+        _check_option("cache_size", cache_size, int)
         if cache_size < 1:
             raise ConfigError(f"expected at least 1, not {cache_size}", place="cache_size")
+        if default is not None and not callable(default):
+            raise ConfigError(f"expected a function, not {type(default).__name__}", place="default")
         self._options = Options(
             layout=layout,
             default_tenant=default_tenant,
@@ -133,7 +142,7 @@ class Engine:
         Raises:
             BulkSubscriptionError: some are bad; `errors` has each with index, id, place and reason. Nothing was changed.
         """
-        return self._core.write(subscriptions, "replace" if replace else "add", skip=_skips(on_error))
+        return self._core.write(_several(subscriptions), "replace" if replace else "add", skip=_skips(on_error))
 
     def add_jsonl(self, source: LineSource, *, replace: bool = False, on_error: OnError = "raise") -> Changes:
         """Add the subscriptions of a JSON-lines file, one a line, as `add_many` does; `index` of an error is its line from 0.
@@ -180,7 +189,7 @@ class Engine:
         Raises:
             BulkSubscriptionError: some are bad; nothing was changed.
         """
-        return self._core.write(desired, "apply")
+        return self._core.write(_several(desired), "apply")
 
     # Looking at what is held
 
@@ -242,7 +251,7 @@ class Engine:
         Returns:
             A list aligned with *events*: `Matches`, or the `EventError` in a bad event's place, with its `index`.
         """
-        given = list(events)
+        given = list(_several(events))
         results = self._core.match_batch(given, tenant, collection)
         return [
             result if isinstance(result, EventError) else Matches(result, event)
@@ -252,7 +261,8 @@ class Engine:
     def match_jsonl(self, source: LineSource, tenant: str | None = None, collection: str | None = None) -> Iterator[LineResult]:
         """Match each line of a JSON-lines source as it is read, in constant memory.
 
-        Each line is matched on the state of the engine at that time. A bad line is reported in its place, and the others match.
+        Lines are matched as they come, a few at once, on the state of the engine at that time. A bad line is reported in its
+        place, and the others match.
 
         Args:
             source: a path, bytes, or a binary file object; gzip and zstd are recognised.
@@ -331,6 +341,20 @@ def _unpickle(options: Options, subscriptions: Sequence[Source]) -> Engine:
     )
     engine.add_many(subscriptions)
     return engine
+
+
+def _check_option(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ConfigError(f"expected {kind.__name__}, not {type(value).__name__}", place=name)
+    if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ConfigError("half of a surrogate pair", place=name)
+
+
+def _several(given: Iterable[T]) -> Iterable[T]:
+    """Refuse one where several are expected; a string would be taken for its characters, a mapping for its names."""
+    if isinstance(given, str | bytes | bytearray | memoryview | Mapping | Subscription):
+        raise TypeError(f"expected several in a list or another iterable, not a single {type(given).__name__}")
+    return given
 
 
 def _skips(on_error: OnError) -> bool:

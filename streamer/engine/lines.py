@@ -14,6 +14,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import zstandard
@@ -50,23 +51,34 @@ def read_lines(source: LineSource, *, max_bytes: int) -> Iterator[tuple[int, byt
         InputError: the compressed data is damaged or cut off; the whole lines before were yielded.
         OSError: the file cannot be read.
     """
-    for number, line in enumerate(_lines(_decompressed(_chunks(source)), max_bytes), start=1):
-        if line is None:
-            reason = f"the line is longer than the {max_bytes} bytes that are allowed"
-            yield number, EventError(EventCode.TOO_LONG, reason, offset=max_bytes, index=number - 1)
-        elif line.strip(b" \t\r"):
-            yield number, line
+    return chain.from_iterable(read_blocks(source, max_bytes=max_bytes))
 
 
-def _lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes | None]:
+def read_blocks(source: LineSource, *, max_bytes: int) -> Iterator[list[tuple[int, bytes | EventError]]]:
+    """Yield the lines of `read_lines` as they come: those that ended in one read together, none of which waits for another."""
+    number = 0
+    for lines in _blocks(_decompressed(_chunks(source)), max_bytes):
+        block: list[tuple[int, bytes | EventError]] = []
+        for number, line in enumerate(lines, start=number + 1):
+            if line is None:
+                reason = f"the line is longer than the {max_bytes} bytes that are allowed"
+                block.append((number, EventError(EventCode.TOO_LONG, reason, offset=max_bytes, index=number - 1)))
+            elif line.strip(b" \t\r"):
+                block.append((number, line))
+        yield block
+
+
+def _blocks(chunks: Iterator[bytes], max_bytes: int) -> Iterator[list[bytes | None]]:
     """Split at LF; None stands for a line that is too long."""
     begun: list[bytes] = []  # the line whose end has not come
     held = 0
     for chunk in chunks:
         *ended, rest = chunk.split(b"\n")
+        lines = []
         for piece in ended:
-            yield _whole(begun, held, piece, max_bytes)
+            lines.append(_whole(begun, held, piece, max_bytes))
             begun, held = [], 0
+        yield lines
         held += len(rest)
         # One byte more may be the CR of the line's end.
         if held <= max_bytes + 1:
@@ -74,7 +86,7 @@ def _lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes | None]:
         else:
             begun = []
     if held:
-        yield _whole(begun, held, b"", max_bytes)
+        yield [_whole(begun, held, b"", max_bytes)]
 
 
 def _whole(begun: list[bytes], held: int, piece: bytes, max_bytes: int) -> bytes | None:
@@ -97,7 +109,9 @@ def _chunks(source: LineSource) -> Iterator[bytes]:
             # Unbuffered: reads are large already.
             stream = opened.enter_context(open(source, "rb", buffering=0))
         # A buffered reader's read() would wait for a full chunk.
-        read: Callable[[int], bytes] = getattr(stream, "read1", None) or stream.read
+        read: Callable[[int], bytes] | None = getattr(stream, "read1", None) or getattr(stream, "read", None)
+        if read is None:
+            raise TypeError(f"expected a path, bytes or a binary file object, not {type(source).__name__}")
         while chunk := read(_CHUNK):
             if not isinstance(chunk, bytes):
                 raise TypeError(f"expected a file opened in binary mode, its read() gives {type(chunk).__name__}")

@@ -72,7 +72,7 @@ def read_event(
         raise EventError(
             EventCode.DUPLICATE_MEMBER, "a member of the envelope stands twice", offset=offset, place=encode_pointer(pointer)
         )
-    return _Parts(document, layout).read(default_tenant, tenant, collection)
+    return _Parts(document, layout, limits.max_depth).read(default_tenant, tenant, collection)
 
 
 def json_value(value: Any, *, default: Default | None, limits: Limits) -> Any:
@@ -143,10 +143,11 @@ def parse_rfc3339(text: str) -> int:
 class _Parts:
     """The parts of one event, each checked for its JSON type."""
 
-    def __init__(self, document: json.Document, layout: EventLayout) -> None:
+    def __init__(self, document: json.Document, layout: EventLayout, max_depth: int) -> None:
         self.raw: dict[str, Any] = document.value
         self.offsets = document.offsets
         self.layout = layout
+        self.max_depth = max_depth
 
     def read(self, default_tenant: str | None, tenant: str | None, collection: str | None) -> Event:
         event_id = self._id()
@@ -226,6 +227,10 @@ class _Parts:
             raise TypeError(f"{part} is a string, not {type(argument).__name__}")
         if argument == "*":
             raise EventError(EventCode.RESERVED_NAME, f"{part} '*' means every one and cannot name one")
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise EventError(EventCode.LONE_SURROGATE, f"the {part} given holds half of a surrogate pair") from None
         return argument
 
     def _type(self) -> str | None:
@@ -271,9 +276,13 @@ class _Parts:
             if not isinstance(text, str):
                 raise self._wrong_type("unknown", place, "a JSON Pointer", text)
             try:
-                pointers.append(decode_pointer(text))
+                pointer = decode_pointer(text)
             except ValueError as error:
                 raise self._error(EventCode.BAD_POINTER, f"{_shown(text)}: {error}", place) from None
+            if len(pointer) > self.max_depth:
+                reason = f"a pointer of {len(pointer)} steps, into values deeper than the {self.max_depth} levels of an event"
+                raise self._error(EventCode.BAD_POINTER, reason, place)
+            pointers.append(pointer)
         return tuple(pointers)
 
     def _unknown_parts(self, unknown: tuple[Pointer, ...]) -> frozenset[str]:
@@ -362,7 +371,8 @@ class _JsonValues:
             if isinstance(value, dict | list | tuple):
                 return value
             if self.default is None:
-                raise self._error(EventCode.BAD_VALUE, f"{type(value).__name__} is no JSON type")
+                expected = "expected dict, list, str, int, float, bool or None"
+                raise self._error(EventCode.BAD_VALUE, f"{type(value).__name__} is no JSON type; {expected}")
             try:
                 value = self.default(value)
             except Exception as error:

@@ -1,4 +1,12 @@
-"""Match topic patterns against routing keys, word by word (semantics.md section 6). Costs the product of their words."""
+"""Match topic patterns against routing keys, word by word (semantics.md section 6).
+
+A set of positions in the key, as the bits of an integer, moves through the pattern: bit j says that the words of the pattern
+read so far match the first j words of the key.
+
+    pattern a.#.c, key a.b.c      0001 ─a→ 0010 ─#→ 1110 ─c→ 1000      bit 3 of 3 words: a match
+
+Costs one pass over the key, and for each word of the pattern an operation on integers of as many bits as the key has words.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +18,28 @@ def topic_matches(pattern: TopicPattern, key: str | None) -> bool:
     if key is None:
         return False
     words = split_words(key)
-    # matched[j]: the part of the pattern read so far matches the first j words.
-    matched = [True] + [False] * len(words)
+    places = _places(words, set(pattern.words))
+    everywhere = (1 << (len(words) + 1)) - 1
+    matched = 1
     for symbol in pattern.words:
         if symbol == ANY_WORDS:
-            for j in range(len(words)):
-                matched[j + 1] |= matched[j]
+            # The lowest bit and all above it.
+            matched = -(matched & -matched) & everywhere
+        elif symbol == ONE_WORD:
+            matched = (matched << 1) & everywhere
         else:
-            matched = [False] + [matched[j] and symbol in (ONE_WORD, word) for j, word in enumerate(words)]
-    return matched[-1]
+            matched = (matched & places.get(symbol, 0)) << 1
+        if not matched:
+            return False
+    return bool(matched >> len(words))
+
+
+def _places(words: tuple[str, ...], wanted: set[str]) -> dict[str, int]:
+    """Return, for each wanted word that the key has, a bit for each place where it stands."""
+    bits: dict[str, bytearray] = {}
+    for at, word in enumerate(words):
+        if word in wanted:
+            if word not in bits:
+                bits[word] = bytearray(len(words) // 8 + 1)
+            bits[word][at // 8] |= 1 << at % 8
+    return {word: int.from_bytes(places, "little") for word, places in bits.items()}

@@ -63,6 +63,13 @@ CHANGES: Final = frozenset({Operator.CHANGED, Operator.CHANGED_TO, Operator.CHAN
 #: Lists and objects in a value may be nested so deep; CEL reads 64 levels of brackets, and a filter is printed as CEL.
 MAX_VALUE_DEPTH: Final = 32
 
+#: A filter on a path prints as CEL that names each step again for every step below it: quadratic in the steps.
+MAX_FIELD_BYTES: Final = 4096
+MAX_FIELD_STEPS: Final = 512
+
+#: As long as a CEL expression may be, so that a filter may be written as one.
+MAX_REGEXP_BYTES: Final = 16 * 1024
+
 _MEMBERS = ("field", "op", "value")
 #: Operators of other languages, which by their spelling alone would be taken for something else.
 _SLIPS = {"=": "==", "===": "==", "<>": "!=", "!==": "!="}
@@ -139,7 +146,8 @@ def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]"
         raise SubscriptionError(f"expected an object, not {type_name(source)}", place=place)
     for name in members:
         if name not in _MEMBERS:
-            raise SubscriptionError(unknown_name(name, _MEMBERS, "member"), place=f"{place}.{name}")
+            where = f"{place}.{name}" if isinstance(name, str) else place
+            raise SubscriptionError(unknown_name(name, _MEMBERS, "member"), place=where)
     for name in ("field", "op"):
         if name not in members:
             raise SubscriptionError(f"expected a member {name!r}", place=f"{place}.{name}")
@@ -194,15 +202,21 @@ def parse_path(text: str, *, place: str = "filters[0].field") -> tuple[str, ...]
     Only a pointer can name a member `""`, as RFC 6901 has it; in a dotted path an empty step is a slip.
     """
     check_text(text, place=place)
+    size = len(text.encode())
+    if size > MAX_FIELD_BYTES:
+        raise SubscriptionError(f"a path of {size} bytes; at most {MAX_FIELD_BYTES} are allowed", place=place)
     if text.startswith("/"):
         try:
-            return decode_pointer(text)
+            names = decode_pointer(text)
         except ValueError as error:
             raise SubscriptionError(str(error), place=place) from None
-    names = tuple(text.split("."))
-    if "" in names:
-        what = "the path is empty" if text == "" else f"an empty step in {text!r}"
-        raise SubscriptionError(f"{what}; expected member names with dots between them, or a JSON Pointer", place=place)
+    else:
+        names = tuple(text.split("."))
+        if "" in names:
+            what = "the path is empty" if text == "" else f"an empty step in {text!r}"
+            raise SubscriptionError(f"{what}; expected member names with dots between them, or a JSON Pointer", place=place)
+    if len(names) > MAX_FIELD_STEPS:
+        raise SubscriptionError(f"a path of {len(names)} steps; at most {MAX_FIELD_STEPS} are allowed", place=place)
     return names
 
 
@@ -266,9 +280,12 @@ def type_name(value: Any) -> str:
 
 def unknown_name(name: Any, known: tuple[str, ...], kind: str) -> str:
     """Say that a name is unknown, with the nearest that is known, or all of them."""
-    nearest = [_SLIPS[name]] if name in _SLIPS else get_close_matches(name, known, n=1) if isinstance(name, str) else []
+    if not isinstance(name, str):
+        return f"a {kind} is named by a string, not {type_name(name)}"
+    shown = name if len(name) <= 60 else f"{name[:60]}..."
+    nearest = [_SLIPS[name]] if name in _SLIPS else get_close_matches(shown, known, n=1)
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected one of {', '.join(map(repr, known))}"
-    return f"unknown {kind} {name!r}; {hint}"
+    return f"unknown {kind} {shown!r}; {hint}"
 
 
 def _expect(holds: bool, value: Any, expected: str, place: str) -> None:
@@ -281,6 +298,10 @@ def _is_scalar_or_null(value: Any) -> bool:
 
 
 def _compile_regexp(source: str, place: str) -> Any:
+    size = len(source.encode())
+    if size > MAX_REGEXP_BYTES:
+        reason = f"a regular expression of {size} bytes; at most {MAX_REGEXP_BYTES} are allowed"
+        raise SubscriptionError(reason, place=place)
     options = re2.Options()
     options.log_errors = False
     try:

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias, final
 
 from streamer.model import BeyondFloat64, Limits
 from streamer.subscriptions.compile import CompiledSubscription
-from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.filters import CHANGES, CompiledFilter
 from streamer.subscriptions.matchers import (
     Absent,
     AnythingBut,
@@ -321,8 +321,10 @@ def _lower_filter(condition: CompiledFilter) -> tuple[list[Clause], list[Residua
     def clause(*atoms: Atom) -> list[Clause]:
         return [_value_clause(path, atoms)]
 
-    residual = [Residual("filters", condition.to_cel())]
-    if isinstance(value, dict | list) and op not in ("in", "not in"):
+    compares_container = isinstance(value, dict | list) and op not in ("in", "not in")
+    # Printed only where it is needed: it may be long.
+    residual = [Residual("filters", condition.to_cel())] if compares_container or condition.op in CHANGES else []
+    if compares_container:
         # Equality with a container, and what `changed_to` and `changed_from` make of it.
         return (clause(IsKind(frozenset({kind_of(value)}))) if op == "==" else []), residual
     match op:

@@ -56,7 +56,7 @@ def named(error: SubscriptionError, subscription_id: Any) -> SubscriptionError:
 def _read_members(members: Mapping[str, Any]) -> dict[str, Any]:
     for name in members:
         if name not in _READERS:
-            raise SubscriptionError(unknown_name(name, MEMBERS, "member"), place=str(name))
+            raise SubscriptionError(unknown_name(name, MEMBERS, "member"), place=name if isinstance(name, str) else "")
     if "id" not in members:
         raise SubscriptionError("expected a member 'id'", place="id")
     return {name: _READERS[name](value, name) for name, value in members.items()}

@@ -10,6 +10,9 @@ from streamer.errors import SubscriptionError
 ONE_WORD = "*"
 ANY_WORDS = "#"
 
+#: In AMQP a pattern is at most 255 bytes, so it has at most 256 words; it is matched in time words of the pattern × key.
+MAX_WORDS = 1024
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -26,13 +29,16 @@ def parse_topic(text: str, place: str = "topic") -> TopicPattern:
     """Return the words of a topic pattern.
 
     Raises:
-        SubscriptionError: not a string, or one that UTF-8 cannot hold.
+        SubscriptionError: not a string, one that UTF-8 cannot hold, or too many words.
     """
     if not isinstance(text, str):
         raise SubscriptionError(f"a topic pattern is a string, not {type(text).__name__}", place=place)
     if not _is_well_formed(text):
         raise SubscriptionError("a lone surrogate in the topic pattern", place=place)
-    return TopicPattern(split_words(text))
+    words = split_words(text)
+    if len(words) > MAX_WORDS:
+        raise SubscriptionError(f"a topic pattern of {len(words)} words; at most {MAX_WORDS} are allowed", place=place)
+    return TopicPattern(words)
 
 
 def split_words(text: str) -> tuple[str, ...]:

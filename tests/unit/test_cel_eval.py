@@ -34,9 +34,9 @@ def test_the_program_unused_longest_goes_first() -> None:
 
 def test_other_limits_are_another_program() -> None:
     cache = ProgramCache()
-    cache.compile("(data.a)", LIMITS)
+    cache.compile("((data.a))", LIMITS)
     with pytest.raises(CelError):
-        cache.compile("(data.a)", Limits(max_cel_depth=0))
+        cache.compile("((data.a))", Limits(max_cel_depth=1))
 
 
 def test_a_refused_expression_is_not_remembered() -> None:
