@@ -610,7 +610,7 @@ fn holds(atom: &Atom, leaf: Option<streamer_core::flatten::Leaf<'_>>) -> bool {
             Atom::PrefixIgnoreCase(operand) => fold(text).starts_with(&**operand),
             Atom::SuffixIgnoreCase(operand) => fold(text).ends_with(&**operand),
             Atom::EqualIgnoreCase(operand) => fold(text) == **operand,
-            Atom::Wildcard(pieces) => wildcard_matches(pieces, text),
+            Atom::Wildcard(pieces) => wildcard_matches(pieces.iter().map(|piece| &**piece), text),
             Atom::Regexp(regexp) => Program::compile(regexp).unwrap().is_match(text),
             Atom::Topic(words) => topic_matches(words, text),
             _ => false,

@@ -26,7 +26,9 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
 fn net_of(address: IpAddr, length: u8) -> Cidr {
     match address {
         IpAddr::V4(address) => Cidr::V4(u32::from(address) & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0), length),
-        IpAddr::V6(address) => Cidr::V6(u128::from(address) & u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0), length),
+        IpAddr::V6(address) => {
+            Cidr::V6(u128::from(address) & u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0), length)
+        }
     }
 }
 
@@ -69,7 +71,8 @@ impl Nets {
             .map(|group| (group[0].0, group.iter().map(|(_, id)| *id).collect()))
             .collect();
         let lengths = |six: bool| {
-            let mut lengths: Vec<u8> = groups.iter().map(|(net, _)| key(net)).filter(|key| key.1 == six).map(|key| key.0).collect();
+            let mut lengths: Vec<u8> =
+                groups.iter().map(|(net, _)| key(net)).filter(|key| key.1 == six).map(|key| key.0).collect();
             lengths.dedup();
             lengths.into_boxed_slice()
         };

@@ -35,12 +35,15 @@ pub fn fold(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(|letter| MAPPER.simple_fold(letter)).collect())
 }
 
+/// A folded text, and the ids of all operands that are it.
+type Group = (Box<str>, Box<[u32]>);
+
 /// An immutable set of operands compared without case, all of them folded. See the head of this file.
 #[derive(Debug)]
 pub struct IgnoreCase {
     seed: Seed,
     equal: Table,
-    texts: Box<[(Box<str>, Box<[u32]>)]>,
+    texts: Box<[Group]>,
     prefixes: Prefixes,
     suffixes: Suffixes,
 }
@@ -55,11 +58,12 @@ impl IgnoreCase {
     ) -> IgnoreCase {
         let mut equal: Vec<(&str, u32)> = equal.into_iter().collect();
         equal.sort_unstable();
-        let texts: Box<[(Box<str>, Box<[u32]>)]> = equal
+        let texts: Box<[Group]> = equal
             .chunk_by(|left, right| left.0 == right.0)
             .map(|group| (group[0].0.into(), group.iter().map(|(_, id)| *id).collect()))
             .collect();
-        let hashes: Vec<(u64, u32)> = texts.iter().zip(0..).map(|((text, _), at)| (seed.hash_bytes(text.as_bytes()), at)).collect();
+        let hashes: Vec<(u64, u32)> =
+            texts.iter().zip(0..).map(|((text, _), at)| (seed.hash_bytes(text.as_bytes()), at)).collect();
         IgnoreCase {
             equal: Table::new(&hashes),
             texts,
@@ -110,7 +114,8 @@ mod tests {
         let mut dice = Dice::new(8);
         for _ in 0..200 {
             let operands: Vec<String> = (0..20).map(|_| fold(&dice.text("aAsſkK\u{212a}", 3)).into_owned()).collect();
-            let pairs = |kind: u32| operands.iter().zip(0..).filter(move |(_, id)| id % 3 == kind).map(|(text, id)| (text.as_str(), id));
+            let pairs =
+                |kind: u32| operands.iter().zip(0..).filter(move |(_, id)| id % 3 == kind).map(|(text, id)| (text.as_str(), id));
             let built = IgnoreCase::new(pairs(0), pairs(1), pairs(2), Seed::new(9));
             for _ in 0..20 {
                 let text = dice.text("aAsſkK\u{212a}", 6);

@@ -266,11 +266,8 @@ impl<K: Cut> Ranges<K> {
 
     /// Heap bytes held, the texts of cuts left out.
     pub fn bytes(&self) -> usize {
-        let classes: usize = self
-            .classes
-            .iter()
-            .map(|class| class.entries.len() * 12 + class.first.len() * 4 + size_of::<WidthClass>())
-            .sum();
+        let classes: usize =
+            self.classes.iter().map(|class| class.entries.len() * 12 + class.first.len() * 4 + size_of::<WidthClass>()).sum();
         let words = self.lower.len() + self.starts.len() + self.upper.len() + self.ends.len() + self.all.len();
         let heads: usize = self.levels.iter().map(|level| level.len() * 8).sum();
         heads + self.rests.len() * size_of::<K::Rest>() + words * 4 + classes
@@ -368,9 +365,14 @@ mod tests {
             Range { from: None, to: Some(text_after("b")), id: 3 },
             Range { from: Some(text_before("b")), to: Some(text_after("b")), id: 4 },
         ]);
-        for (text, expected) in
-            [("", vec![2, 3]), ("a", vec![2, 3]), ("b", vec![0, 3, 4]), ("b\0", vec![0, 1]), ("ba", vec![0, 1]), ("é", vec![0, 1])]
-        {
+        for (text, expected) in [
+            ("", vec![2, 3]),
+            ("a", vec![2, 3]),
+            ("b", vec![0, 3, 4]),
+            ("b\0", vec![0, 1]),
+            ("ba", vec![0, 1]),
+            ("é", vec![0, 1]),
+        ] {
             let mut found = Vec::new();
             ranges.query_text(text, |ids| found.extend_from_slice(ids));
             found.sort_unstable();

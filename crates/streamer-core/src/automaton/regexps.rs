@@ -167,7 +167,16 @@ mod tests {
     #[test]
     fn expressions_answer_together_as_each_does_alone() {
         let expressions = [
-            r"\Aab[0-9]*\z", r"ab", r"\Aa?b?c?\z", r"(ab|ba)c+", r"\A[abc]{2,4}\z", r"", r"\A\z", r"c{3}", r"(abc)+\z", r"\A(a(b(c)))",
+            r"\Aab[0-9]*\z",
+            r"ab",
+            r"\Aa?b?c?\z",
+            r"(ab|ba)c+",
+            r"\A[abc]{2,4}\z",
+            r"",
+            r"\A\z",
+            r"c{3}",
+            r"(abc)+\z",
+            r"\A(a(b(c)))",
         ];
         let mut dice = Dice::new(7);
         let mut seen = Seen::default();

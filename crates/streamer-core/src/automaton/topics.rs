@@ -116,8 +116,7 @@ impl Topics {
             }
             node.ids_end = position as u32 + 1;
         }
-        let edges: Box<[(u32, u32, Box<str>)]> =
-            children.into_iter().map(|((from, word), to)| (from, to, word.into())).collect();
+        let edges: Box<[(u32, u32, Box<str>)]> = children.into_iter().map(|((from, word), to)| (from, to, word.into())).collect();
         let entries: Vec<(u64, u32)> = edges
             .iter()
             .zip(0..)
@@ -228,12 +227,10 @@ mod tests {
         let mut dice = Dice::new(14);
         let mut alive = Alive::default();
         for round in 0..400 {
-            let random = |dice: &mut Dice, kinds: &[&str]| {
-                (0..dice.below(6)).map(|_| *dice.pick(kinds)).collect::<Vec<_>>().join(".")
-            };
-            let patterns: Vec<Vec<TopicWord>> = (0..[1, 5, 50][round % 3])
-                .map(|_| pattern(&random(&mut dice, &["a", "b", "", "*", "#", "#", "a*"])))
-                .collect();
+            let random =
+                |dice: &mut Dice, kinds: &[&str]| (0..dice.below(6)).map(|_| *dice.pick(kinds)).collect::<Vec<_>>().join(".");
+            let patterns: Vec<Vec<TopicWord>> =
+                (0..[1, 5, 50][round % 3]).map(|_| pattern(&random(&mut dice, &["a", "b", "", "*", "#", "#", "a*"]))).collect();
             let built = Topics::new(patterns.iter().zip(0..).map(|(pattern, id)| (&pattern[..], id)), Seed::new(15));
             for _ in 0..30 {
                 let key = random(&mut dice, &["a", "b", "", "c", "a*"]);

@@ -19,42 +19,45 @@ use crate::automaton::literals::{Literals, Seen};
 use std::collections::HashMap;
 
 /// Whether *text* is made of *pieces* in order with anything between: the first at its start, the last at its end.
-pub fn wildcard_matches<S: AsRef<str>>(pieces: &[S], text: &str) -> bool {
-    let [first, middle @ .., last] = pieces else {
-        return pieces.first().is_some_and(|only| only.as_ref() == text);
-    };
-    let Some(rest) = text.strip_prefix(first.as_ref()) else {
+pub fn wildcard_matches<'p>(mut pieces: impl DoubleEndedIterator<Item = &'p str>, text: &str) -> bool {
+    let Some(first) = pieces.next() else {
         return false;
     };
-    let Some(mut rest) = rest.strip_suffix(last.as_ref()) else {
+    let Some(last) = pieces.next_back() else {
+        return first == text;
+    };
+    let Some(mut rest) = text.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else {
         return false;
     };
-    for piece in middle {
-        match memchr::memmem::find(rest.as_bytes(), piece.as_ref().as_bytes()) {
-            Some(at) => rest = &rest[at + piece.as_ref().len()..],
-            None => return false,
+    pieces.all(|piece| match memchr::memmem::find(rest.as_bytes(), piece.as_bytes()) {
+        Some(at) => {
+            rest = &rest[at + piece.len()..];
+            true
         }
-    }
-    true
+        None => false,
+    })
 }
+
+/// The pieces of a pattern, and what a match is reported as.
+type Pattern = (Box<[Box<str>]>, u32);
 
 /// An immutable set of wildcard patterns. See the head of this file.
 #[derive(Debug)]
 pub struct Wildcards {
     literals: Literals,
     of_literal: Box<[u32]>, // the patterns of literal n are at of_literal[n]..of_literal[n + 1]
-    patterns: Box<[(Box<[Box<str>]>, u32)]>,
+    patterns: Box<[Pattern]>,
     without: Box<[u32]>, // ids of patterns that match every string
 }
 
 impl Wildcards {
     /// Build from pairs of a pattern's pieces and what a match is reported as.
     pub fn new<'a>(patterns: impl IntoIterator<Item = (&'a [Box<str>], u32)>) -> Wildcards {
-        let mut by_literal: HashMap<&str, Vec<(&[Box<str>], u32)>> = HashMap::new();
+        let mut by_literal: HashMap<&str, Vec<Pattern>> = HashMap::new();
         let mut without = Vec::new();
         for (pieces, id) in patterns {
             match pieces.iter().max_by_key(|piece| piece.len()) {
-                Some(longest) if !longest.is_empty() => by_literal.entry(longest).or_default().push((pieces, id)),
+                Some(longest) if !longest.is_empty() => by_literal.entry(longest).or_default().push((pieces.into(), id)),
                 _ => without.push(id),
             }
         }
@@ -64,7 +67,7 @@ impl Wildcards {
         let mut of_literal = vec![0];
         let mut sorted = Vec::new();
         for (_, group) in &groups {
-            sorted.extend(group.iter().map(|(pieces, id)| ((*pieces).into(), *id)));
+            sorted.extend(group.iter().cloned());
             of_literal.push(sorted.len() as u32);
         }
         Wildcards {
@@ -83,7 +86,7 @@ impl Wildcards {
         self.literals.query(text.as_bytes(), seen, |literal| {
             let (start, end) = (self.of_literal[literal as usize], self.of_literal[literal as usize + 1]);
             for (pieces, id) in &self.patterns[start as usize..end as usize] {
-                if wildcard_matches(pieces, text) {
+                if wildcard_matches(pieces.iter().map(|piece| &**piece), text) {
                     hit(&[*id]);
                 }
             }
@@ -127,8 +130,7 @@ mod tests {
                 let mut found = Vec::new();
                 built.query(&text, &mut seen, |ids| found.extend_from_slice(ids));
                 found.sort_unstable();
-                let expected: Vec<u32> =
-                    (0..patterns.len() as u32).filter(|at| naive(&patterns[*at as usize], &text)).collect();
+                let expected: Vec<u32> = (0..patterns.len() as u32).filter(|at| naive(&patterns[*at as usize], &text)).collect();
                 assert_eq!(found, expected, "{patterns:?} {text}");
             }
         }

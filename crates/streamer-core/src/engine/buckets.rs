@@ -248,7 +248,8 @@ impl Visit<'_, '_, '_> {
     /// Recursion is as deep as the builder nests buckets: see `build::DEEPEST`.
     fn bucket(&mut self, number: u32, again: bool) {
         let bucket = self.index.buckets[number as usize];
-        let (answers, several) = (bucket.answers as usize..bucket.several as usize, bucket.several as usize..bucket.lists_end as usize);
+        let (answers, several) =
+            (bucket.answers as usize..bucket.several as usize, bucket.several as usize..bucket.lists_end as usize);
         if !answers.is_empty() {
             let list = if again { &mut self.found.several } else { &mut self.found.once };
             self.found.candidates += answers.len() as u64;
@@ -299,7 +300,9 @@ impl Visit<'_, '_, '_> {
         if probe.matcher == EQUALITIES {
             for at in self.numbers(probe.path, values) {
                 let number = self.scratch.numbers[at];
-                if let Some(next) = Some(number).filter(|number| *number != UNNAMED).and_then(|number| self.index.edges.find(bucket, number)) {
+                if let Some(next) =
+                    Some(number).filter(|number| *number != UNNAMED).and_then(|number| self.index.edges.find(bucket, number))
+                {
                     self.follow(next, again);
                 }
             }
@@ -450,7 +453,9 @@ impl Visit<'_, '_, '_> {
             }
             Check::Other(_, kinds, none_of) => {
                 let numbers = self.numbers(path, values.clone());
-                values.zip(numbers).any(|(at, number)| is_other(self.values.get(at).kind, self.scratch.numbers[number], kinds, none_of))
+                values
+                    .zip(numbers)
+                    .any(|(at, number)| is_other(self.values.get(at).kind, self.scratch.numbers[number], kinds, none_of))
             }
             Check::Kinds(_, kinds) if values.is_empty() => Kinds::from_bits(kinds).has(Kind::Missing),
             Check::Kinds(_, kinds) => values.into_iter().any(|at| Kinds::from_bits(kinds).has(self.values.get(at).kind)),

@@ -26,9 +26,7 @@ use crate::automaton::regexps::Regexps;
 use crate::automaton::table::Table;
 use crate::automaton::topics::Topics;
 use crate::automaton::wildcards::Wildcards;
-use crate::engine::buckets::{
-    Bucket, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, value_hash,
-};
+use crate::engine::buckets::{Bucket, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, value_hash};
 use crate::engine::checks::{self, Wanted};
 use crate::engine::store::{Store, flags};
 use crate::engine::words::{AtomView, FastHash, RawAtom, Refused};
@@ -185,6 +183,9 @@ struct Builder<'s> {
     placed: u32,
 }
 
+/// Scalars, and where what none of them is leads.
+type ScalarSet = (Vec<Scalar>, u32);
+
 /// An item filed under a key.
 type Filed = (u32, Item);
 
@@ -301,7 +302,8 @@ impl<'s> Builder<'s> {
             if level > 0 && clause.count.saturating_mul(item.copies) > COPIES {
                 continue;
             }
-            let cost = clause.atoms.map(|atom| cost(keys, &keys.all[keys.by_words[&(clause.path, atom.words)] as usize], all)).sum();
+            let cost =
+                clause.atoms.map(|atom| cost(keys, &keys.all[keys.by_words[&(clause.path, atom.words)] as usize], all)).sum();
             if best.is_none_or(|(least, _, path)| (cost, clause.path) < (least, path)) {
                 best = Some((cost, bit, clause.path));
             }
@@ -401,11 +403,7 @@ impl<'s> Builder<'s> {
         for same in groups {
             let (from, to) = ends(same);
             let range = |id| Range { from: from.clone(), to: to.clone(), id };
-            let is_answer = |item: &Item| {
-                let several = |target: &u32| self.store.flags[*target as usize] & flags::SEVERAL != 0;
-                item.unknown == 0 && !item.repeated && !self.store.targets(item.conjunction).iter().any(several)
-            };
-            let (direct, rest): (Vec<Filed>, Vec<Filed>) = same.iter().partition(|(_, item)| is_answer(item));
+            let (direct, rest): (Vec<Filed>, Vec<Filed>) = same.iter().partition(|(_, item)| self.is_answer(item));
             for (_, item) in direct {
                 let store = self.store;
                 answers.extend(store.targets(item.conjunction).iter().map(|target| range(self.place(*target))));
@@ -417,6 +415,12 @@ impl<'s> Builder<'s> {
         (Ranges::new(answers), Ranges::new(others))
     }
 
+    /// Whether an item needs no more, and none of those who want it can come up again.
+    fn is_answer(&self, item: &Item) -> bool {
+        let several = |target: &u32| self.store.flags[*target as usize] & flags::SEVERAL != 0;
+        item.unknown == 0 && !item.repeated && !self.store.targets(item.conjunction).iter().any(several)
+    }
+
     fn matcher(&self, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Matcher {
         use AtomView::*;
         let texts = |pick: fn(&AtomView<'s>) -> Option<&'s str>| -> Vec<(&'s str, u32)> {
@@ -424,14 +428,12 @@ impl<'s> Builder<'s> {
         };
         let seed = self.seed.clone();
         match class {
-            Class::Prefix => Matcher::Prefixes(Prefixes::new(
-                texts(|view| if let Prefix(text) = view { Some(text) } else { None }),
-                seed,
-            )),
-            Class::Suffix => Matcher::Suffixes(Suffixes::new(
-                texts(|view| if let Suffix(text) = view { Some(text) } else { None }),
-                seed,
-            )),
+            Class::Prefix => {
+                Matcher::Prefixes(Prefixes::new(texts(|view| if let Prefix(text) = view { Some(text) } else { None }), seed))
+            }
+            Class::Suffix => {
+                Matcher::Suffixes(Suffixes::new(texts(|view| if let Suffix(text) = view { Some(text) } else { None }), seed))
+            }
             Class::IgnoreCase => Matcher::IgnoreCase(IgnoreCase::new(
                 texts(|view| if let EqualIgnoreCase(text) = view { Some(text) } else { None }),
                 texts(|view| if let PrefixIgnoreCase(text) = view { Some(text) } else { None }),
@@ -449,9 +451,11 @@ impl<'s> Builder<'s> {
                     .collect();
                 Matcher::Wildcards(Wildcards::new(patterns.iter().map(|(pieces, next)| (&pieces[..], *next))))
             }
-            Class::Regexp => Matcher::Regexps(Regexps::new(
-                next.iter().filter_map(|(view, next)| if let Regexp(program) = view { Some((Arc::clone(program), *next)) } else { None }),
-            )),
+            Class::Regexp => {
+                Matcher::Regexps(Regexps::new(next.iter().filter_map(|(view, next)| {
+                    if let Regexp(program) = view { Some((Arc::clone(program), *next)) } else { None }
+                })))
+            }
             Class::Cidr => Matcher::Nets(Nets::new(
                 next.iter().filter_map(|(view, next)| if let Cidr(net) = view { Some((*net, *next)) } else { None }),
                 seed,
@@ -464,7 +468,7 @@ impl<'s> Builder<'s> {
                 Matcher::Topics(Topics::new(patterns.iter().map(|(words, next)| (&words[..], *next)), seed))
             }
             Class::Other => {
-                let mut by_kinds: Vec<(self::Kinds, Vec<(Vec<Scalar>, u32)>)> = Vec::new();
+                let mut by_kinds: Vec<(self::Kinds, Vec<ScalarSet>)> = Vec::new();
                 for (view, next) in &next {
                     let Other(kinds, none_of) = view else { continue };
                     let set = none_of
@@ -507,10 +511,9 @@ impl<'s> Builder<'s> {
     /// Where all that is filed under one atom leads.
     fn next(&mut self, same: &[Filed], level: u32) -> Next {
         if let [(_, item)] = same {
-            if let ([target], 0, false) = (self.store.targets(item.conjunction), item.unknown, item.repeated) {
-                if self.store.flags[*target as usize] & flags::SEVERAL == 0 {
-                    return Next::answer(self.place(*target));
-                }
+            match self.store.targets(item.conjunction) {
+                [target] if self.is_answer(item) => return Next::answer(self.place(*target)),
+                _ => {}
             }
             return Next::candidate(self.candidate(item));
         }
@@ -524,7 +527,10 @@ fn same_probe(keys: &Keys<'_>, left: &Filed, right: &Filed) -> bool {
 }
 
 /// The clauses of an item that may still serve as access predicate, with their positions.
-fn open_clauses<'s>(store: &'s Store, item: &Item) -> impl Iterator<Item = (u32, crate::engine::store::ClauseView<'s>)> + use<'s> {
+fn open_clauses<'s>(
+    store: &'s Store,
+    item: &Item,
+) -> impl Iterator<Item = (u32, crate::engine::store::ClauseView<'s>)> + use<'s> {
     let unknown = item.unknown;
     let clauses = store.clauses(item.conjunction);
     (0..31_u32.min(clauses.len() as u32))
@@ -587,7 +593,13 @@ fn cost(keys: &Keys<'_>, key: &Key<'_>, all: u64) -> u64 {
             }
             None => all,
         },
-        AtomView::Strings(from, to) => if from.is_some() && to.is_some() { 16 + PENALTY * count } else { 64 + PENALTY * count },
+        AtomView::Strings(from, to) => {
+            if from.is_some() && to.is_some() {
+                16 + PENALTY * count
+            } else {
+                64 + PENALTY * count
+            }
+        }
         AtomView::Prefix("") | AtomView::Suffix("") => all,
         AtomView::Prefix(_) | AtomView::Suffix(_) => 4 + PENALTY * count,
         AtomView::PrefixIgnoreCase(_) | AtomView::SuffixIgnoreCase(_) | AtomView::EqualIgnoreCase(_) => 6 + PENALTY * count,
@@ -595,7 +607,13 @@ fn cost(keys: &Keys<'_>, key: &Key<'_>, all: u64) -> u64 {
         AtomView::Wildcard(pieces) => literal(pieces.map(str::len).max().unwrap_or(0)),
         AtomView::Regexp(program) => literal(program.required().len()).min(all - 1),
         AtomView::Cidr(_) => 8 + PENALTY * count,
-        AtomView::Topic(words) => if words.is_open() { all } else { 8 + PENALTY * count },
+        AtomView::Topic(words) => {
+            if words.is_open() {
+                all
+            } else {
+                8 + PENALTY * count
+            }
+        }
         AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => all + 2,
         AtomView::Other(..) => all + 1,
         AtomView::Kinds(_) | AtomView::EqualTree(_) | AtomView::Element(_) => all,
@@ -633,7 +651,8 @@ fn class_of_atoms(atoms: &[Atom]) -> CostClass {
 /// The clause of a conjunction that serves best as access predicate, by kind alone, and its cost class. What others
 /// subscribe to may make another clause of the same class better.
 pub fn access_of(conjunction: &Conjunction) -> (Option<usize>, CostClass) {
-    let classes = conjunction.clauses.iter().enumerate().map(|(at, clause)| (class_of_atoms(&clause.atoms), clause.atoms.len(), at));
+    let classes =
+        conjunction.clauses.iter().enumerate().map(|(at, clause)| (class_of_atoms(&clause.atoms), clause.atoms.len(), at));
     match classes.min() {
         Some((CostClass::Unindexed, ..)) | None => (None, CostClass::Unindexed),
         Some((class, _, at)) => (Some(at), class),

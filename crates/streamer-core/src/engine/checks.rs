@@ -138,7 +138,11 @@ pub(super) fn write<'s>(
     if clause.path < 1 << 24 && clause.count <= 64 {
         if clause.atoms.into_iter().all(|atom| is_equal(&atom.view)) {
             words.extend([tag::VALUES | clause.path << 8, clause.count]);
-            words.extend(atoms.filter_map(|atom| if let AtomView::Equal(scalar) = atom.view { Some(name(atom.words, scalar)) } else { None }));
+            words.extend(
+                atoms.filter_map(
+                    |atom| if let AtomView::Equal(scalar) = atom.view { Some(name(atom.words, scalar)) } else { None },
+                ),
+            );
             return;
         }
         if let (1, Some(atom)) = (clause.count, atoms.next()) {
@@ -146,7 +150,13 @@ pub(super) fn write<'s>(
             match atom.view {
                 AtomView::Kinds(kinds) => return words.extend([head(tag::KINDS), u32::from(kinds.bits())]),
                 AtomView::Numbers(from, to) if from.is_some() || to.is_some() => {
-                    words.push(head(if to.is_none() { tag::ABOVE } else if from.is_none() { tag::BELOW } else { tag::BETWEEN }));
+                    words.push(head(if to.is_none() {
+                        tag::ABOVE
+                    } else if from.is_none() {
+                        tag::BELOW
+                    } else {
+                        tag::BETWEEN
+                    }));
                     return words.extend(from.iter().chain(&to).flat_map(|cut| cut.to_words()));
                 }
                 AtomView::Other(kinds, none_of) if none_of.into_iter().all(|atom| is_equal(&atom.view)) => {

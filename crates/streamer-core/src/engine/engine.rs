@@ -474,7 +474,7 @@ impl Engine {
         let root = self.inner.root.load();
         let mut segments = 0;
         root.partitions.for_each(|partition| segments += partition.segments.len());
-        (root.partitions.len(), segments)
+        (root.partitions.count(), segments)
     }
 }
 
@@ -610,7 +610,8 @@ impl Inner {
             let Some(record) = self.records.get(slot).clone() else { continue };
             let partition = self.partition(&root.partitions, &record.partition);
             let at = writer.locations[slot as usize];
-            let has_it = |segment: &&Arc<Segment>| segment.store.slots.get(at as usize) == Some(&slot) && segment.removed_at(at) == 0;
+            let has_it =
+                |segment: &&Arc<Segment>| segment.store.slots.get(at as usize) == Some(&slot) && segment.removed_at(at) == 0;
             if let Some(segment) = partition.and_then(|partition| partition.segments.iter().find(has_it)) {
                 segment.remove(at, version);
                 removed.push((segment.clone(), at));
@@ -717,7 +718,7 @@ impl Inner {
                     segments.push(segment);
                 }
             }
-            if builder.len() > 0 {
+            if !builder.is_empty() {
                 let store = builder.build(&mut writer.sets);
                 let segment = Arc::new(Segment::new(store, &self.seed, self.options.depth)?);
                 new.push(segment.clone());
@@ -738,10 +739,10 @@ impl Inner {
 
     /// Put the segments of a partition into a root that is not published yet.
     pub(super) fn put(&self, root: &mut Root, name: Arc<Name>, segments: Vec<Arc<Segment>>) {
-        let before = root.partitions.len();
+        let before = root.partitions.count();
         let (is_any_tenant, is_any_collection) = (*name.tenant == *"*", *name.collection == *"*");
         root.partitions.set(name.hash(&self.seed), Partition { name, segments });
-        let after = root.partitions.len();
+        let after = root.partitions.count();
         if is_any_tenant {
             root.any_tenant = root.any_tenant + after - before;
         }
@@ -811,7 +812,8 @@ impl Inner {
             let parts = flat.parts();
             let found = (parts.event_type, flat.has_before());
             if parts.has_unknown {
-                for segment in self.seen_by(root, parts.tenant, parts.collection).iter().flatten().flat_map(|seen| &seen.segments) {
+                for segment in self.seen_by(root, parts.tenant, parts.collection).iter().flatten().flat_map(|seen| &seen.segments)
+                {
                     segment.everything(root.version, output);
                 }
                 break found;

@@ -34,8 +34,7 @@ fn is_mostly_gone(segment: &Segment) -> bool {
 
 /// Which of *held* the writer merges with *added* new subscriptions.
 pub fn small_merge(held: &[Arc<Segment>], added: usize) -> Vec<bool> {
-    let mut merged: Vec<bool> =
-        held.iter().map(|segment| is_mostly_gone(segment) && segment.store.len() <= SMALL).collect();
+    let mut merged: Vec<bool> = held.iter().map(|segment| is_mostly_gone(segment) && segment.store.len() <= SMALL).collect();
     let sum = |merged: &[bool]| -> usize {
         added + held.iter().zip(merged).filter(|(_, merged)| **merged).map(|(segment, _)| segment.live()).sum::<usize>()
     };
@@ -210,7 +209,7 @@ impl Inner {
             builder.add_store(&segment.store, |at| alive[at as usize]).ok()?;
         }
         let store = signal.inside(|| builder.build(&mut self.lock_writer().sets));
-        let merged = if store.len() == 0 { None } else { Some(Segment::new(store, &self.seed, self.options.depth).ok()?) };
+        let merged = if store.is_empty() { None } else { Some(Segment::new(store, &self.seed, self.options.depth).ok()?) };
         signal.inside(|| {
             let mut writer = self.lock_writer();
             let root = self.root.load_full();

@@ -12,9 +12,9 @@ pub mod paths;
 pub mod registry;
 pub mod segment;
 pub mod store;
-pub mod values;
 #[cfg(test)]
 mod tests;
+pub mod values;
 mod verify;
 pub mod words;
 

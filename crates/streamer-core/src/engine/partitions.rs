@@ -72,7 +72,7 @@ impl Default for Partitions {
 
 impl Partitions {
     /// How many partitions there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 

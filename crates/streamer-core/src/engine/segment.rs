@@ -97,10 +97,9 @@ impl Segment {
 
     /// Take a removal back that was not published.
     pub fn restore(&self, subscription: u32) {
-        if let Some(removed) = self.removed.get() {
-            if removed[subscription as usize].swap(0, Ordering::Relaxed) != 0 {
-                self.dead.fetch_sub(1, Ordering::Relaxed);
-            }
+        let was = self.removed.get().map_or(0, |removed| removed[subscription as usize].swap(0, Ordering::Relaxed));
+        if was != 0 {
+            self.dead.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

@@ -104,6 +104,11 @@ impl Store {
         self.slots.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
     /// How many distinct conjunctions there are.
     pub fn conjunctions(&self) -> usize {
         self.conjunction_at.len() - 1
@@ -168,7 +173,8 @@ impl Store {
 
     /// Heap bytes held, those of shared trees and programs left out.
     pub fn bytes(&self) -> usize {
-        let words = [&self.words, &self.clause_at, &self.conjunction_at, &self.clauses, &self.target_at, &self.targets, &self.slots];
+        let words =
+            [&self.words, &self.clause_at, &self.conjunction_at, &self.clauses, &self.target_at, &self.targets, &self.slots];
         self.pool.bytes() + words.iter().map(|words| words.len() * 4).sum::<usize>() + self.flags.len() + self.verify.len() * 32
     }
 }
@@ -193,6 +199,11 @@ impl StoreBuilder {
     /// How many subscriptions were added.
     pub fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Whether none was added.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
     }
 
     fn path(&mut self, path: &Path, mode: Mode) -> u32 {
@@ -289,7 +300,8 @@ impl StoreBuilder {
             for field in &verification.fields {
                 clauses.push(self.copy_clause(store, *field, &paths, &mut clause_of)?);
             }
-            let changed = verification.changed.iter().map(|(left, right)| (paths[*left as usize], paths[*right as usize])).collect();
+            let changed =
+                verification.changed.iter().map(|(left, right)| (paths[*left as usize], paths[*right as usize])).collect();
             let copy = Verification { changed, fields: clauses.as_slice().into(), tree: verification.tree.clone() };
             self.verify.push((new, copy));
         }

@@ -141,5 +141,5 @@ impl<'f> Values<'f> {
 fn recycle<'b>(mut values: Vec<Seen<'_>>) -> Vec<Seen<'b>> {
     values.clear();
     // Collecting in place keeps the allocation; the closure is never called.
-    values.into_iter().filter_map(|_| None).collect()
+    values.into_iter().map_while(|_| None).collect()
 }

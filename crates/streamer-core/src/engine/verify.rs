@@ -5,10 +5,10 @@ use crate::automaton::folding::fold;
 use crate::automaton::ranges::NumberCut;
 use crate::automaton::topics::topic_matches;
 use crate::automaton::wildcards::wildcard_matches;
+use crate::engine::consistency::Choice;
 use crate::engine::store::{ClauseView, Store};
 use crate::engine::values::Values;
 use crate::engine::words::AtomView;
-use crate::engine::consistency::Choice;
 use crate::flatten::PathId;
 use crate::value::{Kind, ScalarRef, Value};
 use std::ops::Range;
@@ -43,7 +43,9 @@ fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
         (AtomView::Other(kinds, none_of), _) => {
             kinds.has(seen.kind) && none_of.into_iter().all(|atom| atom_fails(&atom.view, values, at))
         }
-        (AtomView::EqualTree(tree), _) => seen.kind == tree.kind() && values.tree(at).is_some_and(|value| value.equals(tree) == Some(true)),
+        (AtomView::EqualTree(tree), _) => {
+            seen.kind == tree.kind() && values.tree(at).is_some_and(|value| value.equals(tree) == Some(true))
+        }
         (AtomView::Element(element), _) => {
             matches!(values.tree(at), Some(Value::List(elements)) if elements.iter().any(|one| one.equals(element) == Some(true)))
         }
@@ -72,7 +74,7 @@ fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
         AtomView::PrefixIgnoreCase(operand) => fold(text).starts_with(operand),
         AtomView::SuffixIgnoreCase(operand) => fold(text).ends_with(operand),
         AtomView::EqualIgnoreCase(operand) => fold(text) == operand,
-        AtomView::Wildcard(pieces) => wildcard_matches(&pieces.to_vec(), text),
+        AtomView::Wildcard(pieces) => wildcard_matches(pieces, text),
         AtomView::Regexp(program) => program.is_match(text),
         AtomView::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(net, address)),
         AtomView::Topic(words) => topic_matches(&words.to_vec(), text),

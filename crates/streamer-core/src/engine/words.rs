@@ -59,10 +59,10 @@ pub struct Pool {
     trees: Vec<Arc<Value>>,
 }
 
-/// An atom, read from words.
+/// An atom, read from words: what the variant of [`Atom`] of the same name says.
+#[allow(missing_docs, reason = "see Atom")]
 #[derive(Clone, Copy, Debug)]
 pub enum AtomView<'a> {
-    /// See [`Atom::Equal`]; likewise below.
     Equal(ScalarRef<'a>),
     EqualTree(&'a Arc<Value>),
     Numbers(Option<NumberCut>, Option<NumberCut>),
@@ -114,15 +114,18 @@ impl<'a> Iterator for Texts<'a> {
     }
 }
 
-impl<'a> Texts<'a> {
+impl<'a> DoubleEndedIterator for Texts<'a> {
+    fn next_back(&mut self) -> Option<&'a str> {
+        let (last, rest) = self.words.split_last()?;
+        self.words = rest;
+        Some(self.pool.text(*last))
+    }
+}
+
+impl Texts<'_> {
     /// The texts, owned.
     pub fn to_vec(self) -> Vec<Box<str>> {
         self.map(Box::from).collect()
-    }
-
-    /// How many there are.
-    pub fn count_left(&self) -> usize {
-        self.words.len()
     }
 }
 
@@ -134,11 +137,15 @@ impl Words<'_> {
 
     /// The words, owned.
     pub fn to_vec(self) -> Vec<TopicWord> {
-        self.0.words.iter().map(|word| match *word {
-            ONE => TopicWord::One,
-            MANY => TopicWord::Many,
-            text => TopicWord::Word(self.0.pool.text(text).into()),
-        }).collect()
+        self.0
+            .words
+            .iter()
+            .map(|word| match *word {
+                ONE => TopicWord::One,
+                MANY => TopicWord::Many,
+                text => TopicWord::Word(self.0.pool.text(text).into()),
+            })
+            .collect()
     }
 }
 
