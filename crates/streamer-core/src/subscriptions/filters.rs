@@ -53,6 +53,13 @@ const OPERATORS: [(&str, Operator); 16] = [
 /// Lists and objects in a value may be nested so deep.
 const MAX_VALUE_DEPTH: usize = 32;
 
+/// A filter on a path prints as CEL that names each step again for every step below it: quadratic in the steps.
+const MAX_FIELD_BYTES: usize = 4096;
+const MAX_FIELD_STEPS: usize = 512;
+
+/// As long as a CEL expression may be, so that a filter may be written as one.
+const MAX_REGEXP_BYTES: usize = 16 * 1024;
+
 /// A filter that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Filter {
@@ -124,6 +131,11 @@ impl<'t> Given<'t> {
             Operator::StartsWith | Operator::EndsWith => expect(is_text, tree, &place, "a string")?,
             Operator::Matches => {
                 expect(is_text, tree, &place, "a string")?;
+                let size = value.as_str().unwrap_or_default().len();
+                if size > MAX_REGEXP_BYTES {
+                    let reason = format!("a regular expression of {size} bytes; at most {MAX_REGEXP_BYTES} are allowed");
+                    return error(&place, reason);
+                }
                 let translated = re2::translate(value.as_str().unwrap_or_default());
                 regexp =
                     Some(translated.or_else(|reason| error(&place, format!("expected a regular expression of RE2: {reason}")))?);
@@ -152,13 +164,21 @@ impl<'t> Given<'t> {
 
 /// Split a dotted path (`user.country`) or a JSON Pointer (`/a.b/c`) into member names.
 fn parse_path(text: &str, place: &str) -> Result<Box<[Box<str>]>> {
-    if text.starts_with('/') {
-        return decode_pointer(text).or_else(|reason| error(place, reason));
+    if text.len() > MAX_FIELD_BYTES {
+        return error(place, format!("a path of {} bytes; at most {MAX_FIELD_BYTES} are allowed", text.len()));
     }
-    let names: Box<[Box<str>]> = text.split('.').map(Box::from).collect();
-    if names.iter().any(|name| name.is_empty()) {
-        let what = if text.is_empty() { "the path is empty".to_owned() } else { format!("an empty step in '{text}'") };
-        return error(place, format!("{what}; expected member names with dots between them, or a JSON Pointer"));
+    let names = if text.starts_with('/') {
+        decode_pointer(text).or_else(|reason| error(place, reason))?
+    } else {
+        let names: Box<[Box<str>]> = text.split('.').map(Box::from).collect();
+        if names.iter().any(|name| name.is_empty()) {
+            let what = if text.is_empty() { "the path is empty".to_owned() } else { format!("an empty step in '{text}'") };
+            return error(place, format!("{what}; expected member names with dots between them, or a JSON Pointer"));
+        }
+        names
+    };
+    if names.len() > MAX_FIELD_STEPS {
+        return error(place, format!("a path of {} steps; at most {MAX_FIELD_STEPS} are allowed", names.len()));
     }
     Ok(names)
 }

@@ -123,7 +123,7 @@ impl Subscription {
             types: given.types,
             filters: filters.collect::<Result<_>>()?,
             pattern: given.pattern.map(|tree| patterns::parse(tree, given.dialect, limits, "pattern")).transpose()?,
-            topic: given.topic.map(parse_topic),
+            topic: given.topic.map(parse_topic).transpose().map_err(|reason| SubscriptionError::new("topic", reason))?,
             cel: given.cel.map(Box::from),
             on_unknown: given.on_unknown,
             transitions: given.transitions,
@@ -252,7 +252,11 @@ pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
         Some(nearest) => format!("did you mean '{nearest}'?"),
         None => format!("expected one of {}", known.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")),
     };
-    format!("unknown {kind} '{name}'; {hint}")
+    let shown = match name.char_indices().nth(60) {
+        Some((end, _)) => format!("{}...", &name[..end]),
+        None => name.to_owned(),
+    };
+    format!("unknown {kind} '{shown}'; {hint}")
 }
 
 /// How alike two words are, from 0 to 1: twice the characters in common over all of them, by longest common runs (Ratcliff and
