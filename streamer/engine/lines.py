@@ -14,7 +14,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import chain
+from itertools import count
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import zstandard
@@ -51,15 +51,17 @@ def read_lines(source: LineSource, *, max_bytes: int) -> Iterator[tuple[int, byt
         InputError: the compressed data is damaged or cut off; the whole lines before were yielded.
         OSError: the file cannot be read.
     """
-    return chain.from_iterable(read_blocks(source, max_bytes=max_bytes))
+    for block in read_blocks(source, max_bytes=max_bytes):
+        yield from block
 
 
 def read_blocks(source: LineSource, *, max_bytes: int) -> Iterator[list[tuple[int, bytes | EventError]]]:
     """Yield the lines of `read_lines` as they come: those that ended in one read together, none of which waits for another."""
-    number = 0
+    numbers = count(1)
     for lines in _blocks(_decompressed(_chunks(source)), max_bytes):
         block: list[tuple[int, bytes | EventError]] = []
-        for number, line in enumerate(lines, start=number + 1):
+        for line in lines:
+            number = next(numbers)
             if line is None:
                 reason = f"the line is longer than the {max_bytes} bytes that are allowed"
                 block.append((number, EventError(EventCode.TOO_LONG, reason, offset=max_bytes, index=number - 1)))
