@@ -4,6 +4,8 @@ pub mod buckets;
 pub mod build;
 mod checks;
 mod consistency;
+#[cfg(test)]
+mod live_tests;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 pub mod engine;
 mod merging;

@@ -1,0 +1,295 @@
+//! Adding, replacing and removing while matching goes on; sizes; what is refused.
+
+use crate::engine::{Addition, Counters, Engine, Mode, Options, Scratch, Selection};
+use crate::error::SubscriptionErrorKind;
+use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode as PathMode, NormalForm, Path, Range, Root};
+use crate::subscriptions::regexps::Regexp;
+use crate::value::{Kinds, Number, Scalar};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+
+fn clause(names: &[&str], atoms: Vec<Atom>) -> Clause {
+    Clause { path: Path::new(Root::Data, names), mode: PathMode::Scalar, atoms }
+}
+
+fn text(value: &str) -> Atom {
+    Atom::Equal(Scalar::String(value.into()))
+}
+
+fn number(value: u64) -> Number {
+    Number::from_u64(value)
+}
+
+fn all(clauses: Vec<Clause>) -> NormalForm {
+    NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None }
+}
+
+fn addition(id: &str, tenant: &str, collection: &str, form: NormalForm) -> Addition {
+    Addition {
+        id: id.into(),
+        gateway_id: Some("g".into()),
+        tenant: tenant.into(),
+        collection: Some(collection.into()),
+        form,
+        flags: 0,
+        text: id.as_bytes().into(),
+        host: None,
+    }
+}
+
+fn add(engine: &Engine, additions: impl IntoIterator<Item = Addition>) {
+    engine.write(additions.into_iter().map(Ok).collect(), Mode::Add, false).unwrap();
+}
+
+fn remove(engine: &Engine, id: &str) -> bool {
+    !engine.remove(&Selection { ids: Some(&[id]), ..Selection::default() }).removed.is_empty()
+}
+
+fn ids(engine: &Engine, event: &str, scratch: &mut Scratch) -> Vec<String> {
+    let matched = engine.match_event(event.as_bytes(), Some("t"), Some("c"), scratch).unwrap();
+    let mut ids: Vec<String> = matched.certain.iter().map(|slot| engine.record(*slot).unwrap().id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+const EVENT: &str = r#"{"data":{"a":"x"}}"#;
+
+#[test]
+fn matching_goes_on_while_a_writer_is_stopped_inside_a_write() {
+    let (entered, has_entered) = channel();
+    let (release, may_go_on) = channel::<()>();
+    let armed = Arc::new(AtomicBool::new(false));
+    let gate = (armed.clone(), Mutex::new((entered, may_go_on)));
+    let before_publish = move || {
+        if gate.0.load(Ordering::SeqCst) {
+            let both = gate.1.lock().unwrap();
+            both.0.send(()).unwrap();
+            both.1.recv().unwrap();
+        }
+    };
+    let engine = Engine::new(Options { before_publish: Some(Arc::new(before_publish)), ..Options::default() });
+    add(&engine, [addition("old", "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]);
+    armed.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| add(&engine, [addition("new", "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]));
+        has_entered.recv().unwrap();
+        let mut scratch = Scratch::default();
+        for _ in 0..100_000 {
+            let matched = engine.match_event(EVENT.as_bytes(), Some("t"), Some("c"), &mut scratch).unwrap();
+            assert_eq!(matched.certain.len(), 1);
+        }
+        release.send(()).unwrap();
+    });
+    assert_eq!(ids(&engine, EVENT, &mut Scratch::default()), ["new", "old"]);
+}
+
+#[test]
+fn a_replace_across_partitions_is_seen_whole_and_a_sibling_always() {
+    let engine = Engine::new(Options::default());
+    let form = || all(vec![clause(&["a"], vec![text("x")])]);
+    add(&engine, [addition("moving", "t", "c", form()), addition("sibling", "t", "c", form())]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut scratch = Scratch::default();
+                while !done.load(Ordering::Relaxed) {
+                    assert_eq!(ids(&engine, EVENT, &mut scratch), ["moving", "sibling"]);
+                }
+            });
+        }
+        for round in 0..3000 {
+            let (tenant, collection) = [("*", "c"), ("t", "*"), ("*", "*"), ("t", "c")][round % 4];
+            engine.write(vec![Ok(addition("moving", tenant, collection, form()))], Mode::Replace, false).unwrap();
+            let other = format!("other{}", round % 200);
+            if !remove(&engine, &other) {
+                add(&engine, [addition(&other, "t", "c", all(vec![clause(&["a"], vec![text("y")])]))]);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn memory_returns_after_rounds_of_add_and_remove_without_matching() {
+    let engine = Engine::new(Options::default());
+    add(&engine, [addition("stays", "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]);
+    let mut most = 0;
+    for round in 0..30_000_u32 {
+        let id = format!("s{round}");
+        let form = all(vec![clause(&["a"], vec![text(&id)]), clause(&[&id], vec![Atom::Kinds(Kinds::PRESENT)])]);
+        add(&engine, [addition(&id, "t", if round % 2 == 0 { "c" } else { &id }, form)]);
+        most = most.max(engine.get(&id).unwrap().0);
+        assert!(remove(&engine, &id));
+    }
+    assert!(most < 4096, "slot {most}");
+    assert_eq!(engine.len(), 1);
+    let (stores, indexes) = engine.bytes();
+    assert!(stores + indexes < 20_000, "{stores} {indexes}");
+    assert_eq!(engine.shape().0, 1);
+    assert_eq!(ids(&engine, EVENT, &mut Scratch::default()), ["stays"]);
+}
+
+#[test]
+fn a_slot_is_not_given_away_while_a_match_holds_it() {
+    let engine = Engine::new(Options::default());
+    add(&engine, [addition("held", "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]);
+    let mut scratch = Scratch::default();
+    let matched = engine.match_event(EVENT.as_bytes(), Some("t"), Some("c"), &mut scratch).unwrap();
+    let slot = matched.certain[0];
+    assert!(remove(&engine, "held"));
+    for round in 0..3000 {
+        let id = format!("s{round}");
+        add(&engine, [addition(&id, "t", "c", all(vec![clause(&["a"], vec![text("y")])]))]);
+        assert_ne!(engine.get(&id).unwrap().0, slot);
+        assert!(remove(&engine, &id));
+    }
+    assert_eq!(&*engine.record(slot).unwrap().id, "held");
+    drop(matched);
+    for round in 0..10 {
+        let id = format!("t{round}");
+        add(&engine, [addition(&id, "t", "c", all(vec![clause(&["a"], vec![text("y")])]))]);
+    }
+    assert!(engine.record(slot).is_none_or(|record| &*record.id != "held"));
+}
+
+#[test]
+fn what_is_removed_never_matches_again_while_segments_merge_behind() {
+    let engine = Engine::new(Options::default());
+    let mut scratch = Scratch::default();
+    let of = |n: usize| format!("s{n:05}");
+    let mut held: Vec<bool> = vec![false; 6000];
+    for round in 0..60 {
+        let from = round * 100;
+        let additions = (from..from + 100).map(|n| {
+            let value = (n % 7).to_string();
+            addition(&of(n), "t", "c", all(vec![clause(&["a"], vec![text(&value)]), clause(&["b"], vec![text("z")])]))
+        });
+        add(&engine, additions);
+        held[from..from + 100].fill(true);
+        for at in (round % 3..from + 100).step_by(3 + round % 5) {
+            assert_eq!(remove(&engine, &of(at)), held[at]);
+            held[at] = false;
+        }
+        for value in 0..7 {
+            let found = ids(&engine, &format!(r#"{{"data":{{"a":"{value}","b":"z"}}}}"#), &mut scratch);
+            let expected: Vec<String> = (0..held.len()).filter(|n| held[*n] && n % 7 == value).map(of).collect();
+            assert_eq!(found, expected, "round {round}");
+        }
+    }
+    engine.pause();
+    engine.resume();
+    engine.merge();
+    assert_eq!(engine.shape(), (1, 1));
+    assert_eq!(engine.len(), held.iter().filter(|held| **held).count());
+}
+
+#[test]
+fn nothing_is_limited_to_255_or_65_535_of_anything() {
+    let engine = Engine::new(Options::default());
+    let mut additions: Vec<Addition> = (0..70_000)
+        .map(|n| addition(&format!("v{n}"), "t", "c", all(vec![clause(&["a"], vec![text(&format!("v{n}"))])])))
+        .collect();
+    additions.extend((0..3000).map(|n| {
+        let name = format!("n{n}");
+        addition(&format!("p{n}"), "t", "c", all(vec![clause(&[&name], vec![text("x")])]))
+    }));
+    let conjunctions = (0..3000).map(|n| Conjunction { clauses: vec![clause(&["b"], vec![text(&n.to_string())])] }).collect();
+    additions.push(addition("or", "t", "c", NormalForm { conjunctions, verify: None }));
+    let fields = (0..300).map(|n| clause(&["f", &n.to_string()], vec![text("x")])).collect();
+    additions.push(addition("and", "t", "c", all(fields)));
+    let values = (0..70_000).map(|n| Atom::Equal(Scalar::Number(number(n)))).collect();
+    additions.push(addition("in", "t", "c", all(vec![clause(&["c"], values)])));
+    add(&engine, additions);
+    let mut scratch = Scratch::default();
+    let fields: Vec<String> = (0..300).map(|n| format!("\"{n}\":\"x\"")).collect();
+    let event = format!(
+        r#"{{"data":{{"a":"v69999","n2999":"x","n17":"x","b":"2999","f":{{{}}},"c":69999.0}}}}"#,
+        fields.join(",")
+    );
+    assert_eq!(ids(&engine, &event, &mut scratch), ["and", "in", "or", "p17", "p2999", "v69999"]);
+    let event = event.replace("\"299\":\"x\"", "\"299\":\"y\"").replace("69999.0", "70000");
+    assert_eq!(ids(&engine, &event, &mut scratch), ["or", "p17", "p2999", "v69999"]);
+}
+
+#[test]
+fn candidates_follow_matches_and_events_that_share_nothing_bring_up_none() {
+    let engine = Engine::new(Options { background: false, ..Options::default() });
+    let additions = (0..20_000_u64).map(|n| {
+        let mut clauses = match n % 4 {
+            0 => vec![clause(&["user"], vec![text(&format!("u{}", n % 3000))])],
+            1 => vec![clause(&["user"], vec![Atom::Prefix(format!("u{}", n % 500).into())])],
+            2 => vec![
+                clause(&["status"], vec![text(["paid", "draft", "sent"][n as usize / 4 % 3])]),
+                clause(&["country"], vec![text(&format!("c{}", n / 4 % 30))]),
+            ],
+            _ => vec![clause(
+                &["amount"],
+                vec![Atom::Numbers(Range { low: Some((number(n), true)), high: Some((number(n + 30), true)) })],
+            )],
+        };
+        if n % 8 < 4 {
+            clauses.push(clause(&["tier"], vec![text(["free", "gold"][n as usize / 8 % 2])]));
+        }
+        addition(&format!("s{n}"), "t", "c", all(clauses))
+    });
+    add(&engine, additions);
+    engine.merge();
+    let mut scratch = Scratch::default();
+    let counted = |event: &str, scratch: &mut Scratch| -> Counters {
+        let before = engine.counters();
+        engine.match_event(event.as_bytes(), Some("t"), Some("c"), scratch).unwrap();
+        let after = engine.counters();
+        Counters {
+            events: after.events - before.events,
+            candidates: after.candidates - before.candidates,
+            listed: after.listed - before.listed,
+            matches: after.matches - before.matches,
+        }
+    };
+    for n in 0..500 {
+        let event = format!(
+            r#"{{"data":{{"user":"u{}","status":"{}","country":"c{}","amount":{},"tier":"gold"}}}}"#,
+            n * 13 % 4000,
+            ["paid", "draft", "sent", "none"][n % 4],
+            n % 33,
+            n * 41
+        );
+        let counters = counted(&event, &mut scratch);
+        assert!(counters.candidates <= 4 * counters.matches + 64, "{event} {counters:?}");
+        assert_eq!((counters.events, counters.listed), (1, 0));
+    }
+    let none = counted(r#"{"data":{"user":"x","status":"x","country":"x","amount":-5,"tier":"gold"}}"#, &mut scratch);
+    assert_eq!((none.candidates, none.matches), (0, 0));
+}
+
+#[test]
+fn a_write_is_all_or_nothing_and_names_everything_that_is_wrong() {
+    let engine = Engine::new(Options { allow_unindexed: false, ..Options::default() });
+    let good = || all(vec![clause(&["a"], vec![text("x")])]);
+    add(&engine, [addition("held", "t", "c", good())]);
+    let huge = Atom::Regexp(Regexp { expression: r"(\pL{1,99}){99}".into() });
+    let items = || {
+        vec![
+            Ok(addition("good", "t", "c", good())),
+            Ok(addition("held", "t", "c", good())),
+            Ok(addition("good", "t", "c", good())),
+            Ok(addition("huge", "t", "c", all(vec![clause(&["a"], vec![huge.clone()])]))),
+            Ok(addition("any", "t", "c", all(vec![clause(&["a"], vec![Atom::Kinds(Kinds::PRESENT)])]))),
+        ]
+    };
+    let errors = engine.write(items(), Mode::Add, false).unwrap_err();
+    assert_eq!(errors.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(errors[0].1.kind, SubscriptionErrorKind::Duplicate);
+    assert_eq!(engine.len(), 1);
+    let changes = engine.write(items(), Mode::Add, true).unwrap();
+    assert_eq!((changes.added.len(), changes.errors.len(), engine.len()), (1, 4, 2));
+    let apply = vec![Ok(addition("held", "t", "c", good())), Ok(addition("third", "u", "c", good()))];
+    let changes = engine.write(apply, Mode::Apply, false).unwrap();
+    assert_eq!((changes.unchanged.len(), changes.added.len(), changes.removed.len()), (1, 1, 1));
+    let order: Vec<String> =
+        engine.select(&Selection::default()).into_iter().map(|(_, record)| record.id.to_string()).collect();
+    assert_eq!(order, ["held", "third"]);
+    assert_eq!(engine.select(&Selection { tenant: Some("u"), ..Selection::default() }).len(), 1);
+}
