@@ -13,6 +13,9 @@ RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o
 # The reference always runs; the native engine wherever this version has one and its core was built.
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
+# How long `make fuzz` compares the backends; it writes a record into benchmarks/records.
+MINUTES ?= 60
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-integration lint types format rust pytest wheel fuzz bench bench-smoke install clean
 
@@ -60,12 +63,13 @@ wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the tabl
 
 fuzz: $(VENV)/.dev-$(KIND) ## the property tests with EXAMPLES (100,000) random examples each, new ones every time
 	HYPOTHESIS_PROFILE=fuzz $(PY) -m pytest -q -m hypothesis
+	@if $(PY) -c 'import streamer._native' 2>/dev/null; then set -x; $(PY) -m tests.property.test_backends_agree --minutes $(MINUTES); fi
 
 bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
-	@set -e; for backend in $(BACKENDS); do STREAMER_BACKEND=$$backend $(PY) -m benchmarks; done
+	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks; $(PY) -m benchmarks.edge; done
 
 bench-smoke: $(VENV)/.dev-$(KIND) ## run every benchmark on a little data, and check its match counts
-	@set -e; for backend in $(BACKENDS); do STREAMER_BACKEND=$$backend $(PY) -m benchmarks --smoke; done
+	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks --smoke; $(PY) -m benchmarks.edge --smoke; done
 
 install: $(VENV)/.dev-$(KIND) ## create .venv and install Streamer into it, editable, with the tools of development
 

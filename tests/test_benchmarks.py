@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from benchmarks import edge
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -25,6 +26,11 @@ def test_a_benchmark_that_finds_another_number_of_matches_fails(backend: str) ->
     wrong = Case("mixed", subscriptions=10, events=10, matches=10_000)
     with pytest.raises(WrongMatches, match="matches on the"):
         run(BENCHMARKS["mixed"], wrong)
+
+
+def test_the_edge_finds_the_matches_that_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    edge.main(["--smoke"])
+    assert "ns a match" in capsys.readouterr().out
 
 
 def test_the_demo_replays_real_flights_to_subscriptions_of_every_kind(backend: str) -> None:

@@ -1,0 +1,181 @@
+"""What the Python edge costs: ns an event through each way of matching, and subscriptions a second through each way of adding.
+
+```console
+python -m benchmarks.edge [--smoke] [--record]
+```
+
+Each event matches exactly one subscription, whatever their number, so that what grows is not the answer; the last line is about
+an event that matches 2,000. Every figure is the best of several rounds: what the machine does besides only adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import streamer
+from benchmarks.measure import WrongMatches
+
+SIZES = (1, 1_000, 100_000)
+EVENTS = 2_000
+MANY = 2_000
+ROUNDS = 7
+RECORDS = Path(__file__).parent / "records"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Figures for one number of subscriptions: ns an event, and subscriptions a second."""
+
+    subscriptions: int
+    match_ids: float
+    match: float
+    match_count: float
+    match_batch: float
+    add_many: float
+    add_jsonl: float
+
+
+def subscriptions(count: int) -> list[bytes]:
+    """Return JSON texts of about 180 bytes: an equality that is their own, and a range."""
+    return [
+        json.dumps(
+            {
+                "id": f"subscription-{n}",
+                "gateway_id": f"gateway-{n % 50}",
+                "collection": "orders",
+                "filters": [
+                    {"field": "customer", "op": "==", "value": n},
+                    {"field": "amount", "op": ">", "value": n % 100},
+                ],
+            }
+        ).encode()
+        for n in range(count)
+    ]
+
+
+def events(count: int, customers: int) -> list[bytes]:
+    """Return orders of about 180 bytes, each of a customer that one subscription asks for."""
+    return [
+        json.dumps(
+            {
+                "id": n,
+                "collection": "orders",
+                "type": "insert",
+                "data": {"customer": n * 7919 % customers, "amount": 500, "state": "paid", "note": "x" * 60},
+            }
+        ).encode()
+        for n in range(count)
+    ]
+
+
+def best(act: Callable[[], Any]) -> float:
+    """Return the fewest seconds that *act* takes."""
+    seconds = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        act()
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
+
+
+def measure(size: int, count: int) -> Row:
+    """Measure with *size* subscriptions and *count* events.
+
+    Raises:
+        WrongMatches: an event matched more or less than one subscription.
+    """
+    texts, given = subscriptions(size), events(count, size)
+    seconds: dict[str, list[float]] = {"add_many": [], "add_jsonl": []}
+    for _ in range(3 if size > 10_000 else ROUNDS):
+        for name, source in (("add_many", texts), ("add_jsonl", io.BytesIO(b"\n".join(texts)))):
+            engine = streamer.Engine()
+            begun = time.perf_counter()
+            getattr(engine, name)(source)
+            seconds[name].append(time.perf_counter() - begun)
+    for name, counts in (
+        ("match_ids", [len(engine.match_ids(event)) for event in given]),
+        ("match_batch", [len(matches) for matches in engine.match_batch(given)]),  # type: ignore[arg-type]
+    ):
+        if counts != [1] * count:
+            raise WrongMatches(f"{name}: {sum(counts)} matches of {count} events on the {streamer.BACKEND} backend")
+
+    def each(ask: Callable[[bytes], Any], events: Sequence[bytes]) -> Callable[[], None]:
+        def act() -> None:
+            for event in events:
+                ask(event)
+
+        return act
+
+    return Row(
+        subscriptions=size,
+        match_ids=best(each(engine.match_ids, given)) / count * 1e9,
+        match=best(each(engine.match, given)) / count * 1e9,
+        match_count=best(each(engine.match_count, given)) / count * 1e9,
+        match_batch=best(lambda: engine.match_batch(given)) / count * 1e9,
+        add_many=size / min(seconds["add_many"]),
+        add_jsonl=size / min(seconds["add_jsonl"]),
+    )
+
+
+def measure_many(matches: int) -> dict[str, float]:
+    """Measure one event that *matches* subscriptions want: ns a match."""
+    engine = streamer.Engine()
+    engine.add_many({"id": f"subscription-{n}", "filters": [{"field": "a", "op": "==", "value": 1}]} for n in range(matches))
+    event = b'{"type": "insert", "data": {"a": 1}}'
+    found = engine.match(event)
+    if len(found) != matches:
+        raise WrongMatches(f"{len(found)} of {matches} matches on the {streamer.BACKEND} backend")
+    return {
+        "match_count": best(lambda: engine.match_count(event)) / matches * 1e9,
+        "match_ids": best(lambda: engine.match_ids(event)) / matches * 1e9,
+        "Matches.ids": best(found.ids) / matches * 1e9,
+        "list(Matches)": best(lambda: list(found)) / matches * 1e9,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, record."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.edge", description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="only a little data")
+    parser.add_argument("--record", action="store_true", help=f"write the figures into {RECORDS.name}/")
+    options = parser.parse_args(arguments)
+    print(f"streamer {streamer.__version__}, {streamer.BACKEND} backend, one thread; ns an event, subscriptions/s")
+    names = [name for name in Row.__annotations__ if name != "subscriptions"]
+    print(f"{'subscriptions':>13} " + " ".join(f"{name:>11}" for name in names))
+    # The reference judges each subscription of a partition that has no filter in Python.
+    sizes = SIZES[:2] if options.smoke or streamer.BACKEND == "reference" else SIZES
+    rows = []
+    for size in sizes:
+        row = measure(size, 50 if options.smoke else EVENTS)
+        rows.append(row)
+        print(f"{size:>13,} " + " ".join(f"{getattr(row, name):>11,.0f}" for name in names), flush=True)
+    many = measure_many(100 if options.smoke else MANY)
+    print("ns a match, of many: " + ", ".join(f"{name} {ns:,.0f}" for name, ns in many.items()))
+    if options.record:
+        today = datetime.now(UTC)
+        record = {
+            "benchmark": "edge",
+            "date": today.isoformat(timespec="seconds"),
+            "backend": streamer.BACKEND,
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+            "python": platform.python_version(),
+            "rows": [{name: round(value) for name, value in asdict(row).items()} for row in rows],
+            "ns_a_match_of_many": {name: round(ns) for name, ns in many.items()},
+        }
+        RECORDS.mkdir(exist_ok=True)
+        path = RECORDS / f"{today:%Y-%m-%d}-edge-{streamer.BACKEND}.json"
+        path.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
