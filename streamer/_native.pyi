@@ -43,6 +43,7 @@ class Core:
         max_event_bytes: int,
         max_pattern_states: int,
         max_conjunctions: int,
+        allow_unindexed: bool,
     ) -> Self:
         """Make an engine without subscriptions.
 

@@ -70,6 +70,10 @@ class Verdict(Enum):
 class Limits:
     """Bounds on what a user or an event may cost. Every one is checked before the cost is paid.
 
+    Attributes:
+        allow_unindexed: False refuses subscriptions that would be judged for every event of their partition: those whose `plan`
+            shows the cost `unkeyed` or `whole`.
+
     Raises:
         ConfigError: one that is no positive integer, or a `max_cel_depth` above 64: expressions are walked by recursion.
     """
@@ -81,10 +85,15 @@ class Limits:
     max_cel_bytes: int = 16 * 1024
     max_cel_depth: int = 64
     evaluation_timeout_us: int = 100_000
+    allow_unindexed: bool = True
 
     def __post_init__(self) -> None:
         for limit in fields(self):
             value = getattr(self, limit.name)
+            if limit.name == "allow_unindexed":
+                if not isinstance(value, bool):
+                    raise ConfigError(f"expected True or False, not {type(value).__name__}", place=f"limits.{limit.name}")
+                continue
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ConfigError(f"expected an integer, not {type(value).__name__}", place=f"limits.{limit.name}")
             most = MAX_CEL_DEPTH if limit.name == "max_cel_depth" else INT64_MAX

@@ -169,6 +169,7 @@ class NativeCore(_native.Core):
                 max_event_bytes=options.limits.max_event_bytes,
                 max_pattern_states=options.limits.max_pattern_states,
                 max_conjunctions=options.limits.max_conjunctions,
+                allow_unindexed=options.limits.allow_unindexed,
             )
         except ValueError as error:
             raise ConfigError(str(error), place="layout") from None

@@ -253,7 +253,11 @@ class ReferenceCore:
                 if subscription.id in seen:
                     raise DuplicateSubscriptionError("this id comes twice in one call", place="id")
                 seen.add(subscription.id)
-                drafts.append(_Draft(index, compiled, access_keys(normal_form(compiled, self._options.limits))))
+                keys = access_keys(normal_form(compiled, self._options.limits))
+                if keys is None and not self._options.limits.allow_unindexed:
+                    reason = "it would be evaluated for every event, since no condition of it can be looked up"
+                    raise SubscriptionError(f"{reason} (limits.allow_unindexed)")
+                drafts.append(_Draft(index, compiled, keys))
             except SubscriptionError as error:
                 error.index = index
                 if error.subscription_id is None and subscription is not None:

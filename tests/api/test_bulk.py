@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from streamer import BulkSubscriptionError, CelError, DuplicateSubscriptionError, Engine, PatternError, Subscription
+from streamer import (
+    BulkSubscriptionError,
+    CelError,
+    ConfigError,
+    DuplicateSubscriptionError,
+    Engine,
+    Limits,
+    PatternError,
+    Subscription,
+)
 
 MakeEngine = Callable[..., Engine]
 
@@ -25,6 +34,7 @@ MIXED: list[Any] = [
     {"id": "no pattern", "pattern": {"a": {}}},
     '{"id": "also good"}',
 ]
+FILTER_OF_ALL = {"field": "a", "op": "!=", "value": 1}
 BAD = [(1, "no operator"), (2, "held"), (3, "no cel"), (4, None), (5, "good"), (6, "no pattern")]
 
 
@@ -57,6 +67,18 @@ def test_skip_adds_the_good_and_returns_the_bad(holding: Engine) -> None:
     assert [(error.index, error.subscription_id) for error in changes.errors] == BAD
     assert holding.match_ids({"data": {"a": 1}}) != []
     assert list(holding) == ["held", "good", "also good"]
+
+
+def test_what_would_be_judged_for_every_event_can_be_refused(engine: MakeEngine) -> None:
+    e = engine(limits=Limits(allow_unindexed=False))
+    keyed = {"id": "keyed", "filters": [{"field": "a", "op": "==", "value": 1}], "cel": "data.b > 1"}
+    bad: list[Any] = [{"id": "all"}, {"id": "cel", "cel": "data.a == 1"}, {"id": "no", "filters": [FILTER_OF_ALL]}]
+    changes = e.add_many([keyed, *bad], on_error="skip")
+    assert changes.added == ("keyed",)
+    assert [(error.subscription_id, error.index) for error in changes.errors] == [("all", 1), ("cel", 2), ("no", 3)]
+    assert all("allow_unindexed" in error.reason for error in changes.errors)
+    with pytest.raises(ConfigError):
+        Limits(allow_unindexed=1)  # type: ignore[arg-type]
 
 
 def test_replace_puts_many_in_place(holding: Engine) -> None:
@@ -147,8 +169,6 @@ def test_errors_of_json_lines_have_their_line(engine: MakeEngine) -> None:
 
 
 def test_a_line_that_is_too_long_is_a_bad_subscription(engine: MakeEngine) -> None:
-    from streamer import Limits
-
     e = engine(limits=Limits(max_event_bytes=100))
     lines = b'{"id": "a"}\n{"id": "%s"}\n{"id": "b"}' % (b"x" * 200)
     changes = e.add_jsonl(lines, on_error="skip")

@@ -169,7 +169,7 @@ impl Core {
 impl Core {
     #[new]
     #[pyo3(signature = (host, layout, *, default_tenant, lazy, judge_all, max_depth, max_event_bytes, max_pattern_states,
-                        max_conjunctions))]
+                        max_conjunctions, allow_unindexed))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
         py: Python<'_>,
@@ -182,6 +182,7 @@ impl Core {
         max_event_bytes: usize,
         max_pattern_states: usize,
         max_conjunctions: usize,
+        allow_unindexed: bool,
     ) -> PyResult<Core> {
         guard(py, || {
             let layout = Arc::new(EventLayout::from_json(layout).map_err(PyValueError::new_err)?);
@@ -193,6 +194,7 @@ impl Core {
                 default_tenant: default_tenant.map(Box::from),
                 validation: if lazy { Validation::Lazy } else { Validation::Full },
                 limits: limits.clone(),
+                allow_unindexed,
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
