@@ -9,8 +9,9 @@ from typing import cast
 import streamer
 from benchmarks import mixed
 from benchmarks.measure import HEADER, Benchmark, WrongMatches, run
+from benchmarks.peers.workloads import WORKLOADS
 
-BENCHMARKS = {"mixed": cast(Benchmark, mixed)}
+BENCHMARKS: dict[str, Benchmark] = {"mixed": cast(Benchmark, mixed), **WORKLOADS}
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from statistics import quantiles
 from typing import Any, Protocol
 
 import streamer
+from streamer.layout import PresetName
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Case:
 
     Attributes:
         smoke: small enough to run with the tests.
+        layout: the preset that says where events keep their parts.
     """
 
     name: str
@@ -24,6 +26,7 @@ class Case:
     events: int
     matches: int
     smoke: bool = False
+    layout: PresetName = "change"
 
 
 class Benchmark(Protocol):
@@ -50,7 +53,7 @@ def run(benchmark: Benchmark, case: Case) -> str:
     Raises:
         WrongMatches: another number of matches than the case says.
     """
-    engine = streamer.Engine()
+    engine = streamer.Engine(layout=streamer.EventLayout.preset(case.layout))
     started = time.perf_counter()
     engine.add_many(benchmark.subscriptions(case.subscriptions))
     added = time.perf_counter() - started

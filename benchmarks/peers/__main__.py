@@ -1,0 +1,253 @@
+"""Streamer beside the public matchers of JSON events: same events, same patterns, one and the same run.
+
+    python -m benchmarks.peers --build            # what is needed: cargo, mvn and a JDK, go
+    python -m benchmarks.peers W1 W3 --rounds 3
+    python -m benchmarks.peers --record           # every workload; writes records/<date>-peers.md
+
+The drivers take turns on one core, round by round; each gives its fastest whole pass. A driver that finds other matches than
+Streamer is reported, and so is a workload on which a peer is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.peers.generate import Sizes, events_of, write
+from benchmarks.records import Record, machine
+
+HERE: Final = Path(__file__).parent
+ROOT: Final = HERE.parents[1]
+DATA: Final = ROOT / "target" / "peers"
+#: Where quamina panics past 255 transitions, also the longest head of the patterns that it takes.
+WORKLOADS: Final = (
+    "W1 W2 W2s W3 W4 W4:500 W4s W5 W5:500 W5q W5q:500 W5a W6 W6x W7 W7:200 W7t W8".split()
+)  # fmt: skip
+STREAMER: Final = ("streamer", "streamer-lazy", "streamer-py")
+PEERS: Final = ("event-ruler", "quamina-rs", "a-tree", "quamina-go")
+VERSIONS: Final = "event-ruler 2.1.0, quamina (Rust) 0.7.0, a-tree 0.6.1 reading by sonic-rs 0.5.10"
+#: Differences between the peers that are explained: what Streamer finds is what the direct evaluation finds.
+EXPLAINED: Final = {
+    ("W2", "event-ruler"): "it takes a number for a number only if its text is the shortest of its double",
+    ("W8", "quamina-rs"): "it takes `>` for `>=` at bounds that are exact in binary",
+}
+
+
+@dataclass
+class Results:
+    """What the drivers said, by workload and driver."""
+
+    best: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    skipped: dict[tuple[str, str], str] = field(default_factory=dict)
+    #: Streamer's checksum of the first events, as many as a driver read before it was cut.
+    heads: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def take(self, line: dict[str, Any]) -> None:
+        """Keep the fastest pass."""
+        key = line["workload"], line["peer"]
+        if "skip" in line:
+            self.skipped[key] = line["skip"]
+        elif key not in self.best or line["best_ns"] < self.best[key]["best_ns"]:
+            self.best[key] = line
+
+    def agrees(self, workload: str, peer: str) -> bool:
+        """Tell whether a driver found the ids that Streamer found on the events that it read."""
+        line = self.best[workload, peer]
+        return bool(self.heads[workload, line["events"]] == line["check"])
+
+
+def build() -> None:
+    """Build every driver that can be built here, and draw the data."""
+    if not (DATA / "patterns").exists():
+        write(DATA, Sizes())
+    subprocess.run(["cargo", "build", "--release", "--locked"], cwd=HERE / "rust", check=True)
+    if shutil.which("mvn"):
+        subprocess.run(["mvn", "-q", "-B", "package"], cwd=HERE / "java", check=True)
+    if shutil.which("go"):
+        go = "go get quamina.net/go/quamina/v2@latest && go build -o ../../../target/peers/quamina-go . ; git checkout -q go.mod"
+        subprocess.run(go, cwd=HERE / "go", shell=True, check=False)
+
+
+def command(peer: str) -> list[str]:
+    """Return how a driver is started; nothing where it was not built."""
+    rust = Path(os.environ.get("CARGO_TARGET_DIR", HERE / "rust" / "target")) / "release"
+    java = HERE / "java" / "target"
+    options = "-XX:ActiveProcessorCount=1 -XX:+UseSerialGC -Xmx11g -Xss64m".split()
+    commands = {
+        "streamer": [str(rust / "streamer")],
+        "streamer-lazy": [str(rust / "streamer")],
+        "streamer-py": [sys.executable, "-m", "benchmarks.peers.python_driver"],
+        "event-ruler": ["java", *options, "-cp", f"{java / 'peers.jar'}:{java / 'lib'}/*", "peers.Ruler"],
+        "quamina-rs": [str(rust / "quamina")],
+        "a-tree": [str(rust / "atree")],
+        "quamina-go": [str(DATA / "quamina-go")],
+    }
+    found = commands[peer]
+    there = (java / "peers.jar").exists() if peer == "event-ruler" else shutil.which(found[0]) is not None
+    return found if there else []
+
+
+def run(peer: str, workload: str, data: Path, options: argparse.Namespace, limit: int | None = None) -> dict[str, Any]:
+    """Run a driver on a workload, pinned to one core, and return what it printed."""
+    started = command(peer)
+    if not started:
+        return {"peer": peer, "workload": workload, "skip": "not built here"}
+    name, _, head = workload.partition(":")
+    patterns = data / "patterns" / f"{name}.jsonl"
+    environment = {
+        **os.environ,
+        "MODE": "comfort" if peer == "quamina-rs" else peer,
+        "WARM_S": str(options.seconds / 2),
+        "MEASURE_S": str(options.seconds),
+        "CUT_S": str(options.cut),
+        "PYTHONPATH": str(ROOT),
+    }
+    if limit is not None:
+        environment |= {"EVENT_LIMIT": str(limit), "WARM_S": "0", "MEASURE_S": "0"}
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        if head:
+            file.writelines(patterns.read_text().splitlines(keepends=True)[: int(head)])
+            file.flush()
+            patterns = Path(file.name)
+        arguments = [workload, str(data / "events" / f"{events_of(workload)}.jsonl"), str(patterns)]
+        pinned = ["taskset", "-c", str(options.core)] if shutil.which("taskset") else []
+        try:
+            done = subprocess.run(
+                [*pinned, *started, *arguments],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=options.timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return {"peer": peer, "workload": workload, "skip": f"over {options.timeout} s"}
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line and not line.startswith(("added", "note:", "thread"))]
+        return {"peer": peer, "workload": workload, "skip": " ".join(lines)[:120] or f"exit code {done.returncode}"}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def compare(workloads: Iterable[str], peers: tuple[str, ...], data: Path, options: argparse.Namespace) -> Results:
+    """Run every driver on every workload, in turns."""
+    results = Results()
+    for workload in workloads:
+        for number in range(options.rounds):
+            for peer in peers:
+                known = results.best.get((workload, peer))
+                # What was skipped or cut would be again.
+                if (workload, peer) not in results.skipped and (number == 0 or (known and known["best_ns"] < 1e6)):
+                    line = run(peer, workload, data, options)
+                    results.take(line)
+                    print(json.dumps(line), file=sys.stderr, flush=True)
+        for peer in peers:
+            line = results.best.get((workload, peer), {})
+            read = line.get("events")
+            if read is not None and (workload, read) not in results.heads:
+                results.heads[workload, read] = run("streamer", workload, data, options, limit=read)["check"]
+    return results
+
+
+def table(results: Results, workloads: Iterable[str], peers: tuple[str, ...]) -> Iterator[str]:
+    """Yield a Markdown table: a line a workload, a column a driver, and the ratio to the fastest peer."""
+    others = [peer for peer in peers if peer not in STREAMER]
+    yield f"| workload | matches an event | {' | '.join(peers)} | streamer ÷ fastest peer | lazy ÷ fastest peer | ids |"
+    yield f"|---|--:|{'--:|' * len(peers)}--:|--:|---|"
+    for workload in workloads:
+        own = results.best[workload, "streamer"]
+        cells = []
+        for peer in peers:
+            line = results.best.get((workload, peer))
+            cells.append(f"{line['best_ns']:,.0f}" if line else "–")
+        times = {peer: results.best[workload, peer]["best_ns"] for peer in others if (workload, peer) in results.best}
+        ratios = ["–", "–"]
+        if times:
+            fastest = min(times.values())
+            ratios = [
+                f"**{results.best[workload, peer]['best_ns'] / fastest:.3g}**" if (workload, peer) in results.best else "–"
+                for peer in STREAMER[:2]
+            ]
+        differ = [peer for peer in peers if (workload, peer) in results.best and not results.agrees(workload, peer)]
+        ids = "same" if not differ else "differ: " + ", ".join(differ)
+        yield f"| {workload} | {own['matches'] / own['events']:.3g} | {' | '.join(cells)} | {' | '.join(ratios)} | {ids} |"
+
+
+def remarks(results: Results, workloads: Iterable[str], peers: tuple[str, ...]) -> Iterator[str]:
+    """Yield what the table leaves out: peers that are faster, differences, what was skipped or cut."""
+    everything = {**results.best}
+    for workload in workloads:
+        for peer in (peer for peer in peers if peer not in STREAMER):
+            line = everything.get((workload, peer))
+            if line is None:
+                continue
+            for mode in STREAMER[:2]:
+                own = everything.get((workload, mode))
+                if own and own["best_ns"] > line["best_ns"]:
+                    times = f"{line['best_ns']:,.0f} against {own['best_ns']:,.0f} ns an event"
+                    yield f"- {workload}: {peer} is ahead of {mode}: {times}."
+    for workload in workloads:
+        for peer in peers:
+            line = everything.get((workload, peer))
+            if line is None:
+                continue
+            if not results.agrees(workload, peer):
+                own = everything[workload, "streamer"]
+                why = EXPLAINED.get((workload.partition(":")[0], peer), "NOT EXPLAINED")
+                yield f"- {workload}: {peer} finds {line['matches']:,} matches where Streamer finds {own['matches']:,}: {why}."
+            if line["events"] < everything[workload, "streamer"]["events"]:
+                yield f"- {workload}: {peer} was cut after {line['events']:,} events; the ids compared are those."
+    for (workload, peer), reason in results.skipped.items():
+        yield f"- {workload}: no {peer}: {reason}"
+
+
+def main() -> None:
+    """Parse the command line, run, report; exit code 1 if ids differ without an explanation."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("workloads", nargs="*", default=WORKLOADS, help=f"some of: {' '.join(WORKLOADS)}, or W:N")
+    parser.add_argument("--build", action="store_true", help="build the drivers and draw the data first")
+    parser.add_argument("--peers", nargs="+", default=[*STREAMER, *PEERS], choices=[*STREAMER, *PEERS])
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each driver (3); slow ones take one")
+    parser.add_argument("--seconds", type=float, default=1.0, help="how long a driver measures in a turn (1)")
+    parser.add_argument("--cut", type=float, default=10.0, help="cut a first pass after so many seconds (10)")
+    parser.add_argument("--timeout", type=float, default=300.0, help="give a driver up after so many seconds (300)")
+    parser.add_argument("--core", type=int, default=0, help="the core that drivers are pinned to (0)")
+    parser.add_argument("--smoke", action="store_true", help="a little data, once, and every driver that is built")
+    parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-peers.md")
+    options = parser.parse_args()
+    peers = ("streamer", *(peer for peer in (*STREAMER, *PEERS) if peer in options.peers and peer != "streamer"))
+    if options.build:
+        build()
+    if not command("streamer"):
+        sys.exit("the drivers are not built: python -m benchmarks.peers --build")
+    began = machine()
+    with tempfile.TemporaryDirectory() as folder:
+        data = DATA
+        if options.smoke:
+            options.rounds, options.seconds, data = 1, 0.0, Path(folder)
+            write(data, Sizes(citylots=300, cdc=300, small=200, middle=2_000, large=2_000))
+        elif not (DATA / "patterns").exists():
+            write(DATA, Sizes())
+        results = compare(options.workloads, peers, data, options)
+    lines = list(table(results, options.workloads, peers))
+    notes = list(remarks(results, options.workloads, peers))
+    print("\n".join([*lines, "", *notes]))
+    if options.record:
+        record = Record("peers", began, f"Peers: {VERSIONS}; the Go quamina where its module can be had.")
+        print(record.write(["Nanoseconds an event, the fastest whole pass.", "", *lines, "", *notes]))
+    if any("NOT EXPLAINED" in note for note in notes):
+        sys.exit("ids differ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""A slow, direct evaluation of the workloads' patterns, which knows nothing of Streamer: what every matcher must find."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+from benchmarks.peers.generate import Pattern
+
+Path = tuple[str, ...]
+
+
+@cache
+def wildcard(text: str) -> re.Pattern[str]:
+    """Compile a wildcard."""
+    return re.compile(fnmatch.translate(text))
+
+
+def leaves(value: Any, path: Path) -> list[Any]:
+    """Return every leaf at the path, arrays opened."""
+    if isinstance(value, list):
+        return [leaf for element in value for leaf in leaves(element, path)]
+    if not path:
+        return [] if isinstance(value, dict) else [value]
+    return leaves(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
+
+
+def holds(matcher: Any, found: list[Any]) -> bool:
+    """Tell whether one matcher holds for any of the leaves."""
+    if not isinstance(matcher, dict):
+        return any(type(leaf) is not bool and leaf == matcher for leaf in found)
+    ((operator, operand),) = matcher.items()
+    texts = [leaf for leaf in found if isinstance(leaf, str)]
+    match operator:
+        case "exists":
+            return bool(found) is operand
+        case "prefix":
+            return any(text.startswith(operand) for text in texts)
+        case "wildcard":
+            return any(wildcard(operand).match(text) for text in texts)
+        case "equals-ignore-case":
+            return any(text.lower() == operand.lower() for text in texts)
+        case "anything-but":
+            return any(leaf not in operand for leaf in found)
+        case "numeric":
+            _, low, _, high = operand
+            return any(isinstance(leaf, int | float) and low < leaf < high for leaf in found)
+    raise ValueError(operator)
+
+
+def fields(pattern: Pattern, path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
+    """Yield the path and the alternatives of every field."""
+    for name, value in pattern.items():
+        if isinstance(value, dict):
+            yield from fields(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def matches(patterns: Iterable[Pattern], events: Iterable[str | bytes]) -> Iterator[list[int]]:
+    """Yield, for each event, the numbers of the patterns that match it."""
+    by_collection: dict[str | None, list[tuple[int, list[tuple[Path, list[Any]]]]]] = {}
+    for number, pattern in enumerate(patterns):
+        for collection in pattern.get("collection", [None]):
+            by_collection.setdefault(collection, []).append((number, list(fields(pattern))))
+    for text in events:
+        event = json.loads(text)
+        found: dict[Path, list[Any]] = {}
+        numbers = []
+        for collection in {None, event.get("collection")}:
+            for number, all_fields in by_collection.get(collection, ()):
+                for path, alternatives in all_fields:
+                    if path not in found:
+                        found[path] = leaves(event, path)
+                    if not any(holds(matcher, found[path]) for matcher in alternatives):
+                        break
+                else:
+                    numbers.append(number)
+        yield numbers
+
+
+def checksum(found: Iterable[Iterable[int]]) -> str:
+    """Return a checksum of (event, pattern) pairs in any order, as every driver computes it."""
+    total = 0
+    for at, numbers in enumerate(found):
+        for number in numbers:
+            total += (at * 1_000_003 + number) * 0x9E37_79B9_7F4A_7C15
+    return f"{total % 2**64:016x}"

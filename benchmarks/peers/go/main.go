@@ -1,0 +1,144 @@
+// Quamina (Go). usage: peers WORKLOAD EVENTS PATTERNS
+//
+// Needs `go get quamina.net/go/quamina/v2`; skipped where the module cannot be had.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"quamina.net/go/quamina/v2"
+)
+
+const buildLimit = 300 * time.Second
+
+var (
+	warm    = seconds("WARM_S", 2)
+	measure = seconds("MEASURE_S", 3)
+	cut     = seconds("CUT_S", 60)
+)
+
+func seconds(name string, byDefault float64) time.Duration {
+	if value, err := strconv.ParseFloat(os.Getenv(name), 64); err == nil {
+		byDefault = value
+	}
+	return time.Duration(byDefault * float64(time.Second))
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func lines(path string) [][]byte {
+	b, err := os.ReadFile(path)
+	check(err)
+	return bytes.Split(bytes.TrimSuffix(b, []byte("\n")), []byte("\n"))
+}
+
+func peakMB() (mb int) {
+	f, err := os.Open("/proc/self/status")
+	check(err)
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if strings.HasPrefix(s.Text(), "VmHWM") {
+			_, err = fmt.Sscanf(strings.TrimSpace(s.Text()[6:]), "%d", &mb)
+			check(err)
+		}
+	}
+	return mb / 1024
+}
+
+// cpu is the core time of the whole process.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func skip(workload, reason string) {
+	fmt.Printf("{\"peer\":\"quamina-go\",\"workload\":%q,\"skip\":%q}\n", workload, reason)
+	os.Exit(0)
+}
+
+func main() {
+	workload, events, patterns := os.Args[1], lines(os.Args[2]), lines(os.Args[3])
+	if most, err := strconv.Atoi(os.Getenv("EVENT_LIMIT")); err == nil && most < len(events) {
+		events = events[:most]
+	}
+	t := time.Now()
+	q, err := quamina.New()
+	check(err)
+	for n, line := range patterns {
+		var p struct {
+			ID      int
+			Pattern json.RawMessage
+		}
+		check(json.Unmarshal(line, &p))
+		if err := q.AddPattern(p.ID, string(p.Pattern)); err != nil {
+			skip(workload, fmt.Sprintf("pattern %s: %v", p.Pattern, err))
+		}
+		if n%16 == 0 && time.Since(t) > buildLimit {
+			skip(workload, fmt.Sprintf("build over 300 s at pattern %d, rss %d MB", n, peakMB()))
+		}
+	}
+	match := func(e []byte) []quamina.X {
+		m, err := q.MatchesForEvent(e)
+		check(err)
+		return m
+	}
+	match(events[0])
+	build := time.Since(t)
+
+	var total, read int
+	var sum uint64
+	t = time.Now()
+	used := cpu()
+	for i, e := range events {
+		m := match(e)
+		total += len(m)
+		for _, x := range m {
+			sum += (uint64(i)*1000003 + uint64(x.(int))) * 0x9E3779B97F4A7C15
+		}
+		if read++; read%16 == 0 && time.Since(t) > cut {
+			break // too slow for a whole pass: the result says how many events it read
+		}
+	}
+	used = cpu() - used
+	pass := func() (n int) {
+		for _, e := range events {
+			n += len(match(e))
+		}
+		return n
+	}
+	wall, passes := time.Since(t), 1
+	best := wall
+	if wall < cut {
+		for time.Since(t) < warm {
+			pass()
+		}
+		best, passes, t, used = time.Hour, 0, time.Now(), cpu()
+		for ok := true; ok; ok = wall < measure {
+			t1 := time.Now()
+			if pass() != total {
+				skip(workload, "passes disagree")
+			}
+			best = min(best, time.Since(t1))
+			passes++
+			wall = time.Since(t)
+		}
+		used = cpu() - used
+	}
+	n := float64(read)
+	fmt.Printf("{\"peer\":\"quamina-go\",\"workload\":%q,\"best_ns\":%.1f,\"cpu_ns\":%.1f,\"events\":%d,\"passes\":%d,\"matches\":%d,\"check\":\"%016x\",\"build_s\":%.3f,\"rss_mb\":%d}\n",
+		workload, float64(best.Nanoseconds())/n, float64(used.Nanoseconds())/float64(passes)/n, read, passes, total, sum, build.Seconds(), peakMB())
+}

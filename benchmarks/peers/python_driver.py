@@ -1,0 +1,72 @@
+"""Streamer's Python API on a workload's files: `python -m benchmarks.peers.python_driver WORKLOAD EVENTS PATTERNS`.
+
+Prints the line that the Rust drivers print; the clock is around `Engine.match_ids`, which returns a list of id strings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.peers.check import checksum
+from streamer import Engine, EventLayout
+
+
+def main(workload: str, events_path: str, patterns_path: str) -> None:
+    """Add the patterns, match the events, print one line of JSON."""
+    warm, measure, cut = (
+        float(os.environ.get(name, default)) for name, default in (("WARM_S", 2), ("MEASURE_S", 3), ("CUT_S", 60))
+    )
+    limit = int(os.environ.get("EVENT_LIMIT", sys.maxsize))
+    events = [line.encode() for line in Path(events_path).read_text().splitlines()[:limit]]
+    started = time.perf_counter()
+    engine = Engine(layout=EventLayout.preset("document"))
+    lines = (json.loads(line) for line in Path(patterns_path).read_text().splitlines())
+    engine.add_many({"id": str(line["id"]), "pattern": line["pattern"]} for line in lines)
+    match_ids: Callable[[bytes], list[str]] = engine.match_ids
+    match_ids(events[0])
+    build = time.perf_counter() - started
+    found: list[list[int]] = []
+    started = time.perf_counter()
+    for at, event in enumerate(events):
+        found.append([int(name) for name in match_ids(event)])
+        if at % 16 == 15 and time.perf_counter() - started > cut:
+            break
+    first, read = time.perf_counter() - started, len(found)
+    best, passes, core = first, 1, 0.0
+    if first < cut:
+        while time.perf_counter() - started < warm:
+            for event in events:
+                match_ids(event)
+        best, passes, core, begun = first, 0, time.process_time(), time.perf_counter()
+        while passes == 0 or time.perf_counter() - begun < measure:
+            started = time.perf_counter()
+            for event in events:
+                match_ids(event)
+            best, passes = min(best, time.perf_counter() - started), passes + 1
+        core = time.process_time() - core
+    print(
+        json.dumps(
+            {
+                "peer": "streamer-py",
+                "workload": workload,
+                "best_ns": best / read * 1e9,
+                "cpu_ns": core / passes / read * 1e9,
+                "events": read,
+                "passes": passes,
+                "matches": sum(map(len, found)),
+                "check": checksum(found),
+                "build_s": build,
+                "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

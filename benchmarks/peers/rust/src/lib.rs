@@ -1,0 +1,114 @@
+//! What the Rust drivers share: reading the files, the clock, the line of results.
+//!
+//! `$WARM_S` and `$MEASURE_S` say how long to warm up and to measure, `$CUT_S` after how long a first pass is cut (then the
+//! result says how many events were read), `$EVENT_LIMIT` how many events to read.
+
+use std::time::Instant;
+
+/// A build that takes longer is given up.
+pub const BUILD_LIMIT_S: f64 = 300.0;
+
+/// What a driver is to do.
+pub struct Args {
+    /// Its name.
+    pub workload: String,
+    /// One JSON text each.
+    pub events: Vec<Vec<u8>>,
+    /// Ids and JSON texts.
+    pub patterns: Vec<(u32, String)>,
+}
+
+fn from_environment<T: std::str::FromStr>(name: &str, default: T) -> T {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Read the command line: WORKLOAD EVENTS PATTERNS.
+pub fn args() -> Args {
+    let args: Vec<String> = std::env::args().collect();
+    let lines = |path: &str| -> Vec<String> { std::fs::read_to_string(path).expect(path).lines().map(str::to_owned).collect() };
+    let most = from_environment("EVENT_LIMIT", usize::MAX);
+    Args {
+        workload: args[1].clone(),
+        events: lines(&args[2]).into_iter().take(most).map(String::into_bytes).collect(),
+        patterns: lines(&args[3]).iter().map(|line| split(line)).collect(),
+    }
+}
+
+/// `{"id":N,"pattern":{..}}` to N and `{..}`.
+fn split(line: &str) -> (u32, String) {
+    let (id, rest) = line.strip_prefix("{\"id\":").and_then(|rest| rest.split_once(",\"pattern\":")).expect("id and pattern");
+    (id.parse().expect("an id"), rest[..rest.len() - 1].to_owned())
+}
+
+/// Say why there is no result, and exit.
+pub fn skip(peer: &str, workload: &str, reason: &str) -> ! {
+    println!(r#"{{"peer":"{peer}","workload":"{workload}","skip":"{}"}}"#, reason.replace(['"', '\\'], "'"));
+    std::process::exit(0)
+}
+
+/// The most memory that this process has had.
+pub fn peak_mb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("0");
+    line.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap_or(0) / 1024
+}
+
+/// Nanoseconds that this (single) thread has been on a core: what a busy neighbour does not add to.
+fn cpu_ns() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    status.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0)
+}
+
+/// `ids` appends the matched ids of one event (for the checksum of the first pass); `count` is the timed call: it does the
+/// whole match and returns how many matched.
+pub fn measure(
+    peer: &str,
+    workload: &str,
+    events: &[Vec<u8>],
+    build_s: f64,
+    mut ids: impl FnMut(&[u8], &mut Vec<u32>),
+    mut count: impl FnMut(&[u8]) -> usize,
+) {
+    let (warm_s, measure_s, cut_s) =
+        (from_environment("WARM_S", 2.0), from_environment("MEASURE_S", 3.0), from_environment("CUT_S", 60.0));
+    let (mut total, mut check, mut found, mut read) = (0_usize, 0_u64, Vec::new(), 0_usize);
+    let (started, mut cpu) = (Instant::now(), cpu_ns());
+    for (at, event) in events.iter().enumerate() {
+        found.clear();
+        ids(event, &mut found);
+        total += found.len();
+        for id in &found {
+            let pair = (at as u64).wrapping_mul(1_000_003).wrapping_add(u64::from(*id));
+            check = check.wrapping_add(pair.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        }
+        read += 1;
+        if read % 16 == 0 && started.elapsed().as_secs_f64() > cut_s {
+            break;
+        }
+    }
+    let first = started.elapsed().as_secs_f64();
+    cpu = cpu_ns() - cpu;
+    let (mut best, mut passes) = (first, 1);
+    if first < cut_s {
+        let mut pass = || events.iter().map(|event| count(event)).sum::<usize>();
+        while started.elapsed().as_secs_f64() < warm_s {
+            pass();
+        }
+        (best, passes) = (f64::MAX, 0);
+        let started = Instant::now();
+        cpu = cpu_ns();
+        while passes == 0 || started.elapsed().as_secs_f64() < measure_s {
+            let begun = Instant::now();
+            assert_eq!(pass(), total, "passes disagree");
+            best = best.min(begun.elapsed().as_secs_f64());
+            passes += 1;
+        }
+        cpu = cpu_ns() - cpu;
+    }
+    println!(
+        r#"{{"peer":"{peer}","workload":"{workload}","best_ns":{:.1},"cpu_ns":{:.1},"events":{read},"passes":{passes},"matches":{total},"check":"{check:016x}","build_s":{build_s:.3},"rss_mb":{}}}"#,
+        best / read as f64 * 1e9,
+        cpu / f64::from(passes) / read as f64,
+        peak_mb()
+    );
+}

@@ -1,0 +1,62 @@
+"""The peers' workloads as benchmarks of Streamer's Python API: patterns against plain documents, in one partition.
+
+The expected numbers of matches are those of `check.py`, which evaluates each pattern directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, cast
+
+from benchmarks.measure import Benchmark, Case
+from benchmarks.peers.generate import CDC, CITYLOTS, Pattern, Sizes, events_of, generate
+
+SMOKE: Final = Sizes(citylots=300, cdc=100, small=200, middle=1_200, large=1_200)
+
+#: How many events are read, and how many matches they must give.
+EXPECTED: Final = {
+    "W1": (300, 0),
+    "W2": (300, 165),
+    "W2s": (300, 162),
+    "W3": (300, 300),
+    "W6": (300, 18),
+    "W6x": (50, 36),
+    "W4": (100, 35),
+    "W4s": (100, 17),
+    "W5": (100, 45),
+    "W5q": (100, 36),
+    "W5a": (100, 60),
+    "W7": (100, 16511),
+    "W7t": (100, 996),
+    "W8": (50, 203),
+}
+
+
+@cache
+def data() -> tuple[dict[str, list[str]], dict[str, list[Pattern]]]:
+    """Return all events and patterns, drawn once."""
+    return generate(SMOKE)
+
+
+class Workload:
+    """One workload; see `generate`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        events, matches = EXPECTED[name]
+        subscriptions = len(data()[1][name])
+        self.CASES = (Case(name, subscriptions, events, matches, smoke=True, layout="document"),)
+
+    def subscriptions(self, count: int) -> Iterator[dict[str, Any]]:
+        """Yield the patterns as subscriptions of one partition."""
+        for number, pattern in enumerate(data()[1][self.name][:count]):
+            yield {"id": str(number), "pattern": pattern}
+
+    def events(self, count: int) -> Iterator[bytes]:
+        """Yield the events."""
+        for text in data()[0][events_of(self.name)][:count]:
+            yield text.encode()
+
+
+WORKLOADS: Final = {name: cast(Benchmark, Workload(name)) for name in (*CITYLOTS, *CDC)}

@@ -1,0 +1,79 @@
+"""Dated records of what was measured: the script writes them, so that no figure is typed by hand."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import streamer
+
+RECORDS: Final = Path(__file__).parent / "records"
+
+
+def _first_line(*command: str) -> str:
+    """Return the first line that a command prints, or why there is none."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=RECORDS.parent)
+    except (OSError, subprocess.CalledProcessError):
+        return f"no {command[0]}"
+    return (done.stdout or done.stderr).splitlines()[0]
+
+
+def machine() -> str:
+    """Describe the machine, and how busy it is now."""
+    facts = {}
+    for path, wanted in (("/proc/cpuinfo", ("model name",)), ("/proc/meminfo", ("MemTotal",))):
+        if Path(path).exists():
+            for line in Path(path).read_text().splitlines():
+                name, _, value = line.partition(":")
+                if name.strip() in wanted:
+                    facts[name.strip()] = value.strip()
+    memory = int(facts.get("MemTotal", "0 kB").split()[0]) / 2**20
+    load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    return (
+        f"{facts.get('model name', platform.processor())}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} "
+        f"{platform.machine()}; load average when it began {load}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run: what was measured, on what, and anything else that a reader must know."""
+
+    name: str
+    machine: str
+    about: str
+
+    def write(self, lines: Iterable[str]) -> str:
+        """Write `records/<date>-<name>.md`, keeping what people wrote under 'What the figures mean'; return where."""
+        today = datetime.datetime.now(datetime.UTC).date()
+        path = RECORDS / f"{today}-{self.name}.md"
+        meaning = "## What the figures mean\n"
+        if path.exists():
+            kept = path.read_text().partition(meaning)
+            meaning = kept[1] + kept[2]
+        load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+        arguments = " ".join(argument for argument in sys.argv[1:])
+        program = sys.modules["__main__"].__spec__
+        module = "" if program is None else program.name.removesuffix(".__main__")
+        head = [
+            f"# {self.name}, {today}",
+            "",
+            f"- Command: `python -m {module} {arguments}`".rstrip(),
+            f"- Commit: {_first_line('git', 'rev-parse', '--short', 'HEAD')}",
+            f"- Machine: {self.machine}; when it ended {load}.",
+            f"- Versions: streamer {streamer.__version__}; Python {platform.python_version()}; "
+            f"{_first_line('rustc', '--version')}; {_first_line('java', '--version')}.",
+            f"- {self.about}",
+            "",
+        ]
+        RECORDS.mkdir(exist_ok=True)
+        path.write_text("\n".join([*head, *lines, "", meaning]))
+        return str(path.relative_to(RECORDS.parents[1]))
