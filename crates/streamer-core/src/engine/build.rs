@@ -30,7 +30,7 @@ use crate::engine::buckets::{Bucket, EQUALITIES, Edge, Edges, FEW, Index, MOST, 
 use crate::engine::checks::{self, Wanted};
 use crate::engine::store::{Store, flags};
 use crate::engine::words::{AtomView, FastHash, RawAtom, Refused};
-use crate::subscriptions::normal_form::{Atom, Conjunction, TopicWord};
+use crate::subscriptions::normal_form::TopicWord;
 use crate::value::{Kind, Kinds, Scalar, ScalarRef, Seed};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -617,44 +617,5 @@ fn cost(keys: &Keys<'_>, key: &Key<'_>, all: u64) -> u64 {
         AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => all + 2,
         AtomView::Other(..) => all + 1,
         AtomView::Kinds(_) | AtomView::EqualTree(_) | AtomView::Element(_) => all,
-    }
-}
-
-/// How quickly a subscription is found; see [`access_of`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CostClass {
-    /// By an equality: one lookup.
-    Keyed,
-    /// By a range, a prefix, a literal and the like: one query of an automaton.
-    Indexed,
-    /// It has nothing but negations, `exists` and the like: a candidate for every event that has the path.
-    Unindexed,
-    /// The host judges it for every event of its partition.
-    Whole,
-}
-
-/// The cost class of a clause as access predicate: that of its worst atom.
-fn class_of_atoms(atoms: &[Atom]) -> CostClass {
-    let class = |atom: &Atom| match atom {
-        Atom::Equal(_) => CostClass::Keyed,
-        Atom::Numbers(range) if range.low.is_none() && range.high.is_none() => CostClass::Unindexed,
-        Atom::Strings(range) if range.low.is_none() && range.high.is_none() => CostClass::Unindexed,
-        Atom::Prefix(text) | Atom::Suffix(text) | Atom::Substring(text) if text.is_empty() => CostClass::Unindexed,
-        Atom::Wildcard(pieces) if pieces.iter().all(|piece| piece.is_empty()) => CostClass::Unindexed,
-        Atom::Topic(words) if !words.iter().any(|word| matches!(word, TopicWord::Word(_))) => CostClass::Unindexed,
-        Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) | Atom::Element(_) => CostClass::Unindexed,
-        _ => CostClass::Indexed,
-    };
-    atoms.iter().map(class).max().unwrap_or(CostClass::Keyed)
-}
-
-/// The clause of a conjunction that serves best as access predicate, by kind alone, and its cost class. What others
-/// subscribe to may make another clause of the same class better.
-pub fn access_of(conjunction: &Conjunction) -> (Option<usize>, CostClass) {
-    let classes =
-        conjunction.clauses.iter().enumerate().map(|(at, clause)| (class_of_atoms(&clause.atoms), clause.atoms.len(), at));
-    match classes.min() {
-        Some((CostClass::Unindexed, ..)) | None => (None, CostClass::Unindexed),
-        Some((class, _, at)) => (Some(at), class),
     }
 }

@@ -204,10 +204,8 @@ fn nothing_is_limited_to_255_or_65_535_of_anything() {
     add(&engine, additions);
     let mut scratch = Scratch::default();
     let fields: Vec<String> = (0..300).map(|n| format!("\"{n}\":\"x\"")).collect();
-    let event = format!(
-        r#"{{"data":{{"a":"v69999","n2999":"x","n17":"x","b":"2999","f":{{{}}},"c":69999.0}}}}"#,
-        fields.join(",")
-    );
+    let event =
+        format!(r#"{{"data":{{"a":"v69999","n2999":"x","n17":"x","b":"2999","f":{{{}}},"c":69999.0}}}}"#, fields.join(","));
     assert_eq!(ids(&engine, &event, &mut scratch), ["and", "in", "or", "p17", "p2999", "v69999"]);
     let event = event.replace("\"299\":\"x\"", "\"299\":\"y\"").replace("69999.0", "70000");
     assert_eq!(ids(&engine, &event, &mut scratch), ["or", "p17", "p2999", "v69999"]);
@@ -288,8 +286,7 @@ fn a_write_is_all_or_nothing_and_names_everything_that_is_wrong() {
     let apply = vec![Ok(addition("held", "t", "c", good())), Ok(addition("third", "u", "c", good()))];
     let changes = engine.write(apply, Mode::Apply, false).unwrap();
     assert_eq!((changes.unchanged.len(), changes.added.len(), changes.removed.len()), (1, 1, 1));
-    let order: Vec<String> =
-        engine.select(&Selection::default()).into_iter().map(|(_, record)| record.id.to_string()).collect();
+    let order: Vec<String> = engine.select(&Selection::default()).into_iter().map(|(_, record)| record.id.to_string()).collect();
     assert_eq!(order, ["held", "third"]);
     assert_eq!(engine.select(&Selection { tenant: Some("u"), ..Selection::default() }).len(), 1);
 }

@@ -1,13 +1,15 @@
 //! Event bytes to matches: the index, its segments and partitions, and the engine that holds them.
 
+mod access;
 pub mod buckets;
 pub mod build;
 mod checks;
 mod consistency;
-#[cfg(test)]
-mod live_tests;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 pub mod engine;
+#[cfg(test)]
+mod live_tests;
+mod matching;
 mod merging;
 pub mod partitions;
 pub mod paths;
@@ -19,8 +21,10 @@ mod tests;
 pub mod values;
 mod verify;
 pub mod words;
+mod write;
 
-pub use build::{CostClass, Depth};
+pub use access::{CostClass, access_of};
+pub use build::Depth;
 pub use engine::{Addition, Changes, Counters, Engine, Matched, Mode, Options, Pin, Root, Scratch, Selection};
 pub use registry::{Host, Record};
 pub use store::flags;

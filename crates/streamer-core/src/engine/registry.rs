@@ -16,7 +16,7 @@
 //! Rejected: slots that are never used again (1,000,000 rounds of add and remove would hold 8 MB, and 2^32 end some day);
 //! ids with a generation number inside (64 bits a match, and every lookup must check).
 
-use crate::engine::build::CostClass;
+use crate::engine::access::CostClass;
 use crate::engine::partitions::Name;
 use arc_swap::{ArcSwapOption, Guard};
 use std::any::Any;

@@ -1,0 +1,372 @@
+//! Writes: what is accepted, the next root, and what the writer alone keeps.
+//!
+//! ```text
+//!   check (no lock) ─► lock ─► tombstones ─► records and slots ─► a store and a segment for each partition ─► swap ─► ids
+//!                              └──────────── taken back if anything does not fit ────────────┘
+//! ```
+
+use crate::automaton::regexps::Program;
+use crate::engine::access::{CostClass, access_of};
+use crate::engine::engine::{Addition, Changes, Inner, Mode, Options, Root};
+use crate::engine::merging::{large_merge, small_merge};
+use crate::engine::partitions::{Name, Partition, Partitions};
+use crate::engine::paths::PathSets;
+use crate::engine::registry::{Record, Slots};
+use crate::engine::segment::Segment;
+use crate::engine::store::{StoreBuilder, flags};
+use crate::engine::words::{FastHash, Refused};
+use crate::error::{SubscriptionError, SubscriptionErrorKind};
+use crate::subscriptions::normal_form::Atom;
+use hashbrown::HashTable;
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+
+/// What the writer alone touches.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    pub slots: Slots,
+    pub sets: PathSets,
+    pub locations: Vec<u32>,
+    next_order: u64,
+    gateways: HashSet<Arc<str>>,
+    names: HashSet<Arc<Name>>,
+    purge_at: usize,
+    pub merges: Vec<Arc<Name>>,
+}
+
+impl Writer {
+    /// Where the subscriptions of a new segment are.
+    pub fn locate(&mut self, segment: &Segment) {
+        for (slot, at) in segment.store.slots.iter().zip(0..) {
+            self.locations[*slot as usize] = at;
+        }
+    }
+
+    fn order(&mut self) -> u64 {
+        self.next_order += 1;
+        self.next_order - 1
+    }
+
+    /// One allocation for each gateway that is in use.
+    fn gateway(&mut self, gateway: &str) -> Arc<str> {
+        if let Some(known) = self.gateways.get(gateway) {
+            return known.clone();
+        }
+        if self.gateways.len() >= self.purge_at {
+            self.gateways.retain(|gateway| Arc::strong_count(gateway) > 1);
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.purge_at = 1024.max(2 * (self.gateways.len() + self.names.len()));
+        }
+        let gateway: Arc<str> = gateway.into();
+        self.gateways.insert(gateway.clone());
+        gateway
+    }
+
+    /// Likewise for each partition.
+    fn name(&mut self, name: Name) -> Arc<Name> {
+        if let Some(known) = self.names.get(&name) {
+            return known.clone();
+        }
+        if self.names.len() >= self.purge_at {
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.purge_at = 1024.max(2 * (self.gateways.len() + self.names.len()));
+        }
+        let name = Arc::new(name);
+        self.names.insert(name.clone());
+        name
+    }
+}
+
+/// The segments of partitions, and those of them that are new.
+type Built = (Vec<(Arc<Name>, Vec<Arc<Segment>>)>, Vec<Arc<Segment>>);
+
+/// Check what a form must have to be taken, and tell its cost class.
+fn check(addition: &Addition, options: &Options) -> Result<CostClass, SubscriptionError> {
+    let refuse = |reason: String| SubscriptionError {
+        subscription_id: Some(addition.id.to_string()),
+        ..SubscriptionError::new("", reason)
+    };
+    let mut class = CostClass::Keyed;
+    if addition.flags & flags::WHOLE != 0 {
+        class = CostClass::Whole;
+    }
+    for conjunction in &addition.form.conjunctions {
+        class = class.max(access_of(conjunction).1);
+        for atom in conjunction.clauses.iter().flat_map(|clause| &clause.atoms) {
+            if let Atom::Regexp(regexp) = atom {
+                Program::compile(regexp).map_err(&refuse)?;
+            }
+        }
+    }
+    if class >= CostClass::Unindexed && !options.allow_unindexed {
+        let reason = "it would be evaluated for every event, since no condition of it can be looked up (limits.allow_unindexed)";
+        return Err(refuse(reason.into()));
+    }
+    Ok(class)
+}
+
+impl Inner {
+    pub(super) fn lock_writer(&self) -> MutexGuard<'_, Writer> {
+        // A writer that panicked has published nothing; what it left half done is not reachable.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn find_id(&self, ids: &HashTable<u32>, id: &str) -> Option<u32> {
+        let hash = self.seed.hash_bytes(id.as_bytes());
+        ids.find(hash, |slot| self.records.get(*slot).as_ref().is_some_and(|record| *record.id == *id)).copied()
+    }
+
+    pub(super) fn write(
+        &self,
+        items: Vec<Result<Addition, SubscriptionError>>,
+        mode: Mode,
+        skip: bool,
+    ) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
+        let mut changes = Changes::default();
+        let mut accepted: Vec<(usize, Addition, CostClass)> = Vec::with_capacity(items.len());
+        let mut seen: HashSet<Box<str>, FastHash> = HashSet::default();
+        for (at, item) in items.into_iter().enumerate() {
+            if let Err(SubscriptionError { subscription_id: Some(id), .. }) = &item {
+                seen.insert(id.as_str().into());
+            }
+            let checked = item.and_then(|addition| {
+                if !seen.insert(addition.id.clone()) {
+                    return Err(duplicate(&addition.id, "this id comes twice in one call"));
+                }
+                let class = check(&addition, &self.options)?;
+                Ok((addition, class))
+            });
+            match checked {
+                Ok((addition, class)) => accepted.push((at, addition, class)),
+                Err(error) => changes.errors.push((at, error)),
+            }
+        }
+        let mut writer = self.lock_writer();
+        let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
+        let mut gone: Vec<u32> = Vec::new();
+        let mut new: Vec<(usize, Addition, CostClass, Option<Arc<Record>>)> = Vec::with_capacity(accepted.len());
+        for (at, addition, class) in accepted {
+            let held = self.find_id(&ids, &addition.id).and_then(|slot| Some((slot, self.records.get(slot).clone()?)));
+            match held {
+                None => new.push((at, addition, class, None)),
+                Some(_) if mode == Mode::Add => {
+                    let error = duplicate(&addition.id, "this id is held already; replace=True puts the new one in its place");
+                    changes.errors.push((at, error));
+                }
+                Some((_, record)) if mode == Mode::Apply && record.text == addition.text => changes.unchanged.push(at),
+                Some((slot, record)) => {
+                    gone.push(slot);
+                    new.push((at, addition, class, Some(record)));
+                }
+            }
+        }
+        changes.errors.sort_by_key(|(at, _)| *at);
+        if !changes.errors.is_empty() && !skip {
+            return Err(changes.errors);
+        }
+        if mode == Mode::Apply {
+            let mut removed: Vec<(u32, Arc<Record>)> = ids
+                .iter()
+                .filter_map(|slot| Some((*slot, self.records.get(*slot).clone()?)))
+                .filter(|(_, record)| !seen.contains(&record.id))
+                .collect();
+            removed.sort_unstable_by_key(|(_, record)| record.order);
+            gone.extend(removed.iter().map(|(slot, _)| *slot));
+            changes.removed = removed.into_iter().map(|(_, record)| record).collect();
+        }
+        drop(ids);
+        if new.is_empty() && gone.is_empty() {
+            return Ok(changes);
+        }
+        changes.freed = gone.clone();
+        let order_of: Vec<(usize, bool)> = new.iter().map(|(at, .., held)| (*at, held.is_some())).collect();
+        let additions = new.into_iter().map(|(_, addition, class, held)| (addition, class, held)).collect();
+        match self.commit(&mut writer, gone, additions) {
+            Ok(slots) => {
+                for ((at, is_replaced), slot) in order_of.into_iter().zip(slots) {
+                    if is_replaced { &mut changes.replaced } else { &mut changes.added }.push((at, slot));
+                }
+                Ok(changes)
+            }
+            Err(refused) => {
+                let reason = match refused {
+                    Refused::Regexp(reason) => reason,
+                    Refused::Full => "more than 2^32 bytes of conditions in one partition".into(),
+                };
+                Err(order_of.into_iter().map(|(at, _)| (at, SubscriptionError::new("", reason.clone()))).collect())
+            }
+        }
+    }
+
+    /// Take *gone* out and put *new* in, in one new root; the slots of *new* in order. On an error nothing has changed.
+    pub(super) fn commit(
+        &self,
+        writer: &mut Writer,
+        gone: Vec<u32>,
+        new: Vec<(Addition, CostClass, Option<Arc<Record>>)>,
+    ) -> Result<Vec<u32>, Refused> {
+        let root = self.root.load_full();
+        let version = root.version + 1;
+        let mut touched: HashMap<Arc<Name>, StoreBuilder, FastHash> = HashMap::default();
+        let mut removed: Vec<(Arc<Segment>, u32)> = Vec::with_capacity(gone.len());
+        for &slot in &gone {
+            let Some(record) = self.records.get(slot).clone() else { continue };
+            let partition = self.partition(&root.partitions, &record.partition);
+            let at = writer.locations[slot as usize];
+            let has_it =
+                |segment: &&Arc<Segment>| segment.store.slots.get(at as usize) == Some(&slot) && segment.removed_at(at) == 0;
+            if let Some(segment) = partition.and_then(|partition| partition.segments.iter().find(has_it)) {
+                segment.remove(at, version);
+                removed.push((segment.clone(), at));
+            }
+            touched.entry(record.partition.clone()).or_default();
+        }
+        let next_order = writer.next_order;
+        let mut slots = Vec::with_capacity(new.len());
+        // A panic in here is undone like a refusal: nothing of it is published, so nothing of it may stay.
+        let built = catch_unwind(AssertUnwindSafe(|| {
+            self.fill(writer, new, &mut touched, &mut slots)?;
+            let (built, new) = self.segments(writer, &root, touched)?;
+            let mut next = Root { len: root.len + slots.len() - removed.len(), ..Root::after(&root) };
+            for (name, segments) in built {
+                self.put(&mut next, name, segments);
+            }
+            if let Some(hook) = &self.options.before_publish {
+                hook();
+            }
+            Ok((next, new))
+        }));
+        let (next, new) = match built {
+            Ok(Ok(built)) => built,
+            failed => {
+                removed.iter().for_each(|(segment, at)| segment.restore(*at));
+                slots.iter().for_each(|slot| writer.slots.give_back(&self.records, *slot));
+                writer.next_order = next_order;
+                return failed.unwrap_or_else(|panic| resume_unwind(panic)).map(|_| slots);
+            }
+        };
+        for segment in new {
+            writer.locate(&segment);
+        }
+        gone.iter().for_each(|slot| writer.slots.release(*slot));
+        let forgotten: Vec<(u32, Box<str>)> =
+            gone.iter().filter_map(|slot| Some((*slot, self.records.get(*slot).as_ref()?.id.clone()))).collect();
+        self.publish(writer, next);
+        let mut ids = self.ids.write().unwrap_or_else(PoisonError::into_inner);
+        for (slot, id) in forgotten {
+            if let Ok(entry) = ids.find_entry(self.seed.hash_bytes(id.as_bytes()), |other| *other == slot) {
+                entry.remove();
+            }
+        }
+        let hash = |slot: &u32| self.records.get(*slot).as_ref().map_or(0, |record| self.seed.hash_bytes(record.id.as_bytes()));
+        ids.reserve(slots.len(), hash);
+        for slot in &slots {
+            ids.insert_unique(hash(slot), *slot, hash);
+        }
+        if ids.capacity() > 1024 && ids.len() < ids.capacity() / 8 {
+            ids.shrink_to_fit(hash);
+        }
+        Ok(slots)
+    }
+
+    /// Give *new* records and slots, and put them into the builders of their partitions.
+    fn fill(
+        &self,
+        writer: &mut Writer,
+        new: Vec<(Addition, CostClass, Option<Arc<Record>>)>,
+        touched: &mut HashMap<Arc<Name>, StoreBuilder, FastHash>,
+        slots: &mut Vec<u32>,
+    ) -> Result<(), Refused> {
+        for (addition, cost_class, held) in new {
+            let collection = addition.collection.unwrap_or_else(|| "*".into());
+            let name = writer.name(Name { tenant: addition.tenant, collection });
+            let order = held.map_or_else(|| writer.order(), |held| held.order);
+            let record = Record {
+                id: addition.id,
+                gateway_id: addition.gateway_id.map(|gateway| writer.gateway(&gateway)),
+                partition: name.clone(),
+                order,
+                text: addition.text,
+                host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
+                cost_class,
+                flags: addition.flags,
+            };
+            let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(Refused::Full)?;
+            slots.push(slot);
+            touched.entry(name).or_default().add(slot, addition.flags, &addition.form)?;
+        }
+        writer.locations.resize(writer.slots.end() as usize, u32::MAX);
+        Ok(())
+    }
+
+    /// The segments of each touched partition: what was added, merged with what is small or mostly gone, and the others. And
+    /// those of them that are new.
+    fn segments(
+        &self,
+        writer: &mut Writer,
+        root: &Root,
+        touched: HashMap<Arc<Name>, StoreBuilder, FastHash>,
+    ) -> Result<Built, Refused> {
+        let mut built = Vec::with_capacity(touched.len());
+        let mut new = Vec::new();
+        for (name, mut builder) in touched {
+            let held = self.partition(&root.partitions, &name).map_or(&[][..], |partition| &partition.segments);
+            let held: Vec<Arc<Segment>> = held.iter().filter(|segment| segment.live() > 0).cloned().collect();
+            let merged = small_merge(&held, builder.len());
+            let mut segments = Vec::with_capacity(held.len() + 1);
+            for (segment, is_merged) in held.into_iter().zip(merged) {
+                if is_merged {
+                    builder.add_store(&segment.store, |at| segment.removed_at(at) == 0)?;
+                } else {
+                    segments.push(segment);
+                }
+            }
+            if !builder.is_empty() {
+                let store = builder.build(&mut writer.sets);
+                let segment = Arc::new(Segment::new(store, &self.seed, self.options.depth)?);
+                new.push(segment.clone());
+                segments.push(segment);
+            }
+            if large_merge(&segments).is_some() {
+                writer.merges.push(name.clone());
+            }
+            built.push((name, segments));
+        }
+        Ok((built, new))
+    }
+
+    /// The partition of a name.
+    pub(super) fn partition<'r>(&self, partitions: &'r Partitions, name: &Name) -> Option<&'r Arc<Partition>> {
+        partitions.get(name.hash(&self.seed), &name.tenant, &name.collection)
+    }
+
+    /// Put the segments of a partition into a root that is not published yet.
+    pub(super) fn put(&self, root: &mut Root, name: Arc<Name>, segments: Vec<Arc<Segment>>) {
+        let before = root.partitions.count();
+        let (is_any_tenant, is_any_collection) = (*name.tenant == *"*", *name.collection == *"*");
+        root.partitions.set(name.hash(&self.seed), Partition { name, segments });
+        let after = root.partitions.count();
+        if is_any_tenant {
+            root.any_tenant = root.any_tenant + after - before;
+        }
+        if is_any_collection {
+            root.any_collection = root.any_collection + after - before;
+        }
+    }
+
+    /// Make *root* what readers see.
+    pub(super) fn publish(&self, writer: &mut Writer, mut root: Root) {
+        writer.slots.advance(&self.records);
+        root.generation = writer.slots.generation();
+        self.root.store(Arc::new(root));
+    }
+}
+
+fn duplicate(id: &str, reason: &str) -> SubscriptionError {
+    SubscriptionError {
+        kind: SubscriptionErrorKind::Duplicate,
+        subscription_id: Some(id.into()),
+        ..SubscriptionError::new("id", reason)
+    }
+}
