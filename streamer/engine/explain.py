@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -11,11 +13,11 @@ from streamer.engine.core import EventSource, Options
 from streamer.model import BeyondFloat64, Transition, Verdict
 from streamer.reference.events import read_event
 from streamer.reference.filters import Absence
-from streamer.reference.judge import Condition, conditions, evaluate, judge, mentions_before, old_side
+from streamer.reference.judge import Condition, Values, conditions, evaluate, judge, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription
 
-#: Longer values are cut when they are printed.
-SHOWN = 60
+#: Longer values are cut when they are printed, and so are longer lists of paths.
+SHOWN, SHOWN_PATHS = 60, 8
 
 #: The other conditions are the same on both sides.
 _OF_THE_DOCUMENT = ("filter", "pattern", "cel")
@@ -114,13 +116,27 @@ def _note(compiled: CompiledSubscription, verdict: Verdict, matched: bool, optio
 
 
 def _table(rows: Sequence[Condition]) -> Iterator[str]:
-    places = max((len(row.place) for row in rows), default=0)
-    texts = min(max((len(row.text) for row in rows), default=0), SHOWN)
-    for row in rows:
-        reason = f" ({row.reason})" if row.reason else ""
-        line = f"  {_SIGNS[row.verdict]} {row.place:{places}}  {row.text:{texts}}  {row.verdict.value}{reason}"
-        # These look at more than one value.
-        yield line if row.place in ("cel", "pattern", "pattern.$or") else f"{line}, saw {show_value(row.seen)}"
+    lines = [(row, _on_one_line(row.place), _on_one_line(row.text)) for row in rows]
+    places = max((len(place) for _, place, _ in lines), default=0)
+    texts = min(max((len(text) for _, _, text in lines), default=0), SHOWN)
+    for row, place, text in lines:
+        reason = f" ({_on_one_line(row.reason)})" if row.reason else ""
+        shown = _on_one_line(_show(row.seen))
+        seen = f", saw {shown}" if shown else ""
+        yield f"  {_SIGNS[row.verdict]} {place:{places}}  {text:{texts}}  {row.verdict.value}{reason}{seen}"
+
+
+def _on_one_line(text: str) -> str:
+    """Escape what would disturb a line or a terminal; the line breaks of an expression become spaces."""
+    text = re.sub(r"\s*\n\s*", " ", text.strip())
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _show(seen: Any) -> str:
+    if not isinstance(seen, Values):
+        return show_value(seen)
+    shown = [f"{path} = {show_value(value)}" for path, value in itertools.islice(seen.items(), SHOWN_PATHS)]
+    return ", ".join([*shown, *(["..."] if len(seen) > SHOWN_PATHS else [])])
 
 
 def show_value(value: Any) -> str:

@@ -38,14 +38,17 @@ from typing import Any, Literal, TypeAlias, final
 
 from streamer.layout import EventLayout
 from streamer.model import BeyondFloat64, Event, Limits, Transition, Verdict
-from streamer.reference.cel import CelReason, evaluate_cel
+from streamer.reference.cel import CelReason, Program, evaluate_cel
+from streamer.reference.cel.times import format_timestamp
+from streamer.reference.cel.values import Timestamp
 from streamer.reference.events import as_before
 from streamer.reference.filters import MISSING, Absence, evaluate_filter, read
 from streamer.reference.patterns import evaluate_pattern, leaves
 from streamer.reference.topics import topic_matches
 from streamer.subscriptions.compile import EVERY, CompiledSubscription
-from streamer.subscriptions.filters import CompiledFilter, parse_path, type_name
+from streamer.subscriptions.filters import CompiledFilter, cel_path, parse_path, type_name
 from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
+from streamer.subscriptions.places import Place
 
 _CEL_BUDGET = Limits().cel_budget
 
@@ -68,6 +71,11 @@ class Outcome:
 
 
 @final
+class Values(dict[str, Any]):
+    """What a condition saw where it looks at several paths: each path as it is written, with its value or an `Absence`."""
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One condition of a subscription, as it came out for one event.
@@ -76,7 +84,8 @@ class Condition:
         kind: the part of the subscription.
         text: the condition, for people.
         place: where it stands in the subscription.
-        seen: the value that it looked at; for a pattern the list of leaves; an `Absence` where there is none.
+        seen: the value that it looked at, for a pattern the list of leaves; an `Absence` where there is none; `Values` for CEL
+            and for alternatives of a pattern.
         verdict: what is known of it.
         reason: why, where the value seen does not tell; for an error of CEL its fixed word and what happened.
     """
@@ -181,7 +190,7 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = _C
     if compiled.cel is not None:
         outcome = evaluate_cel(compiled.cel, event, budget)
         reason = outcome.reason and f"{outcome.reason}: {outcome.detail}"
-        found.append(Condition("cel", compiled.cel.source, "cel", MISSING, outcome.verdict, reason))
+        found.append(Condition("cel", compiled.cel.source, "cel", _seen_by_cel(compiled.cel, event), outcome.verdict, reason))
     return found
 
 
@@ -289,6 +298,35 @@ def _why_error(condition: CompiledFilter, seen: Any) -> str:
     return f"{condition.op.value!r} does not take {type_name(seen)} with this value"
 
 
+def _seen_by_cel(program: Program, event: Event) -> Values:
+    """Return what stands at each path that a program reads."""
+    documents = {"data": (event.data, event.data_at), "before": (event.before, event.before_at)}
+    strings = {"collection": event.collection, "tenant": event.tenant, "type": event.type, "topic": event.topic}
+    seen = Values()
+    for root, *names in sorted(program.fields):
+        value: Any
+        if root in event.unknown_parts:
+            value = Absence.UNKNOWN
+        elif root in documents:
+            document, at = documents[root]
+            value = read(document, tuple(names), at, event.unknown).value
+            if value is MISSING and not names:
+                value = None  # as CEL sees a document that is not there
+        elif root == "ts":
+            value = None if event.ts_ns is None else format_timestamp(Timestamp(event.ts_ns))
+        else:
+            value = strings[root] or ""
+        seen[cel_path(root, tuple(names))] = value
+    return seen
+
+
+def _place(root: str, path: tuple[str, ...]) -> str:
+    place = Place(None, root)
+    for name in path:
+        place = Place(place, name)
+    return str(place)
+
+
 def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
     """Return a condition for each field and `$or` of a pattern; one for the whole where only the choice of elements fails."""
     found = []
@@ -298,17 +336,19 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
     for part in pattern.root.fields:
         verdict = evaluate_pattern(replace(pattern, root=AllOf((part,))), event.raw, event.unknown)
         if isinstance(part, Field):
-            place = "pattern." + ".".join(part.path)
+            place = _place("pattern", part.path)
             seen: Any = seen_at.get(part.path, MISSING)
-            text = f"{'.'.join(part.path)}: {' or '.join(map(str, part.matchers))}"
+            text = f"{_place('', part.path)}: {' or '.join(map(str, part.matchers))}"
         else:
-            place, seen, text = "pattern.$or", MISSING, f"any of {len(part.alternatives)} alternatives"
+            paths = sorted({field.path for field in _fields(AllOf((part,)))})
+            seen = Values((_place("", path), seen_at.get(path, MISSING)) for path in paths)
+            place, text = "pattern.$or", f"any of {len(part.alternatives)} alternatives"
         found.append(Condition("pattern", text, place, seen, verdict))
     whole = evaluate_pattern(pattern, event.raw, event.unknown)
     if whole is not Verdict.all([condition.verdict for condition in found]):
         known = "" if whole is Verdict.FALSE else ", as far as is known"
         reason = f"each part holds, but not in the same elements of the arrays{known}"
-        found.append(Condition("pattern", "all fields together", "pattern", MISSING, whole, reason))
+        found.append(Condition("pattern", "all fields together", "pattern", Values(), whole, reason))
     return found
 
 

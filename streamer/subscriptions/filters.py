@@ -102,7 +102,7 @@ class CompiledFilter:
 
     def to_cel(self) -> str:
         """Print the CEL expression that this filter means exactly (see the table at the top of this module)."""
-        here, there = _select("data", self.path), _select("before", self.path)
+        here, there = cel_path("data", self.path), cel_path("before", self.path)
         match self.op:
             case Operator.EXISTS if self.value:
                 return " && ".join(_has("data", self.path[: i + 1]) for i in range(len(self.path)))
@@ -355,7 +355,8 @@ def _name(name: str) -> str | None:
     return f"`{name}`" if _QUOTABLE.fullmatch(name) else None
 
 
-def _select(root: str, path: tuple[str, ...]) -> str:
+def cel_path(root: str, path: tuple[str, ...]) -> str:
+    """Print a path as CEL reads it, from a part of the event: ``data.user.`content-type` ``."""
     printed = root
     for name in path:
         plain = _name(name)
@@ -364,7 +365,7 @@ def _select(root: str, path: tuple[str, ...]) -> str:
 
 
 def _has(root: str, path: tuple[str, ...]) -> str:
-    parent, plain = _select(root, path[:-1]), _name(path[-1])
+    parent, plain = cel_path(root, path[:-1]), _name(path[-1])
     if plain is not None:
         return f"has({parent}.{plain})"
     # `in` would ask a list for an element; null makes it the error that `has` is.
@@ -374,7 +375,7 @@ def _has(root: str, path: tuple[str, ...]) -> str:
 def _present(root: str, path: tuple[str, ...]) -> str:
     steps = []
     for i in range(len(path)):
-        parent, plain = _select(root, path[:i]), _name(path[i])
+        parent, plain = cel_path(root, path[:i]), _name(path[i])
         has = f"has({parent}.{plain})" if plain is not None else f"{cel_literal(path[i])} in {parent}"
         steps.append(f"type({parent}) == map && {has}")
     return " && ".join(steps)

@@ -53,6 +53,7 @@ def test_a_match_is_explained_condition_by_condition(e: Engine) -> None:
     assert "data.status == 'paid'" in text
     assert 'saw "paid"' in text
     assert 'saw ["new", "vip1"]' in text
+    assert "true, saw data.amount = 150" in text
 
 
 def test_a_near_miss_says_which_condition_failed(e: Engine) -> None:
@@ -108,6 +109,15 @@ def test_a_deep_value_does_not_stop_an_explanation(engine: MakeEngine) -> None:
     e.add({"id": "s", "filters": [{"field": "a", "op": "==", "value": 1}]})
     deep = b'{"data": {"a": ' + b"[" * 500 + b"]" * 500 + b"}}"
     assert "[[[" in str(e.explain(deep, "s"))
+
+
+def test_an_explanation_keeps_to_its_lines_whatever_a_user_wrote(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "cel": "data.a == '\u001b[2J' &&\n    data.b == 2"})
+    text = str(e.explain({"data": {"a": "\u001b[2J", "b": 1}}, "s"))
+    assert len(text.splitlines()) == 3
+    assert text.replace("\n", "").isprintable()
+    assert r'saw data.a = "\u001b[2J", data.b = 1' in text
 
 
 def test_a_plan_shows_the_way_of_a_subscription(e: Engine, backend: str) -> None:

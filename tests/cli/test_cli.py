@@ -252,6 +252,8 @@ def test_output_that_cannot_be_written_is_exit_code_2_and_says_so(place: Path) -
 def test_ctrl_c_prints_the_summary_so_far_and_ends_with_130(place: Path) -> None:
     with subprocess.Popen(
         (*COMMAND, "match", "-s", "subs.jsonl", "-f", "ids", "--line-buffered"),
+        # A shell starts what it runs in the background with Ctrl-C ignored, and so these tests.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         cwd=place,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -152,12 +152,34 @@ def test_every_condition_is_told_with_what_it_saw() -> None:
         ("filter", "filters[1]", Absence.UNKNOWN, "unknown"),
         ("pattern", "pattern.data.n", [4], "true"),
         ("pattern", "pattern.data.x", MISSING, "false"),
-        ("cel", "cel", MISSING, "error"),
+        ("cel", "cel", {"data.n": 4, "data.z": MISSING}, "error"),
     ]
     assert [each.text for each in found[4:7]] == ["data.n > 3", "data.u.c == 'DE'", "data.n: 4 or 5"]
     assert found[-1].reason is not None
     assert found[-1].reason.startswith("no_such_field: ")
     assert evaluate(subscription, seen) is Verdict.FALSE
+
+
+def test_an_expression_is_told_with_each_value_that_it_read() -> None:
+    """Parts of the event as CEL sees them, names that need quotes, and what is not there."""
+    cel = "data.`a-b` == 1 && has(data.u.c) && data.tags.exists(t, t == 'x') && before == null && topic == '' && ts != null"
+    seen = event(type="update", ts=1_500, data={"a-b": 1, "tags": ["x"]}, unknown=["/data/u", "/topic"])
+    (*_, found) = conditions(compiled(cel=cel), seen)
+    assert found.seen == {
+        "before": None,
+        "data.`a-b`": 1,
+        "data.tags": ["x"],
+        "data.u.c": Absence.UNKNOWN,
+        "topic": Absence.UNKNOWN,
+        "ts": "1970-01-01T00:00:01.500Z",
+    }
+
+
+def test_alternatives_of_a_pattern_are_told_with_each_value_that_they_read() -> None:
+    """The leaves at each path of any alternative."""
+    subscription = compiled(pattern={"data": {"$or": [{"a": [1]}, {"b.c": [2], "a": [3]}]}})
+    (*_, found) = conditions(subscription, event(data={"a": [4, 5]}))
+    assert told([found]) == [("pattern", "pattern.$or", {"data.a": [4, 5], 'data["b.c"]': MISSING}, "false")]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +205,7 @@ def test_fields_that_match_in_different_elements_are_told_as_a_condition_of_thei
     assert told(found[1:]) == [
         ("pattern", "pattern.data.a.b", [1, 3], "true"),
         ("pattern", "pattern.data.a.c", [2, 4], "true"),
-        ("pattern", "pattern", MISSING, "false"),
+        ("pattern", "pattern", {}, "false"),
     ]
     assert "same elements" in (found[-1].reason or "")
     assert len(conditions(subscription, event(data={"a": [{"b": 1, "c": 4}]}))) == 3
