@@ -33,6 +33,7 @@ pub struct Shared {
     pub engine: Engine,
     pub host: Py<PyAny>,
     /// Only touched while the interpreter is held, so it is free when the process forks.
+    #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the scratch")]
     scratches: Mutex<Vec<Box<Scratch>>>,
     is_costly: AtomicBool,
 }
@@ -153,8 +154,8 @@ impl Core {
         }
         let is_update = found.event_type == Some(EventType::Update) && found.has_before;
         let wants_old_side = is_update && (!certain.is_empty() || outcomes.contains(&None));
-        let old_side = wants_old_side
-            .then(|| Arc::new(OldSide::new(asked.text.to_bytes(py).unbind(), asked.tenant, asked.collection)));
+        let old_side =
+            wants_old_side.then(|| Arc::new(OldSide::new(asked.text.to_bytes(py).unbind(), asked.tenant, asked.collection)));
         Ok(Hits {
             shared: self.shared.clone(),
             pin: found.pin,
@@ -198,12 +199,8 @@ impl Core {
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
-            let shared = Shared {
-                engine: Engine::new(options),
-                host,
-                scratches: Mutex::default(),
-                is_costly: AtomicBool::new(false),
-            };
+            let shared =
+                Shared { engine: Engine::new(options), host, scratches: Mutex::default(), is_costly: AtomicBool::new(false) };
             let reading = Reading { default_tenant: default_tenant.map(Box::from), limits, layout, judge_all };
             Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
         })
@@ -341,9 +338,9 @@ impl Core {
         guard(py, || {
             let text = Text::of(&self.shared.host, event)?;
             let asked = Asked { text: &text, tenant, collection };
-            let (count, pending, _pin) = self.shared.find(py, &asked, |matched| {
-                Ok((matched.certain.len(), self.shared.pending(matched)?, matched.pin.clone()))
-            })?;
+            let (count, pending, _pin) = self
+                .shared
+                .find(py, &asked, |matched| Ok((matched.certain.len(), self.shared.pending(matched)?, matched.pin.clone())))?;
             Ok(count + self.shared.judged(py, &asked, pending)?.len())
         })
     }
@@ -368,13 +365,7 @@ impl Core {
     }
 
     #[pyo3(name = "match", signature = (event, tenant=None, collection=None))]
-    fn match_(
-        &self,
-        py: Python<'_>,
-        event: &Bound<'_, PyAny>,
-        tenant: Option<&str>,
-        collection: Option<&str>,
-    ) -> PyResult<Hits> {
+    fn match_(&self, py: Python<'_>, event: &Bound<'_, PyAny>, tenant: Option<&str>, collection: Option<&str>) -> PyResult<Hits> {
         guard(py, || {
             let text = Text::of(&self.shared.host, event)?;
             let asked = Asked { text: &text, tenant, collection };

@@ -72,6 +72,9 @@ fn mentions_before(form: &NormalForm, pointers: &[Pointer]) -> bool {
         || form.verify.as_ref().is_some_and(|verify| verify.paths.iter().any(|(path, _)| looks(path)))
 }
 
+/// A text to parse; a name to store in its place and the object, if JSON does not say all of it.
+type Given<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Host>);
+
 /// Subscriptions on their way in; see `streamer/_native.pyi`.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct Draft {
@@ -103,14 +106,14 @@ impl Draft {
 
     fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<Vec<(usize, String)>> {
         guard(py, || {
-            let mut texts: Vec<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Host>)> = Vec::with_capacity(sources.len());
+            let mut texts: Vec<Given<'py>> = Vec::with_capacity(sources.len());
             for source in sources {
                 texts.push(match source.cast_into::<PyBytes>() {
                     Ok(text) => (text, None, None),
                     Err(other) => {
                         let (text, name, object): (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Py<PyAny>) =
                             other.into_inner().cast_into::<PyTuple>()?.extract()?;
-                        (text, Some(name), Some(Kept::new(Some(object))))
+                        (text, Some(name), Some(Kept::host(Some(object))))
                     }
                 });
             }
@@ -119,7 +122,8 @@ impl Draft {
                 .map(|(text, name, host)| (text.as_bytes(), name.as_ref().unwrap_or(text).as_bytes(), host.clone()))
                 .collect();
             let reading = &*self.reading;
-            let read: Vec<_> = py.detach(|| parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
+            let read: Vec<_> =
+                py.detach(|| parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
             Ok(self.locked(|items| {
                 let mut programs = Vec::new();
                 for (item, cel) in read {

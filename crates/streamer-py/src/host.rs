@@ -28,7 +28,7 @@ pub struct Kept {
 
 impl Kept {
     /// Keep an object, or none yet.
-    pub fn new(object: Option<Py<PyAny>>) -> Host {
+    pub fn host(object: Option<Py<PyAny>>) -> Host {
         Arc::new(Kept { object, id: PyOnceLock::new() })
     }
 }
@@ -49,7 +49,7 @@ pub fn source_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
 /// The id of a record.
 pub fn id_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyString> {
     let made = || PyString::new(py, &record.id);
-    match record.host.get_or_init(|| Kept::new(None)).downcast_ref::<Kept>() {
+    match record.host.get_or_init(|| Kept::host(None)).downcast_ref::<Kept>() {
         Some(kept) => kept.id.get_or_init(py, || made().unbind()).bind(py).clone(),
         None => made(),
     }
