@@ -43,8 +43,8 @@ impl Reading {
         if mentions_before(&form, self.layout.before.pointers()) {
             bits |= flags::MENTIONS_BEFORE;
         }
-        // Cheap, and wrong only for a name or value that holds it: then the host looks for labels and finds none.
-        if host.is_some() || text.windows(b"\"labels\"".len()).any(|window| window == b"\"labels\"") {
+        // Those of an object are not in its text.
+        if subscription.has_labels || host.is_some() {
             bits |= flags::LABELS;
         }
         let addition = Addition {

@@ -45,6 +45,8 @@ pub struct Subscription {
     pub on_unknown: OnUnknown,
     /// Also report that a document stops matching.
     pub transitions: bool,
+    /// Whether it carries labels, which are for the host.
+    pub has_labels: bool,
 }
 
 /// Names of the members, in the order in which they are shown.
@@ -81,6 +83,7 @@ struct Members<'t> {
     dialect: Dialect,
     on_unknown: OnUnknown,
     transitions: bool,
+    has_labels: bool,
 }
 
 impl Subscription {
@@ -127,6 +130,7 @@ impl Subscription {
             cel: given.cel.map(Box::from),
             on_unknown: given.on_unknown,
             transitions: given.transitions,
+            has_labels: given.has_labels,
         })
     }
 }
@@ -179,6 +183,7 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<Members<'_>> {
                 if !matches!(value, Tree::Object(_)) {
                     return Err(SubscriptionError::new(&**place, format!("expected an object, not {}", type_name(value))));
                 }
+                given.has_labels = true;
             }
         }
     }
