@@ -1,0 +1,508 @@
+//! What matching costs: microseconds an event by the number of subscriptions and of matches, loading, memory.
+//!
+//! `cargo run --release -p streamer-core --example matching [-- --smoke] [SECTION...]`, SECTION one of `sizes`, `flat`,
+//! `removed`, `repeated`, `partitions`. It prints Markdown; `python -m benchmarks.core` keeps it as a dated record.
+//!
+//! Subscriptions are JSON texts, read, lowered and added as `add_many` does it; 20,000 to a collection, each a partition of
+//! one segment. An event counts with its fastest of several passes, for what the machine does besides only adds; p50 and p99
+//! are over the events. Flattening and full validation are in it.
+//!
+//! It checks itself: on small sets the index finds what a plain evaluation finds; the flat index finds what the recursive one
+//! does; candidates stay under 4 × matches + 64, and are none for events that share no value.
+
+use std::time::Instant;
+use streamer_core::engine::{Addition, Depth, Engine, Mode, Options, Scratch, Selection};
+use streamer_core::layout::EventLayout;
+use streamer_core::limits::Limits;
+use streamer_core::naive;
+use streamer_core::subscriptions::{Subscription, normal_form};
+
+/// A set of subscriptions, named for how many of 20,000 match an event, with the p50 and p99 in microseconds that the
+/// prototype had on 1,000,000 of them, on another machine (an Intel Xeon of 2.5 GHz).
+struct Set {
+    name: &'static str,
+    p50: f64,
+    p99: f64,
+}
+
+const SETS: [Set; 5] = [
+    Set { name: "none", p50: 0.59, p99: 0.75 },
+    Set { name: "1.7", p50: 1.66, p99: 2.57 },
+    Set { name: "17", p50: 1.35, p99: 1.75 },
+    Set { name: "200", p50: 5.6, p99: 7.5 },
+    Set { name: "2,000", p50: 10.5, p99: 14.0 },
+];
+
+const STATUSES: [&str; 8] = ["paid", "pending", "shipped", "cancelled", "refunded", "failed", "draft", "archived"];
+const TIERS: [&str; 4] = ["free", "silver", "gold", "platinum"];
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A number below *end*, small ones more often, about as 1/n.
+    fn skewed(&mut self, end: u64) -> u64 {
+        (((self.unit() * (end as f64 + 1.0).ln()).exp() - 1.0) as u64).min(end - 1)
+    }
+
+    fn status(&mut self) -> String {
+        STATUSES[self.below(8) as usize].into()
+    }
+
+    fn tier(&mut self) -> String {
+        TIERS[self.below(4) as usize].into()
+    }
+
+    fn country(&mut self) -> String {
+        format!("C{}", self.skewed(30))
+    }
+
+    fn user(&mut self) -> String {
+        format!("u{}", 100_000 + self.below(200_000))
+    }
+
+    fn amount(&mut self) -> f64 {
+        (self.unit() * 1_000_000.0).round() / 100.0
+    }
+
+    /// Two bounds between which a log-uniform share of the amounts lies.
+    fn bounds(&mut self, least: f64, most: f64) -> (f64, f64) {
+        let share = (least.ln() + self.unit() * (most.ln() - least.ln())).exp();
+        let start = self.unit() * (1.0 - share);
+        ((start * 1e6).round() / 100.0, ((start + share) * 1e6).round() / 100.0)
+    }
+}
+
+/// The conditions of one subscription: filters, and fields of a pattern.
+#[derive(Default)]
+struct Conditions {
+    filters: Vec<String>,
+    data: Vec<String>,
+    user: Vec<String>,
+}
+
+impl Conditions {
+    fn filter(&mut self, field: &str, operator: &str, value: &str) {
+        self.filters.push(format!(r#"{{"field":"{field}","op":"{operator}","value":{value}}}"#));
+    }
+
+    fn equal(&mut self, field: &str, value: &str) {
+        self.filter(field, "==", &format!("\"{value}\""));
+    }
+
+    fn between(&mut self, dice: &mut Dice, least: f64, most: f64) {
+        let (low, high) = dice.bounds(least, most);
+        self.filter("amount", ">", &low.to_string());
+        self.filter("amount", "<", &high.to_string());
+    }
+
+    /// A user or three, a prefix of them, or a range of amounts; in half of them a condition more that much meets.
+    fn selective(&mut self, dice: &mut Dice, least: f64, most: f64) {
+        match dice.below(10) {
+            0..6 => {
+                let users: Vec<String> = (0..=dice.below(3)).map(|_| format!("\"{}\"", dice.user())).collect();
+                self.user.push(format!(r#""id":[{}]"#, users.join(",")));
+            }
+            6 | 7 => self.user.push(format!(r#""id":[{{"prefix":"{}"}}]"#, &dice.user()[..5])),
+            _ => {
+                let (low, high) = dice.bounds(least, most);
+                self.data.push(format!(r#""amount":[{{"numeric":[">",{low},"<",{high}]}}]"#));
+            }
+        }
+        match dice.below(6) {
+            0 => {
+                let at = dice.skewed(8) as usize;
+                self.data.push(format!(r#""status":["{}","{}"]"#, STATUSES[at], STATUSES[(at + 1) % 8]));
+            }
+            1 => {
+                let countries: Vec<String> = (0..=dice.below(3)).map(|_| format!("\"{}\"", dice.country())).collect();
+                self.user.push(format!(r#""country":[{{"anything-but":[{}]}}]"#, countries.join(",")));
+            }
+            2 => self.data.push(r#""coupon":[{"exists":true}]"#.into()),
+            _ => {}
+        }
+    }
+
+    fn draw(dice: &mut Dice, set: &str) -> Conditions {
+        let mut all = Conditions::default();
+        match (set, dice.below(10)) {
+            ("none", _) => all.equal("user.id", &format!("x{}", dice.below(1 << 40))),
+            ("1.7", _) => all.selective(dice, 1e-5, 1e-3),
+            ("17", _) => {
+                // Conditions that many share: only together they are rare.
+                all.equal("status", &dice.status());
+                all.equal("user.country", &format!("C{}", dice.below(30)));
+                all.equal("user.tier", &dice.tier());
+                if dice.below(3) == 0 {
+                    all.between(dice, 0.1, 0.5);
+                }
+            }
+            ("200", 0..6) | ("2,000", 0..5) => all.selective(dice, 1e-3, 2e-1),
+            ("200", 6..8) | ("2,000", 5) => {
+                all.equal("user.country", &dice.country());
+                all.between(dice, 0.05, 0.3);
+            }
+            ("200", _) => {
+                all.equal("status", &dice.status());
+                all.equal("user.tier", &dice.tier());
+                all.between(dice, 0.05, 0.3);
+            }
+            (_, 6) => all.filter("amount", ">=", &dice.amount().to_string()),
+            (_, 7 | 8) => all.equal("status", &dice.status()),
+            _ => all.equal("user.country", &dice.country()),
+        }
+        all
+    }
+
+    /// The subscription's text; *twice* adds alternatives that all events meet, so that it is found in two ways.
+    fn text(&self, number: usize, collection: usize, twice: bool) -> String {
+        let mut data = self.data.clone();
+        if !self.user.is_empty() {
+            data.push(format!(r#""user":{{{}}}"#, self.user.join(",")));
+        }
+        let mut fields = Vec::new();
+        if !data.is_empty() {
+            fields.push(format!(r#""data":{{{}}}"#, data.join(",")));
+        }
+        if twice {
+            fields.push(r#""$or":[{"type":["update"]},{"tenant":["t"]}]"#.into());
+        }
+        let pattern = if fields.is_empty() { String::new() } else { format!(r#","pattern":{{{}}}"#, fields.join(",")) };
+        let filters = self.filters.join(",");
+        format!(r#"{{"id":"s{number}","tenant":"t","collection":"c{collection}","filters":[{filters}]{pattern}}}"#)
+    }
+}
+
+fn event(dice: &mut Dice, collections: usize) -> String {
+    let coupon = if dice.below(10) == 0 { format!(r#""coupon":"C{}","#, dice.below(9999)) } else { String::new() };
+    let item = |dice: &mut Dice| format!(r#"{{"sku":"SKU-{}","qty":{}}}"#, dice.below(999_999), dice.below(9));
+    let items: Vec<String> = (0..=dice.below(3)).map(|_| item(dice)).collect();
+    format!(
+        r#"{{"id":"{:016x}","tenant":"t","collection":"c{}","type":"update","data":{{"status":"{}","amount":{},"user":{{"id":"{}","country":"{}","tier":"{}"}},{coupon}"tags":["tag{}","tag{}"],"items":[{}]}}}}"#,
+        dice.next(),
+        dice.below(collections as u64),
+        dice.status(),
+        dice.amount(),
+        dice.user(),
+        dice.country(),
+        dice.tier(),
+        dice.below(20),
+        dice.below(20),
+        items.join(",")
+    )
+}
+
+/// How much is run.
+struct Scale {
+    sizes: &'static [usize],
+    most: usize,
+    crowd: usize,
+    partitions: usize,
+    events: usize,
+    passes: usize,
+}
+
+const FULL: Scale =
+    Scale { sizes: &[1, 1_000, 100_000], most: 1_000_000, crowd: 20_000, partitions: 300_000, events: 4_000, passes: 7 };
+const SMOKE: Scale = Scale { sizes: &[1, 300], most: 1_000, crowd: 500, partitions: 300, events: 60, passes: 1 };
+
+/// One set at one size.
+#[derive(Clone, Copy)]
+struct Run {
+    set: &'static str,
+    subscriptions: usize,
+    collections: usize,
+    depth: Depth,
+    twice: bool,
+    events: usize,
+    passes: usize,
+}
+
+impl Run {
+    fn new(set: &'static str, subscriptions: usize, scale: &Scale) -> Run {
+        let (collections, depth) = (subscriptions.div_ceil(scale.crowd), Depth::RECURSIVE);
+        Run { set, subscriptions, collections, depth, twice: false, events: scale.events, passes: scale.passes }
+    }
+
+    fn texts(&self) -> Vec<String> {
+        let mut dice = Dice(42);
+        let one = |at: usize| Conditions::draw(&mut dice, self.set).text(at, at % self.collections, self.twice);
+        (0..self.subscriptions).map(one).collect()
+    }
+
+    fn events(&self) -> Vec<String> {
+        let mut dice = Dice(7);
+        (0..self.events).map(|_| event(&mut dice, self.collections)).collect()
+    }
+
+    fn load(&self) -> Loaded {
+        let limits = Limits::default();
+        let texts = self.texts();
+        let before = resident_bytes();
+        let engine = Engine::new(Options { depth: self.depth, background: false, ..Options::default() });
+        let started = Instant::now();
+        let items: Vec<_> = texts.iter().map(|text| Ok(addition(text, &limits))).collect();
+        let read_s = started.elapsed().as_secs_f64();
+        let started = Instant::now();
+        engine.write(items, Mode::Add, false).expect("good subscriptions");
+        Loaded { engine, read_s, build_s: started.elapsed().as_secs_f64(), resident: resident_bytes() - before }
+    }
+
+    /// Match all events, several times.
+    fn measure(&self, engine: &Engine) -> Measured {
+        let events = self.events();
+        let mut scratch = Scratch::default();
+        let mut fastest = vec![u128::MAX; events.len()];
+        let mut matches = 0;
+        let before = engine.counters();
+        for _ in 0..self.passes {
+            matches = 0;
+            for (event, fastest) in events.iter().zip(&mut fastest) {
+                let started = Instant::now();
+                let matched = engine.match_event(event.as_bytes(), None, None, &mut scratch).expect("a good event");
+                let found = matched.certain.len();
+                *fastest = started.elapsed().as_nanos().min(*fastest);
+                matches += found;
+            }
+        }
+        let after = engine.counters();
+        let candidates = (after.candidates - before.candidates) as f64 / (after.events - before.events) as f64;
+        let each = matches as f64 / events.len() as f64;
+        if self.depth == Depth::RECURSIVE {
+            assert!(candidates <= 4.0 * each + 64.0, "{}: {candidates} candidates for {each} matches", self.set);
+        }
+        assert!(self.set != "none" || self.twice || candidates == 0.0, "{candidates} candidates for events that share no value");
+        fastest.sort_unstable();
+        let at = |share: usize| fastest[fastest.len() * share / 100] as f64 / 1000.0;
+        Measured { p50: at(50), p99: at(99), matches, candidates, each }
+    }
+}
+
+/// An engine with subscriptions, and what loading them took.
+struct Loaded {
+    engine: Engine,
+    read_s: f64,
+    build_s: f64,
+    resident: f64,
+}
+
+impl Loaded {
+    const HEAD: &str = "| set | subscriptions | read and lowered /s | built /s | together /s | conditions B | index B | resident B | segments |\n\
+                        |---|--:|--:|--:|--:|--:|--:|--:|--:|";
+
+    fn row(&self, set: &str) {
+        let count = self.engine.len() as f64;
+        let (conditions, indexes) = self.engine.bytes();
+        println!(
+            "| {set} | {} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} | {} |",
+            self.engine.len(),
+            count / self.read_s,
+            count / self.build_s,
+            count / (self.read_s + self.build_s),
+            conditions as f64 / count,
+            indexes as f64 / count,
+            self.resident / count,
+            self.engine.shape().1
+        );
+    }
+}
+
+/// What matching gave: microseconds an event, matches of all events, candidates and matches of one.
+struct Measured {
+    p50: f64,
+    p99: f64,
+    matches: usize,
+    candidates: f64,
+    each: f64,
+}
+
+fn resident_bytes() -> f64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    pages.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * 4096.0
+}
+
+fn addition(text: &str, limits: &Limits) -> Addition {
+    let subscription = Subscription::parse(text.as_bytes(), None, limits).expect("a subscription");
+    Addition {
+        form: normal_form(&subscription, limits),
+        id: subscription.id,
+        gateway_id: None,
+        tenant: subscription.tenant,
+        collection: subscription.collection,
+        flags: 0,
+        text: text.as_bytes().into(),
+        host: None,
+    }
+}
+
+fn sizes(scale: &Scale) {
+    println!("### An event\n");
+    println!("| subscriptions | set | matches | candidates | p50 µs | p99 µs | prototype p50 | p99 | ÷ prototype p50 | p99 |");
+    println!("|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|");
+    let mut last = Vec::new();
+    for subscriptions in scale.sizes.iter().copied().chain([scale.most]) {
+        for set in &SETS {
+            let run = Run::new(set.name, subscriptions, scale);
+            let loaded = run.load();
+            let Measured { p50, p99, candidates, each, .. } = run.measure(&loaded.engine);
+            let beside = if subscriptions == FULL.most {
+                format!("{} | {} | **{:.2}** | **{:.2}**", set.p50, set.p99, p50 / set.p50, p99 / set.p99)
+            } else {
+                "| | |".into()
+            };
+            println!("| {subscriptions} | {} | {each:.1} | {candidates:.1} | {p50:.2} | {p99:.2} | {beside} |", set.name);
+            if subscriptions == scale.most {
+                last.push((set.name, loaded));
+            }
+        }
+    }
+    println!("\n### Loading and memory\n\n{}", Loaded::HEAD);
+    last.iter().for_each(|(set, loaded)| loaded.row(set));
+    println!(
+        "\nBytes are for one subscription; resident is what the process grew by: conditions, index, the id, the text and the"
+    );
+    println!("record of each, and what the allocator keeps.\n");
+}
+
+fn flat(scale: &Scale) {
+    println!("### The flat index beside recursive buckets, {} subscriptions\n", scale.most);
+    println!("| set | matches | flat p50 µs | p99 | recursive p50 µs | p99 | flat ÷ recursive, p50 |");
+    println!("|---|--:|--:|--:|--:|--:|--:|");
+    for set in &SETS {
+        let recursive = Run::new(set.name, scale.most, scale);
+        // A flat index takes long: fewer passes.
+        let flat = Run { depth: Depth::FLAT, passes: recursive.passes.min(3), ..recursive };
+        let deep = recursive.measure(&recursive.load().engine);
+        let wide = flat.measure(&flat.load().engine);
+        assert_eq!(wide.matches, deep.matches, "{}: the flat index finds other matches", set.name);
+        let Measured { p50, p99, each, .. } = deep;
+        println!(
+            "| {} | {each:.1} | {:.2} | {:.2} | {p50:.2} | {p99:.2} | **{:.1}** |",
+            set.name,
+            wide.p50,
+            wide.p99,
+            wide.p50 / p50
+        );
+    }
+    println!();
+}
+
+fn removed(scale: &Scale) {
+    println!("### What tombstones add: a quarter of {} removed, not merged\n", scale.most);
+    println!("| set | matches before | after | p50 µs before | after | more µs | p99 before | after |");
+    println!("|---|--:|--:|--:|--:|--:|--:|--:|");
+    for set in &SETS[1..] {
+        let run = Run::new(set.name, scale.most, scale);
+        let engine = run.load().engine;
+        let before = run.measure(&engine);
+        // Scattered evenly over the collections.
+        let gone: Vec<String> =
+            (0..run.subscriptions).filter(|at| at / run.collections % 4 == 0).map(|at| format!("s{at}")).collect();
+        let gone: Vec<&str> = gone.iter().map(String::as_str).collect();
+        engine.remove(&Selection { ids: Some(&gone), ..Selection::default() });
+        let after = run.measure(&engine);
+        assert!(after.matches < before.matches, "{}: the removed still match", set.name);
+        let more = after.p50 - before.p50;
+        println!(
+            "| {} | {:.1} | {:.1} | {:.2} | {:.2} | **{more:+.2}** | {:.2} | {:.2} |",
+            set.name, before.each, after.each, before.p50, after.p50, before.p99, after.p99
+        );
+    }
+    println!();
+}
+
+fn repeated(scale: &Scale) {
+    println!("### What deduplication adds: each of {} subscriptions found in two ways\n", scale.most);
+    println!("| set | matches | candidates once | twice | p50 µs once | twice | more µs | p99 once | twice |");
+    println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|");
+    for set in &SETS[1..] {
+        let once = Run::new(set.name, scale.most, scale);
+        let twice = Run { twice: true, ..once };
+        let (one, two) = (once.measure(&once.load().engine), twice.measure(&twice.load().engine));
+        assert_eq!(one.matches, two.matches, "{}: an OR finds other matches", set.name);
+        let more = two.p50 - one.p50;
+        println!(
+            "| {} | {:.1} | {:.1} | {:.1} | {:.2} | {:.2} | **{more:+.2}** | {:.2} | {:.2} |",
+            set.name, one.each, one.candidates, two.candidates, one.p50, two.p50, one.p99, two.p99
+        );
+    }
+    println!("\nThe surplus holds twice the conjunctions and the conditions that make them, not the deduplication alone.\n");
+}
+
+fn partitions(scale: &Scale) {
+    println!("### {} subscriptions over {} partitions\n\n{}", scale.most, scale.partitions, Loaded::HEAD);
+    let run = Run { collections: scale.partitions, ..Run::new("2,000", scale.most, scale) };
+    let loaded = run.load();
+    loaded.row(run.set);
+    let found = run.measure(&loaded.engine);
+    println!("\nAn event: {:.2} matches, p50 {:.2} µs, p99 {:.2} µs.\n", found.each, found.p50, found.p99);
+}
+
+/// Every set, small, beside a plain evaluation.
+fn check() {
+    let (limits, layout) = (Limits::default(), EventLayout::default());
+    for set in &SETS {
+        for twice in [false, true] {
+            let run = Run { twice, collections: 1, ..Run::new(set.name, 600, &SMOKE) };
+            let read = |text: &String| Subscription::parse(text.as_bytes(), None, &limits).expect("a subscription");
+            let held: Vec<Subscription> = run.texts().iter().map(read).collect();
+            let engine = run.load().engine;
+            let mut scratch = Scratch::default();
+            for event in run.events() {
+                let read = naive::Event::read(event.as_bytes(), &layout, &limits).expect("a good event");
+                let mut expected: Vec<&str> =
+                    held.iter().filter(|subscription| naive::wants(subscription, &read)).map(|found| &*found.id).collect();
+                let matched = engine.match_event(event.as_bytes(), None, None, &mut scratch).expect("a good event");
+                let records: Vec<_> = matched.certain.iter().filter_map(|slot| engine.record(*slot)).collect();
+                let mut found: Vec<&str> = records.iter().map(|record| &*record.id).collect();
+                expected.sort_unstable();
+                found.sort_unstable();
+                assert_eq!(found, expected, "{}: {event}", set.name);
+            }
+        }
+    }
+}
+
+type Section = (&'static str, fn(&Scale));
+
+const SECTIONS: [Section; 5] =
+    [("sizes", sizes), ("flat", flat), ("removed", removed), ("repeated", repeated), ("partitions", partitions)];
+
+fn main() {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let smoke = arguments.iter().position(|argument| argument == "--smoke").map(|at| arguments.remove(at)).is_some();
+    let scale = if smoke { &SMOKE } else { &FULL };
+    if let Some(name) = arguments.iter().find(|name| SECTIONS.iter().all(|(other, _)| name != other)) {
+        eprintln!("no section {name}; there are: {}", SECTIONS.map(|(name, _)| name).join(", "));
+        std::process::exit(2);
+    }
+    check();
+    for (name, run) in SECTIONS {
+        if arguments.is_empty() || arguments.iter().any(|wanted| wanted == name) {
+            run(scale);
+        }
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn every_section_runs_and_the_index_finds_what_it_must() {
+    check();
+    SECTIONS.iter().for_each(|(_, run)| run(&SMOKE));
+}
