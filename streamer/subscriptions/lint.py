@@ -27,6 +27,7 @@ from streamer.subscriptions.normal_form import (
     Clause,
     Conjunction,
     Contains,
+    InTopic,
     IsKind,
     Kind,
     Mode,
@@ -37,6 +38,7 @@ from streamer.subscriptions.normal_form import (
     kind_of,
     normal_form,
 )
+from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD
 
 
 class FindingCode(StrEnum):
@@ -133,7 +135,17 @@ def _asks_something(compiled: CompiledSubscription) -> bool:
 
 
 def _indexable(conjunction: Conjunction) -> bool:
-    return any(all(isinstance(atom, INDEXABLE) for atom in clause.atoms) for clause in conjunction.clauses)
+    return any(all(map(_narrows_down, clause.atoms)) for clause in conjunction.clauses)
+
+
+def _narrows_down(atom: Atom) -> bool:
+    match atom:
+        case InTopic(pattern=pattern):
+            return not set(pattern.words) <= {ONE_WORD, ANY_WORDS}
+        case Wildcard(pieces=pieces):
+            return any(pieces)
+        case _:
+            return isinstance(atom, INDEXABLE)
 
 
 def _tautology(conjunction: Conjunction, constant: Verdict | None) -> bool:
