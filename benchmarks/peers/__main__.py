@@ -132,8 +132,11 @@ def run(peer: str, workload: str, data: Path, options: argparse.Namespace, limit
         except subprocess.TimeoutExpired:
             return {"peer": peer, "workload": workload, "skip": f"over {options.timeout} s"}
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line and not line.startswith(("added", "note:", "thread"))]
-        return {"peer": peer, "workload": workload, "skip": " ".join(lines)[:120] or f"exit code {done.returncode}"}
+        # A panic says why in its first lines, an exception in its last one.
+        lines = [
+            line for line in done.stderr.splitlines() if line and not line.startswith(("added", "note:", "thread", "stack", " "))
+        ]
+        return {"peer": peer, "workload": workload, "skip": (lines or [f"exit code {done.returncode}"])[-1][:120]}
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -205,8 +208,11 @@ def remarks(results: Results, workloads: Iterable[str], peers: tuple[str, ...]) 
                 yield f"- {workload}: {peer} finds {line['matches']:,} matches where Streamer finds {own['matches']:,}: {why}."
             if line["events"] < everything[workload, "streamer"]["events"]:
                 yield f"- {workload}: {peer} was cut after {line['events']:,} events; the ids compared are those."
+    together: dict[tuple[str, str], list[str]] = {}
     for (workload, peer), reason in results.skipped.items():
-        yield f"- {workload}: no {peer}: {reason}"
+        together.setdefault((peer, reason), []).append(workload)
+    for (peer, reason), skipped in together.items():
+        yield f"- No {peer} on {', '.join(skipped)}: {reason}"
 
 
 def main() -> None:
