@@ -140,7 +140,7 @@ class Filter:
 class Subscription:
     """What one subscriber wants: all parts given must hold, a part left out is true (semantics.md section 2).
 
-    It is checked when it is added to an engine, or by `streamer.subscriptions.compile_subscription`.
+    It is checked when it is added to an engine, or by `streamer.subscriptions.compile.compile_subscription`.
 
     Args:
         id: unique within an engine.
