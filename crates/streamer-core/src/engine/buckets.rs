@@ -13,8 +13,8 @@
 //! what remains is answered by a slice or verified one by one, at most [`FEW`] at a time.
 //!
 //! An event's value is looked up once, in a dictionary of all values that the segment's equalities name at that path, and is
-//! a number from then on: equalities of all buckets are in one hash table from bucket and number. Other atoms are in value
-//! automata of their bucket and path.
+//! a number from then on. The dictionary says where it leads from the first bucket; the equalities of all others are in one
+//! hash table from bucket and number. Other atoms are in value automata of their bucket and path.
 //!
 //! Invariant: an event that makes a conjunction hold reaches it, once if each path on the way has one value. What may be
 //! reached more than once is handed out apart (`several`). Nothing is handed out that does not hold, removed subscriptions
@@ -58,6 +58,9 @@ const ANSWER: u32 = 1 << 30;
 pub(super) const MOST: usize = (1 << 30) - 1;
 
 impl Next {
+    /// No transition.
+    pub(super) const NOWHERE: Next = Next(u32::MAX);
+
     pub(super) fn bucket(at: usize) -> Next {
         Next(at as u32)
     }
@@ -71,7 +74,17 @@ impl Next {
     }
 }
 
-/// An equality of a bucket.
+/// A value that equalities name, at a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Value {
+    pub path: u32,
+    /// Where the words of an atom that names it are.
+    pub atom: u32,
+    /// Where it leads from the first bucket.
+    pub first: Next,
+}
+
+/// An equality of a bucket that is not the first one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub bucket: u32,
@@ -177,8 +190,7 @@ pub(super) enum Matcher {
 pub struct Index {
     /// From a path and a value to the value's number.
     pub(super) dictionary: Table,
-    /// The path of a value, and where the words of an atom that names it are.
-    pub(super) values: Box<[(u32, u32)]>,
+    pub(super) values: Box<[Value]>,
     pub(super) edges: Edges,
     pub(super) buckets: Box<[Bucket]>,
     pub(super) lists: Box<[u32]>,
@@ -300,9 +312,12 @@ impl Visit<'_, '_, '_> {
         if probe.matcher == EQUALITIES {
             for at in self.numbers(probe.path, values) {
                 let number = self.scratch.numbers[at];
-                if let Some(next) =
-                    Some(number).filter(|number| *number != UNNAMED).and_then(|number| self.index.edges.find(bucket, number))
-                {
+                let next = match bucket {
+                    _ if number == UNNAMED => None,
+                    0 => Some(self.index.values[number as usize].first).filter(|next| *next != Next::NOWHERE),
+                    _ => self.index.edges.find(bucket, number),
+                };
+                if let Some(next) = next {
                     self.follow(next, again);
                 }
             }
@@ -342,7 +357,7 @@ impl Visit<'_, '_, '_> {
                 continue;
             };
             let found = self.index.dictionary.find(value_hash(self.seed, seen.hash, path), |value| {
-                let (other, atom) = self.index.values[value as usize];
+                let Value { path: other, atom, .. } = self.index.values[value as usize];
                 other == path
                     && matches!(self.store.atom_at(atom).next().map(|atom| atom.view), Some(AtomView::Equal(other)) if other == scalar)
             });
@@ -517,7 +532,7 @@ impl Index {
             })
             .sum();
         self.dictionary.bytes()
-            + self.values.len() * 8
+            + self.values.len() * size_of::<Value>()
             + self.edges.slots.len() * size_of::<Edge>()
             + self.buckets.len() * size_of::<Bucket>()
             + self.lists.len() * 4

@@ -26,7 +26,7 @@ use crate::automaton::regexps::Regexps;
 use crate::automaton::table::Table;
 use crate::automaton::topics::Topics;
 use crate::automaton::wildcards::Wildcards;
-use crate::engine::buckets::{Bucket, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, value_hash};
+use crate::engine::buckets::{Bucket, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, Value, value_hash};
 use crate::engine::checks::{self, Wanted};
 use crate::engine::store::{Store, flags};
 use crate::engine::words::{AtomView, FastHash, RawAtom, Refused};
@@ -170,7 +170,7 @@ struct Builder<'s> {
     seed: &'s Seed,
     deepest: u32,
     edges: Vec<Edge>,
-    values: Vec<(u32, u32)>,
+    values: Vec<Value>,
     hashes: Vec<(u64, u32)>,
     value_of: HashMap<(u32, &'s [u32]), u32, FastHash>,
     buckets: Vec<Bucket>,
@@ -344,7 +344,11 @@ impl<'s> Builder<'s> {
                 let AtomView::Equal(scalar) = key.atom.view else { continue };
                 let next = self.next(same, level);
                 let value = self.value(path, key.atom.words, scalar);
-                self.edges.push(Edge { bucket, value, next });
+                if bucket == 0 {
+                    self.values[value as usize].first = next;
+                } else {
+                    self.edges.push(Edge { bucket, value, next });
+                }
             }
             probes.push(Probe { path, matcher: EQUALITIES });
             return;
@@ -382,7 +386,7 @@ impl<'s> Builder<'s> {
         let value = *self.value_of.entry((path, words)).or_insert(new);
         if value == new {
             self.hashes.push((value_hash(self.seed, scalar.hash(self.seed), path), value));
-            self.values.push((path, self.store.position(words)));
+            self.values.push(Value { path, atom: self.store.position(words), first: Next::NOWHERE });
         }
         value
     }
