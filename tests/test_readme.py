@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -91,10 +92,21 @@ def commands(console: str) -> list[tuple[str, str]]:
     return [(command, output) for command, _, output in (part.partition("\n") for part in parts[1:])]
 
 
+def command_line(directory: Path) -> Path:
+    """Make `streamer` a command of the package under test, also where that is not installed; return the folder to put on PATH."""
+    folder = directory / ".bin"
+    folder.mkdir(exist_ok=True)
+    command = folder / "streamer"
+    paths = os.pathsep.join(path for path in sys.path if path)
+    command.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(paths)} exec {shlex.quote(sys.executable)} -m streamer "$@"\n')
+    command.chmod(0o755)
+    return folder
+
+
 def run_page(page: str, directory: Path, capture: pytest.CaptureFixture[str], name: str) -> int:
     """Run the examples of *page* in *directory*; return how many there were."""
     names: dict[str, object] = {"__name__": "__main__"}
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+    environment = {**os.environ, "PATH": f"{command_line(directory)}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
     printed = ""
     ran = 0
     for number, block in enumerate(found := blocks(page)):

@@ -63,9 +63,9 @@ class Explanation:
         return f"{self.subscription_id!r} matches{f' ({shown})' if shown else ''}"
 
     def __str__(self) -> str:
-        lines = [self.headline, *_table(self.conditions)]
-        if self.before:
-            lines += ["before the update:", *_table(self.before)]
+        table = list(_table([*self.conditions, *self.before]))
+        now, before = table[: len(self.conditions)], table[len(self.conditions) :]
+        lines = [self.headline, *now, *(["before the update:", *before] if before else [])]
         if self.note is not None:
             lines.append(self.note)
         return "\n".join(lines)
