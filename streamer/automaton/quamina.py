@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from streamer.automaton.flattener import Flattener, JsonFlattener, check_leaf
+from streamer.automaton.names import check_name
 from streamer.automaton.storage import LivePatterns, MemoryPatterns
 from streamer.errors import ConfigError, PatternError
 from streamer.model import BeyondFloat64, Dialect, Limits, Verdict
@@ -83,7 +84,7 @@ class Quamina(Generic[X]):
             PatternError: with the path in the pattern; nothing is added.
             TypeError: *x* is not hashable.
         """
-        _check_name(x)
+        check_name(x)
         self._patterns.add(x, pattern)
 
     def delete_patterns(self, x: X) -> int:
@@ -95,7 +96,7 @@ class Quamina(Generic[X]):
         """
         if not self._deletion:
             raise ConfigError("deletion is switched off: pattern_deletion=False")
-        _check_name(x)
+        check_name(x)
         return self._patterns.delete(x)
 
     def matches_for_event(self, event: Any) -> list[X]:
@@ -278,10 +279,3 @@ def _json_value(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise PatternError(f"give a pattern that holds {value} as JSON text")
-
-
-def _check_name(x: object) -> None:
-    try:
-        hash(x)
-    except TypeError:
-        raise TypeError(f"a name must be hashable, which {type(x).__name__} is not") from None

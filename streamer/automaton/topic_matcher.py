@@ -19,6 +19,7 @@ import threading
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from streamer.automaton.names import check_name
 from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, parse_topic, split_words
 
 X = TypeVar("X", bound=Hashable)
@@ -51,7 +52,7 @@ class TopicMatcher(Generic[X]):
             TypeError: *x* is not hashable.
         """
         words = parse_topic(pattern).words
-        _check_name(x)
+        check_name(x)
         with self._lock:
             node = self._root
             for word in words:
@@ -67,7 +68,7 @@ class TopicMatcher(Generic[X]):
     def unbind(self, pattern: str, x: X) -> bool:
         """Undo `bind` of the same pattern and name; return whether they were bound. Other bindings of *x* stay."""
         words = parse_topic(pattern).words
-        _check_name(x)
+        check_name(x)
         with self._lock:
             trail = [self._root]
             for word in words:
@@ -118,10 +119,3 @@ def _with_any_words(nodes: set[_Node[X]]) -> set[_Node[X]]:
             nodes.add(below)
             pending.append(below)
     return nodes
-
-
-def _check_name(x: object) -> None:
-    try:
-        hash(x)
-    except TypeError:
-        raise TypeError(f"a name must be hashable, which {type(x).__name__} is not") from None

@@ -4,7 +4,7 @@ text -> `parse` -> tree -> `check` (names, types) -> `Program` -> `evaluate` (va
 """
 
 from streamer.reference.cel.check import Remark
-from streamer.reference.cel.program import Outcome, Program, compile_cel, constant_outcome, evaluate_cel
+from streamer.reference.cel.program import Outcome, Program, compile_cel, evaluate_cel
 from streamer.reference.cel.values import CelReason
 
-__all__ = ["CelReason", "Outcome", "Program", "Remark", "compile_cel", "constant_outcome", "evaluate_cel"]
+__all__ = ["CelReason", "Outcome", "Program", "Remark", "compile_cel", "evaluate_cel"]

@@ -93,8 +93,3 @@ def evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
     if type(value) is Failure:
         return Outcome(Verdict.ERROR, value.reason, value.detail, run.cost)
     return Outcome(Verdict.ERROR, CelReason.NOT_BOOL, f"the result is {type_name(value)}, not bool", run.cost)
-
-
-def constant_outcome(program: Program, budget: int = Limits().cel_budget) -> Outcome | None:
-    """Return what a program comes to for every event, if it reads none of the event; None if it does."""
-    return None if program.variables else evaluate_cel(program, Event(raw={}, tenant=""), budget)
