@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 use streamer_core::engine::{Addition, Depth, Engine, Mode, Options, Scratch};
-use streamer_core::layout::EventLayout;
+use streamer_core::layout::{EventLayout, Part};
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::{Subscription, normal_form};
 
@@ -265,7 +265,21 @@ fn partitions(count: usize) {
 }
 
 fn files(patterns: &str, events: &str) {
-    let engine = Engine::new(Options { layout: EventLayout::default().into(), ..Options::default() });
+    // The whole event is the document: patterns see it as it is.
+    let (data, none) = (Part::Pointers(vec![Box::default()]), || Part::Never);
+    let layout = EventLayout {
+        data,
+        id: none(),
+        tenant: none(),
+        collection: none(),
+        event_type: none(),
+        ts: none(),
+        topic: none(),
+        before: none(),
+        unknown: none(),
+        ..EventLayout::default()
+    };
+    let engine = Engine::new(Options { layout: layout.into(), ..Options::default() });
     let read = |path: &str| std::fs::read_to_string(path).expect("a file that can be read");
     let patterns_text = read(patterns);
     let texts = patterns_text.lines().enumerate().map(|(n, line)| {
@@ -278,7 +292,7 @@ fn files(patterns: &str, events: &str) {
     let mut scratch = Scratch::default();
     let matches: usize = events
         .iter()
-        .map(|event| engine.match_event(event.as_bytes(), None, None, &mut scratch).map_or(0, |matched| matched.certain.len()))
+        .map(|event| engine.match_event(event.as_bytes(), None, None, &mut scratch).expect("a good event").certain.len())
         .sum();
     println!(
         "{patterns}: {matches} matches of {} events; parsed {:.2} s, indexed {:.2} s",
