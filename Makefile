@@ -13,9 +13,6 @@ RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o
 # The reference always runs; the native engine wherever this version has one and its core was built.
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
-# How long `make fuzz` compares the backends; it writes a record into benchmarks/records.
-MINUTES ?= 60
-
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-integration lint types format rust pytest wheel fuzz bench bench-smoke install clean
 
@@ -61,9 +58,8 @@ pytest: $(VENV)/.dev-$(KIND) ## pytest, once on each backend
 wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
 	@$(PY) tests/tools/check_wheel.py
 
-fuzz: $(VENV)/.dev-$(KIND) ## the property tests with EXAMPLES (100,000) random examples each, new ones every time
-	HYPOTHESIS_PROFILE=fuzz $(PY) -m pytest -q -m hypothesis
-	@if $(PY) -c 'import streamer._native' 2>/dev/null; then set -x; $(PY) -m tests.property.test_backends_agree --minutes $(MINUTES); fi
+fuzz: $(VENV)/.dev-$(KIND) ## properties, native beside reference, cargo-fuzz, Miri: SECONDS (600) in all, or only TARGETS
+	@$(PY) -m tests.tools.fuzz --seconds $(or $(SECONDS),600) $(TARGETS)
 
 bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
 	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks; $(PY) -m benchmarks.edge; done

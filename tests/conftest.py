@@ -14,9 +14,7 @@ from streamer import _backend
 
 # A run of the gates is repeatable and short; `make fuzz` tries new examples for as long as one likes.
 hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.register_profile(
-    "fuzz", deadline=None, print_blob=True, max_examples=int(os.environ.get("EXAMPLES", "100000"))
-)
+hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=int(os.environ.get("EXAMPLES", "1000")))
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 
