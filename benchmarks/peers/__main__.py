@@ -4,7 +4,7 @@
     python -m benchmarks.peers W1 W3 --rounds 3
     python -m benchmarks.peers --record           # every workload; writes records/<date>-peers.md
 
-The drivers take turns on one core, round by round; each gives its fastest whole pass. A driver that finds other matches than
+The drivers take turns on one core, round by round; each gives its fastest whole pass, in core time. A driver that finds other matches than
 Streamer is reported, and so is a workload on which a peer is faster.
 """
 
@@ -224,8 +224,8 @@ def main() -> None:
     parser.add_argument("--build", action="store_true", help="build the drivers and draw the data first")
     parser.add_argument("--peers", nargs="+", default=[*STREAMER, *PEERS], choices=[*STREAMER, *PEERS])
     parser.add_argument("--rounds", type=int, default=3, help="turns of each driver (3); slow ones take one")
-    parser.add_argument("--seconds", type=float, default=1.0, help="how long a driver measures in a turn (1)")
-    parser.add_argument("--cut", type=float, default=10.0, help="cut a first pass after so many seconds (10)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="core seconds that a driver measures in a turn (1)")
+    parser.add_argument("--cut", type=float, default=10.0, help="cut a first pass after so many core seconds (10)")
     parser.add_argument("--timeout", type=float, default=300.0, help="give a driver up after so many seconds (300)")
     parser.add_argument("--core", type=int, default=0, help="the core that drivers are pinned to (0)")
     parser.add_argument("--smoke", action="store_true", help="a little data, once, and every driver that is built")
@@ -250,7 +250,11 @@ def main() -> None:
     print("\n".join([*lines, "", *notes]))
     if options.record:
         record = Record("peers", began, f"Peers: {VERSIONS}; the Go quamina where its module can be had.")
-        print(record.write(["Nanoseconds an event, the fastest whole pass.", "", *lines, "", *notes]))
+        print(
+            record.write(
+                ["Nanoseconds of core time an event, the fastest whole pass. `–`: no figure, see below.", "", *lines, "", *notes]
+            )
+        )
     if any("NOT EXPLAINED" in note for note in notes):
         sys.exit("ids differ")
 
