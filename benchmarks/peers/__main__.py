@@ -4,8 +4,8 @@
     python -m benchmarks.peers W1 W3 --rounds 3
     python -m benchmarks.peers --record           # every workload; writes records/<date>-peers.md
 
-The drivers take turns on one core, round by round; each gives its fastest whole pass, in core time. A driver that finds other matches than
-Streamer is reported, and so is a workload on which a peer is faster.
+The drivers take turns on one core, round by round; each gives its fastest whole pass, in core time. A driver that finds
+other matches than Streamer is reported, and so is a workload on which a peer is faster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Streamer's Python API on a workload's files: `python -m benchmarks.peers.python_driver WORKLOAD EVENTS PATTERNS`.
 
-Prints the line that the Rust drivers print; the clock counts core time around `Engine.match_ids`, which returns a list of id strings.
+Prints the line that the Rust drivers print; the clock counts core time around `Engine.match_ids`, which returns a list of
+id strings.
 """
 
 from __future__ import annotations
