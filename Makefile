@@ -20,7 +20,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo-$(KIND) ## replay the flights that left New York in 2013 against subscriptions of every kind
-	@$(PY) -m examples.flights
+	@$(if $(RUST),,STREAMER_BACKEND=reference) $(PY) -m examples.flights
 
 test: lint types rust pytest wheel ## every gate: lint, types, Rust, pytest on each backend, an installed wheel
 	@echo "make test: all gates passed on: $(BACKENDS)$(if $(RUST),, (no cargo: the native core and its gates were left out))"
