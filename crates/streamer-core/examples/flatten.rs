@@ -66,10 +66,9 @@ fn main() {
     // A path that is not there: reading cannot stop early.
     let late: &[&[&str]] = &[&["properties", "LOT_NUM"], &["zzz"]];
     println!("{:<28} {:>6} {:>9} {:>9} {:>9}", "", "bytes", "lazy", "lazy, all", "full");
-    for (name, event, layout, paths, more) in [
-        ("GeoJSON, 1 path", GEOJSON, &document, geojson, late),
-        ("change event, 8 paths", CHANGE, &change, orders, orders),
-    ] {
+    for (name, event, layout, paths, more) in
+        [("GeoJSON, 1 path", GEOJSON, &document, geojson, late), ("change event, 8 paths", CHANGE, &change, orders, orders)]
+    {
         let early = flatten(&trie(layout, paths), event, Validation::Lazy);
         let all = flatten(&trie(layout, more), event, Validation::Lazy);
         let full = flatten(&trie(layout, paths), event, Validation::Full);
