@@ -289,10 +289,11 @@ impl Growing {
             node = parents[node as usize];
         };
         let data_places = places[DATA].len();
-        let other_part = places
-            .iter()
-            .enumerate()
-            .any(|(part, places)| places.iter().any(|place| below(place.node) && (part != BEFORE || place.pointer.is_empty())));
+        // Also another place of `before`: which of the two counts is known only once both were looked for.
+        let other_part = places.iter().enumerate().any(|(part, places)| {
+            let from = |node: u32| if part == BEFORE { parents[node as usize] } else { node };
+            places.iter().any(|place| below(from(place.node)))
+        });
         let other_path = self.outputs.iter().any(|(node, output)| {
             let fallback = output.base != ALWAYS && usize::from(output.base) >= data_places;
             !fallback && below(*node)
@@ -429,7 +430,8 @@ impl PathTrie {
             for at in 0..self.places[part].len() {
                 let node = self.places[part][at].node;
                 let wanted = &mut self.nodes[node as usize];
-                let other = |(other, places): (usize, &Vec<Place>)| other != ID && other != TS && places.iter().any(|p| p.node == node);
+                let other =
+                    |(other, places): (usize, &Vec<Place>)| other != ID && other != TS && places.iter().any(|p| p.node == node);
                 if wanted.children == 0 && wanted.output_count == 0 && !self.places.iter().enumerate().any(other) {
                     wanted.flags |= OPTIONAL;
                 }
