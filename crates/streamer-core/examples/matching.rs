@@ -413,7 +413,7 @@ fn removed(scale: &Scale) {
         let before = run.measure(&engine);
         // Scattered evenly over the collections.
         let gone: Vec<String> =
-            (0..run.subscriptions).filter(|at| at / run.collections % 4 == 0).map(|at| format!("s{at}")).collect();
+            (0..run.subscriptions).filter(|at| (at / run.collections).is_multiple_of(4)).map(|at| format!("s{at}")).collect();
         let gone: Vec<&str> = gone.iter().map(String::as_str).collect();
         engine.remove(&Selection { ids: Some(&gone), ..Selection::default() });
         let after = run.measure(&engine);
