@@ -17,13 +17,21 @@ from streamer.engine.explain import Explanation, explain
 from streamer.engine.lines import LineSource
 from streamer.engine.matches import Matches
 from streamer.engine.plan import Plan
-from streamer.errors import BulkSubscriptionError, ConfigError, EventError, SubscriptionError, UnknownSubscriptionError
+from streamer.errors import (
+    BulkSubscriptionError,
+    ConfigError,
+    EventCode,
+    EventError,
+    SubscriptionError,
+    UnknownSubscriptionError,
+)
 from streamer.layout import EventLayout
 from streamer.model import Limits, Subscription
 from streamer.reference.core import ReferenceCore
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.lint import Finding, lint
+from streamer.subscriptions.values import packed, unpacked
 
 OnError = Literal["raise", "skip"]
 T = TypeVar("T")
@@ -157,7 +165,7 @@ class Engine:
 
     def remove(self, subscription_id: str) -> Changes:
         """Remove one subscription; an id that is not held changes nothing, so `if engine.remove(id):` tells."""
-        return self._core.remove(Selection(ids=frozenset([subscription_id])))
+        return self._core.remove(_selection([subscription_id], None, None, None))
 
     def remove_many(
         self,
@@ -195,7 +203,7 @@ class Engine:
 
     def get(self, subscription_id: str) -> Subscription | None:
         """Return a subscription, or None where the id is not held."""
-        return self._core.get(subscription_id)
+        return self._core.get(subscription_id) if _is_text(subscription_id) else None
 
     def subscriptions(
         self, *, tenant: str | None = None, collection: str | None = None, gateway_id: str | None = None
@@ -211,7 +219,7 @@ class Engine:
         return True
 
     def __contains__(self, subscription_id: object) -> bool:
-        return subscription_id in self._core
+        return _is_text(subscription_id) and subscription_id in self._core
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._core.ids(Selection()))
@@ -229,18 +237,26 @@ class Engine:
         Raises:
             EventError: the event cannot be read.
         """
+        if tenant is not None or collection is not None:
+            _check_names(tenant, collection)
         return Matches(self._core.match(event, tenant, collection), event)
 
     def match_ids(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> list[str]:
         """Return the ids of the subscriptions that match an event, in no promised order. Raises EventError."""
+        if tenant is not None or collection is not None:
+            _check_names(tenant, collection)
         return self._core.match_ids(event, tenant, collection)
 
     def match_count(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> int:
         """Return how many subscriptions match an event. Raises EventError."""
+        if tenant is not None or collection is not None:
+            _check_names(tenant, collection)
         return self._core.match_count(event, tenant, collection)
 
     def matches_any(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> bool:
         """Tell whether any subscription matches an event. Raises EventError."""
+        if tenant is not None or collection is not None:
+            _check_names(tenant, collection)
         return self._core.matches_any(event, tenant, collection)
 
     def match_batch(
@@ -251,6 +267,8 @@ class Engine:
         Returns:
             A list aligned with *events*: `Matches`, or the `EventError` in a bad event's place, with its `index`.
         """
+        if tenant is not None or collection is not None:
+            _check_names(tenant, collection)
         given = list(_several(events))
         results = self._core.match_batch(given, tenant, collection)
         return [
@@ -267,6 +285,8 @@ class Engine:
         Args:
             source: a path, bytes, or a binary file object; gzip and zstd are recognised.
         """
+        if tenant is not None or collection is not None:
+            _check_names(tenant, collection)
         return match_lines(self._core, source, self._options, tenant, collection)
 
     # Understanding
@@ -280,7 +300,7 @@ class Engine:
             EventError: the event cannot be read.
             UnknownSubscriptionError: the id is not held.
         """
-        subscription = self._core.get(subscription_id)
+        subscription = self.get(subscription_id)
         if subscription is None:
             raise UnknownSubscriptionError(subscription_id)
         return explain(self._compile(subscription), event, self._options, tenant, collection)
@@ -291,7 +311,7 @@ class Engine:
         Raises:
             UnknownSubscriptionError: the id is not held.
         """
-        plan = self._core.plan(subscription_id)
+        plan = self._core.plan(subscription_id) if _is_text(subscription_id) else None
         if plan is None:
             raise UnknownSubscriptionError(subscription_id)
         return plan
@@ -314,7 +334,8 @@ class Engine:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (self._options, self._core.given(Selection()))
+        held = [packed(each) if isinstance(each, Subscription) else each for each in self._core.given(Selection())]
+        return _unpickle, (self._options, held)
 
     def __repr__(self) -> str:
         return f"<Engine: {len(self)} subscriptions>"
@@ -329,7 +350,7 @@ def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog) -
     return ReferenceCore(options, programs, cel_errors)
 
 
-def _unpickle(options: Options, subscriptions: Sequence[Source]) -> Engine:
+def _unpickle(options: Options, held: Sequence[Any]) -> Engine:
     engine = Engine(
         layout=options.layout,
         default_tenant=options.default_tenant,
@@ -339,15 +360,31 @@ def _unpickle(options: Options, subscriptions: Sequence[Source]) -> Engine:
         cache_size=options.cache_size,
         default=options.default,
     )
-    engine.add_many(subscriptions)
+    engine.add_many(unpacked(*each) if isinstance(each, tuple) else each for each in held)
     return engine
+
+
+def _is_text(value: object) -> bool:
+    """Tell whether a value is a string that UTF-8 can hold; nothing else is an id or a name that anything has."""
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value))
 
 
 def _check_option(name: str, value: object, kind: type) -> None:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ConfigError(f"expected {kind.__name__}, not {type(value).__name__}", place=name)
-    if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+    if isinstance(value, str) and not _is_text(value):
         raise ConfigError("half of a surrogate pair", place=name)
+
+
+def _check_names(tenant: str | None, collection: str | None) -> None:
+    """Refuse arguments that no event could hold, whichever core runs."""
+    for part, name in (("tenant", tenant), ("collection", collection)):
+        if name is None:
+            continue
+        if not isinstance(name, str):
+            raise TypeError(f"{part} is a string, not {type(name).__name__}")
+        if not _is_text(name):
+            raise EventError(EventCode.LONE_SURROGATE, f"the {part} given holds half of a surrogate pair")
 
 
 def _several(given: Iterable[T]) -> Iterable[T]:
@@ -364,4 +401,10 @@ def _skips(on_error: OnError) -> bool:
 
 
 def _selection(ids: Iterable[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None) -> Selection:
-    return Selection(ids=None if ids is None else frozenset(ids), gateway_id=gateway_id, tenant=tenant, collection=collection)
+    for name, value in (("gateway_id", gateway_id), ("tenant", tenant), ("collection", collection)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} is a string, not {type(value).__name__}")
+        if value is not None and not _is_text(value):
+            return Selection(ids=frozenset())
+    chosen = None if ids is None else frozenset(filter(_is_text, ids))
+    return Selection(ids=chosen, gateway_id=gateway_id, tenant=tenant, collection=collection)

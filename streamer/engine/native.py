@@ -73,7 +73,7 @@ class Host:
         try:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()
         except RecursionError:
-            return write_json(value, max_depth=self._options.limits.max_depth + 1)[0].encode()
+            return write_json(value, max_depth=self._options.limits.max_depth + 1, max_bytes=None)[0].encode()
 
     def judge(self, text: bytes, tenant: str | None, collection: str | None, candidates: list[tuple[Held, bool]]) -> list[Judged]:
         """Judge candidates, each with whether it is judged whole; otherwise all its parts but `cel` hold. Raises EventError."""
@@ -216,7 +216,8 @@ class NativeCore(_native.Core):
         def refuse(position: int, error: SubscriptionError) -> None:
             # A traceback would keep the frames of every bad one of a million alive.
             errors[position] = error.with_traceback(None)
-            draft.refuse(position, error.subscription_id)
+            # No other subscription has an id that is no text.
+            draft.refuse(position, error.subscription_id if _is_text(error.subscription_id) else None)
 
         def flush() -> None:
             for position, source in draft.extend(pending):
@@ -300,6 +301,10 @@ class NativeCore(_native.Core):
 
 def _subscription(held: Held) -> Subscription:
     return parse_subscription(held) if isinstance(held, bytes) else held
+
+
+def _is_text(value: str | None) -> bool:
+    return value is None or value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _criteria(selection: Selection) -> tuple[list[str] | None, str | None, str | None, str | None]:

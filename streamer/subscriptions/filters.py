@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
+from itertools import count
 from typing import Any, Final, final
 
 import re2
@@ -69,6 +70,9 @@ MAX_FIELD_STEPS: Final = 512
 
 #: As long as a CEL expression may be, so that a filter may be written as one.
 MAX_REGEXP_BYTES: Final = 16 * 1024
+
+#: More values than 16 MiB of JSON text can hold: a list may hold another twice, which holds another twice, and so on.
+MAX_VALUES: Final = 8 * 1024 * 1024
 
 _MEMBERS = ("field", "op", "value")
 #: Operators of other languages, which by their spelling alone would be taken for something else.
@@ -224,12 +228,15 @@ def json_value(value: Any, *, place: str) -> Any:
     """Return a copy of a JSON value, built of dict, list and scalars only, and check it.
 
     Raises:
-        SubscriptionError: a number outside float64 or 64 bits, a lone surrogate, another type, or deeper than `MAX_VALUE_DEPTH`.
+        SubscriptionError: a number outside float64 or 64 bits, a lone surrogate, another type, deeper than `MAX_VALUE_DEPTH`, or
+            more than `MAX_VALUES`.
     """
-    return _json_value(value, place, 0)
+    return _json_value(value, place, 0, count())
 
 
-def _json_value(value: Any, place: str, depth: int) -> Any:
+def _json_value(value: Any, place: str, depth: int, values: Iterator[int]) -> Any:
+    if next(values) >= MAX_VALUES:
+        raise SubscriptionError(f"more than {MAX_VALUES} values in one another", place=place)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -241,19 +248,20 @@ def _json_value(value: Any, place: str, depth: int) -> Any:
         return int(value)
     if isinstance(value, BeyondFloat64) or (isinstance(value, float) and not math.isfinite(value)):
         shown = value.text if isinstance(value, BeyondFloat64) else repr(value)
+        shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
         raise SubscriptionError(f"expected a number that a float64 holds, not {shown}", place=place)
     if isinstance(value, float):
         return float(value)
     if depth == MAX_VALUE_DEPTH and isinstance(value, list | tuple | Mapping):
         raise SubscriptionError(f"nested deeper than {MAX_VALUE_DEPTH} levels", place=place)
     if isinstance(value, list | tuple):
-        return [_json_value(item, f"{place}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return [_json_value(item, f"{place}[{index}]", depth + 1, values) for index, item in enumerate(value)]
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
                 raise SubscriptionError(f"expected member names that are strings, not {type_name(name)}", place=place)
             check_text(name, place=place)
-        return {name: _json_value(item, f"{place}.{name}", depth + 1) for name, item in value.items()}
+        return {name: _json_value(item, f"{place}.{name}", depth + 1, values) for name, item in value.items()}
     raise SubscriptionError(f"expected a JSON value, not {type(value).__name__}", place=place)
 
 
@@ -309,6 +317,8 @@ def _compile_regexp(source: str, place: str) -> Any:
     except re2.error as error:
         detail = error.args[0] if error.args else "malformed"
         text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+        # RE2 repeats what it could not read.
+        text = text if len(text) <= 200 else f"{text[:200]}..."
         raise SubscriptionError(f"expected a regular expression of RE2: {text}", place=place) from None
 
 

@@ -9,12 +9,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from json.encoder import encode_basestring
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Filter, Subscription
 
+Nodes: TypeAlias = list[tuple[str, Any]]
+"""A value as a list; see `packed`."""
+
 #: What is nested deeper is not written as JSON text: nothing would read it.
-MAX_DEPTH: Final = 500
+MAX_DEPTH: Final = 512
+#: Nor what is longer.
+MAX_BYTES: Final = 16 * 1024 * 1024
+#: A list that holds another twice, which holds another twice, and so on, is short in memory only: so often it is written again.
+MAX_REPEATED: Final = 100_000
 
 
 def private_copy(subscription: Subscription) -> Subscription:
@@ -23,6 +30,56 @@ def private_copy(subscription: Subscription) -> Subscription:
         replace(item, value=_copy(item.value)) if isinstance(item, Filter) else _copy(item) for item in subscription.filters
     )
     return replace(subscription, filters=filters, pattern=_copy(subscription.pattern), labels=_copy(subscription.labels))
+
+
+def packed(subscription: Subscription) -> tuple[Subscription, Nodes, Nodes]:
+    """Return a subscription as something that `pickle`, which recurses, can walk however deep its pattern and labels are."""
+    return replace(subscription, pattern=None, labels=None), _nodes(subscription.pattern), _nodes(subscription.labels)
+
+
+def unpacked(subscription: Subscription, pattern: Nodes, labels: Nodes) -> Subscription:
+    """Undo `packed`."""
+    return replace(subscription, pattern=_rebuilt(pattern), labels=_rebuilt(labels))
+
+
+def _nodes(root: Any) -> Nodes:
+    """List a value and what it holds: a scalar as itself, a container as its type and the positions of its members."""
+    nodes: Nodes = []
+    positions: dict[int, int] = {}
+    pending = [root]
+
+    def position(item: Any) -> int:
+        if not isinstance(item, dict | list):
+            pending.append(item)
+            return len(pending) - 1
+        if id(item) not in positions:
+            positions[id(item)] = len(pending)
+            pending.append(item)
+        return positions[id(item)]
+
+    if isinstance(root, dict | list):
+        positions[id(root)] = 0
+    at = 0
+    while at < len(pending):
+        item = pending[at]
+        if isinstance(item, dict):
+            nodes.append(("dict", [(name, position(member)) for name, member in item.items()]))
+        elif isinstance(item, list):
+            nodes.append(("list", [position(member) for member in item]))
+        else:
+            nodes.append(("value", item))
+        at += 1
+    return nodes
+
+
+def _rebuilt(nodes: Nodes) -> Any:
+    values = [{} if kind == "dict" else [] if kind == "list" else value for kind, value in nodes]
+    for made, (kind, members) in zip(values, nodes, strict=True):
+        if kind == "dict":
+            made.update((name, values[at]) for name, at in members)
+        elif kind == "list":
+            made.extend(values[at] for at in members)
+    return values[0]
 
 
 def same_subscription(one: Subscription, other: Subscription) -> bool:
@@ -85,14 +142,27 @@ def _same(one: Any, other: Any) -> bool:
     return True
 
 
-def write_json(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[str, bool]:
+def write_json(value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None = MAX_BYTES) -> tuple[str, bool]:
     """Return a value as compact JSON text, and whether that says all of it: it would be read as an equal value of equal types.
 
     Raises:
-        ValueError: JSON has no such value, or it is nested deeper than *max_depth*.
+        ValueError: JSON has no such value, it is nested deeper than *max_depth*, its text is longer than *max_bytes*, or the
+            same objects come again too often.
     """
     out: list[str] = []
     is_exact = True
+    size = measured = 0  # characters in out, and how many of its texts were measured
+    seen: set[int] = set()
+    repeated = 0
+
+    def visit(container: Any) -> None:
+        nonlocal repeated
+        if id(container) in seen:
+            repeated += 1
+            if repeated > MAX_REPEATED:
+                raise ValueError("the same objects again and again")
+        seen.add(id(container))
+
     # What is still to be written: texts as they are, and values with their depth.
     pending: list[str | tuple[Any, int]] = [(value, 0)]
     while pending:
@@ -111,6 +181,7 @@ def write_json(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[str, bool]:
         elif kind is BeyondFloat64:
             out.append(item.text)
         elif isinstance(item, Mapping):
+            visit(item)
             is_exact &= kind is dict
             pending.append("}")
             for at, (name, member) in enumerate(reversed(list(item.items()))):
@@ -121,6 +192,7 @@ def write_json(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[str, bool]:
                 pending += [(member, depth + 1), f"{comma}{_quoted(name)}:"]
             pending.append("{")
         elif isinstance(item, list | tuple):
+            visit(item)
             is_exact &= kind is list
             pending.append("]")
             for at in range(len(item) - 1, -1, -1):
@@ -138,6 +210,11 @@ def write_json(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[str, bool]:
             raise ValueError(f"{kind.__name__} is no JSON type")
         if depth > max_depth:
             raise ValueError(f"nested deeper than {max_depth} levels, or in itself")
+        if max_bytes is not None and (len(out) - measured > 1000 or not pending):
+            size += sum(map(len, out[measured:]))
+            measured = len(out)
+            if size > max_bytes:
+                raise ValueError(f"longer than {max_bytes} bytes as JSON")
     return "".join(out), is_exact
 
 

@@ -102,7 +102,8 @@ def regexp_error(error: Exception) -> str:
     """Say what RE2 found wrong."""
     detail = error.args[0] if error.args else "malformed"
     text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-    return f"expected a regular expression of RE2: {text}"
+    # RE2 repeats what it could not read.
+    return f"expected a regular expression of RE2: {text if len(text) <= 200 else f'{text[:200]}...'}"
 
 
 def _small_regexp(source: str) -> Any:

@@ -45,6 +45,7 @@ pub(super) fn resolve(
     text: &str,
     given: &Given<'_>,
     checked: bool,
+    max_depth: usize,
 ) -> Result<Resolved, EventError> {
     let reader = Reader { trie, slots, text };
     reader.id()?;
@@ -67,7 +68,7 @@ pub(super) fn resolve(
     let mut data = reader.object(DATA)?.map_or(ALWAYS, |place| place as u16);
     let first_before = trie.places[DATA].len();
     let before = reader.object(BEFORE)?.map_or(ALWAYS, |place| (first_before + place) as u16);
-    let has_unknown = reader.unknown(checked)?;
+    let has_unknown = reader.unknown(checked, max_depth)?;
     let mut fallback = None;
     if event_type == Some(EventType::Delete) && data == ALWAYS && before != ALWAYS {
         data = before;
@@ -248,14 +249,15 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// Whether any pointer is in `unknown`.
-    fn unknown(&self, checked: bool) -> Result<bool, EventError> {
+    /// Whether any pointer is in `unknown`. One with more steps than an event may have levels is refused.
+    fn unknown(&self, checked: bool, max_depth: usize) -> Result<bool, EventError> {
         let Some(found) = self.find(UNKNOWN) else { return Ok(false) };
         let (_, place, entry) = found;
         if entry.kind != Kind::List {
             return Err(self.wrong_type(UNKNOWN, "a list of JSON Pointers", found));
         }
-        let options = Options { max_depth: usize::MAX, max_bytes: usize::MAX };
+        // Under `lazy` nobody has looked at it yet.
+        let options = Options { max_depth, max_bytes: usize::MAX };
         let pointers = match json::parse::<Tree>(self.raw(entry).as_bytes(), options) {
             Ok(Tree::List(pointers)) => pointers,
             Err(error) if !checked => {
@@ -266,7 +268,13 @@ impl<'r> Reader<'r> {
         for (index, pointer) in pointers.iter().enumerate() {
             let (code, reason) = match pointer {
                 Tree::Scalar(Scalar::String(pointer)) => match decode_pointer(pointer) {
-                    Ok(_) => continue,
+                    Ok(steps) if steps.len() <= max_depth => continue,
+                    Ok(steps) => {
+                        let count = steps.len();
+                        let reason =
+                            format!("a pointer of {count} steps, into values deeper than the {max_depth} levels of an event");
+                        (EventCode::BadPointer, reason)
+                    }
                     Err(reason) => {
                         (EventCode::BadPointer, format!("{:?}: {reason}", pointer.chars().take(80).collect::<String>()))
                     }

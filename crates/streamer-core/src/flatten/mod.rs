@@ -100,7 +100,7 @@ impl Flattener {
         if let Some((node, at)) = duplicate {
             return Err(envelope::duplicate_member(trie, node, at));
         }
-        let resolved = envelope::resolve(trie, slots, text, given, CHECKED)?;
+        let resolved = envelope::resolve(trie, slots, text, given, CHECKED, limits.max_depth)?;
         if let Some((start, node)) = resolved.fallback {
             let mut scan =
                 Scan::<CHECKED> { text: event, trie, slots: &mut *slots, scratch, max_depth: limits.max_depth, missing: 0 };

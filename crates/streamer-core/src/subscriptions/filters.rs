@@ -190,7 +190,10 @@ fn json_value(tree: &Tree, place: &str, depth: usize) -> Result<Value> {
     }
     match tree {
         Tree::Scalar(scalar) => Ok(Value::Scalar(scalar.clone())),
-        Tree::BeyondFloat(literal) => error(place, format!("expected a number that a float64 holds, not {literal}")),
+        Tree::BeyondFloat(literal) => {
+            let shown = if literal.len() <= 40 { literal.to_string() } else { format!("{}...", &literal[..40]) };
+            error(place, format!("expected a number that a float64 holds, not {shown}"))
+        }
         Tree::List(elements) => {
             let elements =
                 elements.iter().enumerate().map(|(at, element)| json_value(element, &format!("{place}[{at}]"), depth + 1));

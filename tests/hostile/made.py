@@ -1,0 +1,266 @@
+"""Rows of the table whose texts are made: nothing in them repeats, every position has its turn, or JSON cannot say them."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+from streamer import Filter, Limits, Subscription
+from tests.hostile.table import Row
+
+
+def rows() -> list[Row]:
+    """Return all of them."""
+    return [*_bad_utf8(), *_truncated(), *_large_events(), *_python_events(), *_subscriptions(), *_python_subscriptions()]
+
+
+def _bad_utf8() -> Iterator[Row]:
+    """A byte that is no UTF-8, at each position of an event."""
+    event = '{"data":{"é":"ü","b":[1,true,null]},"id":"x"}'.encode()
+    for at in range(len(event) + 1):
+        # Inside of a character of two bytes, that one is what is ill-formed.
+        offset = at - 1 if 0 < at and event[at - 1] in b"\xc3" else at
+        yield Row(
+            f"a byte that is no UTF-8 at {at}",
+            event=event[:at] + b"\xff" + event[at:],
+            event_error={"code": "bad_utf8", "offset": offset},
+        )
+
+
+def _truncated() -> Iterator[Row]:
+    """An event that ends at each position."""
+    event = b'{"id":"a\\u00e9","data":{"n":[-1.5e3,true,null,{}]}}'
+    for end in range(1, len(event)):
+        yield Row(
+            f"an event that ends after {end} bytes",
+            event=event[:end],
+            event_error={"code": "malformed_json", "offset": end},
+        )
+
+
+def _large_events() -> Iterator[Row]:
+    names = ",".join(f'"k{i}":{i}' for i in range(100_000))
+    yield Row(
+        "a hundred thousand different names",
+        subscription={"id": "s", "filters": [{"field": "k99999", "op": "==", "value": 99_999}]},
+        event=f'{{"data":{{{names}}}}}'.encode(),
+        expect=True,
+    )
+    # Fifty strings of one length that differ in one place: one bucket for a hash that looks at some characters only.
+    flood = ",".join(f'"{"a" * i}b{"a" * (999 - i)}":{i}' for i in range(1000))
+    yield Row(
+        "a thousand names of a thousand characters that differ in one",
+        subscription={"id": "s", "cel": f"data['{'a' * 999}b'] == 999"},
+        event=f'{{"data":{{{flood}}}}}'.encode(),
+        expect=True,
+    )
+    # Numbers whose hashes are the same in Python: multiples of its modulus, and a float times 2^61.
+    same_hash = [n * (2**61 - 1) for n in range(8)] + [2.0 ** (61 * n) for n in range(16)]
+    yield Row(
+        "numbers of one hash",
+        subscription={"id": "s", "filters": [{"field": "a", "op": "in", "value": same_hash}]},
+        event=json.dumps({"data": {"a": same_hash[-1]}}).encode(),
+        expect=True,
+    )
+    elements = b",".join(b'{"a":%d,"b":%d,"c":%d}' % (i, i + 1, i % 7) for i in range(50_000))
+    for name, c, expect in (("agree", 6, True), ("do not agree", 5, False)):
+        yield Row(
+            f"50,000 elements against three fields that {name}",
+            subscription={"id": "s", "pattern": {"data": {"l": {"a": [48_999], "b": [49_000], "c": [c]}}}},
+            event=b'{"data":{"l":[' + elements + b"]}}",
+            expect=expect,
+        )
+    wide = [{f"f{j}": i ^ (1 << j) for j in range(10)} for i in range(3000)]
+    yield Row(
+        "elements that satisfy every subset of ten fields",
+        subscription={"id": "s", "pattern": {"data": {"l": {f"f{j}": [1, {"numeric": [">", 2990]}] for j in range(10)}}}},
+        event=json.dumps({"data": {"l": wide}}).encode(),
+        expect=False,
+    )
+    nested: Any = {"a": 1, "b": 2}
+    yield Row(
+        "nine arrays in each of nine, five times over",
+        subscription={"id": "s", "pattern": {"l": {"a": [1], "b": [3]}}},
+        event=json.dumps({"l": reduce(lambda inner, _: [inner] * 9, range(5), nested)}).encode(),
+        expect=False,
+    )
+    holes = ",".join(f'"/data/k{i}"' for i in range(20_000))
+    yield Row(
+        "20,000 different holes",
+        subscription={"id": "s", "filters": [{"field": "k19999", "op": "==", "value": 1}]},
+        event=f'{{"data":{{}},"unknown":[{holes}]}}'.encode(),
+        expect=True,
+        certain=False,
+    )
+
+
+def _python_events() -> Iterator[Row]:
+    """Events that are no text."""
+    cyclic: dict[str, Any] = {}
+    cyclic["data"] = cyclic
+    circle: list[Any] = []
+    circle.append(circle)
+    yield Row("a dict that holds itself", event=cyclic, event_error={"code": "too_deep"})
+    yield Row("a list that holds itself", event={"data": {"a": circle}}, event_error={"code": "too_deep"})
+    shared = reduce(lambda inner, _: [inner, inner], range(40), 1)
+    yield Row(
+        "a list that holds another twice, which holds another twice, 40 times",
+        event={"data": {"a": shared}},
+        limits=Limits(max_event_bytes=100_000),
+        event_error={"code": "too_long"},
+    )
+    deep = reduce(lambda inner, _: [inner], range(100_000), 1)
+    yield Row("a list 100,000 levels deep", event={"data": {"a": deep}}, event_error={"code": "too_deep"})
+    for name, value in {
+        "not a number": float("nan"),
+        "infinity": float("inf"),
+        "an integer beyond 64 bits": 2**64,
+        "an integer of 5,000 digits": 10**5000,
+        "half of a surrogate pair": "\ud800",
+        "bytes": b"x",
+        "a set": {1},
+        "an object": object(),
+        "a mapping that is no dict": types.MappingProxyType({}),
+        "a complex number": 1j,
+    }.items():
+        yield Row(
+            f"{name} in a dict",
+            event={"data": {"a": value}},
+            event_error={"code": "bad_value", "place": "/data/a", "offset": None},
+        )
+    for name, key in {"number": 1, "None": None, "integer of 5,000 digits": 10**5000, "tuple": ()}.items():
+        yield Row(f"a member named by a {name}", event={"data": {key: 1}}, event_error={"code": "bad_value", "place": "/data"})
+    for name, event in {"None": None, "a number": 5, "a list": [], "true": True}.items():
+        yield Row(f"{name} for an event", event=event, event_error={"code": "not_an_object"})
+    yield Row("an object for an event", event=object(), event_error={"code": "bad_value"})
+    yield Row("a str with half of a surrogate pair", event='{"a":"\ud800"}', event_error={"code": "lone_surrogate", "offset": 6})
+    yield Row("bytes that can be changed", event=bytearray(b"{}"), expect=True)
+    yield Row("a view of every second byte", event=memoryview(b"{ } ")[::2], expect=True)
+    yield Row("an ordered dict", event=OrderedDict(data=OrderedDict(a=1)), expect=True)
+
+
+def _subscriptions() -> Iterator[Row]:
+    """Subscriptions whose parts do not repeat."""
+    numbers = list(range(20_000))
+    yield Row(
+        "a list of 20,000 different values",
+        subscription=json.dumps({"id": "s", "filters": [{"field": "a", "op": "in", "value": numbers}]}),
+        event=b'{"data":{"a":19999.0}}',
+        expect=True,
+    )
+    yield Row(
+        "a list of 20,000 different strings that none may be",
+        subscription=json.dumps({"id": "s", "filters": [{"field": "a", "op": "not in", "value": list(map(str, numbers))}]}),
+        event=b'{"data":{"a":"19999"}}',
+        expect=False,
+    )
+    yield Row(
+        "20,000 different values in a pattern",
+        subscription=json.dumps({"id": "s", "pattern": {"data": {"a": numbers}}}),
+        event=b'{"data":{"a":[[19999.0]]}}',
+        expect=True,
+    )
+    yield Row(
+        "10,000 different fields in a pattern",
+        subscription=json.dumps({"id": "s", "pattern": {"data": {f"f{i}": [i] for i in numbers[:10_000]}}}),
+        event=json.dumps({"data": {f"f{i}": i for i in numbers[:10_000]}}).encode(),
+        expect=True,
+    )
+    yield Row("2^20 conjunctions", subscription=_choices(20), subscription_error={"type": "PatternError", "contains": "states"})
+    yield Row(
+        "2^8 conjunctions, one of them right",
+        subscription=_choices(8),
+        event=json.dumps({"z": 1, **{f"k{i}": [{"a": 1, "b": 2}, {"a": 2}] for i in range(8)}}).encode(),
+        expect=True,
+    )
+    yield Row(
+        "2^8 conjunctions, none of them right",
+        subscription=_choices(8),
+        event=json.dumps({"z": 1, **{f"k{i}": [{"a": 1, "b": 2}, {"a": 2}] for i in range(7)}}).encode(),
+        expect=False,
+    )
+    doubled: Any = {"a": [1]}
+    for _ in range(40):
+        doubled = {"$or": [doubled, doubled]}
+    yield Row(
+        "$or of two of $or of two, 40 times",
+        subscription={"id": "s", "pattern": doubled},
+        limits=Limits(max_pattern_states=10_000),
+        subscription_error={"type": "PatternError", "contains": "states"},
+    )
+
+
+def _choices(count: int) -> dict[str, Any]:
+    """A pattern of 2^count conjunctions."""
+    return {"id": "s", "pattern": {"z": [1], **{f"k{i}": {"$or": [{"a": [1]}, {"b": [1]}]} for i in range(count)}}}
+
+
+def _python_subscriptions() -> Iterator[Row]:
+    """Subscriptions that are no text."""
+    cyclic: dict[str, Any] = {}
+    cyclic["a"] = cyclic
+    circle: list[Any] = []
+    circle.append(circle)
+    deep: Any = reduce(lambda inner, _: {"a": inner}, range(100_000), {})
+    listed: Any = reduce(lambda inner, _: [inner], range(100_000), 1)
+    shared: Any = reduce(lambda inner, _: [inner, inner], range(40), 1)
+
+    def filtered(value: Any) -> dict[str, Any]:
+        return {"id": "s", "filters": [{"field": "a", "op": "==", "value": value}]}
+
+    yield Row("labels that hold themselves", subscription={"id": "s", "labels": cyclic}, event=b"{}", expect=True)
+    yield Row("labels 100,000 levels deep", subscription={"id": "s", "labels": deep}, event=b"{}", expect=True)
+    yield Row("labels of 2^40 values", subscription={"id": "s", "labels": {"a": shared}}, event=b"{}", expect=True)
+    yield Row("labels that no JSON holds", subscription={"id": "s", "labels": {"a": object()}}, event=b"{}", expect=True)
+    yield Row("a value that holds itself", subscription=filtered(circle), subscription_error={"contains": "deep"})
+    yield Row("a value 100,000 levels deep", subscription=filtered(listed), subscription_error={"contains": "deep"})
+    yield Row("a value of NaN", subscription=filtered(float("nan")), subscription_error={"place": "filters[0].value"})
+    yield Row("a value of 5,000 digits", subscription=filtered(10**5000), subscription_error={"place": "filters[0].value"})
+    yield Row("a value of bytes", subscription=filtered(b"x"), subscription_error={"place": "filters[0].value"})
+    yield Row(
+        "filters that hold themselves", subscription={"id": "s", "filters": circle}, subscription_error={"place": "filters[0]"}
+    )
+    yield Row("a pattern that holds itself", subscription={"id": "s", "pattern": cyclic}, subscription_error={"contains": "deep"})
+    yield Row("a pattern 100,000 levels deep", subscription={"id": "s", "pattern": deep}, subscription_error={"contains": "deep"})
+    yield Row(
+        "a pattern's list that holds itself",
+        subscription={"id": "s", "pattern": {"a": circle}},
+        subscription_error={"type": "PatternError", "place": "pattern.a[0]"},
+    )
+    yield Row("a member of a subscription named by a number", subscription={"id": "s", 7: 1}, subscription_error={"place": ""})
+    yield Row(
+        "a member of a subscription named by 5,000 digits",
+        subscription={"id": "s", 10**5000: 1},
+        subscription_error={"place": ""},
+    )
+    yield Row(
+        "a member of a filter named by 5,000 digits",
+        subscription={"id": "s", "filters": [{10**5000: 1}]},
+        subscription_error={"place": "filters[0]"},
+    )
+    yield Row("an id of a Subscription that is no string", subscription=Subscription(id=5), subscription_error={"place": "id"})  # type: ignore[arg-type]
+    yield Row(
+        "a filter whose operator is no string",
+        subscription=Subscription(id="s", filters=[Filter("a", None, 1)]),  # type: ignore[arg-type]
+        subscription_error={"place": "filters[0].op"},
+    )
+    for name, text in {
+        "id": "\ud800",
+        "tenant": "\udfff",
+        "cel": "'\ud800' == ''",
+        "topic": "\ud800",
+        "gateway_id": "\udc00",
+    }.items():
+        yield Row(f"half of a surrogate pair in {name}", subscription={"id": "s", name: text}, subscription_error={"place": name})
+    members = "id gateway_id tenant collection types filters cel pattern topic dialect on_unknown transitions labels".split()
+    for value in (None, 1, 1.5, b"x", object(), {1}):
+        kind = type(value).__name__
+        for name in members:
+            if (name, kind) != ("pattern", "bytes"):  # JSON text
+                yield Row(f"{kind} for {name}", subscription={"id": "s", name: value}, subscription_error={"place": name})
+    for source in (None, 5, [], object(), {"id"}):
+        yield Row(f"{type(source).__name__} for a subscription", subscription=source, subscription_error={"place": ""})

@@ -1,0 +1,114 @@
+"""Load `testdata/hostile.toml`: what someone may send to bring the service down, and what each must get."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamer.errors import EventCode
+from streamer.layout import EventLayout
+from streamer.model import Limits
+from tests.conformance.table import TESTDATA
+
+HOSTILE = TESTDATA / "hostile.toml"
+
+_MEMBERS = {
+    "name": str,
+    "subscription": (str, list),
+    "event": (str, list),
+    "event_hex": str,
+    "layout": str,
+    "engine": dict,
+    "expect": str,
+    "certain": bool,
+    "cel_error": str,
+    "subscription_error": dict,
+    "event_error": dict,
+}
+_ERROR_MEMBERS = {
+    "subscription_error": {"type", "place", "contains", "line", "column"},
+    "event_error": {"code", "place", "offset"},
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Row:
+    """A hostile input and what it must get: ids, an error of the subscription, or an error of the event.
+
+    It prints as its name: some inputs have a text that would fill the memory.
+
+    Attributes:
+        subscription: anything that `Engine.add` may be given.
+        event: likewise of `Engine.match`; None where the subscription is refused.
+        expect: whether it matches.
+        certain: of the match.
+        cel_error: the reason that is counted for the CEL expression.
+        subscription_error: the type, and attributes of the error; `contains` is a part of its message.
+        event_error: attributes of the error.
+    """
+
+    name: str
+    subscription: Any = b'{"id":"s"}'
+    event: Any = None
+    layout: EventLayout = field(default_factory=EventLayout)
+    limits: Limits = field(default_factory=Limits)
+    expect: bool | None = None
+    certain: bool = True
+    cel_error: str | None = None
+    subscription_error: Mapping[str, Any] | None = None
+    event_error: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Row: {self.name}>"
+
+
+def load() -> list[Row]:
+    """Return the rows of the file. Raises ValueError for one that does not obey the format."""
+    rows = [_row(members) for members in tomllib.loads(HOSTILE.read_text(encoding="utf-8"))["row"]]
+    names = [row.name for row in rows]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ValueError(f"names that stand twice: {twice}")
+    return rows
+
+
+def _row(members: dict[str, Any]) -> Row:
+    where = members.get("name")
+    for member, value in members.items():
+        if member not in _MEMBERS or not isinstance(value, _MEMBERS[member]):
+            raise ValueError(f"{where}: {member} = {value!r} is not known")
+    outcomes = {"expect", "subscription_error", "event_error"} & set(members)
+    if len(outcomes) != 1:
+        raise ValueError(f"{where}: expected just one of expect, subscription_error and event_error")
+    for outcome in outcomes & _ERROR_MEMBERS.keys():
+        if not set(members[outcome]) <= _ERROR_MEMBERS[outcome]:
+            raise ValueError(f"{where}: {outcome} = {members[outcome]}")
+    if members.get("expect", "match") not in ("match", "no match"):
+        raise ValueError(f"{where}: expect is 'match' or 'no match'")
+    if "event_error" in members:
+        EventCode(members["event_error"]["code"])
+    if ("event" in members) + ("event_hex" in members) != ("subscription_error" not in members):
+        raise ValueError(f"{where}: expected just one of event and event_hex, and none with subscription_error")
+    event = bytes.fromhex(members["event_hex"]) if "event_hex" in members else _text(members.get("event", ""))
+    return Row(
+        name=members["name"],
+        subscription=_text(members.get("subscription", '{"id":"s"}')),
+        event=None if "subscription_error" in members else event,
+        layout=EventLayout.from_dict(json.loads(members["layout"])) if "layout" in members else EventLayout(),
+        limits=Limits(**members.get("engine", {})),
+        expect=members["expect"] == "match" if "expect" in members else None,
+        certain=members.get("certain", True),
+        cel_error=members.get("cel_error"),
+        subscription_error=members.get("subscription_error"),
+        event_error=members.get("event_error"),
+    )
+
+
+def _text(pieces: str | list[Any]) -> bytes:
+    """Join the pieces of a text, each a string or `[string, times]`."""
+    if isinstance(pieces, str):
+        return pieces.encode()
+    return "".join(piece if isinstance(piece, str) else piece[0] * piece[1] for piece in pieces).encode()
