@@ -149,7 +149,7 @@ def test_bad_subscriptions_are_told_by_line(filled: Engine) -> None:
     assert len(filled) == 1
 
 
-@pytest.mark.parametrize("source", [5, None, [b"{}"], object(), io.StringIO("{}")], ids=["int", "None", "list", "object", "text"])
-def test_what_is_no_source_is_told(filled: Engine, source: Any) -> None:
-    with pytest.raises(TypeError, match="binary"):
-        list(filled.match_jsonl(source))
+def test_what_is_no_source_is_told(filled: Engine) -> None:
+    for source in (5, None, [b"{}"], object(), io.StringIO("{}")):
+        with pytest.raises(TypeError, match="binary"):
+            list(filled.match_jsonl(source))  # type: ignore[arg-type]
