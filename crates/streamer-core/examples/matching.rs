@@ -306,10 +306,10 @@ impl Loaded {
     const HEAD: &str = "| set | subscriptions | read and lowered /s | built /s | together /s | conditions B | index B | resident B | segments |\n\
                         |---|--:|--:|--:|--:|--:|--:|--:|--:|";
 
-    fn row(&self, set: &str) {
+    fn row(&self, set: &str) -> String {
         let count = self.engine.len() as f64;
         let (conditions, indexes) = self.engine.bytes();
-        println!(
+        format!(
             "| {set} | {} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} | {} |",
             self.engine.len(),
             count / self.read_s,
@@ -319,7 +319,7 @@ impl Loaded {
             indexes as f64 / count,
             self.resident / count,
             self.engine.shape().1
-        );
+        )
     }
 }
 
@@ -355,7 +355,7 @@ fn sizes(scale: &Scale) {
     println!("### An event\n");
     println!("| subscriptions | set | matches | candidates | p50 µs | p99 µs | prototype p50 | p99 | ÷ prototype p50 | p99 |");
     println!("|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|");
-    let mut last = Vec::new();
+    let mut rows = Vec::new();
     for subscriptions in scale.sizes.iter().copied().chain([scale.most]) {
         for set in &SETS {
             let run = Run::new(set.name, subscriptions, scale);
@@ -368,12 +368,12 @@ fn sizes(scale: &Scale) {
             };
             println!("| {subscriptions} | {} | {each:.1} | {candidates:.1} | {p50:.2} | {p99:.2} | {beside} |", set.name);
             if subscriptions == scale.most {
-                last.push((set.name, loaded));
+                rows.push(loaded.row(set.name));
             }
         }
     }
     println!("\n### Loading and memory\n\n{}", Loaded::HEAD);
-    last.iter().for_each(|(set, loaded)| loaded.row(set));
+    rows.iter().for_each(|row| println!("{row}"));
     println!(
         "\nBytes are for one subscription; resident is what the process grew by: conditions, index, the id, the text and the"
     );
@@ -450,7 +450,7 @@ fn partitions(scale: &Scale) {
     println!("### {} subscriptions over {} partitions\n\n{}", scale.most, scale.partitions, Loaded::HEAD);
     let run = Run { collections: scale.partitions, ..Run::new("2,000", scale.most, scale) };
     let loaded = run.load();
-    loaded.row(run.set);
+    println!("{}", loaded.row(run.set));
     let found = run.measure(&loaded.engine);
     println!("\nAn event: {:.2} matches, p50 {:.2} µs, p99 {:.2} µs.\n", found.each, found.p50, found.p99);
 }
