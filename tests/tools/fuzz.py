@@ -113,9 +113,10 @@ def cargo_fuzz(target: str, seconds: float) -> Result:
     begun = time.monotonic()
     ran = run(["cargo", "+nightly", "fuzz", "run", "--fuzz-dir", str(CRATE), target, *places, *options])
     executed = re.search(r"number_of_executed_units:\s*(\d+)", ran.stderr)
-    finds = re.findall(r"Test unit written to (\S+)", ran.stderr)
+    finds = [Path(name).name for name in re.findall(r"Test unit written to (\S+)", ran.stderr)]
     if ran.returncode:
         tail(ran.stderr, 80)
+        print(f"what was found is in {artifacts}", file=sys.stderr)
         finds = finds or [f"cargo fuzz ended with {ran.returncode}"]
     corpus = sum(1 for _ in grown.iterdir())
     return {
