@@ -2,7 +2,6 @@
 //!
 //! ```text
 //!   level = log8 of the live subscriptions       1 1 1 1 1 1 1 + 1  ─►  8      8 × 8 ─► 64  ...  8 × 4096 ─► 32,768
-//!   up to TINY together: always one list
 //!   up to SMALL together: the writer merges      beyond: the thread builds beside, then swaps under the writer's lock
 //! ```
 //!
@@ -25,9 +24,6 @@ const WIDTH: usize = 8;
 /// The writer merges up to so many subscriptions itself: a few milliseconds.
 const SMALL: usize = 4096;
 
-/// Up to so many are always one list: a partition of a few subscriptions is one segment, whose paths many others have too.
-const TINY: usize = 16;
-
 fn level(live: usize) -> u32 {
     live.max(1).ilog2() / 3
 }
@@ -42,11 +38,6 @@ pub fn small_merge(held: &[Arc<Segment>], added: usize) -> Vec<bool> {
     let sum = |merged: &[bool]| -> usize {
         added + held.iter().zip(merged).filter(|(_, merged)| **merged).map(|(segment, _)| segment.live()).sum::<usize>()
     };
-    let tiny = |segment: &Arc<Segment>| segment.live() <= TINY;
-    let all_tiny: usize = held.iter().filter(|segment| tiny(segment)).map(|segment| segment.live()).sum();
-    if added > 0 && added + all_tiny <= TINY {
-        held.iter().zip(&mut merged).for_each(|(segment, merged)| *merged |= tiny(segment));
-    }
     loop {
         let total = sum(&merged);
         if total == 0 || total > SMALL {
