@@ -1,0 +1,510 @@
+//! The syntax tree of a CEL expression, as written: macros are nodes of their own, never expanded.
+//!
+//! ```text
+//!  data.a > 1 && !has(data.b)      nodes:  0 Ident data   1 Chain(0, [.a])   2 Literal 1   3 Operation(1, [> 2])
+//!                                          4 Ident data   5 Has(4, b)        6 Unary(! 5)  7 Logic(&&, [3, 6])   root: 7
+//! ```
+//!
+//! Chains are flat: `a && b && c` is one [`Node::Logic`], `1 + 2 - 3` one [`Node::Operation`], `a.b[0].c()` one
+//! [`Node::Chain`], `a ? b : c ? d : e` one [`Node::Ternary`]. So a tree is only as deep as its brackets, calls, unary
+//! operators and ternaries, which the parser limits, and every walk over a parsed tree may recurse.
+//!
+//! Invariant: a node stands after all nodes inside it, each node inside exactly one other. Nodes are numbers into one arena,
+//! so to drop a tree of any depth is a loop.
+//!
+//! The nodes are those of the reference (`streamer/reference/cel/tree.py`), one to one: cost is counted by node, and both
+//! sides count alike. After the check every [`Ident`](Node::Ident) has its meaning and no function is [`Function::Unknown`].
+
+use std::ops::Index;
+
+/// A node of an [`Ast`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// A syntax tree.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ast {
+    nodes: Vec<Node>,
+    /// The byte offset in the source that stands for each node in errors.
+    at: Vec<u32>,
+}
+
+impl Ast {
+    /// Put in a node, all of whose parts are in.
+    pub fn push(&mut self, at: u32, node: Node) -> NodeId {
+        // A source has at most 2^32 bytes, and each node takes one.
+        self.nodes.push(node);
+        self.at.push(at);
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+
+    /// The outermost node: the last.
+    pub fn root(&self) -> NodeId {
+        NodeId((self.nodes.len() as u32).saturating_sub(1))
+    }
+
+    /// The byte offset in the source that stands for a node in errors: of a chain where its base begins, of operators the
+    /// first operator, of a ternary its `?`, of anything else where it begins.
+    pub fn at(&self, id: NodeId) -> u32 {
+        self.at[id.0 as usize]
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+impl Index<NodeId> for Ast {
+    type Output = Node;
+
+    fn index(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Node {
+    /// A literal; the sign next to a number belongs to it.
+    Literal(Constant),
+    /// A name.
+    Ident {
+        /// As written.
+        name: Box<str>,
+        /// With a leading dot: never the variable of a macro.
+        rooted: bool,
+        /// What it stands for.
+        meaning: Meaning,
+    },
+    /// `( )`: costs nothing.
+    Paren(NodeId),
+    /// `[..]`.
+    List(Box<[NodeId]>),
+    /// `{..}`: keys and values.
+    Map(Box<[(NodeId, NodeId)]>),
+    /// `!` or `-`, written *count* times, at least once.
+    Unary {
+        /// Which.
+        op: UnaryOp,
+        /// How often.
+        count: u32,
+        /// Of what.
+        operand: NodeId,
+    },
+    /// Operators of one precedence, from left to right: relations, `+ -`, or `* / %`.
+    Operation {
+        /// The leftmost operand.
+        first: NodeId,
+        /// The operators, at least one, each with what stands right of it.
+        rest: Box<[Operation]>,
+    },
+    /// `&&` or `||` of two operands or more.
+    Logic {
+        /// Which.
+        op: LogicOp,
+        /// From left to right.
+        operands: Box<[NodeId]>,
+    },
+    /// `condition ? then : ...`, the branches in order, then what holds otherwise.
+    Ternary {
+        /// At least one.
+        branches: Box<[Branch]>,
+        /// What holds if no condition is true.
+        otherwise: NodeId,
+    },
+    /// `f(..)`.
+    Call {
+        /// Which; its name stands at the node's offset.
+        function: Function,
+        /// What it is given.
+        args: Box<[NodeId]>,
+    },
+    /// `has(target.name)`.
+    Has {
+        /// Of what.
+        target: NodeId,
+        /// Which field.
+        name: Box<str>,
+    },
+    /// A value and what is done with it, step by step.
+    Chain {
+        /// The value.
+        base: NodeId,
+        /// From left to right. None only where the name of a type, such as `google.protobuf.Timestamp`, was three steps.
+        steps: Vec<Step>,
+    },
+}
+
+/// A literal value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Constant {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// `1`, `-1`, `0xF`.
+    Int(i64),
+    /// `1u`.
+    Uint(u64),
+    /// `1.0`; finite.
+    Double(f64),
+    /// `"a"`, unescaped.
+    String(Box<str>),
+    /// `b"a"`, unescaped.
+    Bytes(Box<[u8]>),
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Meaning {
+    /// Not yet known.
+    Unresolved,
+    /// A part of the event.
+    Variable(Variable),
+    /// The variable of a macro, by the number of macro variables around it.
+    Local(u32),
+    /// A type as a value.
+    Type(TypeName),
+}
+
+/// A part of the event, as an expression sees it (semantics.md section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Variable {
+    /// The document: a map or null.
+    Data,
+    /// The document before the change: a map or null.
+    Before,
+    /// A string.
+    Collection,
+    /// A string.
+    Tenant,
+    /// A string.
+    Type,
+    /// A string.
+    Topic,
+    /// A timestamp or null.
+    Ts,
+}
+
+impl Variable {
+    /// All, in the order in which they are listed.
+    pub const ALL: [Variable; 7] =
+        [Variable::Data, Variable::Before, Variable::Collection, Variable::Tenant, Variable::Type, Variable::Topic, Variable::Ts];
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Variable::Data => "data",
+            Variable::Before => "before",
+            Variable::Collection => "collection",
+            Variable::Tenant => "tenant",
+            Variable::Type => "type",
+            Variable::Topic => "topic",
+            Variable::Ts => "ts",
+        }
+    }
+}
+
+/// A type as a value, such as `int` or what `type(data.a)` comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TypeName {
+    /// `bool`.
+    Bool,
+    /// `int`.
+    Int,
+    /// `uint`.
+    Uint,
+    /// `double`.
+    Double,
+    /// `string`.
+    String,
+    /// `bytes`.
+    Bytes,
+    /// `list`.
+    List,
+    /// `map`.
+    Map,
+    /// `null_type`.
+    Null,
+    /// `type`.
+    Type,
+    /// `google.protobuf.Timestamp`.
+    Timestamp,
+    /// `google.protobuf.Duration`.
+    Duration,
+}
+
+impl TypeName {
+    /// All of them.
+    pub const ALL: [TypeName; 12] = [
+        TypeName::Bool,
+        TypeName::Int,
+        TypeName::Uint,
+        TypeName::Double,
+        TypeName::String,
+        TypeName::Bytes,
+        TypeName::List,
+        TypeName::Map,
+        TypeName::Null,
+        TypeName::Type,
+        TypeName::Timestamp,
+        TypeName::Duration,
+    ];
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TypeName::Bool => "bool",
+            TypeName::Int => "int",
+            TypeName::Uint => "uint",
+            TypeName::Double => "double",
+            TypeName::String => "string",
+            TypeName::Bytes => "bytes",
+            TypeName::List => "list",
+            TypeName::Map => "map",
+            TypeName::Null => "null_type",
+            TypeName::Type => "type",
+            TypeName::Timestamp => "google.protobuf.Timestamp",
+            TypeName::Duration => "google.protobuf.Duration",
+        }
+    }
+}
+
+/// `!` or `-`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnaryOp {
+    /// `!`.
+    Not,
+    /// `-`.
+    Negate,
+}
+
+/// `&&` or `||`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LogicOp {
+    /// `&&`.
+    And,
+    /// `||`.
+    Or,
+}
+
+/// An operator between two values that evaluates both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    /// `==`.
+    Equal,
+    /// `!=`.
+    NotEqual,
+    /// `<`.
+    Less,
+    /// `<=`.
+    LessOrEqual,
+    /// `>`.
+    Greater,
+    /// `>=`.
+    GreaterOrEqual,
+    /// `in`.
+    In,
+    /// `+`.
+    Add,
+    /// `-`.
+    Subtract,
+    /// `*`.
+    Multiply,
+    /// `/`.
+    Divide,
+    /// `%`.
+    Remainder,
+}
+
+impl BinaryOp {
+    /// As it is written.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            BinaryOp::Equal => "==",
+            BinaryOp::NotEqual => "!=",
+            BinaryOp::Less => "<",
+            BinaryOp::LessOrEqual => "<=",
+            BinaryOp::Greater => ">",
+            BinaryOp::GreaterOrEqual => ">=",
+            BinaryOp::In => "in",
+            BinaryOp::Add => "+",
+            BinaryOp::Subtract => "-",
+            BinaryOp::Multiply => "*",
+            BinaryOp::Divide => "/",
+            BinaryOp::Remainder => "%",
+        }
+    }
+}
+
+/// One operator of an [`Node::Operation`] and what stands right of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Operation {
+    /// Where the operator stands.
+    pub at: u32,
+    /// Which.
+    pub op: BinaryOp,
+    /// What stands right of it.
+    pub operand: NodeId,
+}
+
+/// One branch of a [`Node::Ternary`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Branch {
+    /// Where its `?` stands.
+    pub at: u32,
+    /// Before the `?`.
+    pub condition: NodeId,
+    /// After it.
+    pub then: NodeId,
+}
+
+/// One step of a [`Node::Chain`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// `.name`, also quoted.
+    Select {
+        /// Where the name stands.
+        at: u32,
+        /// Which field.
+        name: Box<str>,
+    },
+    /// `[key]`.
+    Index {
+        /// Where the bracket stands.
+        at: u32,
+        /// Of what.
+        key: NodeId,
+    },
+    /// `.f(..)`.
+    Method {
+        /// Where the name stands.
+        at: u32,
+        /// Which.
+        function: Function,
+        /// What it is given besides the value before the dot.
+        args: Box<[NodeId]>,
+    },
+    /// `.all(x, ..)` and the like.
+    Macro(Box<Macro>),
+}
+
+impl Step {
+    /// The byte offset in the source that stands for the step in errors.
+    pub fn at(&self) -> u32 {
+        match self {
+            Step::Select { at, .. } | Step::Index { at, .. } | Step::Method { at, .. } => *at,
+            Step::Macro(step) => step.at,
+        }
+    }
+}
+
+/// A macro over what stands before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Macro {
+    /// Where its name stands.
+    pub at: u32,
+    /// Which.
+    pub kind: MacroKind,
+    /// One variable (element of a list, key of a map) or two (index and element, key and value), each with its offset.
+    pub names: Box<[(u32, Box<str>)]>,
+    /// Before anything is made of an element; `None`: every element is taken.
+    pub condition: Option<NodeId>,
+    /// What is made of an element; `None`: the macro has none.
+    pub result: Option<NodeId>,
+    /// The [`Meaning::Local`] of the first variable; the second, if any, is the next.
+    pub slot: u32,
+}
+
+/// Which macro.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MacroKind {
+    /// `all`.
+    All,
+    /// `exists`.
+    Exists,
+    /// `exists_one`, also written `existsOne`.
+    ExistsOne,
+    /// `filter`.
+    Filter,
+    /// `map`.
+    Map,
+    /// `transformList`.
+    TransformList,
+    /// `transformMap`.
+    TransformMap,
+}
+
+/// A function or method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each is the function of its name")]
+pub enum Function {
+    Size,
+    Contains,
+    StartsWith,
+    EndsWith,
+    Matches,
+    Int,
+    Uint,
+    Double,
+    String,
+    Bytes,
+    Bool,
+    Timestamp,
+    Duration,
+    Type,
+    Dyn,
+    GetFullYear,
+    GetMonth,
+    GetDate,
+    GetDayOfMonth,
+    GetDayOfWeek,
+    GetDayOfYear,
+    GetHours,
+    GetMinutes,
+    GetSeconds,
+    GetMilliseconds,
+    /// None of these: the checker refuses it.
+    Unknown,
+}
+
+impl Function {
+    /// Look up a name; [`Function::Unknown`] if there is none such.
+    pub fn of(name: &str) -> Function {
+        match name {
+            "size" => Function::Size,
+            "contains" => Function::Contains,
+            "startsWith" => Function::StartsWith,
+            "endsWith" => Function::EndsWith,
+            "matches" => Function::Matches,
+            "int" => Function::Int,
+            "uint" => Function::Uint,
+            "double" => Function::Double,
+            "string" => Function::String,
+            "bytes" => Function::Bytes,
+            "bool" => Function::Bool,
+            "timestamp" => Function::Timestamp,
+            "duration" => Function::Duration,
+            "type" => Function::Type,
+            "dyn" => Function::Dyn,
+            "getFullYear" => Function::GetFullYear,
+            "getMonth" => Function::GetMonth,
+            "getDate" => Function::GetDate,
+            "getDayOfMonth" => Function::GetDayOfMonth,
+            "getDayOfWeek" => Function::GetDayOfWeek,
+            "getDayOfYear" => Function::GetDayOfYear,
+            "getHours" => Function::GetHours,
+            "getMinutes" => Function::GetMinutes,
+            "getSeconds" => Function::GetSeconds,
+            "getMilliseconds" => Function::GetMilliseconds,
+            _ => Function::Unknown,
+        }
+    }
+}
