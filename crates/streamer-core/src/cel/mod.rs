@@ -1,6 +1,34 @@
-//! CEL (semantics.md section 4): a text becomes a checked program.
+//! CEL (semantics.md section 4, cost units: docs/cel-cost.md): a text becomes a checked program, a program and an event an
+//! outcome.
+//!
+//! ```text
+//!   text ─ parse ─► ast ─ check ─► Program ─ Executable::new ─► Executable, made once, shared by threads
+//!
+//!   event ─ flatten ─► Flat ─ Document::new ─► Document ─┐    (once for an event and side, by whoever first needs it)
+//!                                   Executable::evaluate ┴─► Outcome: true, false, error(reason) or unknown; cost
+//! ```
+//!
+//! How an engine evaluates:
+//!
+//! ```text
+//!   let arena = Arena::default();                  // one for a thread; `reset` keeps its memory for the next event
+//!   let document = Document::new(&flat, event, &arena, &limits)?;      // nothing is parsed yet
+//!   let before = document.as_before();             // the old side: data := before, before := null
+//!   let mut scratch = cel::Scratch::default();     // one for a thread, for any programs
+//!   let outcome = executable.evaluate(&document, budget, &mut scratch)?;
+//! ```
+//!
+//! `data` and `before` are each parsed once, when the first program that reads them is evaluated; all programs of the event
+//! share what was parsed. The `Result` of `evaluate` is that of parsing: an error is an event that only lazy validation let
+//! through, the same for every program of the event. The flattening must be one of `Validation::Full`, since a lazy one may
+//! not have read `ts`; of an event that was flattened lazily, flatten once more for its CEL candidates (an empty trie will do).
+//!
+//! An [`Outcome`] has no text: errors of evaluation are common (a field that some documents lack) and are counted, but
+//! logged at most once a minute. `Executable::evaluate_in_words` gives the same outcome with what happened in words.
 
 pub mod ast;
+mod outcome;
 pub mod program;
 
+pub use outcome::{Outcome, Reason, Verdict};
 pub use program::Program;

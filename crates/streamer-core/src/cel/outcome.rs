@@ -1,0 +1,98 @@
+//! What the evaluation of a program comes to. The words are those of `streamer.reference.cel`.
+
+/// What a program says about an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// The event matches.
+    True,
+    /// It does not.
+    False,
+    /// It does not, and [`Outcome::reason`] says why nothing could be said.
+    Error,
+    /// The event does not carry what the program needs (semantics.md section 8).
+    Unknown,
+}
+
+impl Verdict {
+    /// The word of it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Verdict::True => "true",
+            Verdict::False => "false",
+            Verdict::Error => "error",
+            Verdict::Unknown => "unknown",
+        }
+    }
+}
+
+/// Why an evaluation ended in an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A member or key that the map does not have.
+    NoSuchField,
+    /// An index below 0 or past the end of the list.
+    IndexOutOfRange,
+    /// An operator or function on types that it does not take.
+    NoSuchOverload,
+    /// `/` or `%` of ints or uints by zero.
+    DivisionByZero,
+    /// Arithmetic, or a conversion of a number, past the range of its type.
+    Overflow,
+    /// A conversion of a text that does not spell such a value; an unknown time zone.
+    BadValue,
+    /// `matches` with a regexp, not constant, that RE2 refuses.
+    BadRegexp,
+    /// A map with a key twice, or with a key that is not bool, int, uint or string.
+    BadKey,
+    /// A number of the event that no float64 holds was read.
+    BeyondFloat64,
+    /// The program's result is not bool.
+    NotBool,
+    /// The program used up its cost units and was stopped.
+    Budget,
+}
+
+impl Reason {
+    /// All reasons.
+    pub const ALL: [Reason; 11] = [
+        Reason::NoSuchField,
+        Reason::IndexOutOfRange,
+        Reason::NoSuchOverload,
+        Reason::DivisionByZero,
+        Reason::Overflow,
+        Reason::BadValue,
+        Reason::BadRegexp,
+        Reason::BadKey,
+        Reason::BeyondFloat64,
+        Reason::NotBool,
+        Reason::Budget,
+    ];
+
+    /// The word of it: the label of the metric that counts errors.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::NoSuchField => "no_such_field",
+            Reason::IndexOutOfRange => "index_out_of_range",
+            Reason::NoSuchOverload => "no_such_overload",
+            Reason::DivisionByZero => "division_by_zero",
+            Reason::Overflow => "overflow",
+            Reason::BadValue => "bad_value",
+            Reason::BadRegexp => "bad_regexp",
+            Reason::BadKey => "bad_key",
+            Reason::BeyondFloat64 => "beyond_float64",
+            Reason::NotBool => "not_bool",
+            Reason::Budget => "budget",
+        }
+    }
+}
+
+/// What a program came to for one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What it says.
+    pub verdict: Verdict,
+    /// Why it is an error; `None` otherwise.
+    pub reason: Option<Reason>,
+    /// Cost units used, also where that was more than the budget.
+    pub cost: u64,
+}
