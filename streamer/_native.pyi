@@ -3,19 +3,39 @@
 `streamer.engine.native` makes an engine of it. What it cannot decide it asks of its *host*, a `streamer.engine.native.Host`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Self, TypedDict, final
 
-from typing_extensions import disjoint_base
+from typing_extensions import Buffer, disjoint_base
 
 from streamer.engine.core import EventSource, Mode
 from streamer.engine.native import Held, Host
 from streamer.errors import EventError, SubscriptionError
 from streamer.model import Match, Subscription
 
-__all__ = ["Core", "Draft", "Hits", "__version__"]
+__all__ = ["Core", "Draft", "Hits", "__version__", "bloom_fill", "bloom_probe", "bloom_probe_any"]
 
 __version__: str
+
+def bloom_fill(bits: Buffer, num_slices: int, bits_per_slice: int, keys: Iterable[bytes]) -> int:
+    """Set the bits of *keys* in the portable layout; what `PortableBloomFilter.add` sets for each.
+
+    Args:
+        bits: a contiguous, writable buffer, such as `PortableBloomFilter.bitarray`.
+
+    Returns:
+        How many keys set a bit that was not set before.
+
+    Raises:
+        ValueError: the buffer is too small for the slices.
+        BufferError: it cannot be written, or is not contiguous.
+    """
+
+def bloom_probe(bits: bytes, num_slices: int, bits_per_slice: int, key: bytes) -> bool:
+    """Tell whether all bits of *key* are set in the portable layout. Raises ValueError for a buffer that is too small."""
+
+def bloom_probe_any(bits: bytes, num_slices: int, bits_per_slice: int, keys: Iterable[bytes]) -> bool:
+    """Tell whether all bits of any of *keys* are set: phase 1 for an event that carries them. Raises ValueError as `bloom_probe`."""
 
 class _Changes(TypedDict):
     added: list[str]

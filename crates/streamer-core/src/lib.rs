@@ -11,6 +11,7 @@
 #![warn(missing_docs)]
 
 pub mod automaton;
+pub mod bloom;
 pub mod cel;
 pub mod engine;
 pub mod error;

@@ -3,13 +3,14 @@
 //! ```text
 //!  core.rs    an engine: match, select, remove                 hits.rs    what one event matched, packed
 //!  draft.rs   subscriptions on their way in                    errors.rs  every error, mapped
-//!  host.rs    what the core leaves to Python, and asks for
+//!  host.rs    what the core leaves to Python, and asks for      bloom.rs   the portable Bloom layout over buffers
 //! ```
 //!
 //! Two rules keep threads apart. The writer's lock is only waited for with the interpreter let go, since its holder may be
 //! waiting for the interpreter. The table of ids is only read while the interpreter is held, so that no other thread is
 //! inside it when the process forks.
 
+mod bloom;
 mod core;
 mod draft;
 mod errors;
@@ -24,5 +25,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<core::Core>()?;
     module.add_class::<draft::Draft>()?;
-    module.add_class::<hits::Hits>()
+    module.add_class::<hits::Hits>()?;
+    module.add_function(wrap_pyfunction!(bloom::bloom_fill, module)?)?;
+    module.add_function(wrap_pyfunction!(bloom::bloom_probe, module)?)?;
+    module.add_function(wrap_pyfunction!(bloom::bloom_probe_any, module)?)
 }
