@@ -35,7 +35,7 @@ def bloom_probe(bits: bytes, num_slices: int, bits_per_slice: int, key: bytes) -
     """Tell whether all bits of *key* are set in the portable layout. Raises ValueError for a buffer that is too small."""
 
 def bloom_probe_any(bits: bytes, num_slices: int, bits_per_slice: int, keys: Iterable[bytes]) -> bool:
-    """Tell whether all bits of any of *keys* are set: phase 1 for an event that carries them. Raises ValueError as `bloom_probe`."""
+    """Tell whether all bits of any of *keys* are set: phase 1 for an event that carries them. Raises ValueError."""
 
 class _Changes(TypedDict):
     added: list[str]
