@@ -11,7 +11,7 @@ from typing import Any, final
 
 from streamer.engine.core import EventSource, Options
 from streamer.model import BeyondFloat64, Transition, Verdict
-from streamer.reference.events import read_event
+from streamer.reference.events import read_for
 from streamer.reference.filters import Absence
 from streamer.reference.judge import Condition, Values, conditions, evaluate, judge, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription
@@ -79,15 +79,7 @@ def explain(
     collection: str | None = None,
 ) -> Explanation:
     """Judge one subscription on one event and keep each step. Raises EventError."""
-    read = read_event(
-        event,
-        layout=options.layout,
-        default_tenant=options.default_tenant,
-        limits=options.limits,
-        tenant=tenant,
-        collection=collection,
-        default=options.default,
-    )
+    read = read_for(options, event, tenant, collection)
     budget = options.limits.cel_budget
     outcome = judge(compiled, read, options.layout, options.soft_delete, budget=budget)
     old = None if mentions_before(compiled, options.layout) else old_side(read, options.layout)

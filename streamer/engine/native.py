@@ -30,7 +30,7 @@ from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventC
 from streamer.locks import Lock
 from streamer.model import Event, Subscription, Transition, Verdict
 from streamer.reference.cel import evaluate_cel
-from streamer.reference.events import encode, json_value, read_event
+from streamer.reference.events import encode, json_value, read_for
 from streamer.reference.judge import evaluate, judge, old_side
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.parse import parse_subscription
@@ -132,15 +132,7 @@ class Host:
         return compile_subscription(source, default_tenant=options.default_tenant, limits=options.limits, programs=self._programs)
 
     def _read(self, text: bytes, tenant: str | None, collection: str | None) -> Event:
-        options = self._options
-        return read_event(
-            text,
-            layout=options.layout,
-            default_tenant=options.default_tenant,
-            limits=options.limits,
-            tenant=tenant,
-            collection=collection,
-        )
+        return read_for(self._options, text, tenant, collection)
 
 
 @final

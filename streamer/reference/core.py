@@ -33,7 +33,7 @@ from streamer.engine.plan import Plan, make_plan
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, SubscriptionError
 from streamer.locks import Lock
 from streamer.model import Event, Match, Subscription
-from streamer.reference.events import as_before, read_event
+from streamer.reference.events import as_before, read_for
 from streamer.reference.judge import Outcome, judge
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.keys import Key, access_keys
@@ -367,15 +367,7 @@ class ReferenceCore:
     ) -> Iterator[tuple[Entry, Outcome]]:
         """The two phases: what may match, then what does."""
         options = self._options
-        read = read_event(
-            event,
-            layout=options.layout,
-            default_tenant=options.default_tenant,
-            limits=options.limits,
-            tenant=tenant,
-            collection=collection,
-            default=options.default,
-        )
+        read = read_for(options, event, tenant, collection)
         # A hole may stand in the place of the old side.
         has_old_side = read.before is not None or bool(read.unknown)
         sides = [read, as_before(read, options.layout)] if has_old_side else [read]

@@ -14,12 +14,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from json.encoder import encode_basestring
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamer.errors import EventCode, EventError
 from streamer.layout import PARTS, Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer
 from streamer.reference import json
+
+if TYPE_CHECKING:
+    from streamer.engine.core import EventSource, Options
 
 Default = Callable[[Any], Any]
 
@@ -73,6 +76,19 @@ def read_event(
             EventCode.DUPLICATE_MEMBER, "a member of the envelope stands twice", offset=offset, place=encode_pointer(pointer)
         )
     return _Parts(document, layout, limits.max_depth).read(default_tenant, tenant, collection)
+
+
+def read_for(options: Options, event: EventSource, tenant: str | None, collection: str | None) -> Event:
+    """Return the parts of an event as an engine with *options* reads it; see `read_event`. Raises EventError."""
+    return read_event(
+        event,
+        layout=options.layout,
+        default_tenant=options.default_tenant,
+        limits=options.limits,
+        tenant=tenant,
+        collection=collection,
+        default=options.default,
+    )
 
 
 def json_value(value: Any, *, default: Default | None, limits: Limits) -> Any:

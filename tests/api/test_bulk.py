@@ -73,9 +73,15 @@ def test_what_would_be_judged_for_every_event_can_be_refused(engine: MakeEngine)
     e = engine(limits=Limits(allow_unindexed=False))
     keyed = {"id": "keyed", "filters": [{"field": "a", "op": "==", "value": 1}], "cel": "data.b > 1"}
     bad: list[Any] = [{"id": "all"}, {"id": "cel", "cel": "data.a == 1"}, {"id": "no", "filters": [FILTER_OF_ALL]}]
+    bad.append({"id": "any word", "topic": "*"})
     changes = e.add_many([keyed, *bad], on_error="skip")
     assert changes.added == ("keyed",)
-    assert [(error.subscription_id, error.index) for error in changes.errors] == [("all", 1), ("cel", 2), ("no", 3)]
+    assert [(error.subscription_id, error.index) for error in changes.errors] == [
+        ("all", 1),
+        ("cel", 2),
+        ("no", 3),
+        ("any word", 4),
+    ]
     assert all("allow_unindexed" in error.reason for error in changes.errors)
     with pytest.raises(ConfigError):
         Limits(allow_unindexed=1)  # type: ignore[arg-type]

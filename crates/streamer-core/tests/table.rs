@@ -275,6 +275,7 @@ fn by_engine(
         default_tenant: case.default_tenant().map(Box::from),
         validation,
         limits: limits.clone(),
+        allow_unindexed: case.engine("allow_unindexed").and_then(toml::Value::as_bool).unwrap_or(true),
         background: false,
         ..Options::default()
     });

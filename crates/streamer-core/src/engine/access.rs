@@ -23,7 +23,10 @@ fn class_of_atoms(atoms: &[Atom]) -> CostClass {
         Atom::Strings(range) if range.low.is_none() && range.high.is_none() => CostClass::Unindexed,
         Atom::Prefix(text) | Atom::Suffix(text) | Atom::Substring(text) if text.is_empty() => CostClass::Unindexed,
         Atom::Wildcard(pieces) if pieces.iter().all(|piece| piece.is_empty()) => CostClass::Unindexed,
-        Atom::Topic(words) if !words.iter().any(|word| matches!(word, TopicWord::Word(_))) => CostClass::Unindexed,
+        // The pattern of no words matches the empty key alone.
+        Atom::Topic(words) if !words.is_empty() && !words.iter().any(|word| matches!(word, TopicWord::Word(_))) => {
+            CostClass::Unindexed
+        }
         Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) | Atom::Element(_) => CostClass::Unindexed,
         _ => CostClass::Indexed,
     };

@@ -130,9 +130,9 @@ impl Texts<'_> {
 }
 
 impl Words<'_> {
-    /// Whether there is no literal word.
+    /// Whether there are words, and none is literal.
     pub fn is_open(&self) -> bool {
-        self.0.words.iter().all(|word| *word >= MANY)
+        !self.0.words.is_empty() && self.0.words.iter().all(|word| *word >= MANY)
     }
 
     /// The words, owned.
