@@ -44,7 +44,7 @@ impl Program {
         if let Some(program) = known(&PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(program);
         }
-        let program = Arc::new(Program::new(&regexp.expression)?);
+        let program = Arc::new(Program::within(regexp, SIZE_LIMIT)?);
         let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
         if programs.len() >= 64 && programs.len().is_power_of_two() {
             programs.retain(|_, program| program.strong_count() > 0);
@@ -53,11 +53,14 @@ impl Program {
         Ok(program)
     }
 
-    fn new(expression: &str) -> Result<Program, String> {
+    /// Compile *regexp* into an automaton of at most *size_limit* bytes, for one use: nobody else gets this program. An error
+    /// says why it is refused.
+    pub fn within(regexp: &Regexp, size_limit: usize) -> Result<Program, String> {
+        let expression = &*regexp.expression;
         let hir = crate::subscriptions::re2::hir(expression)?;
         let config = meta::Config::new()
-            .nfa_size_limit(Some(SIZE_LIMIT))
-            .onepass_size_limit(Some(SIZE_LIMIT / 4))
+            .nfa_size_limit(Some(size_limit))
+            .onepass_size_limit(Some(size_limit / 4))
             .hybrid_cache_capacity(CACHE)
             .utf8_empty(false) // as RE2, which finds `\B` also between the bytes of a character
             .which_captures(regex_automata::nfa::thompson::WhichCaptures::None);

@@ -26,9 +26,21 @@
 //! An [`Outcome`] has no text: errors of evaluation are common (a field that some documents lack) and are counted, but
 //! logged at most once a minute. `Executable::evaluate_in_words` gives the same outcome with what happened in words.
 
+mod arithmetic;
 pub mod ast;
+mod compare;
+mod document;
+mod evaluate;
+mod executable;
+mod functions;
+mod macros;
+mod matches;
 mod outcome;
 pub mod program;
+mod times;
+mod values;
 
+pub use document::{Arena, Document};
+pub use executable::{Executable, Scratch};
 pub use outcome::{Outcome, Reason, Verdict};
 pub use program::Program;

@@ -8,6 +8,7 @@
 //! exactly as a full parse does. [`Validation::Lazy`] accepts all that `Full` accepts, and finds the same values.
 
 mod envelope;
+mod holes;
 mod scan;
 pub mod slots;
 mod trie;

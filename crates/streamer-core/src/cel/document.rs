@@ -1,0 +1,335 @@
+//! An event as programs see it: its parts, `data` and `before` parsed once, at first use.
+//!
+//! ```text
+//!   event       {"type": "update", "data": {"a": [1, 2]}, "before": {"a": []}}
+//!   Document     type ───► "update"     data ──► parsed when a program reads it    before ──► (not yet)
+//!   as_before    type ───► the same     data ──► what is `before` above, shared    before ──► null
+//! ```
+//!
+//! The trees lie in an [`Arena`]: 24 bytes an element, 48 a member, strings without escapes where they stand in the event.
+//! Parsing is a loop over an explicit stack, and linear but for maps of many members, whose names are sorted.
+//!
+//! Rejected: programs over the bytes of the event. A macro in a macro reads the same list again and again, so the bytes would
+//! be skipped through once for each element of each.
+
+use super::ast::Variable;
+use super::outcome::Reason;
+use super::times::Timestamp;
+use super::values::{Detail, Failure, Holes, Key, Map, Partial, Value};
+use crate::error::EventError;
+use crate::flatten::Flat;
+use crate::json::token::{self, Result, peek, space};
+use crate::json::utf8_first;
+use crate::layout::EventType;
+use crate::limits::Limits;
+use bumpalo::Bump;
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Memory for the documents of an event. One for a thread: [`Arena::reset`] keeps its memory for the next event.
+#[derive(Debug, Default)]
+pub struct Arena(Bump);
+
+impl Arena {
+    /// Forget all documents.
+    pub fn reset(&mut self) {
+        self.0.reset();
+    }
+}
+
+/// A JSON Pointer's tokens.
+type Tokens<'d> = &'d [&'d str];
+
+/// An event, or its old side, as programs see it. See the head of this file.
+#[derive(Clone, Copy, Debug)]
+pub struct Document<'d> {
+    arena: &'d Bump,
+    data: &'d Tree<'d>,
+    before: &'d Tree<'d>,
+    collection: Value<'d>,
+    tenant: Value<'d>,
+    event_type: Value<'d>,
+    topic: Value<'d>,
+    ts: Value<'d>,
+    /// The pointers that the source did not carry, and where `data` and `before` were found or would stand.
+    unknown: &'d [Tokens<'d>],
+    data_at: Option<Tokens<'d>>,
+    before_at: Option<Tokens<'d>>,
+}
+
+/// A document: its text and, once somebody has read it, its value.
+#[derive(Debug)]
+struct Tree<'d> {
+    text: &'d str,
+    /// Where it begins; `None` for null.
+    start: Option<usize>,
+    value: OnceCell<Value<'d>>,
+}
+
+impl<'d> Tree<'d> {
+    fn read(&self, arena: &'d Bump) -> Result<Value<'d>> {
+        match (self.value.get(), self.start) {
+            (Some(value), _) => Ok(*value),
+            (None, None) => Ok(Value::Null),
+            (None, Some(start)) => {
+                let value = parse(self.text, start, arena)?;
+                Ok(*self.value.get_or_init(|| value))
+            }
+        }
+    }
+}
+
+impl<'d> Document<'d> {
+    /// An event that was flattened, checked in full.
+    ///
+    /// # Errors
+    ///
+    /// `bad_utf8`, where the flattening did not look at the whole of *event*.
+    pub fn new(
+        flat: &Flat<'d>,
+        event: &'d [u8],
+        arena: &'d Arena,
+        limits: &Limits,
+    ) -> std::result::Result<Document<'d>, EventError> {
+        let arena = &arena.0;
+        let text = if flat.text.len() == event.len() { flat.text } else { utf8_first(event, Ok(()))?.0 };
+        let tree = |start| &*arena.alloc(Tree { text, start, value: OnceCell::new() });
+        let parts = flat.parts();
+        let holes = flat.unknown(limits.max_depth);
+        let tokens = |pointer: &[Box<str>]| -> Tokens<'d> {
+            arena.alloc_slice_fill_iter(pointer.iter().map(|token| &*arena.alloc_str(token)))
+        };
+        let string = |text: Option<&'d str>, is_hole| if is_hole { Value::Unknown } else { Value::String(text.unwrap_or("")) };
+        Ok(Document {
+            arena,
+            data: tree(flat.data_start()),
+            before: tree(flat.before_start()),
+            collection: string(parts.collection, false),
+            tenant: string(Some(parts.tenant), false),
+            event_type: string(parts.event_type.map(EventType::as_str), holes.event_type),
+            topic: string(parts.topic, holes.topic),
+            ts: match parts.ts_ns.map(Timestamp::of) {
+                _ if holes.ts => Value::Unknown,
+                Some(Ok(ts)) => Value::Timestamp(ts),
+                Some(Err(_)) | None => Value::Null, // out of range it would not have been flattened
+            },
+            unknown: arena.alloc_slice_fill_iter(holes.pointers.iter().map(|pointer| tokens(pointer))),
+            data_at: holes.data_at.as_deref().map(tokens),
+            before_at: holes.before_at.as_deref().map(tokens),
+        })
+    }
+
+    /// The old side of an update: `data` is what `before` was, and `before` is null.
+    #[must_use]
+    pub fn as_before(&self) -> Document<'d> {
+        let empty = self.arena.alloc(Tree { text: "", start: None, value: OnceCell::new() });
+        let mut side = Document { data: self.before, before: empty, ..*self };
+        if let (Some(data_at), Some(before_at)) = (self.data_at, self.before_at) {
+            let mut unknown = Vec::with_capacity(self.unknown.len());
+            for pointer in self.unknown {
+                if let Some(below) = pointer.strip_prefix(before_at) {
+                    unknown.push(&*self.arena.alloc_slice_copy(&[data_at, below].concat()));
+                } else if before_at.starts_with(pointer) {
+                    // It covers the whole of `before`, which is now `data`.
+                    unknown.push(*pointer);
+                    if !data_at.starts_with(pointer) {
+                        unknown.push(data_at);
+                    }
+                } else if !pointer.starts_with(data_at) {
+                    unknown.push(*pointer);
+                }
+            }
+            side.unknown = self.arena.alloc_slice_copy(&unknown);
+        }
+        side
+    }
+
+    /// The value of a part; the first to ask for a document parses it.
+    pub(super) fn read(&self, variable: Variable) -> std::result::Result<Value<'d>, EventError> {
+        Ok(match variable {
+            Variable::Data => self.cover(self.data.read(self.arena)?, self.data_at),
+            Variable::Before => self.cover(self.before.read(self.arena)?, self.before_at),
+            Variable::Collection => self.collection,
+            Variable::Tenant => self.tenant,
+            Variable::Type => self.event_type,
+            Variable::Topic => self.topic,
+            Variable::Ts => self.ts,
+        })
+    }
+
+    /// A document that stands at *at*, with its holes.
+    fn cover(&self, value: Value<'d>, at: Option<Tokens<'d>>) -> Value<'d> {
+        let Some(at) = at.filter(|_| !self.unknown.is_empty()) else { return value };
+        if self.unknown.iter().any(|pointer| at.starts_with(pointer)) {
+            return Value::Unknown;
+        }
+        let mut below: Vec<Tokens<'d>> = self.unknown.iter().filter_map(|pointer| pointer.strip_prefix(at)).collect();
+        if below.is_empty() {
+            return value;
+        }
+        if let Value::Null = value {
+            return Value::Unknown;
+        }
+        below.sort_unstable();
+        let holes = Holes { pointers: self.arena.alloc_slice_copy(&below), depth: 0 };
+        Value::Partial(self.arena.alloc(Partial { value, holes }))
+    }
+}
+
+// --- parsing ------------------------------------------------------------------------------------------------------------
+
+/// A container that is still open: where its elements begin among those of all open ones.
+enum Open<'d> {
+    List(usize),
+    Map(usize, &'d str),
+}
+
+/// Parse the value that begins at *start*; what follows it is not looked at.
+fn parse<'d>(text: &'d str, start: usize, arena: &'d Bump) -> Result<Value<'d>> {
+    let bytes = text.as_bytes();
+    let mut open: Vec<Open<'d>> = Vec::new();
+    let mut elements: Vec<Value<'d>> = Vec::new();
+    let mut members: Vec<(Key<'d>, Value<'d>)> = Vec::new();
+    let mut at = space(bytes, start);
+    loop {
+        // Here a value begins.
+        let mut value = match peek(bytes, at) {
+            bracket @ (b'{' | b'[') => {
+                at = space(bytes, at + 1);
+                if peek(bytes, at) != bracket + 2 {
+                    if bracket == b'{' {
+                        let (name, after) = read_name(text, at, arena)?;
+                        open.push(Open::Map(members.len(), name));
+                        at = after;
+                    } else {
+                        open.push(Open::List(elements.len()));
+                    }
+                    continue;
+                }
+                at += 1;
+                if bracket == b'{' { Value::Map(arena.alloc(Map::default())) } else { Value::List(&[]) }
+            }
+            b'"' => {
+                let (string, after) = read_string(text, at, arena)?;
+                at = after;
+                Value::String(string)
+            }
+            b'-' | b'0'..=b'9' => {
+                let (end, _) = token::number(bytes, at)?;
+                let literal = &text[at..end];
+                at = end;
+                number(literal, arena)
+            }
+            first => {
+                at = token::literal(bytes, at)?;
+                if first == b'n' { Value::Null } else { Value::Bool(first == b't') }
+            }
+        };
+        // Here a value is complete: put it where it belongs and close what ends with it.
+        loop {
+            let Some(container) = open.pop() else { return Ok(value) };
+            at = space(bytes, at);
+            match container {
+                Open::List(first) => {
+                    elements.push(value);
+                    match peek(bytes, at) {
+                        b',' => {
+                            at = space(bytes, at + 1);
+                            open.push(Open::List(first));
+                            break;
+                        }
+                        b']' => {
+                            value = Value::List(arena.alloc_slice_copy(&elements[first..]));
+                            elements.truncate(first);
+                        }
+                        _ => return Err(token::expected_more(bytes, at, false)),
+                    }
+                }
+                Open::Map(first, name) => {
+                    members.push((Key::String(name), value));
+                    match peek(bytes, at) {
+                        b',' => {
+                            let (name, after) = read_name(text, space(bytes, at + 1), arena)?;
+                            open.push(Open::Map(first, name));
+                            at = after;
+                            break;
+                        }
+                        b'}' => {
+                            value = Value::Map(arena.alloc(map(&members[first..], arena)));
+                            members.truncate(first);
+                        }
+                        _ => return Err(token::expected_more(bytes, at, true)),
+                    }
+                }
+            }
+            at += 1;
+        }
+    }
+}
+
+/// Make a map of members. Of those of one name the last wins, in the place of the first.
+fn map<'d>(members: &[(Key<'d>, Value<'d>)], arena: &'d Bump) -> Map<'d> {
+    let made = Map::new(arena, arena.alloc_slice_copy(members));
+    if !made.has_repeated_keys() {
+        return made;
+    }
+    let mut unique: Vec<(Key<'d>, Value<'d>)> = Vec::with_capacity(members.len());
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (key, value) in members {
+        let Key::String(name) = key else { continue };
+        match places.entry(name) {
+            Entry::Occupied(place) => unique[*place.get()].1 = *value,
+            Entry::Vacant(place) => {
+                place.insert(unique.len());
+                unique.push((*key, *value));
+            }
+        }
+    }
+    Map::new(arena, arena.alloc_slice_copy(&unique))
+}
+
+fn read_name<'d>(text: &'d str, at: usize, arena: &'d Bump) -> Result<(&'d str, usize)> {
+    let bytes = text.as_bytes();
+    if peek(bytes, at) != b'"' {
+        return Err(token::expected_name(bytes, at));
+    }
+    let (name, after) = read_string(text, at, arena)?;
+    let at = space(bytes, after);
+    if peek(bytes, at) != b':' {
+        return Err(token::expected_colon(bytes, at));
+    }
+    Ok((name, space(bytes, at + 1)))
+}
+
+fn read_string<'d>(text: &'d str, at: usize, arena: &'d Bump) -> Result<(&'d str, usize)> {
+    let (end, is_escaped) = token::string(text.as_bytes(), at)?;
+    let inside = &text[at + 1..end - 1];
+    if !is_escaped {
+        return Ok((inside, end));
+    }
+    let mut plain = Vec::with_capacity(inside.len());
+    token::unescape(inside.as_bytes(), &mut plain);
+    // Of well-formed text only well-formed text was made.
+    Ok((arena.alloc_str(&String::from_utf8_lossy(&plain)), end))
+}
+
+/// An integer in int64 is an int, one in uint64 a uint, any other number a double.
+fn number<'d>(literal: &'d str, arena: &'d Bump) -> Value<'d> {
+    let digits = literal.strip_prefix('-').unwrap_or(literal).as_bytes();
+    // So many digits cannot overflow.
+    if digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit) {
+        let size = digits.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+        return Value::Int(if digits.len() < literal.len() { -size } else { size });
+    }
+    if let Ok(int) = literal.parse() {
+        return Value::Int(int);
+    }
+    if let Ok(uint) = literal.parse() {
+        return Value::Uint(uint);
+    }
+    match literal.parse::<f64>() {
+        Ok(double) if double.is_finite() => Value::Double(double),
+        _ => Value::Failure(arena.alloc(Failure { reason: Reason::BeyondFloat64, detail: Detail::BeyondFloat(literal) })),
+    }
+}

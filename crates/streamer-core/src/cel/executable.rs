@@ -1,0 +1,118 @@
+//! A program made ready: its constant regexps compiled, and how it is run.
+
+use super::ast::Variable;
+use super::document::Document;
+use super::evaluate::{Run, Spent};
+use super::matches::Regexps;
+use super::outcome::{Outcome, Reason, Verdict};
+use super::program::Program;
+use super::values::Value;
+use crate::automaton::regexps;
+use crate::error::EventError;
+use bumpalo::Bump;
+use std::sync::Arc;
+
+/// A checked expression, ready to be evaluated. Immutable: any number of threads may evaluate it.
+#[derive(Clone, Debug)]
+pub struct Executable {
+    program: Arc<Program>,
+    regexps: Box<[(Box<str>, Arc<regexps::Program>)]>,
+}
+
+/// Memory for one run after another. One for a thread.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    arena: Bump,
+}
+
+/// A run may leave as much memory as its budget allows; more than this is given back after it.
+const KEPT_BYTES: usize = 1 << 20;
+
+impl Executable {
+    /// Make a program ready.
+    ///
+    /// # Errors
+    ///
+    /// A constant regexp is too large, in words.
+    pub fn new(program: Arc<Program>) -> Result<Executable, String> {
+        let compile = |(source, regexp): &(Box<str>, _)| Ok((source.clone(), regexps::Program::compile(regexp)?));
+        let regexps = program.regexps.iter().map(compile).collect::<Result<_, String>>()?;
+        Ok(Executable { program, regexps })
+    }
+
+    /// The program it was made of.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Evaluate it for an event, within *budget* cost units (docs/cel-cost.md).
+    ///
+    /// # Errors
+    ///
+    /// `data` or `before`, which the program reads, is no JSON; only where the event was not checked in full.
+    pub fn evaluate(&self, document: &Document<'_>, budget: u64, scratch: &mut Scratch) -> Result<Outcome, EventError> {
+        self.run(document, budget, scratch, |_, _| ()).map(|(outcome, ())| outcome)
+    }
+
+    /// The same, with an error in words; empty where there is none.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Executable::evaluate`].
+    pub fn evaluate_in_words(
+        &self,
+        document: &Document<'_>,
+        budget: u64,
+        scratch: &mut Scratch,
+    ) -> Result<(Outcome, String), EventError> {
+        self.run(document, budget, scratch, |outcome, value| match (outcome.reason, value) {
+            (None, _) => String::new(),
+            (Some(Reason::Budget), _) => format!("stopped after {budget} cost units"),
+            (Some(_), Value::Failure(failure)) => failure.detail.to_string(),
+            (Some(_), value) => format!("the result is {}, not bool", value.type_name()),
+        })
+    }
+
+    fn run<T>(
+        &self,
+        document: &Document<'_>,
+        budget: u64,
+        scratch: &mut Scratch,
+        and: impl FnOnce(&Outcome, Value<'_>) -> T,
+    ) -> Result<(Outcome, T), EventError> {
+        if scratch.arena.allocated_bytes() > KEPT_BYTES {
+            scratch.arena = Bump::new();
+        }
+        scratch.arena.reset();
+        let arena = &scratch.arena;
+        let program = &*self.program;
+        let mut variables = [Value::Null; Variable::ALL.len()];
+        for variable in Variable::ALL {
+            if program.variables.has(variable) {
+                variables[variable as usize] = document.read(variable)?;
+            }
+        }
+        let mut run = Run {
+            ast: &program.ast,
+            arena,
+            variables,
+            locals: arena.alloc_slice_fill_copy(program.slots as usize, Value::Null),
+            regexps: Regexps::new(&self.regexps),
+            budget,
+            cost: 0,
+        };
+        let (value, verdict, reason) = match run.evaluate(program.ast.root()) {
+            Err(Spent) => (Value::Null, Verdict::Error, Some(Reason::Budget)),
+            Ok(value) => match value {
+                Value::Bool(true) => (value, Verdict::True, None),
+                Value::Bool(false) => (value, Verdict::False, None),
+                Value::Unknown | Value::Partial(_) => (value, Verdict::Unknown, None),
+                Value::Failure(failure) => (value, Verdict::Error, Some(failure.reason)),
+                _ => (value, Verdict::Error, Some(Reason::NotBool)),
+            },
+        };
+        let outcome = Outcome { verdict, reason, cost: run.cost };
+        let made = and(&outcome, value);
+        Ok((outcome, made))
+    }
+}

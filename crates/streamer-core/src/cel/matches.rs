@@ -1,0 +1,76 @@
+//! The regexps of `matches`: those that stand in the program are compiled with it, others when they are met.
+//!
+//! One that is met costs 4,096 units the first time in a run (docs/cel-cost.md), is compiled within 64 KiB, and refused
+//! unread where it is longer than that. The texts are told apart by where they lie first: nothing in a run's memory moves or
+//! ends, so the same place is the same text, and a text of many kilobytes is hashed once and not for each element of a macro.
+
+use super::evaluate::{Result, Run};
+use super::outcome::Reason;
+use super::values::{Detail, Value};
+use crate::automaton::regexps::Program;
+use crate::subscriptions::re2;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Memory for a regexp that does not stand in the program, and the most bytes of its text.
+const MAX_BYTES: usize = 64 * 1024;
+/// What it costs to compile one.
+const UNITS: usize = MAX_BYTES / 16;
+
+/// A compiled regexp, or what is wrong with it.
+type Compiled = std::result::Result<Arc<Program>, Arc<str>>;
+
+/// The regexps of a run.
+pub(super) struct Regexps<'r> {
+    /// Those of the program, sorted by their texts.
+    constants: &'r [(Box<str>, Arc<Program>)],
+    by_text: HashMap<&'r str, Compiled>,
+    by_place: HashMap<(*const u8, usize), Compiled>,
+}
+
+impl<'r> Regexps<'r> {
+    pub(super) fn new(constants: &'r [(Box<str>, Arc<Program>)]) -> Regexps<'r> {
+        Regexps { constants, by_text: HashMap::new(), by_place: HashMap::new() }
+    }
+}
+
+impl<'r> Run<'r> {
+    /// Whether a regexp is found in *text*, which has been charged.
+    pub(super) fn matches(&mut self, text: &'r str, source: &'r str) -> Result<Value<'r>> {
+        let constants = self.regexps.constants;
+        if let Ok(found) = constants.binary_search_by(|(known, _)| (**known).cmp(source)) {
+            return Ok(Value::Bool(constants[found].1.is_match(text)));
+        }
+        let place = (source.as_ptr(), source.len());
+        let compiled = match self.regexps.by_place.get(&place) {
+            Some(compiled) => compiled,
+            None => {
+                let compiled = match self.regexps.by_text.get(source) {
+                    Some(compiled) => compiled.clone(),
+                    None => {
+                        self.charge(UNITS)?;
+                        let compiled = compile(source);
+                        self.regexps.by_text.insert(source, compiled.clone());
+                        compiled
+                    }
+                };
+                self.regexps.by_place.entry(place).or_insert(compiled)
+            }
+        };
+        Ok(match compiled {
+            Ok(regexp) => Value::Bool(regexp.is_match(text)),
+            Err(what) => {
+                let what = self.arena.alloc_str(what);
+                self.fail(Reason::BadRegexp, Detail::Regexp(what))
+            }
+        })
+    }
+}
+
+fn compile(source: &str) -> Compiled {
+    if source.len() > MAX_BYTES {
+        return Err(format!("more than {MAX_BYTES} bytes").into());
+    }
+    let regexp = re2::translate(source).and_then(|regexp| Program::within(&regexp, MAX_BYTES));
+    regexp.map(Arc::new).map_err(Arc::from)
+}

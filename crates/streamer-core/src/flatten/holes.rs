@@ -1,0 +1,123 @@
+//! The documents of an event for whoever reads them whole (CEL): where they begin, and what of them the source did not carry.
+
+use super::slots::{Entry, Flat};
+use super::trie::{ALWAYS, BEFORE, DATA, PathTrie, Place, TOPIC, TS, TYPE, UNKNOWN};
+use crate::json::{self, Options};
+use crate::layout::{EventType, Pointer, decode_pointer, index};
+use crate::value::{Kind, Value};
+
+/// What an event does not carry (semantics.md section 8).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unknown {
+    /// The pointers, from the root of the event.
+    pub(crate) pointers: Vec<Pointer>,
+    /// Where `data` and `before` were found, or would stand.
+    pub(crate) data_at: Option<Pointer>,
+    pub(crate) before_at: Option<Pointer>,
+    /// Whether a pointer covers `type`, `ts`, `topic`.
+    pub(crate) event_type: bool,
+    pub(crate) ts: bool,
+    pub(crate) topic: bool,
+}
+
+/// Whether one pointer is the other or leads to something that holds it.
+pub(crate) fn is_prefix(short: &[Box<str>], long: &[Box<str>]) -> bool {
+    long.starts_with(short)
+}
+
+impl<'a> Flat<'a> {
+    /// Where the text of `data` begins; `None` where there is no document.
+    pub(crate) fn data_start(&self) -> Option<usize> {
+        self.document(self.data).map(|(entry, _)| entry.start as usize)
+    }
+
+    /// Where the text of `before` begins.
+    pub(crate) fn before_start(&self) -> Option<usize> {
+        self.document(self.before).map(|(entry, _)| entry.start as usize)
+    }
+
+    /// The document at a base, which counts through the places of `data`, then those of `before`.
+    fn document(&self, base: u16) -> Option<(&'a Entry, &'a Place)> {
+        if base == ALWAYS {
+            return None;
+        }
+        let [.., data, before, _] = &self.trie.places;
+        let place = data.iter().chain(before).nth(base.into())?;
+        Some((self.slots.value(place.node)?, place))
+    }
+
+    /// The holes of the event; an event without any costs nothing here.
+    pub(crate) fn unknown(&self, max_depth: usize) -> Unknown {
+        if !self.parts.has_unknown {
+            return Unknown::default();
+        }
+        let pointers = self.unknown_pointers(max_depth);
+        let covers = |part: usize| {
+            let places = &self.trie.places[part];
+            pointers.iter().any(|hole| places.iter().any(|place| is_prefix(hole, &place.pointer)))
+        };
+        let (event_type, ts, topic) = (covers(TYPE), covers(TS), covers(TOPIC));
+        let overlaps = |place: &Option<Pointer>| {
+            place.as_ref().is_some_and(|at| pointers.iter().any(|hole| is_prefix(hole, at) || is_prefix(at, hole)))
+        };
+        let found = |base: u16| self.document(base).map(|(_, place)| place.pointer.clone());
+        // A delete without `data` has fallen back to `before` already.
+        let fell_back = self.data == self.before;
+        let data_at = if fell_back { None } else { found(self.data) };
+        let mut data_at = data_at.or_else(|| self.would_stand(DATA, &pointers, max_depth));
+        let before_at = found(self.before).or_else(|| self.would_stand(BEFORE, &pointers, max_depth));
+        let is_delete = self.parts.event_type == Some(EventType::Delete);
+        let has_data = self.data != ALWAYS && !fell_back;
+        // The last known document of a delete may stand in `before`, also where it is a hole there.
+        let is_before = self.before != ALWAYS || !overlaps(&data_at) || overlaps(&before_at);
+        if is_delete && !has_data && before_at.is_some() && is_before {
+            data_at.clone_from(&before_at);
+        }
+        Unknown { data_at, before_at, event_type, ts, topic, pointers }
+    }
+
+    fn unknown_pointers(&self, max_depth: usize) -> Vec<Pointer> {
+        let found = self.trie.places[UNKNOWN].iter().find_map(|place| {
+            let entry = self.slots.value(place.node)?;
+            (entry.kind != Kind::Null).then_some(entry)
+        });
+        let Some(entry) = found else { return Vec::new() };
+        // It was checked when the event was flattened.
+        let text = &self.text.as_bytes()[entry.start as usize..entry.end as usize];
+        match &json::parse::<Value>(text, Options { max_depth, max_bytes: usize::MAX }) {
+            Ok(Value::List(pointers)) => pointers.iter().filter_map(|text| decode_pointer(text.as_str()?).ok()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where a document that is missing belongs: where its hole is, else where there is room for it, else at the first pointer.
+    fn would_stand(&self, part: usize, unknown: &[Pointer], max_depth: usize) -> Option<Pointer> {
+        let pointers = pointers(self.trie, part);
+        let is_hole = |at: &&Pointer| unknown.iter().any(|hole| is_prefix(hole, at) || is_prefix(at, hole));
+        if let Some(pointer) = pointers.iter().find(is_hole) {
+            return Some(pointer.clone());
+        }
+        if pointers.len() > 1 {
+            let event = json::parse::<Value>(self.text.as_bytes(), Options { max_depth, max_bytes: usize::MAX }).ok()?;
+            if let Some(pointer) = pointers.iter().find(|at| leads(&event, at)) {
+                return Some(pointer.clone());
+            }
+        }
+        pointers.first().cloned()
+    }
+}
+
+fn pointers(trie: &PathTrie, part: usize) -> &[Pointer] {
+    trie.layout.parts()[part].1.pointers()
+}
+
+/// Whether there is something that the last token of a pointer could be a member of.
+fn leads(event: &Value, pointer: &[Box<str>]) -> bool {
+    let way = pointer.split_last().map_or(&[][..], |(_, way)| way);
+    way.iter()
+        .try_fold(event, |value, token| match value {
+            Value::List(elements) => elements.get(index(token)?),
+            value => value.get(token),
+        })
+        .is_some()
+}
