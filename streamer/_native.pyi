@@ -13,7 +13,7 @@ from streamer.engine.native import Held, Host
 from streamer.errors import EventError, SubscriptionError
 from streamer.model import Match, Subscription
 
-__all__ = ["Core", "Draft", "Hits", "__version__", "bloom_fill", "bloom_probe", "bloom_probe_any"]
+__all__ = ["Core", "Draft", "Hits", "__version__", "bloom_fill", "bloom_probe", "bloom_probe_any", "cel_check"]
 
 __version__: str
 
@@ -63,6 +63,8 @@ class Core:
         max_event_bytes: int,
         max_pattern_states: int,
         max_conjunctions: int,
+        max_cel_bytes: int,
+        max_cel_depth: int,
         allow_unindexed: bool,
     ) -> Self:
         """Make an engine without subscriptions.
@@ -182,3 +184,6 @@ class Hits:
 
     def in_order(self) -> Hits:
         """Return the same hits in the order in which their subscriptions were added."""
+
+def cel_check(source: str, max_bytes: int, max_depth: int) -> tuple[int, int, str] | None:
+    """Check a CEL expression; return line, column and what is wrong, or None. For tests: an engine checks by itself."""

@@ -161,6 +161,8 @@ class NativeCore(_native.Core):
                 max_event_bytes=options.limits.max_event_bytes,
                 max_pattern_states=options.limits.max_pattern_states,
                 max_conjunctions=options.limits.max_conjunctions,
+                max_cel_bytes=options.limits.max_cel_bytes,
+                max_cel_depth=options.limits.max_cel_depth,
                 allow_unindexed=options.limits.allow_unindexed,
             )
         except ValueError as error:

@@ -12,10 +12,21 @@ pub struct Limits {
     pub max_pattern_states: usize,
     /// Conjunctions that one subscription may be distributed into; past it its tree is verified on the candidate.
     pub max_conjunctions: usize,
+    /// Length of a CEL expression.
+    pub max_cel_bytes: usize,
+    /// Levels of brackets, calls, unary operators and ternaries in a CEL expression.
+    pub max_cel_depth: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { max_depth: 512, max_event_bytes: 16 * 1024 * 1024, max_pattern_states: 1_000_000, max_conjunctions: 64 }
+        Limits {
+            max_depth: 512,
+            max_event_bytes: 16 * 1024 * 1024,
+            max_pattern_states: 1_000_000,
+            max_conjunctions: 64,
+            max_cel_bytes: 16 * 1024,
+            max_cel_depth: 64,
+        }
     }
 }

@@ -42,6 +42,8 @@ impl Case {
             max_event_bytes: number("max_event_bytes", limits.max_event_bytes),
             max_pattern_states: number("max_pattern_states", limits.max_pattern_states),
             max_conjunctions: number("max_conjunctions", limits.max_conjunctions),
+            max_cel_bytes: number("max_cel_bytes", limits.max_cel_bytes),
+            max_cel_depth: number("max_cel_depth", limits.max_cel_depth),
         }
     }
 

@@ -170,7 +170,7 @@ impl Core {
 impl Core {
     #[new]
     #[pyo3(signature = (host, layout, *, default_tenant, lazy, judge_all, max_depth, max_event_bytes, max_pattern_states,
-                        max_conjunctions, allow_unindexed))]
+                        max_conjunctions, max_cel_bytes, max_cel_depth, allow_unindexed))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
         py: Python<'_>,
@@ -183,11 +183,14 @@ impl Core {
         max_event_bytes: usize,
         max_pattern_states: usize,
         max_conjunctions: usize,
+        max_cel_bytes: usize,
+        max_cel_depth: usize,
         allow_unindexed: bool,
     ) -> PyResult<Core> {
         guard(py, || {
             let layout = Arc::new(EventLayout::from_json(layout).map_err(PyValueError::new_err)?);
-            let limits = Limits { max_depth, max_event_bytes, max_pattern_states, max_conjunctions };
+            let limits =
+                Limits { max_depth, max_event_bytes, max_pattern_states, max_conjunctions, max_cel_bytes, max_cel_depth };
             let hook: Arc<Mutex<Option<Py<PyAny>>>> = Arc::default();
             let hooked = hook.clone();
             let options = Options {

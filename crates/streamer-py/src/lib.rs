@@ -11,6 +11,7 @@
 //! inside it when the process forks.
 
 mod bloom;
+mod cel;
 mod core;
 mod draft;
 mod errors;
@@ -26,6 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<core::Core>()?;
     module.add_class::<draft::Draft>()?;
     module.add_class::<hits::Hits>()?;
+    module.add_function(wrap_pyfunction!(cel::cel_check, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_fill, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_probe, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_probe_any, module)?)

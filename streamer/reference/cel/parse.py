@@ -156,7 +156,9 @@ def _syntax_error(source: str, error: UnexpectedInput) -> CelError:
     keyword = re.match(r"(true|false|null|in)(?![_a-zA-Z0-9])", rest)
     if keyword:
         return _error(f"unexpected `{keyword[1]}`, a keyword; as the name of a field it is quoted with backticks", at)
-    return _error(f"unexpected `{shown(rest[:1])}`; expected {_in_words(set(error.allowed or ()))}", at)
+    # What is allowed by the lexer is what some value could be followed by, not the one at hand.
+    accepts = error.interactive_parser.accepts() if error.interactive_parser else error.allowed  # type: ignore[no-untyped-call]
+    return _error(f"unexpected `{shown(rest[:1])}`; expected {_in_words(set(accepts or ()))}", at)
 
 
 def shown(text: str) -> str:

@@ -9,8 +9,8 @@
 //! [`Node::Chain`], `a ? b : c ? d : e` one [`Node::Ternary`]. So a tree is only as deep as its brackets, calls, unary
 //! operators and ternaries, which the parser limits, and every walk over a parsed tree may recurse.
 //!
-//! Invariant: a node stands after all nodes inside it, each node inside exactly one other. Nodes are numbers into one arena,
-//! so to drop a tree of any depth is a loop.
+//! Nodes are numbers into one arena, so to drop a tree of any depth is a loop. Each node is inside one other at most; the
+//! variables of macros, read as names, are nodes inside none.
 //!
 //! The nodes are those of the reference (`streamer/reference/cel/tree.py`), one to one: cost is counted by node, and both
 //! sides count alike. After the check every [`Ident`](Node::Ident) has its meaning and no function is [`Function::Unknown`].
@@ -27,6 +27,7 @@ pub struct Ast {
     nodes: Vec<Node>,
     /// The byte offset in the source that stands for each node in errors.
     at: Vec<u32>,
+    root: u32,
 }
 
 impl Ast {
@@ -38,9 +39,9 @@ impl Ast {
         NodeId(self.nodes.len() as u32 - 1)
     }
 
-    /// The outermost node: the last.
+    /// The outermost node.
     pub fn root(&self) -> NodeId {
-        NodeId((self.nodes.len() as u32).saturating_sub(1))
+        NodeId(self.root)
     }
 
     /// The byte offset in the source that stands for a node in errors: of a chain where its base begins, of operators the
@@ -57,6 +58,14 @@ impl Ast {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
+    }
+
+    pub(super) fn set_root(&mut self, root: NodeId) {
+        self.root = root.0;
+    }
+
+    pub(super) fn get_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.0 as usize]
     }
 }
 
@@ -139,6 +148,42 @@ pub enum Node {
         /// From left to right. None only where the name of a type, such as `google.protobuf.Timestamp`, was three steps.
         steps: Vec<Step>,
     },
+}
+
+impl Node {
+    /// Whether what is inside is one level deeper.
+    pub fn is_level(&self) -> bool {
+        !matches!(self, Node::Literal(_) | Node::Ident { .. } | Node::Operation { .. } | Node::Logic { .. } | Node::Chain { .. })
+    }
+
+    /// Visit what stands directly inside, in order of the text; of a chain the base only, its steps have their own.
+    pub fn each_child(&self, mut visit: impl FnMut(NodeId)) {
+        match self {
+            Node::Literal(_) | Node::Ident { .. } => {}
+            Node::Paren(inner) => visit(*inner),
+            Node::List(items) => items.iter().copied().for_each(visit),
+            Node::Map(entries) => entries.iter().for_each(|(key, value)| {
+                visit(*key);
+                visit(*value);
+            }),
+            Node::Unary { operand, .. } => visit(*operand),
+            Node::Operation { first, rest } => {
+                visit(*first);
+                rest.iter().for_each(|operation| visit(operation.operand));
+            }
+            Node::Logic { operands, .. } => operands.iter().copied().for_each(visit),
+            Node::Ternary { branches, otherwise } => {
+                for branch in branches {
+                    visit(branch.condition);
+                    visit(branch.then);
+                }
+                visit(*otherwise);
+            }
+            Node::Call { args, .. } => args.iter().copied().for_each(visit),
+            Node::Has { target, .. } => visit(*target),
+            Node::Chain { base, .. } => visit(*base),
+        }
+    }
 }
 
 /// A literal value.
@@ -402,6 +447,16 @@ impl Step {
         match self {
             Step::Select { at, .. } | Step::Index { at, .. } | Step::Method { at, .. } => *at,
             Step::Macro(step) => step.at,
+        }
+    }
+
+    /// Visit what stands directly inside, in order of the text.
+    pub fn each_child(&self, mut visit: impl FnMut(NodeId)) {
+        match self {
+            Step::Select { .. } => {}
+            Step::Index { key, .. } => visit(*key),
+            Step::Method { args, .. } => args.iter().copied().for_each(visit),
+            Step::Macro(step) => step.condition.into_iter().chain(step.result).for_each(visit),
         }
     }
 }

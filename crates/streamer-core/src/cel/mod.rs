@@ -28,19 +28,31 @@
 
 mod arithmetic;
 pub mod ast;
+mod check;
 mod compare;
 mod document;
+pub mod error;
 mod evaluate;
 mod executable;
 mod functions;
+mod lexer;
+mod literals;
 mod macros;
 mod matches;
 mod outcome;
+mod parse;
 pub mod program;
+mod regexps;
+#[cfg(test)]
+mod tests;
 mod times;
+mod types;
 mod values;
 
+pub use check::compile;
 pub use document::{Arena, Document};
+pub use error::Error;
 pub use executable::{Executable, Scratch};
 pub use outcome::{Outcome, Reason, Verdict};
+use parse::parse;
 pub use program::Program;

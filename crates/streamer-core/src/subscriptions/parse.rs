@@ -266,7 +266,7 @@ pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
 
 /// How alike two words are, from 0 to 1: twice the characters in common over all of them, by longest common runs (Ratcliff and
 /// Obershelp, as Python's `difflib`, so that both backends give the same hint).
-fn likeness(one: &str, other: &str) -> f64 {
+pub(crate) fn likeness(one: &str, other: &str) -> f64 {
     const LONGEST: usize = 64; // nobody misspells that much; the search is cubic
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     if one.len() + other.len() == 0 || one.len() > LONGEST || other.len() > LONGEST {
