@@ -13,7 +13,7 @@ from streamer.engine.native import Held, Host
 from streamer.errors import EventError, SubscriptionError
 from streamer.model import Match, Subscription
 
-__all__ = ["Core", "Draft", "Hits", "__version__", "bloom_fill", "bloom_probe", "bloom_probe_any", "cel_check"]
+__all__ = ["CelPrograms", "Core", "Draft", "Hits", "__version__", "bloom_fill", "bloom_probe", "bloom_probe_any", "cel_check"]
 
 __version__: str
 
@@ -43,6 +43,41 @@ class _Changes(TypedDict):
     removed: list[str]
     unchanged: list[str]
     errors: list[tuple[int, SubscriptionError]]
+
+@final
+class CelPrograms:
+    """CEL expressions evaluated without an engine. For tests and benchmarks. Immutable, so any number of threads may use it."""
+
+    def __new__(
+        cls,
+        sources: list[str],
+        layout: bytes,
+        *,
+        default_tenant: str | None,
+        max_depth: int,
+        max_event_bytes: int,
+        max_cel_bytes: int,
+        max_cel_depth: int,
+    ) -> Self:
+        """Compile *sources* for events of a layout, the JSON text of `EventLayout.to_dict()`.
+
+        Raises:
+            CelError: one of them is not acceptable; with its *index*.
+            ValueError: a layout that cannot be.
+        """
+
+    def evaluate(self, event: bytes, budget: int, old_side: bool = False) -> list[tuple[str, str | None, str | None, int]]:
+        """Evaluate each for an event, or for its old side (`data` := `before`, `before` := null).
+
+        Returns:
+            For each the verdict, the reason of an error, the same in words, and the cost units used.
+
+        Raises:
+            EventError: the event cannot be read.
+        """
+
+    def count(self, event: bytes, budget: int) -> int:
+        """Count those that are true of an event. Raises EventError."""
 
 @disjoint_base
 class Core:

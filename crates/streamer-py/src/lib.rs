@@ -4,6 +4,7 @@
 //!  core.rs    an engine: match, select, remove                 hits.rs    what one event matched, packed
 //!  draft.rs   subscriptions on their way in                    errors.rs  every error, mapped
 //!  host.rs    what the core leaves to Python, and asks for      bloom.rs   the portable Bloom layout over buffers
+//!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
 //! ```
 //!
 //! Two rules keep threads apart. The writer's lock is only waited for with the interpreter let go, since its holder may be
@@ -17,6 +18,7 @@ mod draft;
 mod errors;
 mod hits;
 mod host;
+mod programs;
 
 use pyo3::prelude::*;
 
@@ -26,6 +28,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<core::Core>()?;
     module.add_class::<draft::Draft>()?;
+    module.add_class::<programs::CelPrograms>()?;
     module.add_class::<hits::Hits>()?;
     module.add_function(wrap_pyfunction!(cel::cel_check, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_fill, module)?)?;

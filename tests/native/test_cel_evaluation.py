@@ -1,0 +1,185 @@
+"""The native CEL evaluator comes to what the reference comes to: verdict, reason of an error, and cost units."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from benchmarks import cel as benchmark
+from streamer import _native
+from streamer.errors import CelError, EventError
+from streamer.layout import EventLayout
+from streamer.model import Event, Limits, Verdict
+from streamer.reference.cel import CelReason, compile_cel, evaluate_cel
+from streamer.reference.cel.parse import MACROS
+from streamer.reference.cel.types import FUNCTIONS, METHODS
+from streamer.reference.events import as_before, read_event
+from tests.conformance.table import load_all
+from tests.differential.cel_expressions import Expressions
+
+LIMITS = Limits()
+LAYOUT = EventLayout()
+Told = tuple[str, str | None, int]
+
+#: What the generator makes of `data` alone, said of other parts of the event, and the rarer macros.
+PARTS = (
+    (r"\bdata\b", "before"),
+    (r"\bdata\.i\b", "ts.getFullYear()"),
+    (r"\bdata\.[spt]\b", "type"),
+    (r"\bdata\.[spt]\b", "topic"),
+    (r"\bdata\.[spt]\b", "collection"),
+    (r"\bdata\.[spt]\b", "tenant"),
+    (r"\.map\((\w), ", r".transformList(\1, v, "),
+    (r"\.filter\((\w), ", r".transformMap(\1, v, "),
+    (r"\.(all|exists)\((\w), ", r".\1(k2, \2, "),
+    (r"\.exists_one\(", ".existsOne("),
+    (r"\.matches\([^()]*\)", ".matches(data.s)"),
+    (r"\.matches\([^()]*\)", ".matches(data.s + '[a')"),
+    (r"\bdata\.[ij]\b", "data.l[data.i]"),
+    (r"\bdata\.[ij]\b", "data.l[2.0]"),
+    (r"\bdata\.[ijs]\b", "data.m[data.s]"),
+    (r"== \((-?\w+)\)", r"in {\1: 1, 'a': data.l}"),
+)
+HOLES = (
+    *("/data", "/before", "/data/i", "/data/s", "/data/m", "/data/m/a", "/data/m/new", "/data/l/0", "/data/l/9", "/data/b/below"),
+    *("/before/i", "/before/m/b", "/before/l", "/type", "/ts", "/topic", "/other", ""),
+)
+
+
+def native(source: str, layout: EventLayout, default_tenant: str | None, limits: Limits = LIMITS) -> Any:
+    return _native.CelPrograms(
+        [source],
+        json.dumps(layout.to_dict()).encode(),
+        default_tenant=default_tenant,
+        max_depth=limits.max_depth,
+        max_event_bytes=limits.max_event_bytes,
+        max_cel_bytes=limits.max_cel_bytes,
+        max_cel_depth=limits.max_cel_depth,
+    )
+
+
+def told_natively(programs: Any, event: bytes, budget: int, old_side: bool = False) -> Told:
+    ((verdict, reason, words, cost),) = programs.evaluate(event, budget, old_side)
+    assert (words is None) == (reason is None)
+    assert words != ""
+    return verdict, reason, cost
+
+
+def told(program: Any, event: Event, budget: int) -> Told:
+    outcome = evaluate_cel(program, event, budget)
+    return outcome.verdict.value, None if outcome.reason is None else outcome.reason.value, outcome.cost
+
+
+def varied(source: str, choose: random.Random) -> str:
+    """Return the expression with some of it said of other parts of the event, or by other macros."""
+
+    def sometimes(pattern: str, replacement: str) -> str:
+        return re.sub(pattern, lambda found: found.expand(replacement) if choose.random() < 0.6 else found[0], source)
+
+    for pattern, replacement in choose.sample(PARTS, choose.choice((0, 1, 2, 4))):
+        source = sometimes(pattern, replacement)
+    return source
+
+
+def event_of(made: Expressions, choose: random.Random) -> bytes:
+    """Return an event: documents with fields missing, null and of wrong types, numbers past int64 and float64, names that stand
+    twice, and holes."""
+    event: dict[str, Any] = {"type": choose.choice(("insert", "update", "delete")), "data": made.document()}
+    parts = {"tenant": "acme", "collection": "a", "topic": "a.b", "ts": 1_234_567_890_123}
+    event.update((part, value) for part, value in parts.items() if choose.random() < 0.7)
+    if choose.random() < 0.5:
+        event["before"] = made.document()
+    if choose.random() < 0.1:
+        event["data"] = None
+    if choose.random() < 0.35:
+        event["unknown"] = choose.sample(HOLES, choose.choice((1, 1, 2, 4)))
+    text = json.dumps(event)
+    for old, new in (("42", "1e400"), ("7", "18446744073709551615"), ("1.0", "1"), ("1,", "1.0,"), ("-1.5", "-0")):
+        if choose.random() < 0.15:
+            text = re.sub(rf"(?<=[ \[]){re.escape(old)}(?=[,\]}}]|$)" if old[-1] != "," else rf"(?<=[ \[]){old}", new, text)
+    if choose.random() < 0.1:
+        text = text.replace('"i": ', '"i": "first", "a": 0, "i": ')
+    return text.encode()
+
+
+def compare(seeds: range) -> tuple[Counter[str], Counter[str], str]:
+    """Compare; return how often which verdict and which reason came out, and the text of all programs that were evaluated."""
+    verdicts, reasons, sources = Counter[str](), Counter[str](), []
+    for seed in seeds:
+        made, choose = Expressions(seed), random.Random(seed)
+        source = varied(made.program(), choose)
+        try:
+            program = compile_cel(source, LIMITS)
+        except CelError:
+            with pytest.raises(CelError):
+                native(source, LAYOUT, "default")
+            verdicts["refused"] += 1
+            continue
+        programs = native(source, LAYOUT, "default")
+        sources.append(source)
+        for _ in range(3):
+            text = event_of(made, choose)
+            event = read_event(text, layout=LAYOUT, default_tenant="default", limits=LIMITS)
+            budget = choose.choice((LIMITS.cel_budget, LIMITS.cel_budget, choose.randrange(40)))
+            ours = told(program, event, budget)
+            assert told_natively(programs, text, budget) == ours, f"seed {seed}: {source!r} on {text!r}"
+            if not program.mentions_before:
+                old = told(program, as_before(event, LAYOUT), budget)
+                assert told_natively(programs, text, budget, old_side=True) == old, (
+                    f"seed {seed}, old side: {source!r} on {text!r}"
+                )
+            verdicts[ours[0]] += 1
+            reasons[ours[1] or ""] += 1
+    return verdicts, reasons, "\n".join(sources)
+
+
+def test_ten_thousand_pairs_come_to_the_same_and_use_everything() -> None:
+    verdicts, reasons, text = compare(range(4500))
+    assert verdicts.total() > 10_000
+    assert min(verdicts[verdict.value] for verdict in Verdict) > 500, verdicts
+    assert {reason for reason in CelReason if reasons[reason.value] == 0} == set(), reasons
+    functions = {f"{name}(" for name in FUNCTIONS} | {f".{name}(" for name in [*METHODS, *MACROS]}
+    operators = {f" {op} " for op in ["==", "!=", "<", "<=", ">", ">=", "in", "+", "-", "*", "/", "%", "&&", "||", "?", ":"]}
+    others = {"!", "has(", ".`", "['", ",]", "r'", "b'", "'''", "before", "ts", "topic", "collection", "tenant"}
+    assert {used for used in functions | operators | others if used not in text} == set()
+
+
+@pytest.mark.integration
+def test_three_hundred_thousand_pairs_come_to_the_same() -> None:
+    verdicts, _, _ = compare(range(4500, 104_500))
+    assert verdicts.total() > 200_000
+
+
+def test_every_cel_case_of_the_table_comes_to_the_same() -> None:
+    compared = Counter[str]()
+    for case in load_all():
+        if case.event is None:
+            continue
+        for text in case.subscriptions:
+            try:
+                source = json.loads(text)["cel"]
+                program = compile_cel(source, case.limits)
+                event = read_event(
+                    case.event,
+                    layout=case.layout,
+                    default_tenant=case.default_tenant,
+                    limits=case.limits,
+                )
+            except (ValueError, LookupError, TypeError, RecursionError, CelError, EventError):
+                compared["nothing to evaluate"] += 1
+                continue
+            programs = native(source, case.layout, case.default_tenant, case.limits)
+            ours = told(program, event, case.limits.cel_budget)
+            assert told_natively(programs, case.event, case.limits.cel_budget) == ours, f"{case.id}: {source!r}"
+            compared[ours[0]] += 1
+    assert min(compared["true"], compared["false"], compared["error"], compared["unknown"]) > 50, compared
+
+
+def test_the_benchmark_finds_the_matches_that_all_runtimes_find(capsys: pytest.CaptureFixture[str]) -> None:
+    benchmark.main(["--smoke"])
+    assert "times native" in capsys.readouterr().out
