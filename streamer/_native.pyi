@@ -93,7 +93,7 @@ class Core:
         *,
         default_tenant: str | None,
         lazy: bool,
-        judge_all: bool,
+        soft_delete: Sequence[str] | None,
         max_depth: int,
         max_event_bytes: int,
         max_pattern_states: int,
@@ -107,7 +107,7 @@ class Core:
         Args:
             layout: the JSON text of `EventLayout.to_dict()`.
             lazy: check only what is walked of an event.
-            judge_all: leave every subscription to the host, whole.
+            soft_delete: the names down to the field of `data` that flags a document as deleted.
 
         Raises:
             ValueError: a layout that cannot be.

@@ -271,11 +271,11 @@ def agreeing_subscription(rng: random.Random, name: str) -> Json:
         part = rng.choice(["types", "topic", "cel"])
         choices = {"types": [TYPES[:2], TYPES[1:]], "topic": ["#", "a.#", "a.*", "*.b", "#.c"], "cel": CEL}
         made[part] = rng.choice(choices[part])
-    if rng.random() < 0.08:
+    if rng.random() < 0.25:
         made["transitions"] = True
     if rng.random() < 0.1:
         made["labels"] = {"n": rng.randrange(9)}
-    if rng.random() < 0.1:
+    if rng.random() < 0.2:
         made["on_unknown"] = "skip"
     return made
 
@@ -286,13 +286,58 @@ HOLES = ["/data/a", "/data/c", "/data/c/d", "/before", "/before/a", "/data", "/t
 
 def agreeing_event(rng: random.Random) -> Json:
     """Make an event for subscriptions of `agreeing_subscription`."""
-    event = random_event(rng) | {"data": random_document(rng)}
+    event = random_event(rng, before=0.6) | {"data": random_document(rng)}
     event.pop("tenant", None)
+    if rng.random() < 0.3:
+        event["type"] = "update"
+    if isinstance(event.get("before"), dict) and rng.random() < 0.7:
+        event["before"] = event["before"] | {"a": rng.choice(COMMON), "b": rng.choice(COMMON)}
     event["collection"] = rng.choice(["c", "c", "c", "c", "c", "c", "c", "d", "e"])
     if rng.random() < 0.9:
         event["data"] |= {"a": rng.choice(COMMON), "b": rng.choice(COMMON)}
     if rng.random() < 0.05:
         event["tenant"] = "t"
-    if rng.random() < 0.05:
+    if rng.random() < 0.15:
         event["unknown"] = rng.sample(HOLES, rng.randint(1, 2))
     return event
+
+
+#: Where else the documents of an event may stand: for each layout, the pointers of `data` and `before`.
+PLACES: dict[str, tuple[list[str], list[str]]] = {
+    "change": (["/data"], ["/before"]),
+    "below": (["/payload/after"], ["/payload/before"]),
+    "one in the other": (["/data"], ["/data/old"]),
+    "several": (["/now", "/data"], ["/then", "/before", "/x/0"]),
+    "in arrays": (["/rows/1"], ["/rows/0"]),
+    "no data": ([], ["/before"]),
+}
+
+
+def placed(rng: random.Random, event: Json, data: list[str], before: list[str]) -> Json:
+    """Move the documents of an event to where a layout has them, or to one of these places."""
+    made = {name: value for name, value in event.items() if name not in ("data", "before")}
+    moved: list[tuple[list[str], Any]] = []
+    for name, pointers in (("before", before), ("data", data)):
+        if name in event and pointers:
+            moved.append((rng.choice(pointers).split("/")[1:], event[name]))
+    for tokens, value in sorted(moved, key=lambda each: len(each[0])):
+        _put(made, tokens, value)
+    return made
+
+
+def _put(into: Any, tokens: list[str], value: Any) -> None:
+    """Put a value where a pointer leads, making what is on the way; a token `0` or `1` makes an array."""
+    for at, token in enumerate(tokens):
+        is_last = at + 1 == len(tokens)
+        fresh: Any = [{}, {}] if not is_last and tokens[at + 1] in ("0", "1") else {}
+        if isinstance(into, list):
+            if is_last:
+                into[int(token)] = value
+            else:
+                into = into[int(token)]
+        elif is_last:
+            into[token] = value
+        else:
+            if not isinstance(into.get(token), dict | list):
+                into[token] = fresh
+            into = into[token]

@@ -7,8 +7,8 @@ event   ──► flatten, index ──┬── certain ids                    
 ```
 
 The index decides types, filters, patterns and topics. The reference decides the `cel` part, on candidates whose other parts
-hold, and it judges whole what the index cannot: subscriptions with `transitions`, engines with `soft_delete`, events that name
-values that their source did not carry. It also tells `stay` from `enter`, but only for a `Match` that is looked at.
+hold, and it judges whole what the index cannot: subscriptions with CEL whose old side counts (`transitions`, `soft_delete`), and
+events that name values that their source did not carry.
 
 Methods that take an event are those of `streamer._native.Core`: no Python stands between an event and its matches.
 """
@@ -33,6 +33,7 @@ from streamer.reference.cel import evaluate_cel
 from streamer.reference.events import encode, json_value, read_for
 from streamer.reference.judge import evaluate, judge, old_side
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
+from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.values import private_copy, same_subscription, write_json
 
@@ -156,7 +157,7 @@ class NativeCore(_native.Core):
                 json.dumps(options.layout.to_dict()).encode(),
                 default_tenant=options.default_tenant,
                 lazy=options.validation == "lazy",
-                judge_all=options.soft_delete is not None,
+                soft_delete=None if options.soft_delete is None else parse_path(options.soft_delete, place="soft_delete"),
                 max_depth=options.limits.max_depth,
                 max_event_bytes=options.limits.max_event_bytes,
                 max_pattern_states=options.limits.max_pattern_states,

@@ -154,7 +154,7 @@ def test_what_decides_is_planned(engine: MakeEngine, backend: str) -> None:
         assert told == {
             "filter": ("keyed", "the native index"),
             "cel": ("keyed", "the native index, then its CEL by the reference"),
-            "transitions": ("whole", "the reference"),
+            "transitions": ("keyed", "the native index"),
         }
     else:
         assert set(told.values()) == {("keyed", "the reference")}

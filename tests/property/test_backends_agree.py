@@ -29,12 +29,15 @@ from streamer.reference.judge import judge
 from streamer.reference.patterns import evaluate_pattern
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.patterns import AllOf, Field, Pattern
-from tests.generators import OPERANDS, agreeing_event, agreeing_subscription, random_text
+from tests.generators import OPERANDS, PLACES, agreeing_event, agreeing_subscription, placed, random_text
 
 SETS = int(os.environ.get("SETS", "10000"))
 CHUNKS = 20
 SUBSCRIPTIONS, EVENTS = 20, 10
-LAYOUT = EventLayout.preset("change")
+LAYOUTS = {
+    name: EventLayout.from_dict({"preset": "change", "data": data or None, "before": before})
+    for name, (data, before) in PLACES.items()
+}
 LIMITS = Limits()
 PROGRAMS = ProgramCache(10_000)
 
@@ -65,8 +68,11 @@ class Pair:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.soft_delete = "a" if rng.random() < 0.05 else None
-        options = Options(layout=LAYOUT, validation=rng.choice(["full", "lazy"]), soft_delete=self.soft_delete)
+        self.soft_delete = rng.choice(["a", "c.d"]) if rng.random() < 0.15 else None
+        # The places of most sets are the usual ones: patterns of subscriptions look there.
+        self.places = rng.choice(list(PLACES)) if rng.random() < 0.2 else "change"
+        self.layout = LAYOUTS[self.places]
+        options = Options(layout=self.layout, validation=rng.choice(["full", "lazy"]), soft_delete=self.soft_delete)
         self.core = NativeCore(options, PROGRAMS, ErrorLog())
         self.held: dict[str, CompiledSubscription] = {}
         self.tally = Tally()
@@ -115,8 +121,8 @@ class Pair:
 
     def compare(self, text: bytes, *, decided: bool) -> None:
         """Match one event on both. Raises AssertionError."""
-        event = read_event(text, layout=LAYOUT, default_tenant="default", limits=LIMITS)
-        outcomes = {name: judge(compiled, event, LAYOUT, self.soft_delete) for name, compiled in self.held.items()}
+        event = read_event(text, layout=self.layout, default_tenant="default", limits=LIMITS)
+        outcomes = {name: judge(compiled, event, self.layout, self.soft_delete) for name, compiled in self.held.items()}
         expected = {(name, o.transition, o.certain) for name, o in outcomes.items() if o is not None}
         self.tally.segments[self.segments()] += 1
         self.tally.pairs += len(self.held)
@@ -187,7 +193,10 @@ def run_set(number: int, *, decided: bool = False) -> Tally:
     for at in range(EVENTS):
         if at % 2:
             pair.change()
-        pair.compare(random_text(rng, agreeing_event(rng)), decided=decided)
+        event = agreeing_event(rng)
+        if pair.places != "change":
+            event = placed(rng, event, *PLACES[pair.places])
+        pair.compare(random_text(rng, event), decided=decided)
     return pair.tally
 
 

@@ -2,19 +2,20 @@
 
 use crate::draft::{Draft, Reading};
 use crate::errors::{self, guard};
-use crate::hits::{Change, Hits, OldSide};
-use crate::host::{self, Asked, Outcome, Text};
+use crate::hits::{Hits, OldSide};
+use crate::host::{self, Asked, Text};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use streamer_core::engine::{CostClass, Engine, Matched, Mode, Options, Pin, Record, Scratch, Selection};
+use streamer_core::engine::{Change, CostClass, Engine, Matched, Mode, Options, Outcome, Pin, Record, Root, Scratch, Selection};
 use streamer_core::error::EventError;
 use streamer_core::flatten::Validation;
-use streamer_core::layout::{EventLayout, EventType};
+use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
+use streamer_core::subscriptions::normal_form::{Path, Root as PathRoot};
 
 /// An event from this size on is matched with the interpreter let go: that costs about 80 ns, and this takes microseconds.
 const LARGE_EVENT: usize = 4096;
@@ -41,9 +42,9 @@ pub struct Shared {
 /// What one event matched, as the core tells it.
 struct Found {
     certain: Range<usize>,
+    told: Box<[(u32, Outcome)]>,
     pending: Vec<(Arc<Record>, u32, u8)>,
-    event_type: Option<EventType>,
-    has_before: bool,
+    change: Change,
     pin: Pin,
 }
 
@@ -75,10 +76,20 @@ impl Shared {
         }
     }
 
-    /// Match one event, and *use_* what is found while it lies in the scratch.
+    /// The slots that match the old side of an update, sorted; None where it cannot be read.
+    pub fn stays(&self, py: Python<'_>, old: &OldSide) -> Option<Vec<u32>> {
+        let mut scratch = self.scratch();
+        let text = old.text.bind(py).as_bytes();
+        let stays = self.engine.stays(&old.root, text, old.tenant.as_deref(), old.collection.as_deref(), &mut scratch);
+        self.keep(scratch);
+        stays
+    }
+
+    /// Match one event on *root*, and *use_* what is found while it lies in the scratch.
     fn find<'py, T>(
         &self,
         py: Python<'py>,
+        root: &Arc<Root>,
         asked: &Asked<'py, '_>,
         use_: impl FnOnce(&Matched<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
@@ -86,9 +97,9 @@ impl Shared {
         let mut scratch = self.scratch();
         let found = if text.len() >= LARGE_EVENT || self.is_costly.load(Ordering::Relaxed) {
             let scratch = &mut *scratch;
-            py.detach(|| self.engine.match_event(text, tenant, collection, scratch))
+            py.detach(|| self.engine.match_event_on(root, text, tenant, collection, scratch))
         } else {
-            self.engine.match_event(text, tenant, collection, &mut scratch)
+            self.engine.match_event_on(root, text, tenant, collection, &mut scratch)
         };
         let result = match found {
             Ok(matched) => {
@@ -140,28 +151,34 @@ pub struct Core {
 }
 
 impl Core {
-    /// Make hits of what was found, asking the host about the rest.
-    fn hits(&self, py: Python<'_>, asked: &Asked<'_, '_>, found: Found, certain: &[u32]) -> PyResult<Hits> {
-        let mut slots = Vec::with_capacity(certain.len() + found.pending.len());
+    /// Make hits of what was found on *root*, asking the host about the rest.
+    fn hits(&self, py: Python<'_>, root: &Arc<Root>, asked: &Asked<'_, '_>, found: Found, certain: &[u32]) -> PyResult<Hits> {
+        let mut slots = Vec::with_capacity(certain.len() + found.told.len() + found.pending.len());
         let mut outcomes = Vec::new();
         slots.extend_from_slice(certain);
-        if !found.pending.is_empty() {
+        if !found.told.is_empty() || !found.pending.is_empty() {
             outcomes.resize(certain.len(), None);
+            for (slot, outcome) in found.told {
+                slots.push(slot);
+                outcomes.push(Some(outcome));
+            }
             for (slot, outcome) in self.shared.judged(py, asked, found.pending)? {
                 slots.push(slot);
                 outcomes.push(outcome);
             }
         }
-        let is_update = found.event_type == Some(EventType::Update) && found.has_before;
-        let wants_old_side = is_update && (!certain.is_empty() || outcomes.contains(&None));
-        let old_side =
-            wants_old_side.then(|| Arc::new(OldSide::new(asked.text.to_bytes(py).unbind(), asked.tenant, asked.collection)));
+        let wants_old_side = found.change == Change::Compare && (!certain.is_empty() || outcomes.contains(&None));
+        let old_side = || {
+            let text = asked.text.to_bytes(py).unbind();
+            Arc::new(OldSide::new(root.clone(), text, asked.tenant, asked.collection))
+        };
         Ok(Hits {
             shared: self.shared.clone(),
             pin: found.pin,
             slots: slots.into(),
             outcomes: outcomes.into(),
-            change: Change { event_type: found.event_type, old_side },
+            change: found.change,
+            old_side: wants_old_side.then(old_side),
         })
     }
 }
@@ -169,7 +186,7 @@ impl Core {
 #[pymethods]
 impl Core {
     #[new]
-    #[pyo3(signature = (host, layout, *, default_tenant, lazy, judge_all, max_depth, max_event_bytes, max_pattern_states,
+    #[pyo3(signature = (host, layout, *, default_tenant, lazy, soft_delete, max_depth, max_event_bytes, max_pattern_states,
                         max_conjunctions, max_cel_bytes, max_cel_depth, allow_unindexed))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
@@ -178,7 +195,7 @@ impl Core {
         layout: &[u8],
         default_tenant: Option<&str>,
         lazy: bool,
-        judge_all: bool,
+        soft_delete: Option<Vec<String>>,
         max_depth: usize,
         max_event_bytes: usize,
         max_pattern_states: usize,
@@ -199,12 +216,14 @@ impl Core {
                 validation: if lazy { Validation::Lazy } else { Validation::Full },
                 limits: limits.clone(),
                 allow_unindexed,
+                soft_delete: soft_delete.as_ref().map(|names| Path::new(PathRoot::Data, names)),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
             let shared =
                 Shared { engine: Engine::new(options), host, scratches: Mutex::default(), is_costly: AtomicBool::new(false) };
-            let reading = Reading { default_tenant: default_tenant.map(Box::from), limits, layout, judge_all };
+            let reading =
+                Reading { default_tenant: default_tenant.map(Box::from), limits, layout, soft_delete: soft_delete.is_some() };
             Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
         })
     }
@@ -319,8 +338,11 @@ impl Core {
         guard(py, || {
             let text = Text::of(&self.shared.host, event)?;
             let asked = Asked { text: &text, tenant, collection };
-            let (ids, pending, _pin) = self.shared.find(py, &asked, |matched| {
+            let (ids, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, |matched| {
                 let ids = self.shared.ids(py, matched.certain)?;
+                for (slot, _) in matched.told {
+                    ids.append(host::id_of(py, &*self.shared.record(*slot)?))?;
+                }
                 Ok((ids, self.shared.pending(matched)?, matched.pin.clone()))
             })?;
             for (slot, _) in self.shared.judged(py, &asked, pending)? {
@@ -341,9 +363,9 @@ impl Core {
         guard(py, || {
             let text = Text::of(&self.shared.host, event)?;
             let asked = Asked { text: &text, tenant, collection };
-            let (count, pending, _pin) = self
-                .shared
-                .find(py, &asked, |matched| Ok((matched.certain.len(), self.shared.pending(matched)?, matched.pin.clone())))?;
+            let (count, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, |matched| {
+                Ok((matched.certain.len() + matched.told.len(), self.shared.pending(matched)?, matched.pin.clone()))
+            })?;
             Ok(count + self.shared.judged(py, &asked, pending)?.len())
         })
     }
@@ -359,8 +381,8 @@ impl Core {
         guard(py, || {
             let text = Text::of(&self.shared.host, event)?;
             let asked = Asked { text: &text, tenant, collection };
-            let (any, pending, _pin) = self.shared.find(py, &asked, |matched| {
-                let any = !matched.certain.is_empty();
+            let (any, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, |matched| {
+                let any = !matched.certain.is_empty() || !matched.told.is_empty();
                 Ok((any, if any { Vec::new() } else { self.shared.pending(matched)? }, matched.pin.clone()))
             })?;
             Ok(any || !self.shared.judged(py, &asked, pending)?.is_empty())
@@ -372,17 +394,18 @@ impl Core {
         guard(py, || {
             let text = Text::of(&self.shared.host, event)?;
             let asked = Asked { text: &text, tenant, collection };
-            let (found, certain) = self.shared.find(py, &asked, |matched| {
+            let root = self.shared.engine.root();
+            let (found, certain) = self.shared.find(py, &root, &asked, |matched| {
                 let found = Found {
                     certain: 0..matched.certain.len(),
+                    told: matched.told.into(),
                     pending: self.shared.pending(matched)?,
-                    event_type: matched.event_type,
-                    has_before: matched.has_before,
+                    change: matched.change,
                     pin: matched.pin.clone(),
                 };
                 Ok((found, Vec::from(matched.certain)))
             })?;
-            self.hits(py, &asked, found, &certain)
+            self.hits(py, &root, &asked, found, &certain)
         })
     }
 
@@ -422,8 +445,8 @@ impl Core {
                         Ok(Found {
                             certain: first..slots.len(),
                             pending: pending.filter_map(|(slot, flags)| Some((engine.record(*slot)?, *slot, *flags))).collect(),
-                            event_type: matched.event_type,
-                            has_before: matched.has_before,
+                            told: matched.told.into(),
+                            change: matched.change,
                             pin: matched.pin,
                         })
                     };
@@ -435,7 +458,7 @@ impl Core {
                         (Ok(text), Some(Ok(found))) => {
                             let asked = Asked { text, tenant, collection };
                             let certain = found.certain.clone();
-                            let made = self.hits(py, &asked, found, &slots[certain]);
+                            let made = self.hits(py, &root, &asked, found, &slots[certain]);
                             made.and_then(|hits| Ok(Bound::new(py, hits)?.into_any()))
                         }
                         (Ok(text), Some(Err(error))) => errors::event_error(py, &error, text.is_text()),

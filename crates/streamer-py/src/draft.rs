@@ -21,8 +21,8 @@ pub struct Reading {
     pub default_tenant: Option<Box<str>>,
     pub limits: Limits,
     pub layout: Arc<EventLayout>,
-    /// Whether the host judges every subscription whole.
-    pub judge_all: bool,
+    /// Whether a field flags documents as deleted.
+    pub soft_delete: bool,
 }
 
 impl Reading {
@@ -37,11 +37,15 @@ impl Reading {
         if subscription.cel.is_some() {
             bits |= core_flags::CEL;
         }
-        if subscription.transitions || self.judge_all {
+        if subscription.transitions {
+            bits |= core_flags::TRANSITIONS;
+        }
+        // With CEL the host compares the sides.
+        if subscription.cel.is_some() && (subscription.transitions || self.soft_delete) {
             bits |= core_flags::WHOLE;
         }
         if mentions_before(&form, self.layout.before.pointers()) {
-            bits |= flags::MENTIONS_BEFORE;
+            bits |= core_flags::BEFORE;
         }
         // Those of an object are not in its text.
         if subscription.has_labels || host.is_some() {
@@ -140,7 +144,7 @@ impl Draft {
     fn mentions_before(&self, position: usize) {
         self.locked(|items| {
             if let Some(Ok(addition)) = items.get_mut(position) {
-                addition.flags |= flags::MENTIONS_BEFORE;
+                addition.flags |= core_flags::BEFORE;
             }
         });
     }

@@ -2,34 +2,29 @@
 
 use crate::core::Shared;
 use crate::errors::guard;
-use crate::host::{self, Outcome};
+use crate::host;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
-use std::sync::Arc;
-use streamer_core::engine::{Pin, Record};
-use streamer_core::layout::EventType;
+use std::sync::{Arc, OnceLock};
+use streamer_core::engine::{Change, Outcome, Pin, Record, Root, Transition, flags};
 
-/// What of an event decides the transition of its matches.
-#[derive(Clone)]
-pub struct Change {
-    pub event_type: Option<EventType>,
-    /// Of an update that carries the document before: the event, to judge that on.
-    pub old_side: Option<Arc<OldSide>>,
-}
-
-/// The document before an update; read when the first match asks for its transition.
+/// An update that carries the document before it: what matched that, found when the first match asks for its transition.
 pub struct OldSide {
+    pub root: Arc<Root>,
     pub text: Py<PyBytes>,
     pub tenant: Option<Box<str>>,
     pub collection: Option<Box<str>>,
+    /// Sorted slots; None where the old side cannot be read.
+    stays: OnceLock<Option<Vec<u32>>>,
     event: PyOnceLock<Py<PyAny>>,
 }
 
 impl OldSide {
-    pub fn new(text: Py<PyBytes>, tenant: Option<&str>, collection: Option<&str>) -> OldSide {
-        OldSide { text, tenant: tenant.map(Box::from), collection: collection.map(Box::from), event: PyOnceLock::new() }
+    pub fn new(root: Arc<Root>, text: Py<PyBytes>, tenant: Option<&str>, collection: Option<&str>) -> OldSide {
+        let (tenant, collection) = (tenant.map(Box::from), collection.map(Box::from));
+        OldSide { root, text, tenant, collection, stays: OnceLock::new(), event: PyOnceLock::new() }
     }
 }
 
@@ -40,9 +35,11 @@ pub struct Hits {
     /// Keeps the slots from being given to others.
     pub pin: Pin,
     pub slots: Box<[u32]>,
-    /// What the host said of the last of them; it was not asked about the others.
+    /// What is known of the last of them; the others match as the event changes the document.
     pub outcomes: Box<[Option<Outcome>]>,
     pub change: Change,
+    /// Where the change says to compare.
+    pub old_side: Option<Arc<OldSide>>,
 }
 
 impl Hits {
@@ -66,29 +63,35 @@ impl Hits {
             pin: self.pin.clone(),
             slots: positions.iter().map(slot).collect::<PyResult<_>>()?,
             outcomes,
-            change: self.change.clone(),
+            change: self.change,
+            old_side: self.old_side.clone(),
         })
     }
 
-    /// How the match at *position* came about, where the host was not asked before.
-    fn transition<'py>(&self, py: Python<'py>, record: &Record) -> PyResult<Bound<'py, PyAny>> {
-        let known = |word: &str| Ok(PyString::intern(py, word).into_any());
-        if record.flags & host::flags::MENTIONS_BEFORE != 0 {
-            return Ok(py.None().into_bound(py));
+    /// How the match of a slot came about that matches as the event changes the document.
+    fn transition<'py>(&self, py: Python<'py>, slot: u32, record: &Record) -> PyResult<Bound<'py, PyAny>> {
+        let known = |transition: Option<Transition>| match transition {
+            Some(transition) => PyString::intern(py, transition.as_str()).into_any(),
+            None => py.None().into_bound(py),
+        };
+        let old = match (self.change.transition(record.flags), &self.old_side) {
+            (Some(transition), _) => return Ok(known(transition)),
+            (None, Some(old)) => old,
+            (None, None) => return Ok(known(None)),
+        };
+        if record.flags & flags::CEL != 0 {
+            let host = self.shared.host.bind(py);
+            let event = old.event.get_or_try_init(py, || {
+                let arguments = (old.text.bind(py), old.tenant.as_deref(), old.collection.as_deref());
+                host.call_method1("old_side", arguments).map(Bound::unbind)
+            })?;
+            return host.call_method1("transition", (host::source_of(py, record), event.bind(py)));
         }
-        match (self.change.event_type, &self.change.old_side) {
-            (Some(EventType::Insert), _) => known("enter"),
-            (Some(EventType::Delete), _) => known("leave"),
-            (Some(EventType::Update), Some(old)) => {
-                let host = self.shared.host.bind(py);
-                let event = old.event.get_or_try_init(py, || {
-                    let arguments = (old.text.bind(py), old.tenant.as_deref(), old.collection.as_deref());
-                    host.call_method1("old_side", arguments).map(Bound::unbind)
-                })?;
-                host.call_method1("transition", (host::source_of(py, record), event.bind(py)))
-            }
-            _ => Ok(py.None().into_bound(py)),
-        }
+        let stays = old.stays.get_or_init(|| self.shared.stays(py, old));
+        let transition = |stays: &Vec<u32>| {
+            if stays.binary_search(&slot).is_ok() { Transition::Stay } else { Transition::Enter }
+        };
+        Ok(known(stays.as_ref().map(transition)))
     }
 }
 
@@ -142,8 +145,8 @@ impl Hits {
         guard(py, || {
             let record = self.record(position)?;
             let (transition, certain) = match self.outcome(position) {
-                Some(outcome) => (outcome.transition().into_pyobject(py)?, outcome.is_certain()),
-                None => (self.transition(py, &record)?, true),
+                Some(outcome) => (outcome.transition.map(Transition::as_str).into_pyobject(py)?, outcome.certain),
+                None => (self.transition(py, self.slots[position], &record)?, true),
             };
             let labels = match record.flags & host::flags::LABELS {
                 0 => py.None().into_bound(py),

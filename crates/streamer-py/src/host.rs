@@ -8,14 +8,12 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple};
 use std::sync::Arc;
-use streamer_core::engine::{Host, Record};
+use streamer_core::engine::{Host, Outcome, Record, Transition};
 
 /// The flags of a record that are the host's own.
 pub mod flags {
-    /// It looks at `before`, so it is judged once, without transition.
-    pub const MENTIONS_BEFORE: u8 = streamer_core::engine::flags::HOST;
     /// It carries labels.
-    pub const LABELS: u8 = streamer_core::engine::flags::HOST << 1;
+    pub const LABELS: u8 = streamer_core::engine::flags::HOST;
 }
 
 /// What the core keeps with a subscription for Python.
@@ -100,28 +98,6 @@ impl<'py> Text<'py> {
     }
 }
 
-/// How a subscription wants an event, in a byte: what of the document's life it is, and whether that is certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome(u8);
-
-impl Outcome {
-    const UNCERTAIN: u8 = 4;
-    const TRANSITIONS: [Option<&str>; 4] = [None, Some("enter"), Some("stay"), Some("leave")];
-
-    fn new(transition: Option<&str>, certain: bool) -> Outcome {
-        let at = Outcome::TRANSITIONS.iter().position(|other| *other == transition).unwrap_or(0) as u8;
-        Outcome(at | if certain { 0 } else { Outcome::UNCERTAIN })
-    }
-
-    pub fn transition(self) -> Option<&'static str> {
-        Outcome::TRANSITIONS[usize::from(self.0 & 3)]
-    }
-
-    pub fn is_certain(self) -> bool {
-        self.0 & Outcome::UNCERTAIN == 0
-    }
-}
-
 /// An event for the host: its text, and what the caller says of it.
 pub struct Asked<'py, 'a> {
     pub text: &'a Text<'py>,
@@ -155,8 +131,10 @@ pub fn judge(
         if found.cast::<PyBool>().is_ok() {
             return Ok(Some(None));
         }
-        let (transition, certain): (Option<String>, bool) = found.extract()?;
-        Ok(Some(Some(Outcome::new(transition.as_deref(), certain))))
+        let (word, certain): (Option<String>, bool) = found.extract()?;
+        let all = [Transition::Enter, Transition::Stay, Transition::Leave];
+        let transition = all.into_iter().find(|transition| word.as_deref() == Some(transition.as_str()));
+        Ok(Some(Some(Outcome { transition, certain })))
     };
     judged.try_iter()?.map(|found| outcome(found?)).collect()
 }

@@ -19,6 +19,7 @@
 //! be seen half done).
 
 use crate::engine::build::Depth;
+use crate::engine::judge::{Change, Outcome};
 use crate::engine::merging::Signal;
 use crate::engine::partitions::Partitions;
 use crate::engine::paths::Views;
@@ -28,9 +29,9 @@ use crate::engine::values::ValuesScratch;
 use crate::engine::write::Writer;
 use crate::error::{EventError, SubscriptionError};
 use crate::flatten::{Flattener, Locator, Validation};
-use crate::layout::{EventLayout, EventType};
+use crate::layout::EventLayout;
 use crate::limits::Limits;
-use crate::subscriptions::normal_form::NormalForm;
+use crate::subscriptions::normal_form::{NormalForm, Path};
 use crate::value::Seed;
 use arc_swap::ArcSwap;
 use hashbrown::HashTable;
@@ -55,6 +56,8 @@ pub struct Options {
     pub background: bool,
     /// How deep buckets nest.
     pub depth: Depth,
+    /// The field of `data` that flags a document as deleted.
+    pub soft_delete: Option<Path>,
     /// Called inside each write, with the writer's lock held, just before it is published.
     pub before_publish: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -69,6 +72,7 @@ impl Default for Options {
             allow_unindexed: true,
             background: true,
             depth: Depth::RECURSIVE,
+            soft_delete: None,
             before_publish: None,
         }
     }
@@ -87,7 +91,7 @@ pub struct Addition {
     pub collection: Option<Box<str>>,
     /// Its conditions, `cel` apart.
     pub form: NormalForm,
-    /// [`flags::CEL`] or [`flags::WHOLE`]: what the host must judge.
+    /// What it is besides, see [`crate::engine::flags`]; `SEVERAL` and `VERIFY` are found from its form.
     pub flags: u8,
     /// As it was given.
     pub text: Box<[u8]>,
@@ -207,20 +211,32 @@ pub struct Scratch {
     pub(super) values: ValuesScratch,
     pub(super) segment: SegmentScratch,
     pub(super) output: Output,
+    pub(super) old: OldScratch,
+}
+
+/// What one thread reuses for old sides.
+#[derive(Debug, Default)]
+pub(super) struct OldScratch {
+    pub flattener: Flattener,
+    pub values: ValuesScratch,
+    /// Slots that match, with their flags.
+    pub found: Vec<(u32, u8)>,
+    /// Slots of subscriptions with `transitions` that want the new side.
+    pub stays: Vec<u32>,
 }
 
 /// What an event matches. Slots stay valid while *pin* is held.
 #[derive(Debug)]
 pub struct Matched<'s> {
-    /// Slots of subscriptions that match.
+    /// Slots of subscriptions that match, as [`Matched::change`] says.
     pub certain: &'s [u32],
+    /// Slots of those that match in another way.
+    pub told: &'s [(u32, Outcome)],
     /// Slots, with their flags, of what the host must still judge: the `cel` part, or the whole. Where the event has holes
     /// the index is not asked, and this is all that the event's partitions hold.
     pub pending: &'s [(u32, u8)],
-    /// What happened to the document.
-    pub event_type: Option<EventType>,
-    /// Whether the event carries the document before the change.
-    pub has_before: bool,
+    /// What the transition of [`Matched::certain`] is.
+    pub change: Change,
     /// How many conjunctions were looked at.
     pub work: u64,
     /// Keeps the slots from being given to others.
@@ -386,6 +402,19 @@ impl Engine {
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
         self.inner.match_event(root, event, tenant, collection, scratch)
+    }
+
+    /// Which subscriptions match the document before an update, in the state that *root* is: slots, sorted. None where the
+    /// event does not tell, or cannot be read.
+    pub fn stays(
+        &self,
+        root: &Arc<Root>,
+        event: &[u8],
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        scratch: &mut Scratch,
+    ) -> Option<Vec<u32>> {
+        self.inner.stays(root, event, tenant, collection, scratch)
     }
 
     /// Heap bytes of all segments: subscriptions, and their indexes. Records and ids apart.

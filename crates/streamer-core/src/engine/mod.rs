@@ -7,6 +7,7 @@ mod checks;
 mod consistency;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 pub mod engine;
+mod judge;
 #[cfg(test)]
 mod live_tests;
 mod matching;
@@ -26,5 +27,6 @@ mod write;
 pub use access::{CostClass, access_of};
 pub use build::Depth;
 pub use engine::{Addition, Changes, Counters, Engine, Matched, Mode, Options, Pin, Root, Scratch, Selection};
+pub use judge::{Change, Outcome, Transition};
 pub use registry::{Host, Record};
 pub use store::flags;

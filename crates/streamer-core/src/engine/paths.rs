@@ -61,6 +61,8 @@ pub struct View {
     pub trie: PathTrie,
     /// For each set, in the order asked for: how its paths are named there.
     pub maps: Box<[PathMap]>,
+    /// The field that flags a document as deleted.
+    pub flag: Option<PathId>,
 }
 
 /// How the paths of a set are named in a trie.
@@ -98,8 +100,13 @@ pub struct Views {
 const MOST: usize = 1 << 18;
 
 impl Views {
-    /// The view of *sets*.
-    pub fn get<'a>(&mut self, sets: impl Iterator<Item = &'a PathSet> + Clone, layout: &Arc<EventLayout>) -> Arc<View> {
+    /// The view of *sets*; *flag* is the soft-delete field of the engine whose views these are.
+    pub fn get<'a>(
+        &mut self,
+        sets: impl Iterator<Item = &'a PathSet> + Clone,
+        layout: &Arc<EventLayout>,
+        flag: Option<&Path>,
+    ) -> Arc<View> {
         self.key.clear();
         self.key.extend(sets.clone().map(|set| set.number));
         if let Some(view) = self.known.get(self.key.as_slice()) {
@@ -108,10 +115,11 @@ impl Views {
         let mut builder = PathTrie::builder(layout.clone());
         let ids: Vec<Box<[PathId]>> =
             sets.clone().map(|set| set.paths.iter().map(|(path, mode)| builder.want(path, *mode)).collect()).collect();
+        let flag = flag.map(|path| builder.want(path, Mode::Scalar));
         let all = builder.len();
         let weight = 16 + all + ids.iter().map(|ids| ids.len()).sum::<usize>();
         let maps = sets.zip(ids).map(|(set, ids)| PathMap::new(set, ids, all)).collect();
-        let view = Arc::new(View { trie: builder.build(), maps });
+        let view = Arc::new(View { trie: builder.build(), maps, flag });
         if self.weight + weight > MOST {
             self.known.clear();
             self.weight = 0;

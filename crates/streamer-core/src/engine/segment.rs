@@ -22,6 +22,7 @@
 
 use crate::engine::buckets::{Found, Index, MatcherScratch, Visit, hand_out};
 use crate::engine::build::{Depth, build};
+use crate::engine::judge::Outcome;
 use crate::engine::paths::PathMap;
 use crate::engine::store::{Store, flags};
 use crate::engine::values::Values;
@@ -58,12 +59,35 @@ pub struct SegmentScratch {
 pub struct Output {
     /// Slots of subscriptions that match.
     pub certain: Vec<u32>,
+    /// Slots of those that match in another way than the event's change.
+    pub told: Vec<(u32, Outcome)>,
     /// Slots of subscriptions whose CEL part, or the whole of which, the host must judge, with their flags.
     pub pending: Vec<(u32, u8)>,
     /// How many conjunctions of indexes were verified or handed out.
     pub candidates: u64,
     /// Likewise of plain lists.
     pub listed: u64,
+}
+
+/// In which state of the engine, and how, a segment is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The version of the root.
+    pub version: u64,
+    /// How the segment's paths are named in the view.
+    pub map: &'a PathMap,
+    /// The engine's.
+    pub seed: &'a Seed,
+}
+
+impl Output {
+    /// Begin with another event.
+    pub fn clear(&mut self) {
+        self.certain.clear();
+        self.told.clear();
+        self.pending.clear();
+        (self.candidates, self.listed) = (0, 0);
+    }
 }
 
 impl Segment {
@@ -103,24 +127,66 @@ impl Segment {
         }
     }
 
-    /// Put all that is there at *version* out, for the host to judge whole.
-    pub fn everything(&self, version: u64, output: &mut Output) {
+    /// Put all that is there at *version*, or what has one of the flags *need*, out for the host to judge whole.
+    pub fn everything(&self, version: u64, need: Option<u8>, output: &mut Output) {
         let is_there = |at: u32| !(1..=version).contains(&self.removed_at(at));
-        let all = (0..self.store.len() as u32).filter(|at| is_there(*at));
+        let is_meant = |at: u32| need.is_none_or(|need| self.store.flags[at as usize] & need != 0);
+        let all = (0..self.store.len() as u32).filter(|at| is_there(*at) && is_meant(*at));
         output.pending.extend(all.map(|at| (self.store.slots[at as usize], self.store.flags[at as usize] | flags::WHOLE)));
     }
 
-    /// Find what an event matches among what is there at *version*.
-    pub fn find(
+    /// Find what one side of an event matches among what is there at *version*.
+    pub fn find(&self, asked: &Asked<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
+        let store = &self.store;
+        self.search(asked, values, scratch, output);
+        let found = &scratch.found.once;
+        if self.removed.get().is_none() && store.any_flags & (flags::VERIFY | flags::CEL | flags::WHOLE) == 0 {
+            output.certain.extend(found.iter().map(|at| store.slots[*at as usize]));
+            return;
+        }
+        // Arrays apart, the clauses of a pattern without `$or` have already been found to hold.
+        let has_arrays = values.flat().has_arrays();
+        for &at in found.iter().chain(&store.whole) {
+            if self.holds(at, asked, values, has_arrays) {
+                let flags = store.flags[at as usize];
+                if flags & (flags::CEL | flags::WHOLE) == 0 {
+                    output.certain.push(store.slots[at as usize]);
+                } else {
+                    output.pending.push((store.slots[at as usize], flags));
+                }
+            }
+        }
+    }
+
+    /// Find what the old side of an event matches, of subscriptions that have all of the flags *need* and do not look at
+    /// `before`; slots, with their flags.
+    pub fn find_old(
         &self,
-        version: u64,
-        map: &PathMap,
+        need: u8,
+        asked: &Asked<'_>,
         values: &mut Values<'_>,
-        seed: &Seed,
         scratch: &mut SegmentScratch,
         output: &mut Output,
+        found: &mut Vec<(u32, u8)>,
     ) {
+        let store = &self.store;
+        if store.any_flags & need != need {
+            return;
+        }
+        self.search(asked, values, scratch, output);
+        let has_arrays = values.flat().has_arrays();
+        for &at in &scratch.found.once {
+            let flags = store.flags[at as usize];
+            if flags & (need | flags::BEFORE) == need && self.holds(at, asked, values, has_arrays) {
+                found.push((store.slots[at as usize], flags));
+            }
+        }
+    }
+
+    /// Find the subscriptions of which a conjunction holds; each stands once in the scratch.
+    fn search(&self, asked: &Asked<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
         let SegmentScratch { found, matchers, stamps, epoch } = scratch;
+        let Asked { map, seed, .. } = *asked;
         found.once.clear();
         found.several.clear();
         found.candidates = 0;
@@ -151,30 +217,15 @@ impl Segment {
             let Found { once, several, .. } = found;
             once.extend(several.drain(..).filter(|at| std::mem::replace(&mut stamps[*at as usize], *epoch) != *epoch));
         }
-        let removed = self.removed.get();
-        if removed.is_none() && store.any_flags & (flags::VERIFY | flags::CEL | flags::WHOLE) == 0 {
-            output.certain.extend(found.once.iter().map(|at| store.slots[*at as usize]));
-            return;
-        }
-        // Arrays apart, the clauses of a pattern without `$or` have already been found to hold.
-        let has_arrays = values.flat().has_arrays();
-        for &at in found.once.iter().chain(&store.whole) {
-            if let Some(removed) = removed {
-                let gone = removed[at as usize].load(Ordering::Relaxed);
-                if gone != 0 && gone <= version {
-                    continue;
-                }
-            }
-            let flags = store.flags[at as usize];
-            if flags & flags::VERIFY != 0 && !verify::verification_holds(store, at, &map.ids, values, has_arrays) {
-                continue;
-            }
-            if flags & (flags::CEL | flags::WHOLE) == 0 {
-                output.certain.push(store.slots[at as usize]);
-            } else {
-                output.pending.push((store.slots[at as usize], flags));
-            }
-        }
+    }
+
+    /// Whether a subscription, one of whose conjunctions holds, is there and passes what is verified besides.
+    #[inline]
+    fn holds(&self, at: u32, asked: &Asked<'_>, values: &mut Values<'_>, has_arrays: bool) -> bool {
+        let gone = self.removed_at(at);
+        !(gone != 0 && gone <= asked.version)
+            && (self.store.flags[at as usize] & flags::VERIFY == 0
+                || verify::verification_holds(&self.store, at, &asked.map.ids, values, has_arrays))
     }
 
     /// How many conjunctions have no access predicate; all of a plain list.

@@ -29,8 +29,12 @@ pub mod flags {
     pub const CEL: u8 = 4;
     /// The host judges the whole of it; it is a candidate for every event of its partition.
     pub const WHOLE: u8 = 8;
+    /// It is also told of documents that no longer match.
+    pub const TRANSITIONS: u8 = 16;
+    /// It looks at `before`, so it is judged once, without transition.
+    pub const BEFORE: u8 = 32;
     /// This one and those above are the host's own.
-    pub const HOST: u8 = 16;
+    pub const HOST: u8 = 64;
 }
 
 /// See the head of this file.

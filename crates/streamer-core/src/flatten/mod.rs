@@ -9,6 +9,7 @@
 
 mod envelope;
 mod holes;
+mod old;
 mod scan;
 pub mod slots;
 mod trie;
@@ -19,6 +20,7 @@ use crate::limits::Limits;
 use scan::{Scan, Scanned, Scratch};
 
 pub use envelope::Locator;
+pub use old::OldText;
 pub use slots::{Flat, Leaf, Leaves, Parts, PathId, Position, Slots};
 pub use trie::{PathTrie, PathTrieBuilder};
 

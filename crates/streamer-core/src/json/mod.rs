@@ -3,8 +3,10 @@
 pub(crate) mod block;
 pub(crate) mod skip;
 pub(crate) mod token;
+mod write;
 
 pub use token::Fault;
+pub(crate) use write::write;
 
 use crate::error::{EventCode, EventError};
 use crate::limits::Limits;

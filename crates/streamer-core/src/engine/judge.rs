@@ -1,0 +1,76 @@
+//! How does a subscription want an event: with which transition, and how certain is that (semantics.md sections 7 and 8)?
+//!
+//! A *side* is what a subscription says of one document: `new` of the event as it is, `old` of the event as it was before.
+//!
+//! | event | new | old | reported |
+//! |---|---|---|---|
+//! | the subscription looks at `before` | yes | | without transition |
+//! | insert | yes | | enter |
+//! | delete (`new` is the last document) | yes | | leave |
+//! | update with `before` | yes | yes / no | stay / enter |
+//! | | no | yes | leave, if the subscription wants `transitions` |
+//! | update without `before`, or no type | yes | | without transition |
+//!
+//! Invariant: a subscription of an event without holes that wants its new side has the event's [`Change`]; only what leaves
+//! is told apart. So nothing is kept for each match, and the old side is looked at for transitions of ordinary matches only
+//! when somebody asks.
+
+use crate::engine::store::flags;
+
+/// What of a document's life a match is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transition {
+    /// Only the new document matches.
+    Enter,
+    /// Both do.
+    Stay,
+    /// Only the old one does, or it is gone.
+    Leave,
+}
+
+impl Transition {
+    /// The word of it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Transition::Enter => "enter",
+            Transition::Stay => "stay",
+            Transition::Leave => "leave",
+        }
+    }
+}
+
+/// That a subscription wants an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Outcome {
+    /// None where the event does not tell, or the subscription looks at `before`.
+    pub transition: Option<Transition>,
+    /// False where the event lacks a value that the match or its transition needed.
+    pub certain: bool,
+}
+
+/// What the transition of an ordinary match of an event is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// There is none.
+    #[default]
+    Untold,
+    /// `enter`.
+    Enter,
+    /// `leave`.
+    Leave,
+    /// `stay` if the old side matches too, else `enter`: see [`crate::engine::Engine::stays`].
+    Compare,
+}
+
+impl Change {
+    /// The transition of a match whose subscription has *flags*; None where the old side must be asked.
+    pub fn transition(self, flags: u8) -> Option<Option<Transition>> {
+        match self {
+            _ if flags & flags::BEFORE != 0 => Some(None),
+            Change::Untold => Some(None),
+            Change::Enter => Some(Some(Transition::Enter)),
+            Change::Leave => Some(Some(Transition::Leave)),
+            Change::Compare => None,
+        }
+    }
+}
