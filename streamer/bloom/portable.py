@@ -23,22 +23,19 @@ while it is added to: whoever asks it for an older state hears MAYBE more often,
 filter is rebuilt.
 
 Cost: 1 to 2 µs and 14 bits a key at an error rate of 0.1 %. Rejected: `pybloom_live.ScalableBloomFilter`, which asks each of its
-filters in turn; a full filter is rebuilt at twice the size instead.
+filters in turn; a filter that is full is rebuilt at its new size instead (manager.py).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, NoReturn, Self, final
 
 import mmh3
 from bitarray import bitarray
 from pybloom_live import BloomFilter
-
-from streamer.model import Event
-from streamer.subscriptions.keys import Key, Place, event_keys
 
 
 @final
@@ -68,6 +65,25 @@ class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live ha
         super()._setup(error_rate, num_slices, bits_per_slice, capacity, count)
         self.make_hashes = self._offsets
         self.hashfn = mmh3.mmh3_x64_128
+
+    def fill(self, keys: Iterable[bytes]) -> int:
+        """Add keys, past the capacity too, where the error rate grows; return how many were not there before."""
+        size = self.bits_per_slice
+        new = 0
+        for key in keys:
+            is_new = False
+            for at, offset in enumerate(self._offsets(key)):
+                position = at * size + offset
+                if not self.bitarray[position]:
+                    self.bitarray[position] = is_new = True
+            new += is_new
+        self.count += new
+        return new
+
+    @property
+    def filled(self) -> float:
+        """Share of the bits that are set."""
+        return float(self.bitarray.count() / self.num_bits)
 
     def _offsets(self, key: bytes) -> Iterator[int]:
         size = self.bits_per_slice
@@ -104,63 +120,3 @@ class PortableBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom_live ha
         """Return what `tofile` writes."""
         header = struct.pack(self.FILE_FMT, self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count)
         return bytes(header + self.bitarray.tobytes())
-
-
-@final
-class CollectionFilter:
-    """Phase 1 of the reference: guards the keyed subscriptions of one (tenant, collection).
-
-    Grown, never shrunk: `including` shares the bits with the filter it came from. Writers take turns; asking needs no lock.
-    """
-
-    #: For each key. An event asks several, so its own rate is higher.
-    ERROR_RATE = 0.001
-    SMALLEST = 16
-
-    __slots__ = ("_bits", "places")
-
-    def __init__(self, bits: PortableBloomFilter, places: frozenset[Place]) -> None:
-        self._bits = bits
-        #: Where an event is asked for its values; always a superset of those that the guarded keys name.
-        self.places = places
-
-    @classmethod
-    def build(cls, keys: Iterable[Key]) -> CollectionFilter:
-        """Build a filter of these keys, with room for as many again."""
-        distinct = frozenset(keys)
-        empty = cls(PortableBloomFilter(max(cls.SMALLEST, 2 * len(distinct)), cls.ERROR_RATE), frozenset())
-        filled = empty.including(distinct)
-        assert filled is not None, "a filter holds what it was sized for"
-        return filled
-
-    def including(self, keys: Set[Key]) -> CollectionFilter | None:
-        """Return a filter that also guards *keys*; None where there is no room for them."""
-        if len(self._bits) + len(keys) > self._bits.capacity:
-            return None
-        for key in keys:
-            self._bits.add(key.to_bytes())
-        places = {key.place for key in keys}
-        return self if places <= self.places else CollectionFilter(self._bits, self.places | places)
-
-    def keys_of(self, sides: Sequence[Event]) -> frozenset[Key] | None:
-        """Return the keys that an event carries where the guarded ones stand; None where a hole may hide one.
-
-        Args:
-            sides: the event and, where it has one, its old side, which decides whether a document stopped matching.
-        """
-        carried: set[Key] = set()
-        for side in sides:
-            keys = event_keys(side, self.places)
-            if keys is None:
-                return None
-            carried |= keys
-        return frozenset(carried)
-
-    def ask(self, carried: frozenset[Key] | None) -> Answer:
-        """Tell whether any guarded subscription can match an event that carries these keys, as `keys_of` returns them."""
-        if carried is None or any(key.to_bytes() in self._bits for key in carried):
-            return Answer.MAYBE
-        return Answer.NO
-
-    def __repr__(self) -> str:
-        return f"<CollectionFilter: {len(self._bits)} keys at {len(self.places)} places>"

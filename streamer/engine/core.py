@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, final
 
+from streamer.bloom.options import BloomOptions
+from streamer.bloom.state import FilterState
 from streamer.errors import EventError, SubscriptionError
 from streamer.layout import EventLayout
 from streamer.model import Limits, Match, Subscription
@@ -53,6 +55,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     soft_delete: str | None = None
     cache_size: int = 10_000
+    bloom: BloomOptions = field(default_factory=BloomOptions)
     default: Callable[[Any], Any] | None = None
 
 
@@ -180,3 +183,25 @@ class Core(Protocol):
 
     def plan(self, subscription_id: str) -> Plan | None:
         """Tell how a subscription is found and decided here, or None for an unknown id."""
+
+    # Phase 1. A partition is named by tenant and collection, "*" for every one; one that is not there has no filter.
+
+    def filters(self) -> Sequence[FilterState]:
+        """Return the state of each filter there is, of one root."""
+
+    def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
+        """Build a filter of the live keys of a partition beside the present one, and put it in its place.
+
+        Matching goes on meanwhile; what is added meanwhile is in the new filter too. Its version is one more, and its
+        samples begin anew. Nothing is done where the partition has no filter.
+
+        Args:
+            capacity: keys to have room for; never less than there are.
+            key_fp_rate: share of foreign keys that may pass when it is full.
+        """
+
+    def filter_keys(self, tenant: str, collection: str) -> tuple[Sequence[bytes], int]:
+        """Return the live keys of a partition, with a filter or without, and how many of its subscriptions have none."""
+
+    def measure_filter(self, tenant: str, collection: str) -> None:
+        """Settle the samples that wait to be compared with the live keys; `FilterState` then counts them."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar, final
 
 from streamer import _backend
+from streamer.bloom.options import BloomOptions
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.batch import LineResult, match_lines, write_lines
 from streamer.engine.core import Changes, Core, EventSource, Options, Selection, Source
@@ -53,6 +54,7 @@ class Engine:
         limits: bounds on what a subscription or an event may cost.
         soft_delete: dotted path in `data` of the field that marks a document as deleted (semantics.md section 7).
         cache_size: how many compiled CEL programs to keep for reuse.
+        bloom: how phase 1 is sized and kept healthy (docs/bloom.md); a mapping as `BloomOptions.from_dict` reads it.
         default: converts values in `dict` events that JSON does not have, as in `json.dumps`.
 
     Raises:
@@ -68,6 +70,7 @@ class Engine:
         limits: Limits | None = None,
         soft_delete: str | None = None,
         cache_size: int = 10_000,
+        bloom: BloomOptions | Mapping[str, Any] | None = None,
         default: Callable[[Any], Any] | None = None,
     ) -> None:
         if isinstance(layout, str):
@@ -91,6 +94,10 @@ class Engine:
         _check_option("cache_size", cache_size, int)
         if cache_size < 1:
             raise ConfigError(f"expected at least 1, not {cache_size}", place="cache_size")
+        if bloom is None:
+            bloom = BloomOptions()
+        elif not isinstance(bloom, BloomOptions):
+            bloom = BloomOptions.from_dict(bloom)
         if default is not None and not callable(default):
             raise ConfigError(f"expected a function, not {type(default).__name__}", place="default")
         self._options = Options(
@@ -100,6 +107,7 @@ class Engine:
             limits=limits if limits is not None else Limits(),
             soft_delete=soft_delete,
             cache_size=cache_size,
+            bloom=bloom,
             default=default,
         )
         self._programs = ProgramCache(cache_size)
@@ -358,6 +366,7 @@ def _unpickle(options: Options, held: Sequence[Any]) -> Engine:
         limits=options.limits,
         soft_delete=options.soft_delete,
         cache_size=options.cache_size,
+        bloom=options.bloom,
         default=options.default,
     )
     engine.add_many(unpacked(*each) if isinstance(each, tuple) else each for each in held)

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, Self, TypeAlias, final
 
 from streamer import _native
+from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, native_plan
@@ -34,6 +35,8 @@ from streamer.reference.events import encode, json_value, read_for
 from streamer.reference.judge import evaluate, judge, old_side
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
+from streamer.subscriptions.keys import access_keys
+from streamer.subscriptions.normal_form import normal_form
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.values import private_copy, same_subscription, write_json
 
@@ -286,6 +289,28 @@ class NativeCore(_native.Core):
 
     def given(self, selection: Selection) -> list[Source]:
         return [held for _, held in self.sources(*_criteria(selection))]
+
+    # Phase 1: the index of this core answers an event that nothing wants in the time a filter would take to say so.
+
+    def filters(self) -> tuple[FilterState, ...]:
+        return ()
+
+    def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
+        """No filter, nothing to rebuild."""
+
+    def filter_keys(self, tenant: str, collection: str) -> tuple[list[bytes], int]:
+        keys: set[bytes] = set()
+        unkeyed = 0
+        for held in self.given(Selection(tenant=tenant, collection=collection)):
+            made = access_keys(normal_form(self._host.compile(held), self._options.limits))
+            if made is None:
+                unkeyed += 1
+            else:
+                keys.update(key.to_bytes() for key in made)
+        return list(keys), unkeyed
+
+    def measure_filter(self, tenant: str, collection: str) -> None:
+        """No filter, nothing to measure."""
 
     def plan(self, subscription_id: str) -> Plan | None:
         held, cost = self.source(subscription_id), self.cost(subscription_id)

@@ -13,6 +13,9 @@ from streamer.subscriptions.normal_form import normal_form
 
 CostClass = Literal["keyed", "indexed", "unkeyed", "whole"]
 
+#: A range has a few dozen keys; more than this many of anything are counted, not printed.
+SHOWN = 8
+
 _COSTS = {
     "keyed": "judged only for events that carry one of its access keys",
     "indexed": "judged only for events with a value in its ranges, prefixes and the like",
@@ -55,7 +58,9 @@ class Plan:
 
         def block(heading: str, lines: tuple[str, ...], none: str) -> Iterator[tuple[str, str]]:
             yield heading, lines[0] if lines else none
-            yield from (("", line) for line in lines[1:])
+            yield from (("", line) for line in lines[1:SHOWN])
+            if len(lines) > SHOWN:
+                yield "", f"and {len(lines) - SHOWN} more"
 
         yield "partition", f"tenant {self.tenant!r}, collection {self.collection!r}"
         lines = []

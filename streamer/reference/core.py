@@ -21,12 +21,16 @@ would stop them all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, final
 
 from rpds import HashTrieMap
 
-from streamer.bloom.portable import Answer, CollectionFilter
+from streamer.bloom.guard import CollectionFilter, carried_keys
+from streamer.bloom.options import BloomOptions
+from streamer.bloom.portable import Answer
+from streamer.bloom.sizing import key_fp_rate
+from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, make_plan
@@ -36,10 +40,13 @@ from streamer.model import Event, Match, Subscription
 from streamer.reference.events import as_before, read_for
 from streamer.reference.judge import Outcome, judge
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
-from streamer.subscriptions.keys import Key, access_keys
+from streamer.subscriptions.keys import Key, Place, access_keys
 from streamer.subscriptions.normal_form import normal_form
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.values import private_copy, same_subscription
+
+#: A filter of fewer subscriptions is built in the time of a write.
+SMALL: Final = 64
 
 #: A tenant or "*", and a collection or None for every one.
 PartitionName: TypeAlias = tuple[str, str | None]
@@ -74,25 +81,33 @@ class Partition:
     """The subscriptions of one (tenant, collection); its filter guards the keyed ones.
 
     Attributes:
-        stale: how many subscriptions were removed whose keys the filter still holds.
+        places: where the keys of the keyed ones stand, and perhaps those of some that were removed.
+        filter: None where nothing was ever keyed, and where the engine has no phase 1.
+        stale: keys in the filter, or at the places, of subscriptions that were removed.
     """
 
     keyed: Mapping[str, Entry] = field(default_factory=dict)
     unkeyed: Mapping[str, Entry] = field(default_factory=dict)
+    places: frozenset[Place] = frozenset()
     filter: CollectionFilter | None = None
     stale: int = 0
 
     def __len__(self) -> int:
         return len(self.keyed) + len(self.unkeyed)
 
-    def changed(self, removed: Iterable[str], added: Iterable[Entry]) -> Partition:
+    def live_keys(self) -> frozenset[Key]:
+        """Return the live keys."""
+        return frozenset(key for entry in self.keyed.values() for key in entry.keys or ())
+
+    def changed(self, removed: Iterable[str], added: Iterable[Entry], bloom: BloomOptions) -> Partition:
         """Return the partition without the ids *removed*, then with the entries *added*."""
         keyed, unkeyed, stale = dict(self.keyed), dict(self.unkeyed), self.stale
         for subscription_id in removed:
-            if keyed.pop(subscription_id, None) is not None:
-                stale += 1
-            else:
+            entry = keyed.pop(subscription_id, None)
+            if entry is None:
                 del unkeyed[subscription_id]
+            else:
+                stale += len(entry.keys or ())
         new_keys: set[Key] = set()
         for entry in added:
             if entry.keys is None:
@@ -100,24 +115,66 @@ class Partition:
             else:
                 keyed[entry.id] = entry
                 new_keys |= entry.keys
-        guard = None
-        # With more stale keys than live ones the filter would say MAYBE for what nobody wants any more.
-        if self.filter is not None and stale <= len(keyed):
-            guard = self.filter.including(new_keys)
-        if guard is None and keyed:
-            guard, stale = CollectionFilter.build(key for entry in keyed.values() for key in entry.keys or ()), 0
-        return Partition(keyed, unkeyed, guard, stale)
+        places = self.places | {key.place for key in new_keys}
+        if not bloom.enabled:
+            # Nothing rebuilds what is not there, so that places without keys are dropped here.
+            after = Partition(keyed, unkeyed, places, None, stale)
+            live = after.live_keys() if stale > len(keyed) else None
+            return after if live is None else replace(after, places=frozenset(key.place for key in live), stale=0)
+        guard = self.filter
+        # Where it costs no more than the write itself the writer builds anew; the manager sees to all else.
+        is_small = len(keyed) < SMALL and (stale > len(keyed) or (guard is not None and not guard.has_room_for(len(new_keys))))
+        is_new = guard is None or (not guard.has_room_for(len(new_keys)) and len(new_keys) > len(guard.bits))
+        if guard is None or is_small or is_new:
+            after = Partition(keyed, unkeyed, places)
+            return after.rebuilt(bloom.initial_capacity, key_fp_rate(bloom.fp_rate, len(places)), guard) if keyed else after
+        return Partition(keyed, unkeyed, places, guard.including(new_keys), stale)
+
+    def rebuilt(self, capacity: int, key_rate: float, before: CollectionFilter | None) -> Partition:
+        """Return the partition with a filter of its live keys."""
+        keys = self.live_keys()
+        guard = CollectionFilter.build(keys, capacity, key_rate, before)
+        return Partition(self.keyed, self.unkeyed, guard.places, guard)
 
     def candidates(self, sides: Sequence[Event]) -> Iterator[Entry]:
         """Phase 1: yield what the event may match."""
         yield from self.unkeyed.values()
-        if self.filter is None:
+        if not self.keyed:
             return
-        carried = self.filter.keys_of(sides)
-        if self.filter.ask(carried) is Answer.MAYBE:
-            for entry in self.keyed.values():
-                if carried is None or entry.keys is None or not entry.keys.isdisjoint(carried):
-                    yield entry
+        carried = carried_keys(sides, self.places)
+        if self.filter is not None and self.filter.ask(carried) is Answer.NO:
+            return
+        is_false = carried is not None
+        for entry in self.keyed.values():
+            if carried is None or entry.keys is None or not entry.keys.isdisjoint(carried):
+                is_false = False
+                yield entry
+        if is_false and self.filter is not None:
+            self.filter.tally.count_false_positive()
+
+    def state(self, name: PartitionName) -> FilterState | None:
+        """Return what there is to know of the filter; None where there is none."""
+        if self.filter is None:
+            return None
+        bits, tally = self.filter.bits, self.filter.tally
+        return FilterState(
+            tenant=name[0],
+            collection=name[1] or "*",
+            layout="portable",
+            version=self.filter.version,
+            keys=len(bits),
+            capacity=self.filter.capacity,
+            stale=self.stale,
+            keyed=len(self.keyed),
+            unkeyed=len(self.unkeyed),
+            bits=bits.num_bits,
+            fill=bits.filled,
+            asked=tally.asked,
+            no=tally.no,
+            probes=tally.probes,
+            sampled=tally.sampled,
+            false_positives=tally.false_positives,
+        )
 
 
 @final
@@ -312,7 +369,7 @@ class ReferenceCore:
             entries = entries.insert(entry.id, entry)
         for name in gone_from.keys() | new_in.keys():
             before = partitions.get(name) or Partition()
-            after = before.changed(gone_from.get(name, ()), new_in.get(name, ()))
+            after = before.changed(gone_from.get(name, ()), new_in.get(name, ()), self._options.bloom)
             partitions = partitions.insert(name, after) if len(after) else partitions.remove(name)
         self._root = Root(entries, partitions)
 
@@ -380,9 +437,46 @@ class ReferenceCore:
                 if outcome is not None:
                     yield entry, outcome
 
+    # Phase 1
+
+    def filters(self) -> list[FilterState]:
+        states = (partition.state(name) for name, partition in self._root.partitions.items())
+        return [state for state in states if state is not None]
+
+    def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
+        name = _partition_name(tenant, collection)
+        pinned = self._root.partitions.get(name)
+        if pinned is None or pinned.filter is None:
+            return
+        rebuilt = pinned.rebuilt(capacity, key_fp_rate, pinned.filter)
+        with self._lock:
+            root = self._root
+            now = root.partitions.get(name)
+            if now is None or now.filter is None or rebuilt.filter is None:
+                return
+            arrived = [entry for entry in now.keyed.values() if pinned.keyed.get(entry.id) is not entry]
+            gone = [entry for entry in pinned.keyed.values() if now.keyed.get(entry.id) is not entry]
+            guard = rebuilt.filter.including({key for entry in arrived for key in entry.keys or ()})
+            stale = sum(len(entry.keys or ()) for entry in gone)
+            guard = replace(guard, version=now.filter.version + 1)
+            guard.tally.begin_anew()
+            partition = Partition(now.keyed, now.unkeyed, guard.places, guard, stale)
+            self._root = Root(root.entries, root.partitions.insert(name, partition))
+
+    def filter_keys(self, tenant: str, collection: str) -> tuple[list[bytes], int]:
+        partition = self._root.partitions.get(_partition_name(tenant, collection), Partition())
+        return [key.to_bytes() for key in partition.live_keys()], len(partition.unkeyed)
+
+    def measure_filter(self, tenant: str, collection: str) -> None:
+        """Nothing waits: every event is compared with the live keys as it is matched."""
+
     def plan(self, subscription_id: str) -> Plan | None:
         entry = self._root.entries.get(subscription_id)
         return None if entry is None else make_plan(entry.compiled, self._options.limits)
+
+
+def _partition_name(tenant: str, collection: str) -> PartitionName:
+    return tenant, None if collection == "*" else collection
 
 
 def _selected(root: Root, selection: Selection) -> list[Entry]:

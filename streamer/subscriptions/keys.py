@@ -1,11 +1,28 @@
-"""Access keys: values that an event must carry, or a subscription cannot match it.
+"""Access keys: what an event must carry, or a subscription cannot match it.
 
     {"filters": [{"field": "status", "op": "in", "value": ["paid", "open"]}]}     keys data.status = "paid", data.status = "open"
     {"data": {"status": "paid"}}                                                  carries data.status = "paid", a candidate
     {"data": {"status": "sent"}}                                                  carries data.status = "sent", not one
 
-Of each conjunction one clause is chosen whose atoms are all equalities, and each of its values becomes a key. Where a
+Of each conjunction one clause is chosen all of whose atoms make keys, and all of these are keys of the subscription. Where a
 conjunction has no such clause the whole subscription is *unkeyed*: it may match an event of which nothing is known.
+
+| kind of place | condition | its keys | what an event's value is asked for |
+|---|---|---|---|
+| `equal` | `==`, `in`, a topic or type in full | the value | itself |
+| `fold` | equal but for case | the text, case folded | itself, folded |
+| `range36` … `range60` | `<` … between two numbers | buckets (buckets.py) | its bucket of that size |
+| `prefix1` `2` `4` `8` `16` | prefix, wildcard | its first 1, 2, 4, 8 or 16 characters | its own first ones |
+| `suffix1` … `suffix16` | suffix, wildcard | its last ones | its own last ones |
+| `iprefix1` …, `isuffix1` … | these but for case | the same, folded | the same, folded |
+| `gram` | `contains`, wildcard | its first three characters | every three in a row, of at most 64 |
+| `element` | `contains` | the value | each scalar in the list |
+| `words1` … `words4` | topic pattern | its first words, up to a wildcard | its own first words |
+| `lastwords1` … `lastwords4` | topic pattern | its last words | its own last words |
+| `net4-8` `-16` `-24` `-32`, `net6-16` … `-64` `-128` | CIDR | its first bits | its own, where it is an address |
+
+An event is asked only for the kinds that a partition's keys use at a path. What prunes little stays unkeyed: negations,
+`exists`, regexps, orderings of strings and booleans, texts too short.
 
 Invariant (the Bloom contract, semantics.md section 9): an event that a keyed subscription matches, certainly or not, carries
 one of its keys, or has a hole at a keyed path. Keys are made from the value, never from its spelling: made from the text, `1`
@@ -15,82 +32,351 @@ and `1.0` would be two keys, and a subscription to `1` would lose the event that
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from functools import lru_cache, partial
+from typing import Any, Final, TypeAlias, final
 
 from streamer.model import BeyondFloat64, Event, Pointer
-from streamer.subscriptions.matchers import Equal
-from streamer.subscriptions.normal_form import Clause, Conjunction, Mode, NormalForm, Path, Root
+from streamer.subscriptions.buckets import SHIFTS, bounds, bucket, buckets
+from streamer.subscriptions.folding import simple_fold
+from streamer.subscriptions.matchers import (
+    Cidr,
+    Equal,
+    EqualsIgnoreCase,
+    Prefix,
+    Scalar,
+    Suffix,
+    Wildcard,
+    parse_address,
+    scalar_key,
+)
+from streamer.subscriptions.normal_form import (
+    Atom,
+    Clause,
+    Conjunction,
+    Contains,
+    InTopic,
+    Kind,
+    Mode,
+    NormalForm,
+    Path,
+    Range,
+    Root,
+)
+from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, split_words
+
+LENGTHS: Final = (1, 2, 4, 8, 16)
+WORDS: Final = (1, 2, 3, 4)
+NETS: Final = {4: (8, 16, 24, 32), 6: (16, 32, 48, 64, 128)}
+GRAM: Final = 3
+#: A longer text carries too many grams to be asked for each: it may hold anything.
+LONGEST_FOR_GRAMS: Final = 64
+
+EQUAL: Final = "equal"
+FOLD: Final = "fold"
+GRAMS: Final = "gram"
+ELEMENT: Final = "element"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path and how it is read. An event is asked for the values at the places that a partition's keys name."""
+    """A path, how it is read, and a kind of key. An event is asked for these kinds of keys at the places of a partition."""
 
     path: Path
     mode: Mode
+    kind: str = EQUAL
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A scalar at a place."""
+    """What a value carries at a place.
+
+    Attributes:
+        tag: the kind of the place, or, where scalars of every type are looked for, the type.
+        value: text, or a bool, or None.
+    """
 
     place: Place
-    equal: Equal
+    tag: str
+    value: str | bool | None
+
+    @staticmethod
+    def equal(path: Path, mode: Mode, value: Scalar) -> Key:
+        """Return the key of an equality."""
+        return Key(Place(path, mode), *_scalar(value))
 
     def __str__(self) -> str:
-        return f"{self.place.path} = {self.equal}"
+        return f"{self.place.path} {_phrase(self)}"
 
     def to_bytes(self) -> bytes:
-        """Encode for hashing: UTF-8 JSON of root, mode, names, kind and value; equal keys have equal bytes in every process."""
-        kind, value = self.equal.key
-        if kind == "number":
-            # One spelling for each number: Python's shortest form that reads back as the same double, or an integer's digits.
-            value = repr(int(value) if isinstance(value, float) and value.is_integer() else value)
-        parts = [self.place.path.root.value, self.place.mode.value, self.place.path.names, kind, value]
+        """Encode for hashing: UTF-8 JSON of root, mode, names, tag and value; equal keys have equal bytes in every process."""
+        parts = [self.place.path.root.value, self.place.mode.value, self.place.path.names, self.tag, self.value]
         return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()
 
+    @staticmethod
+    def from_bytes(encoded: bytes) -> Key:
+        """Return the key that `to_bytes` encoded. Raises ValueError."""
+        try:
+            root, mode, names, tag, value = json.loads(encoded)
+            place = Place(Path(Root(root), tuple(names)), Mode(mode), _kind_of_tag(tag))
+        except (TypeError, UnicodeDecodeError) as error:
+            raise ValueError(f"no access key: {error}") from None
+        return Key(place, tag, value)
 
-#: Rather a field of the document than a part of the envelope: nearly every event has the type `update`.
+
+#: Tag and value of a key.
+Probe: TypeAlias = tuple[str, str | bool | None]
+
+#: How telling a key of each kind is, the smaller the better. A range passes what lies above it, a bool half of everything.
+_EXACT, _NARROW, _WIDE, _HALF, _TYPE = range(5)
+
+#: Rather a field of the document than a part of the envelope.
 _PREFERENCE = {Root.DATA: 0, Root.EVENT: 0, Root.BEFORE: 1, Root.TOPIC: 2, Root.TYPE: 3}
 
 
 def access_clause(conjunction: Conjunction) -> Clause | None:
-    """Choose the clause whose values serve as keys: the most telling root, then the fewest values; None if there is none."""
-    # A clause without atoms has no key to tell of its place, where a hole makes it unknown.
-    usable = [clause for clause in conjunction.clauses if clause.atoms and all(isinstance(atom, Equal) for atom in clause.atoms)]
-    return min(usable, key=lambda clause: (_PREFERENCE[clause.path.root], len(clause.atoms), str(clause)), default=None)
+    """Choose the clause whose keys serve: the most telling kind, then the fewest keys; None if no clause makes keys."""
+    chosen = _choose(conjunction)
+    return None if chosen is None else chosen[0]
 
 
 def access_keys(form: NormalForm) -> frozenset[Key] | None:
     """Return the keys of a subscription, one of which every event that it matches carries; None if it is unkeyed."""
     keys: set[Key] = set()
     for conjunction in form.conjunctions:
-        clause = access_clause(conjunction)
-        if clause is None:
+        chosen = _choose(conjunction)
+        if chosen is None:
             return None
-        place = Place(clause.path, clause.mode)
-        keys.update(Key(place, atom) for atom in clause.atoms if isinstance(atom, Equal))
+        keys |= chosen[1]
     return frozenset(keys)
+
+
+def _choose(conjunction: Conjunction) -> tuple[Clause, frozenset[Key]] | None:
+    candidates = []
+    for clause in conjunction.clauses:
+        made = clause_keys(clause)
+        if made is not None:
+            rank, keys = made
+            path = clause.path
+            order = (rank, _PREFERENCE[path.root], len(keys), path.root.value, clause.mode.value, path.names)
+            candidates.append((order, clause, keys))
+    if not candidates:
+        return None
+    least = min(order for order, _, _ in candidates)
+    tied = [(clause, keys) for order, clause, keys in candidates if order == least]
+    # The bytes are made only where nothing else tells: it takes longer than all the rest.
+    return tied[0] if len(tied) == 1 else min(tied, key=lambda each: sorted(key.to_bytes() for key in each[1]))
+
+
+def clause_keys(clause: Clause) -> tuple[int, frozenset[Key]] | None:
+    """Return how telling a clause is and its keys; None where one of its atoms makes none."""
+    # A clause without atoms has no key to tell of its place, where a hole makes it unknown.
+    if not clause.atoms:
+        return None
+    worst = _EXACT
+    keys: set[Key] = set()
+    for atom in clause.atoms:
+        made = _atom_keys(atom)
+        if made is None:
+            return None
+        rank, probes = made
+        worst = max(worst, rank)
+        keys.update(Key(Place(clause.path, clause.mode, _kind_of_tag(tag)), tag, value) for tag, value in probes)
+    return (_TYPE if clause.path.root is Root.TYPE else worst), frozenset(keys)
+
+
+def _atom_keys(atom: Atom) -> tuple[int, list[Probe]] | None:
+    """Return how telling an atom is and what it asks for, of which every value that it holds for carries one; or None."""
+    match atom:
+        case Equal(value):
+            return _rank(value), [_scalar(value)]
+        case EqualsIgnoreCase(text):
+            return _EXACT, [(FOLD, simple_fold(text))]
+        case Range(kind=Kind.NUMBER, low=low, high=high):
+            return _WIDE, [(f"range{shift}", str(number)) for shift, number in buckets(low, high)]
+        case Prefix(text, ignore_case):
+            return _end("prefix", text, ignore_case)
+        case Suffix(text, ignore_case):
+            return _end("suffix", text, ignore_case)
+        case Wildcard(pieces):
+            return _wildcard(pieces)
+        case Contains(Equal(str() as text)):
+            return None if len(text) < GRAM else (_WIDE, [(GRAMS, text[:GRAM]), _element(text)])
+        case Contains(Equal(value)):
+            return max(_NARROW, _rank(value)), [_element(value)]
+        case InTopic(pattern):
+            return _topic(pattern.words)
+        case Cidr(network):
+            length = max((n for n in NETS[network.version] if n <= network.prefixlen), default=None)
+            if length is None:
+                return None
+            return _NARROW, [_net(network.version, network.max_prefixlen, length, int(network.network_address))]
+        case _:
+            return None
+
+
+def _rank(value: Scalar) -> int:
+    return _HALF if value is None or isinstance(value, bool) else _EXACT
+
+
+def _scalar(value: Scalar) -> Probe:
+    kind, value = scalar_key(value)
+    if kind == "number":
+        # One spelling for each number: Python's shortest form that reads back as the same double, or an integer's digits.
+        return kind, repr(int(value) if isinstance(value, float) and value.is_integer() else value)
+    assert not isinstance(value, int | float | BeyondFloat64) or isinstance(value, bool), (
+        "no filter asks for what no float64 holds"
+    )
+    return kind, value
+
+
+def _element(value: Scalar) -> Probe:
+    tag, value = _scalar(value)
+    return f"{ELEMENT}-{tag}", value
+
+
+def _end(end: str, text: str, ignore_case: bool) -> tuple[int, list[Probe]]:
+    length = max(n for n in LENGTHS if n <= len(text))
+    if ignore_case:
+        text = simple_fold(text)
+    part = text[:length] if end == "prefix" else text[-length:]
+    return (_WIDE if length < 4 else _NARROW), [(f"{'i' * ignore_case}{end}{length}", part)]
+
+
+def _wildcard(pieces: tuple[str, ...]) -> tuple[int, list[Probe]] | None:
+    first, *middle = pieces
+    if not middle:
+        return _EXACT, [_scalar(first)]
+    last = middle.pop()
+    if first or last:
+        return _end("prefix", first, False) if len(first) >= len(last) else _end("suffix", last, False)
+    longest = max(middle, key=len, default="")
+    return None if len(longest) < GRAM else (_WIDE, [(GRAMS, longest[:GRAM])])
+
+
+def _topic(words: tuple[str, ...]) -> tuple[int, list[Probe]] | None:
+    wild = [at for at, word in enumerate(words) if word in (ONE_WORD, ANY_WORDS)]
+    first, last = wild[0], len(words) - 1 - wild[-1]
+    length = min(max(first, last), WORDS[-1])
+    if length == 0:
+        return None
+    tag, part = ("words", words[:length]) if first >= last else ("lastwords", words[-length:])
+    return _NARROW, [(f"{tag}{length}", ".".join(part))]
+
+
+def _net(version: int, width: int, length: int, address: int) -> Probe:
+    return f"net{version}-{length}", str(address >> (width - length))
+
+
+# What an event carries
 
 
 def event_keys(event: Event, places: Iterable[Place]) -> frozenset[Key] | None:
-    """Return the keys that *event* carries at *places*; None where a hole may hide one, so that nothing can be ruled out."""
+    """Return the keys that *event* carries at *places*; None where more may be there, so that nothing can be ruled out."""
     keys: set[Key] = set()
     holes = [_omit_arrays(event.raw, pointer) for pointer in event.unknown]
+    kinds: dict[tuple[Path, Mode], list[Place]] = {}
     for place in places:
-        if holes and _touched(event, place.path, holes):
+        kinds.setdefault((place.path, place.mode), []).append(place)
+    for (path, mode), asked in kinds.items():
+        if holes and _touched(event, path, holes):
             return None
-        values = list(_scalars(event, place))
-        # A filter on what cannot be read is an error, and an error beside an unknown is an unknown: any hole may make it match.
-        if holes and place.path.root is Root.DATA and (not values or isinstance(values[0], BeyondFloat64)):
-            return None
-        # No subscription asks for a number beyond float64: nothing equals it.
-        keys.update(Key(place, Equal(value)) for value in values if not isinstance(value, BeyondFloat64))
+        values = list(_values(event, path, mode))
+        for place in asked:
+            if holes and mode is Mode.VALUE and path.root in (Root.DATA, Root.BEFORE) and _is_error(place.kind, values):
+                return None
+            for value in values:
+                probes = _probes(place.kind, value)
+                if probes is None:
+                    return None
+                keys.update(Key(place, tag, part) for tag, part in probes)
     return frozenset(keys)
+
+
+def _is_error(kind: str, values: list[Any]) -> bool:
+    """Tell whether a filter on the value there may be an error: beside an unknown that is an unknown, and any hole is one."""
+    if not values or isinstance(values[0], BeyondFloat64):
+        return True
+    (value,) = values
+    if kind == ELEMENT:
+        return not isinstance(value, list) or any(isinstance(item, BeyondFloat64) for item in value)
+    if isinstance(value, list | Mapping):
+        return True
+    if kind == EQUAL:
+        return False
+    if kind.startswith("range"):
+        return isinstance(value, bool) or not isinstance(value, int | float)
+    return not isinstance(value, str)
+
+
+def _probes(kind: str, value: Any) -> Iterable[Probe] | None:
+    """Return what a value carries of a kind; None where that is too much to tell."""
+    if isinstance(value, list):
+        if kind != ELEMENT:
+            return ()
+        return [_element(item) for item in value if not isinstance(item, list | Mapping | BeyondFloat64)]
+    # No subscription asks for a number beyond float64: nothing equals it.
+    if isinstance(value, Mapping | BeyondFloat64) or kind == ELEMENT:
+        return ()
+    if kind == EQUAL:
+        return (_scalar(value),)
+    if kind.startswith("range"):
+        return _number_prober(kind)(value) if isinstance(value, int | float) and not isinstance(value, bool) else ()
+    if not isinstance(value, str):
+        return ()
+    if kind == GRAMS and len(value) > LONGEST_FOR_GRAMS:
+        return None
+    return _text_prober(kind)(value)
+
+
+_TextProber: TypeAlias = Callable[[str], Iterable[Probe]]
+
+
+@lru_cache(maxsize=64)
+def _number_prober(kind: str) -> Callable[[int | float], Iterable[Probe]]:
+    shift = int(kind.removeprefix("range"))
+    return lambda number: ((kind, str(bucket(number, shift))),)
+
+
+@lru_cache(maxsize=64)
+def _text_prober(kind: str) -> _TextProber:
+    """Return what makes the probes of a kind of text."""
+    if kind == FOLD:
+        return lambda text: ((FOLD, simple_fold(text)),)
+    if kind == GRAMS:
+        return lambda text: [(GRAMS, text[at : at + GRAM]) for at in range(len(text) - GRAM + 1)]
+    name = kind.rstrip("0123456789")
+    length = int(kind[len(name) :])
+    match name:
+        case "prefix":
+            return lambda text: ((kind, text[:length]),) if len(text) >= length else ()
+        case "suffix":
+            return lambda text: ((kind, text[-length:]),) if len(text) >= length else ()
+        case "iprefix":
+            return lambda text: ((kind, simple_fold(text[:length])),) if len(text) >= length else ()
+        case "isuffix":
+            return lambda text: ((kind, simple_fold(text[-length:])),) if len(text) >= length else ()
+        case "words":
+            return partial(_word_probes, kind, slice(None, length), length)
+        case "lastwords":
+            return partial(_word_probes, kind, slice(-length, None), length)
+        case _:
+            return partial(_net_probes, int(name[3]), length)
+
+
+def _word_probes(kind: str, which: slice, length: int, topic: str) -> Iterable[Probe]:
+    words = split_words(topic)
+    return ((kind, ".".join(words[which])),) if len(words) >= length else ()
+
+
+def _net_probes(version: int, length: int, text: str) -> Iterable[Probe]:
+    address = parse_address(text)
+    if address is None or address.version != version:
+        return ()
+    return (_net(version, address.max_prefixlen, length, int(address)),)
 
 
 def _touched(event: Event, path: Path, holes: list[Pointer]) -> bool:
@@ -132,27 +418,72 @@ def _omit_arrays(raw: Any, pointer: Pointer) -> Pointer:
     return tuple(names)
 
 
-def _scalars(event: Event, place: Place) -> Iterator[Any]:
-    """Yield the scalars at a place."""
+def _values(event: Event, path: Path, mode: Mode) -> Iterator[Any]:
+    """Yield every leaf at a path, through arrays; or, as filters see it, the one value that stands there."""
     start: Any = {
         Root.DATA: event.data,
         Root.BEFORE: event.before,
         Root.EVENT: event.raw,
         Root.TYPE: event.type,
         Root.TOPIC: event.topic,
-    }[place.path.root]
+    }[path.root]
     if start is None:
         return
     # Depth first, without recursion: an event may be deeper than Python's stack.
     pending: list[tuple[Any, int]] = [(start, 0)]
-    names = place.path.names
+    names = path.names
     while pending:
         value, depth = pending.pop()
-        if isinstance(value, list):
-            if place.mode is Mode.LEAF:
-                pending.extend((item, depth) for item in value)
+        if isinstance(value, list) and mode is Mode.LEAF:
+            pending.extend((item, depth) for item in value)
         elif depth < len(names):
             if isinstance(value, Mapping) and names[depth] in value:
                 pending.append((value[names[depth]], depth + 1))
-        elif not isinstance(value, Mapping):
+        elif mode is Mode.VALUE or not isinstance(value, Mapping):
             yield value
+
+
+_SCALAR_TAGS: Final = frozenset({"string", "number", "bool", "null"})
+KINDS: Final = frozenset(
+    {EQUAL, FOLD, GRAMS, ELEMENT}
+    | {f"range{shift}" for shift in SHIFTS}
+    | {f"{end}{n}" for end in ("prefix", "suffix", "iprefix", "isuffix") for n in LENGTHS}
+    | {f"{end}{n}" for end in ("words", "lastwords") for n in WORDS}
+    | {f"net{version}-{n}" for version, lengths in NETS.items() for n in lengths}
+)
+"""Every kind of place."""
+
+
+def _kind_of_tag(tag: str) -> str:
+    if tag in _SCALAR_TAGS:
+        return EQUAL
+    if tag.startswith("element-") and tag.removeprefix("element-") in _SCALAR_TAGS:
+        return ELEMENT
+    if tag not in KINDS or tag in (EQUAL, ELEMENT):
+        raise ValueError(f"no access key: {tag!r} is no kind of one")
+    return tag
+
+
+def _phrase(key: Key) -> str:
+    """Print a key as what comes after its path."""
+    shown = key.value if key.tag.endswith("number") else json.dumps(key.value, ensure_ascii=False)
+    kind = key.place.kind
+    if kind == EQUAL:
+        return f"= {shown}"
+    if kind.startswith("range"):
+        low, high = bounds(int(str(key.value)), int(kind.removeprefix("range")))
+        return f"from {low:.7g} to {high:.7g}"
+    if kind.startswith("net"):
+        return f"in {kind} {key.value}"
+    word = {
+        FOLD: "is, but for case,",
+        GRAMS: "includes",
+        ELEMENT: "holds",
+        "prefix": "begins",
+        "iprefix": "begins, but for case,",
+        "suffix": "ends",
+        "isuffix": "ends, but for case,",
+        "words": "begins",
+        "lastwords": "ends",
+    }[kind.rstrip("0123456789")]
+    return f"{word} {shown}"

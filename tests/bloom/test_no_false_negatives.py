@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
 
 from streamer import Engine, Subscription
-from streamer.bloom.portable import Answer, CollectionFilter
+from streamer.bloom.guard import CollectionFilter
+from streamer.bloom.portable import Answer
 from streamer.cel_eval import ProgramCache
 from streamer.layout import EventLayout
 from streamer.model import Limits
@@ -17,9 +19,13 @@ from streamer.reference.judge import judge
 from streamer.subscriptions.compile import compile_subscription
 
 VALUES: list[Any] = [0, 1, 1.0, 2**53, 2**53 + 1, 0.5, True, False, None, "", "1", "x", "paid"]
+#: What ranges, texts and nets are asked for, and values on both sides of their edges.
+NUMBERS: list[Any] = [*range(-3, 20), -0.0, 1e300, -1e300, 2**63, 2**64 - 1, 99.5, 100, 100.5, 1_700_000_000_000, 2**53 + 2]
+TEXTS = ["paid", "Paid", "unpaid", "paid-late", "aid", "pa", "", "straße", "STRAẞE", "10.0.0.7", "10.1.2.3", "2001:db8::7"]
 FIELDS = ["a", "b", "c.d", "c.e"]
-TOPICS = ["", "a", "a.b", "a.b.c", "b"]
-OPERATORS = ["==", "==", "==", "!=", "in", "in", "not in", "contains", "exists", "<", "changed", "changed_to", "changed_from"]
+TOPICS = ["", "a", "a.b", "a.b.c", "b", "a.", "x.b.c.d.e.f"]
+OPERATORS = ["==", "==", "==", "!=", "in", "in", "not in", "contains", "exists", "changed", "changed_to", "changed_from"]
+OPERATORS += ["<", "<=", ">", ">=", "starts_with", "ends_with", "matches"]
 
 
 def random_filter(rng: random.Random) -> dict[str, Any]:
@@ -29,22 +35,38 @@ def random_filter(rng: random.Random) -> dict[str, Any]:
         made["value"] = rng.sample(VALUES, rng.randrange(4))
     elif op == "exists":
         made["value"] = rng.random() < 0.5
-    elif op == "<":
-        made["value"] = rng.choice([1, 2.5, "m"])
+    elif op in ("<", "<=", ">", ">="):
+        made["value"] = rng.choice([*NUMBERS, "m"])
+    elif op in ("starts_with", "ends_with", "matches"):
+        made["value"] = re.escape(rng.choice(TEXTS)) if op == "matches" else rng.choice(TEXTS)
+    elif op == "contains":
+        made["value"] = rng.choice([*VALUES, *TEXTS])
     elif op != "changed":
         made["value"] = rng.choice(VALUES)
     return made
 
 
 def random_leaf(rng: random.Random) -> list[Any]:
-    kind = rng.randrange(6)
-    if kind == 0:
-        return [{"prefix": "p"}]
-    if kind == 1:
-        return [{"exists": rng.random() < 0.5}]
-    if kind == 2:
-        return [{"anything-but": ["x"]}]
-    return rng.sample(VALUES, rng.randint(1, 3))
+    text = rng.choice([text for text in TEXTS if text])
+    match rng.randrange(9):
+        case 0:
+            operand: Any = {"equals-ignore-case": text} if rng.random() < 0.5 else text
+            return [{rng.choice(["prefix", "suffix"]): operand}]
+        case 1:
+            return [{"exists": rng.random() < 0.5}]
+        case 2:
+            return [{"anything-but": ["x"]}]
+        case 3:
+            low, high = sorted(rng.sample(sorted(set(NUMBERS)), 2))
+            return [{"numeric": rng.choice([[">", low], ["<=", high], [">=", low, "<", high]])}]
+        case 4:
+            return [{"wildcard": rng.choice(["pa*", "*aid", "p*d", "*pai*", "*", "10.*", "u*-*e"])}]
+        case 5:
+            return [{"cidr": rng.choice(["10.0.0.0/8", "10.0.0.0/30", "10.1.2.3/32", "0.0.0.0/0", "2001:db8::/32", "::/0"])}]
+        case 6:
+            return [{"equals-ignore-case": text}, rng.choice(VALUES)]
+        case _:
+            return rng.sample(VALUES, rng.randint(1, 3))
 
 
 def random_pattern(rng: random.Random) -> dict[str, Any]:
@@ -65,7 +87,7 @@ def random_subscription(rng: random.Random, name: str) -> Subscription:
         types=rng.choice([None, None, None, ["insert"], ["update", "delete"]]),
         filters=[random_filter(rng) for _ in range(rng.choice([0, 1, 1, 2]))],
         pattern=random_pattern(rng) if rng.random() < 0.4 else None,
-        topic=rng.choice([None, None, None, "a.#", "a.b", "*", "b"]),
+        topic=rng.choice([None, None, None, "a.#", "a.b", "*", "b", "a.b.*", "#.c", "*.b.c.d.#", "#.d.e.f"]),
         cel=rng.choice([None] * 6 + ["data.a == 1"]),
         on_unknown=rng.choice(["deliver", "deliver", "skip"]),
         transitions=rng.random() < 0.5,
@@ -75,9 +97,11 @@ def random_subscription(rng: random.Random, name: str) -> Subscription:
 def random_value(rng: random.Random) -> Any:
     kind = rng.randrange(12)
     if kind == 0:
-        return [rng.choice(VALUES) for _ in range(rng.randrange(3))]
+        return [rng.choice([*VALUES, *TEXTS, [1]]) for _ in range(rng.randrange(3))]
     if kind == 1:
         return {"d": rng.choice(VALUES)}
+    if kind < 5:
+        return rng.choice([*NUMBERS, *TEXTS, "paid and " * 9])
     return rng.choice(VALUES)
 
 
@@ -149,6 +173,9 @@ def test_the_filter_never_loses_a_match(engine: Any, seed: int) -> None:
         for name in rng.sample(sorted(held), min(len(held), step % 5)):
             e.remove(name)
             del held[name]
+        for state in e._core.filters():
+            if rng.random() < 0.3:
+                e._core.rebuild_filter(*state.name, rng.choice([1, 100]), 0.01)
         compiled = [compile_subscription(s, programs=programs) for s in held.values()]
         for _ in range(8):
             event = random_event(rng)

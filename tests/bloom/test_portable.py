@@ -8,20 +8,13 @@ import io
 import math
 import pickle
 from collections.abc import Callable
-from typing import Any
 
 import mmh3
 import pytest
 from pybloom_live import BloomFilter
 
 from streamer.bloom import portable
-from streamer.bloom.portable import Answer, CollectionFilter, PortableBloomFilter
-from streamer.layout import EventLayout
-from streamer.model import Event, Limits
-from streamer.reference.events import read_event
-from streamer.subscriptions.keys import Key, Place
-from streamer.subscriptions.matchers import Equal
-from streamer.subscriptions.normal_form import Mode, Path, Root
+from streamer.bloom.portable import Answer, PortableBloomFilter
 
 KEYS = [f"key {n}".encode() for n in range(1000)]
 
@@ -114,73 +107,26 @@ def test_a_full_filter_refuses_more() -> None:
     assert len(made) == 11  # pybloom_live lets one more in than it says
 
 
+def test_filling_past_the_capacity_loses_nothing() -> None:
+    made = PortableBloomFilter(10, 0.01)
+    assert 950 <= made.fill(KEYS) <= 1000 or made.filled > 0.99
+    assert all(key in made for key in KEYS)
+    assert made.fill(KEYS) == 0
+
+
+def test_filling_sets_the_bits_that_adding_sets() -> None:
+    made = PortableBloomFilter(len(KEYS), 0.01)
+    made.fill(KEYS)
+    added = PortableBloomFilter(len(KEYS), 0.01)
+    for key in KEYS:
+        added.add(key)
+    assert made.to_bytes() == added.to_bytes()
+
+
 def test_an_answer_is_neither_true_nor_false() -> None:
     with pytest.raises(TypeError):
         bool(Answer.MAYBE)
     assert {answer.name for answer in Answer} == {"NO", "MAYBE"}
-
-
-def _event(**members: object) -> Event:
-    return read_event(members, layout=EventLayout(), default_tenant="default", limits=Limits())
-
-
-def _ask(guard: CollectionFilter, sides: list[Event]) -> Answer:
-    return guard.ask(guard.keys_of(sides))
-
-
-def _key(value: Any, *names: str) -> Key:
-    return Key(Place(Path(Root.DATA, names), Mode.VALUE), Equal(value))
-
-
-@pytest.mark.parametrize("spelled", [1, 1.0])
-def test_a_key_is_a_value_not_a_spelling(spelled: object) -> None:
-    guard = CollectionFilter.build([_key(spelled, "a")])
-    assert _ask(guard, [_event(data={"a": 1})]) is Answer.MAYBE
-    assert _ask(guard, [_event(data={"a": 1.0})]) is Answer.MAYBE
-    for other in (True, "1", None, 2, [1], {"a": 1}):
-        assert _ask(guard, [_event(data={"a": other})]) is Answer.NO
-    assert _ask(guard, [_event(data={"b": 1})]) is Answer.NO
-
-
-@pytest.mark.parametrize(
-    ("pointer", "answer"),
-    [
-        ("/data/a/b", Answer.MAYBE),
-        ("/data/a", Answer.MAYBE),
-        ("/data", Answer.MAYBE),
-        ("", Answer.MAYBE),
-        ("/data/a/b/c", Answer.MAYBE),
-        ("/data/a/bc", Answer.NO),
-        ("/data/x", Answer.NO),
-        ("/before/a/b", Answer.NO),
-    ],
-)
-def test_a_hole_that_touches_a_keyed_path_makes_it_maybe(pointer: str, answer: Answer) -> None:
-    guard = CollectionFilter.build([_key("x", "a", "b")])
-    assert _ask(guard, [_event(data={"a": {"b": "y"}}, unknown=[pointer])]) is answer
-
-
-def test_either_side_of_an_event_may_carry_the_key() -> None:
-    guard = CollectionFilter.build([_key("x", "a")])
-    assert _ask(guard, [_event(data={"a": "y"}), _event(data={"a": "x"})]) is Answer.MAYBE
-    assert _ask(guard, [_event(data={"a": "y"}), _event(data={"a": "z"})]) is Answer.NO
-
-
-def test_a_filter_grows_until_it_is_full() -> None:
-    guard = CollectionFilter.build([_key("x", "a")])
-    at = 0
-    while (grown := guard.including({_key(at, "b", str(at))})) is not None:
-        guard = grown
-        at += 1
-    assert at >= CollectionFilter.SMALLEST // 2
-    for n in range(at):
-        assert _ask(guard, [_event(data={"b": {str(n): n}})]) is Answer.MAYBE
-    assert _ask(guard, [_event(data={"a": "x"})]) is Answer.MAYBE
-
-
-def test_a_subscription_that_can_match_nothing_has_keys_of_nothing() -> None:
-    guard = CollectionFilter.build([])
-    assert _ask(guard, [_event(data={"a": 1})]) is Answer.NO
 
 
 def test_the_example_of_a_wrong_key_loses_its_match() -> None:

@@ -1,0 +1,136 @@
+"""Phase 1 of the reference: the portable filter that guards the keyed subscriptions of one (tenant, collection).
+
+```
+CollectionFilter ── places   where an event is asked for its keys
+                 ├─ bits     shared with the filter of the state before, until a rebuild
+                 └─ tally    what was asked and found, shared likewise
+```
+
+Invariant: bits are only ever set (portable.py), and the places only ever grow until a rebuild, which begins with new bits.
+
+Concurrency: writers take turns; asking takes no lock but that of the tally, which is held for a few additions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from streamer.bloom.portable import Answer, PortableBloomFilter
+from streamer.bloom.sizing import LEAST_KEY_RATE, portable_capacity
+from streamer.locks import Lock
+from streamer.model import Event
+from streamer.subscriptions.keys import Key, Place, event_keys
+
+#: Room for keys to come: a filter holds a quarter more than there are.
+HEADROOM: Final = 1.25
+
+
+@final
+class Tally:
+    """What the filters of one partition were asked and how they answered; handed on when one is rebuilt.
+
+    `asked`, `no` and `probes` count for ever, `sampled` and `false_positives` since the last rebuild.
+    """
+
+    __slots__ = ("_lock", "asked", "false_positives", "no", "probes", "sampled")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.asked = self.no = self.probes = self.sampled = self.false_positives = 0
+
+    def begin_anew(self) -> None:
+        """Forget the samples: the filter that they tell of is no longer asked."""
+        with self._lock:
+            self.sampled = self.false_positives = 0
+
+    def count(self, answer: Answer, carried: frozenset[Key] | None) -> None:
+        """Count an event, with the keys that it was asked for."""
+        with self._lock:
+            self.asked += 1
+            self.probes += len(carried or ())
+            if answer is Answer.NO:
+                self.no += 1
+                self.sampled += 1
+
+    def count_false_positive(self) -> None:
+        """Count an event that passed without any live key."""
+        with self._lock:
+            self.sampled += 1
+            self.false_positives += 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CollectionFilter:
+    """A filter of keys, and where an event is asked for them.
+
+    Attributes:
+        places: always a superset of those that the guarded keys name.
+        version: 1, and one more with each rebuild.
+        capacity: keys that it was sized for; past it the rate grows.
+    """
+
+    places: frozenset[Place]
+    version: int
+    capacity: int
+    bits: PortableBloomFilter
+    tally: Tally
+
+    @classmethod
+    def build(
+        cls, keys: Iterable[Key], capacity: int = 1, key_fp_rate: float = 0.001, before: CollectionFilter | None = None
+    ) -> CollectionFilter:
+        """Build a filter of these keys.
+
+        Args:
+            capacity: keys to have room for at least.
+            key_fp_rate: share of foreign keys that may pass when it is full.
+            before: the filter in whose place it comes.
+        """
+        distinct = frozenset(keys)
+        capacity = max(capacity, math.ceil(HEADROOM * len(distinct)), 1)
+        rate = max(key_fp_rate, LEAST_KEY_RATE)
+        bits = PortableBloomFilter(portable_capacity(capacity, rate), rate)
+        version, tally = (1, Tally()) if before is None else (before.version + 1, before.tally)
+        return cls(frozenset(), version, capacity, bits, tally).including(distinct)
+
+    def including(self, keys: Collection[Key]) -> CollectionFilter:
+        """Return a filter that also guards *keys*."""
+        self.bits.fill(key.to_bytes() for key in keys)
+        places = {key.place for key in keys}
+        if places <= self.places:
+            return self
+        return CollectionFilter(self.places | places, self.version, self.capacity, self.bits, self.tally)
+
+    def has_room_for(self, count: int) -> bool:
+        """Tell whether so many more keys fit in what it was sized for."""
+        return len(self.bits) + count <= self.capacity
+
+    def ask(self, carried: frozenset[Key] | None) -> Answer:
+        """Tell whether any guarded subscription can match an event that carries these keys, as `carried_keys` returns them."""
+        answer = Answer.NO
+        if carried is None or any(key.to_bytes() in self.bits for key in carried):
+            answer = Answer.MAYBE
+        self.tally.count(answer, carried)
+        return answer
+
+    def __repr__(self) -> str:
+        return f"<CollectionFilter: {len(self.bits)} keys at {len(self.places)} places>"
+
+
+def carried_keys(sides: Sequence[Event], places: frozenset[Place]) -> frozenset[Key] | None:
+    """Return the keys that an event carries at some places; None where it may carry any.
+
+    Args:
+        sides: the event and, where it has one, its old side, which decides whether a document stopped matching.
+    """
+    carried: set[Key] = set()
+    for side in sides:
+        keys = event_keys(side, places)
+        if keys is None:
+            return None
+        carried |= keys
+    return frozenset(carried)

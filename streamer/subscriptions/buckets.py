@@ -1,0 +1,85 @@
+"""Numbers in buckets: a range becomes a few buckets, a number lies in one bucket of each size.
+
+```
+float64 as 64 bits in the order of numbers      sign | exponent 11 bits | mantissa 52 bits
+shift 60   16 buckets: all from 2 to 2^256                    range60
+shift 56   256: 16 powers of two                              range56
+shift 52   4096: one power of two, 64 to 128                  range52
+shift 48   16 parts of that, 100 to 104                       range48
+shift 44, 40, 36                                              1/256, 1/4096, 1/65536 of a power of two
+
+data.amount > 100    range48 100..104 … 124..128, range52 128..256 … , range56 2^16..2^32 … , range60 2^256.. …
+amount 5000          carries range48 4864..5120, range52 4096..8192, range56 2..2^16, range60 2..2^256
+```
+
+Invariant: the order of two numbers is never turned round, whether they are int, uint or float: an integer goes to the nearest
+float64, which may make two numbers equal, and so a bucket too large, but never puts one on the other's wrong side. So a number
+within the bounds lies in one of the buckets, and what is in none of them is not within the bounds.
+
+Cost: at most seven probes for a number, mostly two to four, since only sizes in use are asked; 10 to 40 buckets for a range, most
+of them shared with other ranges of the same field. Rejected: one bucket of the range's own size, which for a range with one
+bound is everything; a table of the bounds in use, which each filter would have to carry.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+
+#: Sizes of buckets, as how many of the 64 bits are cut off; each is 16 times the one before.
+SHIFTS = (36, 40, 44, 48, 52, 56, 60)
+#: Where a range of many times its own size begins and ends is told to a sixteenth of a power of two.
+_COARSEST_EDGE = 48
+#: A range is cut into at most so many buckets of the finest size that serves it.
+_PARTS = 16
+_STEP = 16
+_SIGN = 1 << 63
+_ALL = (1 << 64) - 1
+
+
+def code(number: int | float) -> int:
+    """Return 64 bits that order numbers as their values do; the same for equal numbers, `-0.0` and `0` among them."""
+    bits: int
+    # Adding zero makes -0.0 a 0.0.
+    (bits,) = struct.unpack(">Q", struct.pack(">d", float(number) + 0.0))
+    return bits ^ _ALL if bits & _SIGN else bits | _SIGN
+
+
+def bucket(number: int | float, shift: int) -> int:
+    """Return the bucket of this size in which a number lies."""
+    return code(number) >> shift
+
+
+def buckets(low: int | float | None, high: int | float | None) -> Iterator[tuple[int, int]]:
+    """Yield pairs of shift and bucket that together hold every number between two bounds; None is an open one."""
+    first = 0 if low is None else code(low)
+    last = _ALL if high is None else code(high)
+    if first > last:
+        return
+    fine = [shift for shift in SHIFTS if shift < _COARSEST_EDGE and (last >> shift) - (first >> shift) < _PARTS]
+    start = fine[0] if fine else _COARSEST_EDGE
+    first, last = first >> start, last >> start
+    for shift in SHIFTS[SHIFTS.index(start) :]:
+        # Whole buckets of the next size are left to it; what sticks out at either end is told here.
+        while first <= last and (first % _STEP or shift == SHIFTS[-1]):
+            yield shift, first
+            first += 1
+        while first <= last and last % _STEP != _STEP - 1:
+            yield shift, last
+            last -= 1
+        if first > last:
+            return
+        first, last = first // _STEP, last // _STEP
+
+
+def bounds(number: int, shift: int) -> tuple[float, float]:
+    """Return the least and the greatest number of a bucket, for people."""
+    return _number(number << shift), _number(((number + 1) << shift) - 1)
+
+
+def _number(ordered: int) -> float:
+    bits = ordered & ~_SIGN if ordered & _SIGN else ordered ^ _ALL
+    (number,) = struct.unpack(">d", struct.pack(">Q", bits))
+    # Beyond the greatest number the bits are an infinity or none.
+    return math.copysign(math.inf, number) if math.isnan(number) else number
