@@ -163,20 +163,7 @@ impl<K: Cut> Ranges<K> {
     /// Build from *ranges*. Empty ones (`from >= to`) are dropped; one open on both sides holds every value.
     pub fn new(ranges: impl IntoIterator<Item = Range<K>>) -> Ranges<K> {
         let ranges: Vec<Range<K>> = ranges.into_iter().collect();
-        let mut cuts: Vec<K> = ranges.iter().flat_map(|range| range.from.iter().chain(&range.to)).cloned().collect();
-        cuts.sort_unstable();
-        cuts.dedup();
-        let rank = |cut: &K| cuts.partition_point(|other| other < cut) as u32;
-        let (mut lower, mut upper, mut all, mut both) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for range in &ranges {
-            match (&range.from, &range.to) {
-                (Some(from), None) => lower.push((rank(from), range.id)),
-                (None, Some(to)) => upper.push((rank(to), range.id)),
-                (None, None) => all.push(range.id),
-                (Some(from), Some(to)) if from < to => both.push([rank(from), rank(to), range.id]),
-                _ => {}
-            }
-        }
+        let (cuts, Ranked { mut lower, mut upper, all, both }) = rank_all(ranges.iter());
         lower.sort_unstable();
         upper.sort_unstable();
         let starts = offsets(&lower, cuts.len());
@@ -274,6 +261,50 @@ impl<K: Cut> Ranges<K> {
     }
 }
 
+/// Ranges by kind, their ends as ranks among the cuts of all; those that hold nothing left out.
+#[derive(Default)]
+struct Ranked {
+    lower: Vec<(u32, u32)>,
+    upper: Vec<(u32, u32)>,
+    all: Vec<u32>,
+    both: Vec<[u32; 3]>,
+}
+
+/// The distinct cuts of *ranges*, sorted, and the ranges by kind.
+fn rank_all<'r, K: Cut + 'r>(ranges: impl Iterator<Item = &'r Range<K>> + Clone) -> (Vec<K>, Ranked) {
+    let mut cuts: Vec<K> = ranges.clone().flat_map(|range| range.from.iter().chain(&range.to)).cloned().collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    let rank = |cut: &K| cuts.partition_point(|other| other < cut) as u32;
+    let mut ranked = Ranked::default();
+    for range in ranges {
+        match (&range.from, &range.to) {
+            (Some(from), None) => ranked.lower.push((rank(from), range.id)),
+            (None, Some(to)) => ranked.upper.push((rank(to), range.id)),
+            (None, None) => ranked.all.push(range.id),
+            (Some(from), Some(to)) if from < to => ranked.both.push([rank(from), rank(to), range.id]),
+            _ => {}
+        }
+    }
+    (cuts, ranked)
+}
+
+/// The ids of *ranges* in the order in which a query comes upon them, so that what they stand for can be laid out alike.
+pub fn query_order<'r, K: Cut + 'r>(ranges: impl Iterator<Item = &'r Range<K>> + Clone) -> Vec<u32> {
+    let (_, Ranked { mut lower, mut upper, mut all, mut both }) = rank_all(ranges);
+    lower.sort_unstable();
+    upper.sort_unstable();
+    both.sort_unstable_by_key(|entry| (width_class(entry), *entry));
+    all.extend(lower.into_iter().chain(upper).map(|(_, id)| id));
+    all.extend(both.into_iter().map(|[_, _, id]| id));
+    all
+}
+
+/// Which class of widths a two-sided range belongs to.
+fn width_class([from, to, _]: &[u32; 3]) -> usize {
+    ((to - from).ilog2() / CLASS_FACTOR_BITS) as usize
+}
+
 /// For each rank, how many entries of *sorted* lie below it; empty where there is no entry.
 fn offsets(sorted: &[(u32, u32)], cuts: usize) -> Box<[u32]> {
     if sorted.is_empty() {
@@ -293,7 +324,7 @@ fn offsets(sorted: &[(u32, u32)], cuts: usize) -> Box<[u32]> {
 fn classes(both: Vec<[u32; 3]>) -> Box<[WidthClass]> {
     let mut by_class: Vec<Vec<[u32; 3]>> = Vec::new();
     for entry in both {
-        let class = ((entry[1] - entry[0]).ilog2() / CLASS_FACTOR_BITS) as usize;
+        let class = width_class(&entry);
         if by_class.len() <= class {
             by_class.resize(class + 1, Vec::new());
         }

@@ -21,7 +21,7 @@ use crate::automaton::affixes::{Prefixes, Suffixes};
 use crate::automaton::anything_but::AnythingBut;
 use crate::automaton::cidr::Nets;
 use crate::automaton::folding::IgnoreCase;
-use crate::automaton::ranges::{Cut, NumberCut, Range, Ranges};
+use crate::automaton::ranges::{Cut, NumberCut, Range, Ranges, query_order};
 use crate::automaton::regexps::Regexps;
 use crate::automaton::table::Table;
 use crate::automaton::topics::Topics;
@@ -399,22 +399,35 @@ impl<'s> Builder<'s> {
         level: u32,
         ends: impl Fn(&AtomView<'s>) -> (Option<K>, Option<K>),
     ) -> (Ranges<K>, Ranges<K>) {
-        let (mut answers, mut others) = (Vec::new(), Vec::new());
-        let ends = |same: &[Filed]| ends(&keys.all[same[0].0 as usize].atom.view);
-        let mut groups: Vec<&[Filed]> = group.chunk_by(|left, right| left.0 == right.0).collect();
+        let (mut direct, mut indirect) = (Vec::new(), Vec::new());
+        for same in group.chunk_by(|left, right| left.0 == right.0) {
+            let (from, to) = ends(&keys.all[same[0].0 as usize].atom.view);
+            let (answering, rest): (Vec<Filed>, Vec<Filed>) = same.iter().partition(|(_, item)| self.is_answer(item));
+            for (found, list) in [(answering, &mut direct), (rest, &mut indirect)] {
+                if !found.is_empty() {
+                    let id = list.len() as u32;
+                    list.push((Range { from: from.clone(), to: to.clone(), id }, found));
+                }
+            }
+        }
         // In the order in which a query finds them, so that what they lead to lies in that order too.
-        groups.sort_by_cached_key(|same| ends(same));
-        for same in groups {
-            let (from, to) = ends(same);
-            let range = |id| Range { from: from.clone(), to: to.clone(), id };
-            let (direct, rest): (Vec<Filed>, Vec<Filed>) = same.iter().partition(|(_, item)| self.is_answer(item));
-            for (_, item) in direct {
-                let store = self.store;
-                answers.extend(store.targets(item.conjunction).iter().map(|target| range(self.place(*target))));
+        let (mut answers, mut others) = (Vec::new(), Vec::new());
+        for at in query_order(direct.iter().map(|(range, _)| range)) {
+            let (range, items) = &direct[at as usize];
+            // Slices of one-sided ranges are handed out as they are; the rank of all others is looked up once.
+            let is_slice = range.from.is_none() || range.to.is_none();
+            for target in items.iter().flat_map(|(_, item)| self.store.targets(item.conjunction)) {
+                let place = self.place(*target);
+                if is_slice {
+                    answers.push(Range { id: place, ..range.clone() });
+                } else {
+                    others.push(Range { id: Next::answer(place).0, ..range.clone() });
+                }
             }
-            if !rest.is_empty() {
-                others.push(range(self.next(&rest, level).0));
-            }
+        }
+        for at in query_order(indirect.iter().map(|(range, _)| range)) {
+            let (range, items) = &indirect[at as usize];
+            others.push(Range { id: self.next(items, level).0, ..range.clone() });
         }
         (Ranges::new(answers), Ranges::new(others))
     }

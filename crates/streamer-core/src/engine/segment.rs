@@ -140,14 +140,13 @@ impl Segment {
         let store = &self.store;
         self.search(asked, values, scratch, output);
         let found = &scratch.found.once;
-        if self.removed.get().is_none() && store.any_flags & (flags::VERIFY | flags::CEL | flags::WHOLE) == 0 {
+        let verified = flags_verified(values);
+        if self.removed.get().is_none() && store.any_flags & (verified | flags::CEL | flags::WHOLE) == 0 {
             output.certain.extend(found.iter().map(|at| store.slots[*at as usize]));
             return;
         }
-        // Arrays apart, the clauses of a pattern without `$or` have already been found to hold.
-        let has_arrays = values.flat().has_arrays();
         for &at in found.iter().chain(&store.whole) {
-            if self.holds(at, asked, values, has_arrays) {
+            if self.holds(at, asked, values, verified) {
                 let flags = store.flags[at as usize];
                 if flags & (flags::CEL | flags::WHOLE) == 0 {
                     output.certain.push(store.slots[at as usize]);
@@ -174,10 +173,10 @@ impl Segment {
             return;
         }
         self.search(asked, values, scratch, output);
-        let has_arrays = values.flat().has_arrays();
+        let verified = flags_verified(values);
         for &at in &scratch.found.once {
             let flags = store.flags[at as usize];
-            if flags & (need | flags::BEFORE) == need && self.holds(at, asked, values, has_arrays) {
+            if flags & (need | flags::BEFORE) == need && self.holds(at, asked, values, verified) {
                 found.push((store.slots[at as usize], flags));
             }
         }
@@ -221,11 +220,11 @@ impl Segment {
 
     /// Whether a subscription, one of whose conjunctions holds, is there and passes what is verified besides.
     #[inline]
-    fn holds(&self, at: u32, asked: &Asked<'_>, values: &mut Values<'_>, has_arrays: bool) -> bool {
+    fn holds(&self, at: u32, asked: &Asked<'_>, values: &mut Values<'_>, verified: u8) -> bool {
         let gone = self.removed_at(at);
         !(gone != 0 && gone <= asked.version)
-            && (self.store.flags[at as usize] & flags::VERIFY == 0
-                || verify::verification_holds(&self.store, at, &asked.map.ids, values, has_arrays))
+            && (self.store.flags[at as usize] & verified == 0
+                || verify::verification_holds(&self.store, at, &asked.map.ids, values))
     }
 
     /// How many conjunctions have no access predicate; all of a plain list.
@@ -242,4 +241,10 @@ impl Segment {
     pub fn bytes(&self) -> (usize, usize) {
         (self.store.bytes() + size_of::<Segment>(), self.index.as_ref().map_or(0, Index::bytes))
     }
+}
+
+/// The flags of what is verified on a candidate. Arrays apart, the clauses of a pattern without `$or` have already been found
+/// to hold.
+fn flags_verified(values: &Values<'_>) -> u8 {
+    if values.flat().has_arrays() { flags::VERIFY | flags::ARRAYS } else { flags::VERIFY }
 }

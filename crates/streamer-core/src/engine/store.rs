@@ -33,8 +33,11 @@ pub mod flags {
     pub const TRANSITIONS: u8 = 16;
     /// It looks at `before`, so it is judged once, without transition.
     pub const BEFORE: u8 = 32;
-    /// This one and those above are the host's own.
+    /// This one is the host's own.
     pub const HOST: u8 = 64;
+    /// It has a pattern without alternatives: what is checked on a candidate is whether one choice of array elements meets
+    /// it, so nothing where the event has no arrays.
+    pub const ARRAYS: u8 = 128;
 }
 
 /// See the head of this file.
@@ -255,8 +258,10 @@ impl StoreBuilder {
                 flags |= flags::SEVERAL;
             }
             if let Some(verify) = &form.verify {
-                flags |= flags::VERIFY;
                 let verification = self.verification(verify)?;
+                let in_arrays_only =
+                    verification.changed.is_empty() && verification.tree.as_ref().is_none_or(|tree| tree.any_of.is_empty());
+                flags |= if in_arrays_only { flags::ARRAYS } else { flags::VERIFY };
                 self.verify.push((subscription, verification));
             }
             let mut words = std::mem::take(&mut self.buffer);

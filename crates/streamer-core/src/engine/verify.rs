@@ -83,7 +83,7 @@ fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
 }
 
 /// Whether what a candidate, one of whose conjunctions holds, must pass besides holds.
-pub fn verification_holds(store: &Store, subscription: u32, map: &[PathId], values: &mut Values<'_>, has_arrays: bool) -> bool {
+pub fn verification_holds(store: &Store, subscription: u32, map: &[PathId], values: &mut Values<'_>) -> bool {
     let Some(verification) = store.verification(subscription) else {
         return true;
     };
@@ -92,10 +92,7 @@ pub fn verification_holds(store: &Store, subscription: u32, map: &[PathId], valu
         let now = values.at(map[*now as usize], store.mode(*now));
         differ(before.start..before.end, now.start..now.end, values)
     });
-    changed
-        && verification.tree.as_ref().is_none_or(|tree| {
-            (tree.any_of.is_empty() && !has_arrays) || Choice::new(store, verification, map, values).holds(tree)
-        })
+    changed && verification.tree.as_ref().is_none_or(|tree| Choice::new(store, verification, map, values).holds(tree))
 }
 
 /// Whether two values, each at most one, differ; a number beyond float64 cannot be compared.
