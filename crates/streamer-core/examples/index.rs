@@ -11,6 +11,10 @@ use streamer_core::layout::{EventLayout, Part};
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::{Subscription, normal_form};
 
+/// That of the binding.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Repeatable choices (SplitMix64).
 struct Dice(u64);
 
