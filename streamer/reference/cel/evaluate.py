@@ -66,6 +66,8 @@ Holes: TypeAlias = dict[str, "Holes | None"]
 
 #: What compiling a regexp that is not constant costs, as string work: the memory that RE2 may use for it.
 REGEXP_BYTES: Final = 64 * 1024
+#: The longest text of such a regexp: to read one may take a hundred times as long as its bytes alone.
+_REGEXP_TEXT_BYTES: Final = 1024
 _REGEXP_UNITS: Final = REGEXP_BYTES // 16
 
 
@@ -107,9 +109,9 @@ def regexp_error(error: Exception) -> str:
 
 
 def _small_regexp(source: str) -> Any:
-    # What is longer than its memory may be is not even parsed: an event may hold 16 MiB of it, and the cache would keep them.
-    if utf8_length(source) > REGEXP_BYTES:
-        return Failure(CelReason.BAD_REGEXP, f"a regular expression of more than {REGEXP_BYTES} bytes")
+    # A longer text is not even parsed: an event may hold 16 MiB of it, and the cache would keep them.
+    if utf8_length(source) > _REGEXP_TEXT_BYTES:
+        return Failure(CelReason.BAD_REGEXP, f"a regular expression of more than {_REGEXP_TEXT_BYTES} bytes")
     return _compiled(source)
 
 

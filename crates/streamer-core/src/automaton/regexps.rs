@@ -23,8 +23,11 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 /// Most bytes that the automaton of one expression may take.
 const SIZE_LIMIT: usize = 4 << 20;
-/// Bytes that the lazy automaton of one expression may keep for each thread.
+/// Bytes that the lazy automaton of a small expression may keep for each thread, and of a large one for each byte of its
+/// program: with too little for a few of its states it would be built anew all the time, or not be used at all, and what is
+/// left takes a step for each instruction and byte.
 const CACHE: usize = 256 << 10;
+const CACHE_PER_BYTE: usize = 4;
 
 /// A compiled expression with what a text must have for it to be tried at all.
 #[derive(Debug)]
@@ -58,16 +61,20 @@ impl Program {
     pub fn within(regexp: &Regexp, size_limit: usize) -> Result<Program, String> {
         let expression = &*regexp.expression;
         let hir = crate::subscriptions::re2::hir(expression)?;
-        let config = meta::Config::new()
-            .nfa_size_limit(Some(size_limit))
-            .onepass_size_limit(Some(size_limit / 4))
-            .hybrid_cache_capacity(CACHE)
-            .utf8_empty(false) // as RE2, which finds `\B` also between the bytes of a character
-            .which_captures(regex_automata::nfa::thompson::WhichCaptures::None);
-        let regex = meta::Builder::new()
-            .configure(config)
-            .build_from_hir(&hir)
-            .map_err(|error| error.size_limit().map_or_else(|| error.to_string(), |_| "the expression is too large".into()))?;
+        let build = |cache: usize| {
+            let config = meta::Config::new()
+                .nfa_size_limit(Some(size_limit))
+                .onepass_size_limit(Some(size_limit / 4))
+                .hybrid_cache_capacity(cache)
+                .utf8_empty(false) // as RE2, which finds `\B` also between the bytes of a character
+                .which_captures(regex_automata::nfa::thompson::WhichCaptures::None);
+            let built = meta::Builder::new().configure(config).build_from_hir(&hir);
+            built.map_err(|error| error.size_limit().map_or_else(|| error.to_string(), |_| "the expression is too large".into()))
+        };
+        let mut regex = build(CACHE)?;
+        if regex.memory_usage() * CACHE_PER_BYTE > CACHE {
+            regex = build(regex.memory_usage() * CACHE_PER_BYTE)?;
+        }
         let properties = hir.properties();
         let whole = properties.look_set_prefix().contains(regex_syntax::hir::Look::Start)
             && properties.look_set_suffix().contains(regex_syntax::hir::Look::End);

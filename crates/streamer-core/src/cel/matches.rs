@@ -1,21 +1,27 @@
 //! The regexps of `matches`: those that stand in the program are compiled with it, others when they are met.
 //!
-//! One that is met costs 4,096 units the first time in a run (docs/cel-cost.md), is compiled within 64 KiB, and refused
-//! unread where it is longer than that. The texts are told apart by where they lie first: nothing in a run's memory moves or
+//! One that is met costs 4,096 units the first time in a run (docs/cel-cost.md), may take 64 KiB of RE2's memory, which is
+//! about [`MAX_INSTRUCTIONS`], and is refused unread where its text is longer than 1 KiB. The texts are told apart by where they lie first: nothing in a run's memory moves or
 //! ends, so the same place is the same text, and a text of many kilobytes is hashed once and not for each element of a macro.
 
 use super::evaluate::{Result, Run};
 use super::outcome::Reason;
+use super::regexps;
 use super::values::{Detail, Value};
 use crate::automaton::regexps::Program;
-use crate::subscriptions::re2;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Memory for a regexp that does not stand in the program, and the most bytes of its text.
-const MAX_BYTES: usize = 64 * 1024;
+/// Most bytes of the text of a regexp that does not stand in the program.
+const MAX_BYTES: usize = 1024;
+/// What RE2 makes of a regexp in 64 KiB.
+const MAX_INSTRUCTIONS: usize = 5_400;
+/// Most bytes of what is made of one here: enough for as many instructions.
+const MAX_SIZE: usize = 2 << 20;
+/// Most classes by name, such as `\pL`: each takes as long to read as 500 letters, and few leave room for more.
+const MAX_NAMED_CLASSES: usize = 64;
 /// What it costs to compile one.
-const UNITS: usize = MAX_BYTES / 16;
+const UNITS: usize = 4_096;
 
 /// A compiled regexp, or what is wrong with it.
 type Compiled = std::result::Result<Arc<Program>, Arc<str>>;
@@ -71,6 +77,13 @@ fn compile(source: &str) -> Compiled {
     if source.len() > MAX_BYTES {
         return Err(format!("more than {MAX_BYTES} bytes").into());
     }
-    let regexp = re2::translate(source).and_then(|regexp| Program::within(&regexp, MAX_BYTES));
-    regexp.map(Arc::new).map_err(Arc::from)
+    let named = source.matches("\\p").count() + source.matches("\\P").count();
+    let made = if named > MAX_NAMED_CLASSES { Err(TOO_LARGE.to_owned()) } else { regexps::translate(source) };
+    let made = made.and_then(|(regexp, instructions)| match instructions {
+        0..=MAX_INSTRUCTIONS => Program::within(&regexp, MAX_SIZE),
+        _ => Err(TOO_LARGE.to_owned()),
+    });
+    made.map(Arc::new).map_err(Arc::from)
 }
+
+const TOO_LARGE: &str = "pattern too large - compile failed";
