@@ -27,6 +27,7 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, native_plan
+from streamer.engine.telemetry import Latency, Telemetry
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.locks import Lock
 from streamer.model import Event, Subscription, Transition, Verdict
@@ -312,11 +313,35 @@ class NativeCore(_native.Core):
     def measure_filter(self, tenant: str, collection: str) -> None:
         """No filter, nothing to measure."""
 
+    def telemetry(self) -> Telemetry:
+        counters = self.counters()
+        return Telemetry(
+            matched=counters["matched"],
+            unmatched=counters["unmatched"],
+            rejected=counters["rejected"],
+            matches=counters["matches"],
+            uncertain=counters["uncertain"],
+            candidates=counters["candidates"] + counters["listed"],
+            merges=counters["merges"],
+            total=_latency(*counters["total"]),
+            bloom=_latency(*counters["bloom"]),
+            cel=_latency(*counters["cel"]),
+            subscriptions=len(self),
+            partitions=counters["partitions"],
+            segments=counters["segments"],
+            subscription_bytes=counters["store_bytes"],
+            index_bytes=counters["index_bytes"],
+        )
+
     def plan(self, subscription_id: str) -> Plan | None:
         held, cost = self.source(subscription_id), self.cost(subscription_id)
         if held is None or cost is None:
             return None
         return native_plan(self._host.compiled(held), self._options.limits, cost)
+
+
+def _latency(counts: list[int], nanoseconds: int) -> Latency:
+    return Latency(tuple(counts), nanoseconds)
 
 
 def _subscription(held: Held) -> Subscription:

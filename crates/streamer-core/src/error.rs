@@ -34,6 +34,28 @@ pub enum EventCode {
 }
 
 impl EventCode {
+    /// All there are, in order.
+    pub const ALL: [EventCode; 13] = [
+        EventCode::NotAnObject,
+        EventCode::MalformedJson,
+        EventCode::BadUtf8,
+        EventCode::LoneSurrogate,
+        EventCode::TooDeep,
+        EventCode::TooLong,
+        EventCode::WrongType,
+        EventCode::DuplicateMember,
+        EventCode::ReservedName,
+        EventCode::NoTenant,
+        EventCode::BadTimestamp,
+        EventCode::BadPointer,
+        EventCode::BadValue,
+    ];
+
+    /// The code of a word.
+    pub fn from_word(word: &str) -> Option<EventCode> {
+        EventCode::ALL.into_iter().find(|code| code.as_str() == word)
+    }
+
     /// The word of it: the label of the metric that counts rejections.
     pub const fn as_str(self) -> &'static str {
         match self {

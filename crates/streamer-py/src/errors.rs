@@ -3,10 +3,10 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use streamer_core::error::{EventError, SubscriptionError, SubscriptionErrorKind};
+use streamer_core::error::{EventCode, EventError, SubscriptionError, SubscriptionErrorKind};
 
 struct Classes {
     event: Py<PyType>,
@@ -49,6 +49,13 @@ pub fn without_offset(py: Python<'_>, error: PyErr) -> PyErr {
         Ok(()) => error,
         Err(other) => other,
     }
+}
+
+/// The code of an `EventError`; None for any other error.
+pub fn code_of(py: Python<'_>, error: &PyErr) -> Option<EventCode> {
+    let is_event = error.is_instance(py, classes(py).ok()?.event.bind(py));
+    let code = if is_event { error.value(py).getattr("code").ok()? } else { return None };
+    EventCode::from_word(code.cast::<PyString>().ok()?.to_str().ok()?)
 }
 
 /// An event's result in its place of a batch: the `EventError`, made or raised, with its *index*. Other errors stay raised.

@@ -244,6 +244,7 @@ fn candidates_follow_matches_and_events_that_share_nothing_bring_up_none() {
             candidates: after.candidates - before.candidates,
             listed: after.listed - before.listed,
             matches: after.matches - before.matches,
+            ..Counters::default()
         }
     };
     for n in 0..500 {

@@ -12,7 +12,6 @@ use crate::flatten::{Flat, Given};
 use crate::layout::EventType;
 use crate::value::{Number, ScalarRef};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl Inner {
     /// The partitions that an event of *tenant* and *collection* sees: its own, and those for all collections or tenants.
@@ -46,22 +45,25 @@ impl Inner {
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
         scratch.output.clear();
+        scratch.tally.begin(&self.telemetry);
         let change = self.with_flat(root, event, tenant, collection, scratch, |seen, view, flat, scratch| {
             self.judge(root, event, seen, view, flat, scratch)
         });
-        self.counters.events.fetch_add(1, Ordering::Relaxed);
-        let change = change?;
-        let output = &scratch.output;
-        self.counters.candidates.fetch_add(output.candidates, Ordering::Relaxed);
-        self.counters.listed.fetch_add(output.listed, Ordering::Relaxed);
-        let matches = output.certain.len() + output.told.len() + output.pending.len();
-        self.counters.matches.fetch_add(matches as u64, Ordering::Relaxed);
+        let Scratch { output, tally, .. } = scratch;
+        let change = change.inspect_err(|error| tally.reject(error.code))?;
+        tally.looked(output.candidates, output.listed);
+        let is_open = !output.pending.is_empty();
+        if !is_open {
+            let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
+            tally.settle(output.certain.len() + output.told.len(), uncertain);
+        }
         Ok(Matched {
             certain: &output.certain,
             told: &output.told,
             pending: &output.pending,
             change,
             work: output.candidates + output.listed,
+            spent: if is_open { tally.spent() } else { None },
             pin: Pin(root.generation.clone()),
         })
     }
@@ -76,7 +78,7 @@ impl Inner {
         scratch: &mut Scratch,
         use_: impl FnOnce(&Seen<'_>, &View, &Flat<'_>, &mut Rest<'_>) -> T,
     ) -> Result<T, EventError> {
-        let Scratch { flattener, views, values, segment, output, old } = scratch;
+        let Scratch { flattener, views, values, segment, output, old, .. } = scratch;
         let options = &self.options;
         let given = Given { tenant, collection, default_tenant: options.default_tenant.as_deref() };
         let (located, name) = flattener.locate(&self.locator, event, &given, &options.limits);

@@ -240,6 +240,7 @@ impl Inner {
             let mut next = Root::after(&root);
             self.put(&mut next, name.clone(), segments);
             self.publish(&mut writer, next);
+            self.telemetry.merged();
             Some(true)
         })
     }

@@ -17,6 +17,7 @@ pub mod paths;
 pub mod registry;
 pub mod segment;
 pub mod store;
+pub mod telemetry;
 #[cfg(test)]
 mod tests;
 pub mod values;
@@ -26,7 +27,8 @@ mod write;
 
 pub use access::{CostClass, access_of};
 pub use build::Depth;
-pub use engine::{Addition, Changes, Counters, Engine, Matched, Mode, Options, Pin, Root, Scratch, Selection};
+pub use engine::{Addition, Changes, Engine, Matched, Mode, Options, Pin, Root, Scratch, Selection};
 pub use judge::{Change, Outcome, Transition};
 pub use registry::{Host, Record};
 pub use store::flags;
+pub use telemetry::{Counters, Telemetry};

@@ -314,6 +314,9 @@ impl Inner {
             let held = self.partition(&root.partitions, &name).map_or(&[][..], |partition| &partition.segments);
             let held: Vec<Arc<Segment>> = held.iter().filter(|segment| segment.live() > 0).cloned().collect();
             let merged = small_merge(&held, builder.len());
+            if merged.contains(&true) {
+                self.telemetry.merged();
+            }
             let mut segments = Vec::with_capacity(held.len() + 1);
             for (segment, is_merged) in held.into_iter().zip(merged) {
                 if is_merged {
