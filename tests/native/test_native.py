@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, InternalError, Match, Subscription
-from streamer import _native
+from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, InternalError, Match, Subscription, _native
 from streamer.engine.native import NativeCore
 from streamer.engine.telemetry import BOUNDS, REJECTIONS
 
