@@ -19,6 +19,7 @@
 //! be seen half done).
 
 use crate::engine::build::Depth;
+use crate::engine::guards::Phase1;
 use crate::engine::judge::{Change, Outcome};
 use crate::engine::merging::Signal;
 use crate::engine::partitions::Partitions;
@@ -59,6 +60,8 @@ pub struct Options {
     pub depth: Depth,
     /// The field of `data` that flags a document as deleted.
     pub soft_delete: Option<Path>,
+    /// Phase 1; None leaves it out.
+    pub bloom: Option<Phase1>,
     /// Called inside each write, with the writer's lock held, just before it is published.
     pub before_publish: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -74,6 +77,7 @@ impl Default for Options {
             background: true,
             depth: Depth::RECURSIVE,
             soft_delete: None,
+            bloom: Some(Phase1::default()),
             before_publish: None,
         }
     }

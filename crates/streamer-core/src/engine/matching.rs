@@ -1,9 +1,10 @@
 //! Matching: the partitions that an event sees, one flattening for all of them, their segments one after the other.
 
+use crate::bloom::filter::{Answer, Filter};
 use crate::engine::engine::{Inner, Matched, OldScratch, Pin, Root, Scratch};
 use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::partitions::{Partition, join};
-use crate::engine::paths::View;
+use crate::engine::paths::{PathMap, View};
 use crate::engine::segment::{Asked, Output, Segment, SegmentScratch};
 use crate::engine::store::flags;
 use crate::engine::values::{Values, ValuesScratch};
@@ -85,7 +86,7 @@ impl Inner {
         let mut seen = self.seen_by(root, located.unwrap_or_default(), name);
         let mut is_settled = false;
         loop {
-            let sets = segments(&seen).map(|segment| &*segment.store.paths);
+            let sets = segments(&seen).map(|segment| &*segment.store.paths).chain(filters(&seen).map(|filter| &*filter.places));
             let view = views.get(sets, &options.layout, options.soft_delete.as_ref());
             let flat = flattener.flatten(&view.trie, event, options.validation, &given, &options.limits)?;
             if !is_settled {
@@ -118,8 +119,9 @@ impl Inner {
             segments(seen).for_each(|segment| segment.everything(root.version, Some(flags::WHOLE), rest.output));
         } else {
             let mut values = Values::begin(flat, &self.seed, rest.values);
-            for (segment, map) in segments(seen).zip(&view.maps) {
-                let asked = Asked { version: root.version, map, seed: &self.seed };
+            let answers = answers(seen, view, |filter, map| filter.ask(map, &mut values));
+            for ((segment, answer), map) in guarded(seen, answers).zip(&view.maps) {
+                let asked = Asked { version: root.version, answer, map, seed: &self.seed };
                 segment.find(&asked, &mut values, rest.segment, rest.output);
             }
             values.end(rest.values);
@@ -172,8 +174,10 @@ impl Inner {
         let Ok(old) = flattener.flatten_old(&view.trie, &text, flat.parts(), self.options.validation) else { return false };
         if !is_flagged(view, &old) {
             let mut values = Values::begin(&old, &self.seed, scratch);
-            for (segment, map) in segments(seen).zip(&view.maps) {
-                let asked = Asked { version: root.version, map, seed: &self.seed };
+            // Each side has answers of its own; only those for the event as it is are counted.
+            let answers = answers(seen, view, |filter, map| filter.check(map, &mut values));
+            for ((segment, answer), map) in guarded(seen, answers).zip(&view.maps) {
+                let asked = Asked { version: root.version, answer, map, seed: &self.seed };
                 segment.find_old(need, &asked, &mut values, rest.segment, rest.output, found);
             }
             values.end(scratch);
@@ -214,6 +218,25 @@ struct Rest<'s> {
 
 fn segments<'r>(seen: &'r Seen<'r>) -> impl Iterator<Item = &'r Arc<Segment>> + Clone {
     seen.iter().flatten().flat_map(|partition| &partition.segments)
+}
+
+fn filters<'r>(seen: &'r Seen<'r>) -> impl Iterator<Item = &'r Filter> + Clone {
+    seen.iter().flatten().filter_map(|partition| partition.filter.as_deref())
+}
+
+/// What *ask* says for the filter of each partition, whose places are the last maps of the view; MAYBE where there is none.
+fn answers(seen: &Seen<'_>, view: &View, mut ask: impl FnMut(&Filter, &PathMap) -> Answer) -> [Answer; 4] {
+    let mut maps = view.maps[view.maps.len() - filters(seen).count()..].iter();
+    seen.map(|partition| {
+        let filter = partition.and_then(|partition| partition.filter.as_deref());
+        filter.map_or(Answer::Maybe, |filter| maps.next().map_or(Answer::Maybe, |map| ask(filter, map)))
+    })
+}
+
+/// The segments that an event sees, in the order of [`segments`], each with the answer for its partition.
+fn guarded<'r>(seen: &'r Seen<'r>, answers: [Answer; 4]) -> impl Iterator<Item = (&'r Arc<Segment>, Answer)> {
+    let partitions = seen.iter().zip(answers).filter_map(|(partition, answer)| Some((partition.as_ref()?, answer)));
+    partitions.flat_map(|(partition, answer)| partition.segments.iter().map(move |segment| (segment, answer)))
 }
 
 /// Whether the document carries the soft-delete flag, with anything but missing, null, false, 0 or `""`.
