@@ -14,7 +14,7 @@ RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-integration lint types format rust pytest wheel fuzz bench bench-smoke install clean
+.PHONY: help demo test test-integration lint types format docs rust pytest wheel fuzz bench bench-smoke install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ format: $(VENV)/.dev-$(KIND) ## format Python and Rust, and mend what ruff can m
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 	$(if $(RUST),cargo fmt --all)
+
+docs: $(VENV)/.dev-$(KIND) ## write what is generated in docs/: the JSON Schema and the tables of configuration
+	$(PY) -m docs.generate
 
 rust: $(VENV)/.dev-$(KIND) ## rustfmt, clippy and the tests of the Rust workspace
 ifeq ($(RUST),yes)

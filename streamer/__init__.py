@@ -11,12 +11,16 @@ engine.match_ids(b'{"collection": "orders", "data": {"amount": 120}}')  # ["big"
 `docs/semantics.md` says what matches; `streamer.BACKEND` says which backend runs.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from streamer._backend import BACKEND, ReferenceBackendWarning
 from streamer.engine.core import Changes
 from streamer.engine.engine import Engine
 from streamer.engine.matches import Matches
 from streamer.errors import (
     BackendError,
+    BulkConfigError,
     BulkSubscriptionError,
     CelError,
     ConfigError,
@@ -33,14 +37,19 @@ from streamer.errors import (
 from streamer.layout import EventLayout
 from streamer.model import Filter, Limits, Match, Subscription
 
+if _TYPE_CHECKING:
+    from streamer.config import Config
+
 __version__ = "0.1.0"
 
 __all__ = [
     "BACKEND",
     "BackendError",
+    "BulkConfigError",
     "BulkSubscriptionError",
     "CelError",
     "Changes",
+    "Config",
     "ConfigError",
     "DuplicateSubscriptionError",
     "Engine",
@@ -61,3 +70,12 @@ __all__ = [
     "UnknownSubscriptionError",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    # Imported when asked for: pydantic takes longer to import than all of the rest.
+    if name == "Config":
+        from streamer.config import Config
+
+        return Config
+    raise AttributeError(f"module 'streamer' has no attribute {name!r}")

@@ -10,7 +10,8 @@ StreamerError
 │   └── BulkSubscriptionError    several at once, from `Engine.add_many`
 ├── EventError                   an event that cannot be read; code, byte offset, reason
 ├── InputError                   compressed input that is damaged or cut off; also an OSError
-├── ConfigError
+├── ConfigError                  an option that cannot be; `place` says which
+│   └── BulkConfigError          all that is wrong in a configuration; from `Config.load`, `Engine.from_config`, `Engine.reload`
 ├── BackendError                 the backend that was asked for is not there
 └── InternalError                a defect of Streamer itself; the engine stays usable
 ```
@@ -185,22 +186,55 @@ class ConfigError(StreamerError):
     Attributes:
         reason: what is wrong and what was expected, without the place.
         place: the member at fault, as `layout.ts`; empty for the whole.
+        source: the file, or the environment variable, that says so; None where a program does.
+        line: line in the file, from 1; None where there is none.
+        column: column in the file in characters, from 1; None likewise.
     """
 
-    def __init__(self, reason: str, *, place: str = "") -> None:
+    def __init__(
+        self, reason: str, *, place: str = "", source: str | None = None, line: int | None = None, column: int | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.place = place
+        self.source = source
+        self.line = line
+        self.column = column
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.reason}" if self.place else self.reason
+        where = ":".join(str(part) for part in (self.source, self.line, self.column) if part is not None)
+        return ": ".join(filter(None, (where, _shortened(self.place), self.reason)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
+class BulkConfigError(ConfigError):
+    """All that is wrong in a configuration; nothing of it was taken.
+
+    Attributes:
+        errors: one error for each fault, in the order of the file, then those of the environment.
+    """
+
+    #: More than this many are counted, not spelled out, in the message; `errors` holds them all.
+    SHOWN = 20
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        shown = [f"  {error}" for error in errors[: self.SHOWN]]
+        if len(errors) > self.SHOWN:
+            shown.append(f"  ... and {len(errors) - self.SHOWN} more")
+        super().__init__("\n".join([f"{len(errors)} error{'s' if len(errors) > 1 else ''} in the configuration:", *shown]))
+        self.errors = tuple(errors)
+
+
 class InputError(StreamerError, OSError):
-    """A stream of lines that cannot be read to its end, because its compressed data is damaged or cut off."""
+    """A stream of lines that cannot be read to its end, because its compressed data is damaged or cut off.
+
+    Attributes:
+        line: the line, from 1, that could not be read whole; None where no lines were read.
+    """
+
+    line: int | None = None
 
 
 class BackendError(StreamerError):

@@ -36,6 +36,12 @@ class ProgramCache:
     def __len__(self) -> int:
         return len(self._programs)
 
+    def resize(self, size: int) -> None:
+        """Keep at most *size* programs from now on."""
+        with self._lock:
+            self.size = size
+            self._forget()
+
     def compile(self, source: str, limits: Limits) -> Program:
         """Return the program of *source*.
 
@@ -54,6 +60,9 @@ class ProgramCache:
         with self._lock:
             self._programs[key] = program
             self._programs.move_to_end(key)
-            while len(self._programs) > self.size:
-                self._programs.popitem(last=False)
+            self._forget()
         return program
+
+    def _forget(self) -> None:
+        while len(self._programs) > self.size:
+            self._programs.popitem(last=False)

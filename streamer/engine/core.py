@@ -33,7 +33,6 @@ from streamer.model import Limits, Match, Subscription
 
 if TYPE_CHECKING:
     from streamer.engine.plan import Plan
-    from streamer.engine.telemetry import Telemetry
 
 Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
 """A subscription as a user may give it; bytes and str are JSON text."""
@@ -182,14 +181,14 @@ class Core(Protocol):
     ) -> Sequence[Hits | EventError]:
         """Match several events on one root; aligned, with the error in a bad event's place."""
 
+    def reconfigure(self, options: Options) -> None:
+        """Take the options that may change while events are matched: the budget of CEL and the size of its cache.
+
+        A match that is under way may see the old or the new ones.
+        """
+
     def plan(self, subscription_id: str) -> Plan | None:
         """Tell how a subscription is found and decided here, or None for an unknown id."""
-
-    def reject(self, code: str) -> None:
-        """Count an event that was rejected on its way here, by its `EventCode`."""
-
-    def telemetry(self) -> Telemetry:
-        """Return what was counted, each event that was begun once: matched, unmatched or rejected."""
 
     # Phase 1. A partition is named by tenant and collection, "*" for every one; one that is not there has no filter.
 

@@ -6,8 +6,10 @@ stands in docs/semantics.md; the two phases are in the core of the backend that 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar, final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
@@ -33,6 +35,11 @@ from streamer.subscriptions.compile import CompiledSubscription, compile_subscri
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.lint import Finding, lint
 from streamer.subscriptions.values import packed, unpacked
+
+if TYPE_CHECKING:
+    # Imported when used: pydantic takes longer to import than the rest.
+    from streamer.config import Config
+    from streamer.config.reload import Configured, Reload
 
 OnError = Literal["raise", "skip"]
 T = TypeVar("T")
@@ -110,9 +117,63 @@ class Engine:
             bloom=bloom,
             default=default,
         )
+        self._configured: Configured | None = None
         self._programs = ProgramCache(cache_size)
         self._cel_errors = ErrorLog()
         self._core = _make_core(self._options, self._programs, self._cel_errors)
+
+    @classmethod
+    def from_config(cls, source: str | os.PathLike[str] | Config, *, default: Callable[[Any], Any] | None = None) -> Engine:
+        """Make an engine as a configuration says (docs/configuration.md), with the subscriptions of its files.
+
+        Args:
+            source: the path of a YAML file, which the environment overrides, or a `Config`.
+            default: as of `Engine`.
+
+        Raises:
+            BulkConfigError: all that is wrong in the configuration, or in the files that it names.
+            OSError: the file cannot be read.
+        """
+        from streamer.config.reload import Configured, fill
+
+        configured = Configured(source)
+        engine = cls(**configured.config.engine_options(), default=default)
+        engine._configured = configured
+        fill(engine, configured.config)
+        return engine
+
+    @property
+    def config(self) -> Config | None:
+        """The configuration in force; None for an engine that was made without."""
+        return None if self._configured is None else self._configured.config
+
+    @property
+    def last_reload(self) -> Reload | None:
+        """How the last attempt to take a configuration went, making the engine included; None for one made without."""
+        return None if self._configured is None else self._configured.last
+
+    def reload(self, source: str | os.PathLike[str] | Config | None = None) -> Reload:
+        """Take another configuration while events are matched, all of it or nothing.
+
+        What may change so is marked in docs/configuration.md. The files of subscriptions are not read again.
+
+        Args:
+            source: as of `from_config`; by default where the last good one came from, read again.
+
+        Raises:
+            ConfigError: this engine was made without a configuration.
+            BulkConfigError: all that is wrong, or every place that would need a new engine; nothing was changed.
+            OSError: the file cannot be read; nothing was changed.
+        """
+        if self._configured is None:
+            raise ConfigError("this engine was made without a configuration; Engine.from_config makes one that can reload")
+        return self._configured.reload(source, self._reconfigure)
+
+    def _reconfigure(self, config: Config) -> None:
+        options = config.engine_options()
+        self._options = replace(self._options, limits=options["limits"], cache_size=options["cache_size"])
+        self._programs.resize(self._options.cache_size)
+        self._core.reconfigure(self._options)
 
     # Changing what is held. Every one of these is atomic and returns what it changed.
 

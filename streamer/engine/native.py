@@ -1,7 +1,7 @@
 """The engine in native memory: what the index decides, and what it leaves to the reference.
 
 ```
-sources ──► Draft (parsed natively, CEL compiled here) ──► commit: one new root
+sources ──► Draft (parsed and checked natively) ──► commit: one new root
 event   ──► flatten, index ──┬── certain ids                                         packed hits
                              └── pending: CEL parts, subscriptions judged whole ──► Host ──┘
 ```
@@ -27,8 +27,7 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, native_plan
-from streamer.engine.telemetry import Latency, Telemetry
-from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
+from streamer.errors import BulkSubscriptionError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.locks import Lock
 from streamer.model import Event, Subscription, Transition, Verdict
 from streamer.reference.cel import evaluate_cel
@@ -61,7 +60,7 @@ class Host:
     """
 
     def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> None:
-        self._options: Final = options
+        self.options = options
         self._programs: Final = programs
         self._on_cel_error: Final = cel_errors.record
         self._compiled: dict[bytes | int, CompiledSubscription] = {}
@@ -72,13 +71,13 @@ class Host:
             return encode(event)
         if isinstance(event, bytes | bytearray | memoryview):
             return bytes(event)
-        value = json_value(event, default=self._options.default, limits=self._options.limits)
+        value = json_value(event, default=self.options.default, limits=self.options.limits)
         if not isinstance(value, dict):
             raise EventError(EventCode.NOT_AN_OBJECT, f"an event is a JSON object, not {type(event).__name__}")
         try:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()
         except RecursionError:
-            return write_json(value, max_depth=self._options.limits.max_depth + 1, max_bytes=None)[0].encode()
+            return write_json(value, max_depth=self.options.limits.max_depth + 1, max_bytes=None)[0].encode()
 
     def judge(self, text: bytes, tenant: str | None, collection: str | None, candidates: list[tuple[Held, bool]]) -> list[Judged]:
         """Judge candidates, each with whether it is judged whole; otherwise all its parts but `cel` hold. Raises EventError."""
@@ -89,14 +88,14 @@ class Host:
         ]
 
     def _judge_whole(self, compiled: CompiledSubscription, event: Event) -> Judged:
-        options = self._options
+        options = self.options
         budget, on_cel_error = options.limits.cel_budget, self._on_cel_error
         outcome = judge(compiled, event, options.layout, options.soft_delete, budget=budget, on_cel_error=on_cel_error)
         return None if outcome is None else (outcome.transition, outcome.certain)
 
     def _judge_cel(self, compiled: CompiledSubscription, event: Event) -> Judged:
         assert compiled.cel is not None, "only a subscription with CEL is left to the host"
-        outcome = evaluate_cel(compiled.cel, event, self._options.limits.cel_budget)
+        outcome = evaluate_cel(compiled.cel, event, self.options.limits.cel_budget)
         if outcome.reason is not None:
             self._on_cel_error(compiled.id, outcome.reason, outcome.detail)
         return True if outcome.verdict is Verdict.TRUE else None
@@ -104,7 +103,7 @@ class Host:
     def old_side(self, text: bytes, tenant: str | None, collection: str | None) -> Event | None:
         """Return an update as it was before; None where that cannot be read, as `lazy` may pass over."""
         try:
-            return old_side(self._read(text, tenant, collection), self._options.layout)
+            return old_side(self._read(text, tenant, collection), self.options.layout)
         except EventError:
             return None
 
@@ -112,7 +111,7 @@ class Host:
         """Tell the transition of a subscription that wants an update, from its old side."""
         if old is None:
             return None
-        budget, on_cel_error = self._options.limits.cel_budget, self._on_cel_error
+        budget, on_cel_error = self.options.limits.cel_budget, self._on_cel_error
         verdict = evaluate(self.compiled(held), old, budget=budget, on_cel_error=on_cel_error)
         return "stay" if verdict is Verdict.TRUE else "enter"
 
@@ -133,11 +132,11 @@ class Host:
 
     def compile(self, source: Source) -> CompiledSubscription:
         """Check and compile a subscription. Raises SubscriptionError."""
-        options = self._options
+        options = self.options
         return compile_subscription(source, default_tenant=options.default_tenant, limits=options.limits, programs=self._programs)
 
     def _read(self, text: bytes, tenant: str | None, collection: str | None) -> Event:
-        return read_for(self._options, text, tenant, collection)
+        return read_for(self.options, text, tenant, collection)
 
 
 @final
@@ -148,7 +147,6 @@ class NativeCore(_native.Core):
     """
 
     _options: Options
-    _programs: ProgramCache
     _host: Host
     _lock: Lock
 
@@ -173,11 +171,13 @@ class NativeCore(_native.Core):
         except ValueError as error:
             raise ConfigError(str(error), place="layout") from None
         core._options = options
-        core._programs = programs
         core._host = host
         core._lock = Lock()
         _cores.add(core)
         return core
+
+    def reconfigure(self, options: Options) -> None:
+        self._options = self._host.options = options
 
     # Writing
 
@@ -219,14 +219,7 @@ class NativeCore(_native.Core):
             draft.refuse(position, error.subscription_id if _is_text(error.subscription_id) else None)
 
         def flush() -> None:
-            for position, source in draft.extend(pending):
-                try:
-                    if self._programs.compile(source, self._options.limits).mentions_before:
-                        draft.mentions_before(position)
-                except CelError as error:
-                    error.place = "cel"
-                    error.subscription_id = draft.id(position)
-                    refuse(position, error)
+            draft.extend(pending)
             pending.clear()
 
         for position, source in enumerate(sources):
@@ -313,35 +306,11 @@ class NativeCore(_native.Core):
     def measure_filter(self, tenant: str, collection: str) -> None:
         """No filter, nothing to measure."""
 
-    def telemetry(self) -> Telemetry:
-        counters = self.counters()
-        return Telemetry(
-            matched=counters["matched"],
-            unmatched=counters["unmatched"],
-            rejected=counters["rejected"],
-            matches=counters["matches"],
-            uncertain=counters["uncertain"],
-            candidates=counters["candidates"] + counters["listed"],
-            merges=counters["merges"],
-            total=_latency(*counters["total"]),
-            bloom=_latency(*counters["bloom"]),
-            cel=_latency(*counters["cel"]),
-            subscriptions=len(self),
-            partitions=counters["partitions"],
-            segments=counters["segments"],
-            subscription_bytes=counters["store_bytes"],
-            index_bytes=counters["index_bytes"],
-        )
-
     def plan(self, subscription_id: str) -> Plan | None:
         held, cost = self.source(subscription_id), self.cost(subscription_id)
         if held is None or cost is None:
             return None
         return native_plan(self._host.compiled(held), self._options.limits, cost)
-
-
-def _latency(counts: list[int], nanoseconds: int) -> Latency:
-    return Latency(tuple(counts), nanoseconds)
 
 
 def _subscription(held: Held) -> Subscription:

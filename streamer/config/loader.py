@@ -1,0 +1,338 @@
+"""From a file and the environment to one `Config`, or to everything that is wrong.
+
+```
+file ── yaml.py ──► nodes with marks ─┐
+                                      ├─► merged ── schema.py ──► Config, and where each value comes from
+environment ── pydantic-settings ─────┘                └────────► errors, each with its place
+```
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias, final
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+from streamer.config.schema import LAYOUT_MEMBERS, Config, Section
+from streamer.config.yaml import MAX_BYTES, Mark, Node, kind_of, read_yaml, shown
+from streamer.errors import BulkConfigError, ConfigError
+
+#: Where a value stands in the tree: names of sections and fields, and positions in lists.
+Place: TypeAlias = tuple[str | int, ...]
+
+PREFIX: Final = "STREAMER_"
+BETWEEN: Final = "__"
+#: Variables with the prefix that say something else (CONTRIBUTING.md).
+_OTHERS: Final = ("STREAMER_BACKEND", "STREAMER_BUILD_RUST")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from: `str()` is `file:line:column`, the name of a variable, or `default`."""
+
+    source: str | None = None
+    mark: Mark | None = None
+
+    def __str__(self) -> str:
+        if self.source is None:
+            return "default"
+        return self.source if self.mark is None else f"{self.source}:{self.mark.line}:{self.mark.column}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration, and where each of its values comes from."""
+
+    config: Config
+    name: str | None = None
+    root: Node | None = None
+    variables: Mapping[Place, str] = field(default_factory=dict)
+
+    def origin(self, place: Place) -> Origin:
+        """Tell where the value at *place* comes from."""
+        if (variable := _variable(self.variables, place)) is not None:
+            return Origin(variable)
+        nodes = _walk(self.root, place)
+        return Origin(self.name, nodes[-1].mark) if len(nodes) == len(place) else Origin()
+
+
+def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Loaded:
+    """Read a file, and the environment over it; see `Config.load`."""
+    name = os.fspath(path)
+    with open(path, "rb") as file:
+        # One byte more than is read tells that there are more.
+        text = file.read(MAX_BYTES + 1)
+    return loads(text, name, directory=Path(path).parent, environment=os.environ if environment is None else environment)
+
+
+def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, str]) -> Loaded:
+    """Read a text as `load` does a file.
+
+    Args:
+        name: what the text is called in errors.
+        directory: to which the paths in it are relative.
+        environment: variables; others than those of the configuration are passed over.
+
+    Raises:
+        BulkConfigError: all that is wrong.
+    """
+    root, errors = read_yaml(text, name)
+    plain = root.plain()
+    if not isinstance(plain, dict | None):
+        raise BulkConfigError([*errors, _at(name, root.mark, f"expected names and values, not {kind_of(plain)}")])
+    variables, values, wrong = _environment(environment)
+    members: dict[str, Any] = plain or {}
+    files = members.get("subscriptions")
+    if isinstance(files, str | list):
+        several = [files] if isinstance(files, str) else files
+        members["subscriptions"] = [str(directory / file) if isinstance(file, str) and file else file for file in several]
+    merged = _merged(members, values)
+    try:
+        config = Config.model_validate(merged)
+    except ValidationError as invalid:
+        found = [_located(fault, name, root, variables) for fault in _faults(invalid)]
+        errors = [*errors, *(error for error in found if error is not None)]
+    else:
+        if not errors and not wrong:
+            return Loaded(config, name, root, variables)
+    errors.sort(key=lambda error: (error.line is None, error.line or 0, error.column or 0))
+    raise BulkConfigError([*errors, *wrong])
+
+
+def from_dict(members: Mapping[str, Any]) -> Config:
+    """Make a configuration from a mapping; see `Config.from_dict`."""
+    if not isinstance(members, Mapping):
+        raise BulkConfigError([ConfigError(f"expected a mapping, not {type(members).__name__}")])
+    try:
+        return Config.model_validate(dict(members))
+    except ValidationError as invalid:
+        raise BulkConfigError([ConfigError(fault.reason, place=show_place(fault.place)) for fault in _faults(invalid)]) from None
+
+
+# Faults
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What is wrong at a place: its value, or its name."""
+
+    place: Place
+    reason: str
+    of_name: bool
+
+
+def _faults(invalid: ValidationError) -> Iterator[_Fault]:
+    """Yield what pydantic found."""
+    for fault in invalid.errors(include_url=False):
+        place: Place = fault["loc"]
+        context = fault.get("ctx", {})
+        if inside := context.get("place"):
+            place = (*place, inside)
+        if fault["type"] == "extra_forbidden" or fault["msg"].startswith("unknown member"):
+            yield _Fault(place, f"no such name; {_nearest(place)}", of_name=True)
+        else:
+            yield _Fault(place, _reason(fault["type"], fault["input"], context, fault["msg"]), of_name=False)
+
+
+def _reason(kind: str, value: Any, context: Mapping[str, Any], message: str) -> str:
+    """Say what is wrong in our words; *kind* is pydantic's name for it."""
+    said = _shown_value(value)
+    match kind:
+        case "int_type" | "int_parsing" | "int_from_float" | "int_parsing_size":
+            return f"expected a whole number, not {said}"
+        case "float_type" | "float_parsing" | "finite_number":
+            return f"expected a number, not {said}"
+        case "bool_type" | "bool_parsing":
+            return f"expected true or false, not {said}"
+        case "string_type":
+            hint = f"; write '{shown(value)}' in quotes" if isinstance(value, int | float) else ""
+            return f"expected text, not {said}{hint}"
+        case "tuple_type":
+            return f"expected a list, not {said}"
+        case "model_type" | "model_attributes_type":
+            return f"expected names and values, not {said}"
+        case "literal_error":
+            expected = str(context["expected"])
+            near = difflib.get_close_matches(str(value), re.findall("'([^']*)'", expected), 1)
+            return f"expected {expected}, not {said}{f'; did you mean {near[0]!r}?' if near else ''}"
+        case "greater_than":
+            return f"expected more than {context['gt']:g}, not {said}"
+        case "greater_than_equal":
+            return f"expected at least {context['ge']:,}, not {said}"
+        case "less_than":
+            return f"expected less than {context['lt']:g}, not {said}"
+        case "less_than_equal":
+            return f"expected at most {context['le']:,}, not {said}"
+        case _:
+            return message
+
+
+def _shown_value(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{shown(value)}'"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return shown(value) if isinstance(value, int | float) else kind_of(value)
+
+
+def _nearest(place: Place) -> str:
+    """Name what was probably meant: a name beside it, or the same name elsewhere in the tree."""
+    *above, name = place
+    beside = _names(tuple(above))
+    if near := difflib.get_close_matches(str(name), beside, 1, cutoff=0.6):
+        return f"did you mean '{near[0]}'?"
+    everywhere = {known[-1]: known for known in reversed(list(fields_of(Config)))}
+    if near := difflib.get_close_matches(str(name), list(everywhere), 1, cutoff=0.8):
+        return f"did you mean {show_place(everywhere[near[0]])}?"
+    return f"expected one of {', '.join(sorted(beside))}"
+
+
+def fields_of(section: type[Section], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the place of each field of a section, of sections in it too, from the outside in."""
+    for name, info in section.model_fields.items():
+        yield (*above, name)
+        if (inner := section_of(info)) is not None:
+            yield from fields_of(inner, (*above, name))
+
+
+def section_of(info: FieldInfo) -> type[Section] | None:
+    """Return the section that a field is; None for a value."""
+    kind = info.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+
+
+def _names(above: Place) -> list[str]:
+    """Return the names that may stand in a section."""
+    section: type[Section] = Config
+    for name in above:
+        info = section.model_fields.get(str(name))
+        inner = None if info is None else section_of(info)
+        if inner is None:
+            return list(LAYOUT_MEMBERS) if name == "layout" else []
+        section = inner
+    return list(section.model_fields)
+
+
+def show_place(place: Iterable[str | int]) -> str:
+    """Write a place as `matching.layout.type_map`, `subscriptions[0]`."""
+    text = ""
+    for step in place:
+        text += f"[{step}]" if isinstance(step, int) else f"{'.' if text else ''}{shown(step)}"
+    return text
+
+
+def _located(fault: _Fault, name: str, root: Node, variables: Mapping[Place, str]) -> ConfigError | None:
+    """Say where a fault stands; None where all that is to say was said already."""
+    shown_place = show_place(fault.place)
+    if (variable := _variable(variables, fault.place)) is not None:
+        return ConfigError(fault.reason, place=shown_place, source=variable)
+    for node in (nodes := _walk(root, fault.place)):
+        if node.refused:
+            return None
+    if fault.of_name and len(nodes) == len(fault.place):
+        above = nodes[-2] if len(nodes) > 1 else root
+        return _at(name, above.names[str(fault.place[-1])], fault.reason, shown_place)
+    return _at(name, nodes[-1].mark if nodes else root.mark, fault.reason, shown_place)
+
+
+def _at(name: str, mark: Mark, reason: str, place: str = "") -> ConfigError:
+    return ConfigError(reason, place=place, source=name, line=mark.line, column=mark.column)
+
+
+def _walk(root: Node | None, place: Place) -> list[Node]:
+    """Return the nodes along a place, as far as there are any."""
+    nodes: list[Node] = []
+    node = root
+    for step in place:
+        if node is not None and isinstance(node.value, dict) and step in node.value:
+            node = node.value[str(step)]
+        elif node is not None and isinstance(node.value, list) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+        else:
+            break
+        nodes.append(node)
+    return nodes
+
+
+def _variable(variables: Mapping[Place, str], place: Place) -> str | None:
+    """Return the variable that says what stands at a place, or above it."""
+    return next((variables[place[:length]] for length in range(len(place), 0, -1) if place[:length] in variables), None)
+
+
+# The environment
+
+
+class _Settings(Config, BaseSettings):
+    """The tree as pydantic-settings reads it. Only its source is used: making a `Config` never looks at the environment."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter=BETWEEN)
+
+
+@final
+class _Variables(EnvSettingsSource):
+    """Reads given variables, whose lists and mappings are YAML as in a file (and so may be JSON)."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._given = variables
+        super().__init__(_Settings)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return {name.lower(): None if value == "null" else value for name, value in self._given.items()}
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        node, errors = read_yaml(value.encode("utf-8", "surrogateescape"), field_name)
+        if errors:
+            raise BulkConfigError(errors)
+        return node.plain()
+
+
+def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict[str, Any], list[ConfigError]]:
+    """Return which variables say something, by the place they speak of; what they say; and those that say nothing sensible."""
+    variables: dict[Place, str] = {}
+    errors: list[ConfigError] = []
+    values: dict[str, Any] = {}
+    known = set(fields_of(Config))
+    for name in sorted(environment):
+        # An empty one is unset, as Compose and the like leave it.
+        if not name.upper().startswith(PREFIX) or name.upper() in _OTHERS or not environment[name]:
+            continue
+        place = tuple(name[len(PREFIX) :].lower().split(BETWEEN))
+        if place not in known and place[:-1] != ("matching", "layout"):
+            if len(place) > 1 or difflib.get_close_matches(place[0], Config.model_fields, 1):
+                errors.append(ConfigError(f"no such variable; {_nearest_variable(place)}", source=shown(name)))
+            continue
+        if place in variables:
+            errors.append(ConfigError(f"says the same as {variables[place]}", source=name))
+            continue
+        try:
+            values = _merged(values, _Variables({name: environment[name]})())
+            variables[place] = name
+        except BulkConfigError as refused:
+            errors += [ConfigError(error.reason, place=show_place(place), source=name) for error in refused.errors]
+    return variables, values, errors
+
+
+def _nearest_variable(place: tuple[str, ...]) -> str:
+    every = [PREFIX + BETWEEN.join(each).upper() for each in fields_of(Config)]
+    near = difflib.get_close_matches(PREFIX + BETWEEN.join(place).upper(), every, 1)
+    return f"did you mean {near[0]}?" if near else "streamer config show lists every field"
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Put one tree over another."""
+    merged = dict(below)
+    for name, value in above.items():
+        other = merged.get(name)
+        merged[name] = _merged(other, value) if isinstance(other, Mapping) and isinstance(value, Mapping) else value
+    return merged

@@ -1,0 +1,273 @@
+"""What a configuration holds: the one tree of sections, each field with its unit, default and bounds.
+
+```
+Config ─┬─ matching ─┬─ bloom    phase 1
+        │            ├─ cel      phase 2b
+        │            └─ limits   what subscriptions and events may cost
+        ├─ subscriptions
+        └─ logging
+```
+
+The docstring of a field is its text in docs/configuration.md, in the JSON Schema and so in editors. What the engine checks
+itself is checked by the engine's own types (`EventLayout`, `Limits`, `BloomOptions`): a configuration that loads is one that an
+engine takes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from streamer.bloom.options import BloomOptions
+from streamer.config.units import Duration, Size
+from streamer.errors import ConfigError, SubscriptionError
+from streamer.layout import PARTS, EventLayout
+from streamer.model import INT64_MAX, MAX_CEL_DEPTH, Limits
+from streamer.subscriptions.filters import parse_path
+
+_BLOOM: Final = BloomOptions()
+_LIMITS: Final = Limits()
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def _no_bool(value: Any) -> Any:
+    """Refuse true and false for a number: Python takes them for 1 and 0."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("number", "expected a number, not {shown}", {"shown": str(value).lower()})
+    return value
+
+
+def _layout(value: Any) -> EventLayout:
+    try:
+        if isinstance(value, str):
+            return EventLayout.preset(value)
+        return value if isinstance(value, EventLayout) else EventLayout.from_dict(value)
+    except ConfigError as error:
+        place = "" if error.place == "preset" and isinstance(value, str) else error.place
+        raise PydanticCustomError("layout", "{reason}", {"reason": error.reason, "place": place}) from None
+
+
+def shown_layout(layout: EventLayout) -> str | dict[str, Any]:
+    """Return a layout as one would write it: the name of a preset, or what differs from `change`."""
+    for name in EventLayout.PRESETS:
+        if layout == EventLayout.preset(name):
+            return name
+    usual = EventLayout().to_dict()
+    return {name: value for name, value in layout.to_dict().items() if value != usual[name]}
+
+
+def _tenant(name: str) -> str:
+    if name in ("", "*"):
+        raise PydanticCustomError("tenant", "{shown} is no tenant; name one, or null for none", {"shown": repr(name)})
+    return name
+
+
+def _path_in_data(path: str) -> str:
+    try:
+        parse_path(path, place="")
+    except SubscriptionError as error:
+        raise PydanticCustomError("path", "{reason}", {"reason": error.reason}) from None
+    return path
+
+
+def _several(value: Any) -> Any:
+    return [value] if isinstance(value, str | os.PathLike) else value
+
+
+def _path(value: Any) -> Path:
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise PydanticCustomError("file", "expected the path of a file", {})
+    return Path(value)
+
+
+Whole: TypeAlias = Annotated[int, Field(ge=1, le=INT64_MAX), BeforeValidator(_no_bool)]
+Share: TypeAlias = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), BeforeValidator(_no_bool)]
+File: TypeAlias = Annotated[Path, PlainValidator(_path, json_schema_input_type=str), PlainSerializer(str, when_used="json")]
+
+_POINTERS: Final = {"anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+_CONSTANT: Final = {"type": "object", "properties": {"constant": {"type": ["string", "integer"]}}, "required": ["constant"]}
+_LAYOUT_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"enum": list(EventLayout.PRESETS)},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "preset": {"enum": list(EventLayout.PRESETS), "default": "change"},
+                **{part: {"anyOf": [*_POINTERS["anyOf"], _CONSTANT]} for part in PARTS},
+                "type_map": {"type": ["object", "null"], "additionalProperties": {"enum": ["insert", "update", "delete"]}},
+                "ts_format": {"enum": ["ms", "us", "ns", "s", "rfc3339"], "default": "ms"},
+            },
+        },
+    ]
+}
+LAYOUT_MEMBERS: Final = ("preset", *PARTS, "type_map", "ts_format")
+
+Layout: TypeAlias = Annotated[
+    EventLayout, PlainValidator(_layout), PlainSerializer(shown_layout, when_used="json"), WithJsonSchema(_LAYOUT_SCHEMA)
+]
+
+
+class Section(BaseModel):
+    """A part of the tree. Unknown names are errors; null, as where every line of a section is a comment, is its defaults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_the_defaults(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+
+@final
+class Bloom(Section):
+    """Phase 1: can an event match anything of its collection at all? Zero false negatives, whatever stands here."""
+
+    enabled: bool = _BLOOM.enabled
+    """Whether events are asked of the filters first. Matches are the same either way."""
+    fp_rate: Share = _BLOOM.fp_rate
+    """Share of the events without any key that is subscribed to that may pass all the same, from 0 to 1."""
+    initial_capacity: Whole = _BLOOM.initial_capacity
+    """Keys that a new filter has room for at least."""
+    rebuild_interval: Duration | None = _BLOOM.rebuild_interval
+    """Age at which a filter is built anew, whatever its state; null for never."""
+    rebuild_fp_threshold: Share | None = _BLOOM.rebuild_fp_threshold
+    """Measured share, as of `fp_rate`, from which a filter is built anew; null for twice `fp_rate`."""
+    rebuild_cooldown: Duration = _BLOOM.rebuild_cooldown
+    """Least time between two rebuilds of one filter for its measured share."""
+
+    @model_validator(mode="after")
+    def _as_an_engine_takes_it(self) -> Bloom:
+        try:
+            self.options()
+        except ConfigError as error:
+            place = error.place.removeprefix("bloom.")
+            raise PydanticCustomError("bloom", "{reason}", {"reason": error.reason, "place": place}) from None
+        return self
+
+    def options(self) -> BloomOptions:
+        """Return them as the engine takes them."""
+        return BloomOptions(**{name: getattr(self, name) for name in type(self).model_fields})
+
+
+@final
+class Cel(Section):
+    """Phase 2b: CEL expressions."""
+
+    cache_size: Whole = 10_000
+    """Compiled programs that are kept for reuse."""
+    evaluation_timeout: Duration = _LIMITS.evaluation_timeout_us * _MICROSECOND
+    """What one evaluation may cost, in cost units, ten to a microsecond: the same on every machine (semantics.md section 4)."""
+
+
+@final
+class LimitsSection(Section):
+    """What a subscription or an event may cost. Past it, it is refused with an error that says so."""
+
+    max_depth: Whole = _LIMITS.max_depth
+    """Levels of objects and lists in an event."""
+    max_event_bytes: Size = _LIMITS.max_event_bytes
+    """Length of an event."""
+    max_pattern_states: Whole = _LIMITS.max_pattern_states
+    """States of the automata of one pattern."""
+    max_conjunctions: Whole = _LIMITS.max_conjunctions
+    """Alternatives that a subscription is expanded to; past it, it is evaluated as written."""
+    max_cel_bytes: Size = _LIMITS.max_cel_bytes
+    """Length of a CEL expression."""
+    max_cel_depth: Annotated[int, Field(ge=1, le=MAX_CEL_DEPTH), BeforeValidator(_no_bool)] = _LIMITS.max_cel_depth
+    """Levels of brackets, calls and the like in a CEL expression."""
+    allow_unindexed: bool = _LIMITS.allow_unindexed
+    """Whether subscriptions are taken of which no condition can be looked up, so that they are judged for every event."""
+
+
+@final
+class Matching(Section):
+    """How events are read and matched."""
+
+    layout: Layout = EventLayout()
+    """Where an event's parts stand: a preset, or a mapping of parts to JSON Pointers (docs/engine.md)."""
+    default_tenant: Annotated[str, AfterValidator(_tenant)] | None = "default"
+    """Tenant of events and subscriptions that name none; null makes it an error to name none."""
+    validation: Literal["full", "lazy"] = "full"
+    """`full` checks the whole of each event, `lazy` only what is walked."""
+    soft_delete: Annotated[str, AfterValidator(_path_in_data)] | None = None
+    """Dotted path in `data` of the field that flags a document as deleted."""
+    bloom: Bloom = Field(default_factory=Bloom)
+    cel: Cel = Field(default_factory=Cel)
+    limits: LimitsSection = Field(default_factory=LimitsSection)
+
+
+@final
+class Logging(Section):
+    """What the command line says on standard error; a program that embeds an engine sets up its own logging."""
+
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+    """Least severe messages of `streamer` that are shown."""
+
+
+class Config(Section):
+    """All that an engine is made from; immutable. `Config.load` reads a file, `Config.from_dict` a mapping."""
+
+    model_config = ConfigDict(title="Streamer")
+
+    matching: Matching = Field(default_factory=Matching)
+    subscriptions: Annotated[tuple[File, ...], BeforeValidator(_several)] = ()
+    """JSON-lines files of subscriptions to begin with, plain, gzip or zstd; relative to the configuration file."""
+    logging: Logging = Field(default_factory=Logging)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Config:
+        """Read a YAML file, and the environment over it.
+
+        Args:
+            path: the file.
+            environment: variables such as `STREAMER_MATCHING__BLOOM__FP_RATE`; by default those of the process, `{}` for none.
+
+        Raises:
+            BulkConfigError: `errors` has all that is wrong, each with file, line and column or with its variable.
+            OSError: the file cannot be read.
+        """
+        from streamer.config.loader import load
+
+        return load(path, environment).config
+
+    @classmethod
+    def from_dict(cls, members: Mapping[str, Any]) -> Config:
+        """Make a configuration from a mapping, as a YAML file has it. The environment is left alone.
+
+        Raises:
+            BulkConfigError: `errors` has all that is wrong, each with its place.
+        """
+        from streamer.config.loader import from_dict
+
+        return from_dict(members)
+
+    def engine_options(self) -> dict[str, Any]:
+        """Return the arguments of `Engine`."""
+        matching = self.matching
+        limits = matching.limits.model_dump()
+        return {
+            "layout": matching.layout,
+            "default_tenant": matching.default_tenant,
+            "validation": matching.validation,
+            "limits": Limits(**limits, evaluation_timeout_us=matching.cel.evaluation_timeout // _MICROSECOND),
+            "soft_delete": matching.soft_delete,
+            "cache_size": matching.cel.cache_size,
+            "bloom": matching.bloom.options(),
+        }

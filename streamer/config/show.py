@@ -1,0 +1,103 @@
+"""A configuration as text: what is in force and where each value comes from; the table of all fields; the JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from streamer.config.loader import BETWEEN, PREFIX, Loaded, section_of
+from streamer.config.reload import is_live
+from streamer.config.schema import Config, Section, shown_layout
+from streamer.config.units import format_duration
+from streamer.config.yaml import read_yaml
+from streamer.layout import EventLayout
+
+#: Where this schema is published is where it is committed.
+SCHEMA_PATH: Final = "docs/streamer.schema.json"
+
+# What YAML 1.1 and 1.2 both read as text.
+_PLAIN: Final = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[A-Za-z_./][\w./+-]*|[0-9]+[A-Za-z]{2,}|[0-9]+[dhmsw]")
+
+
+def show(loaded: Loaded) -> str:
+    """Write the configuration in force as YAML that can be loaded again, with the origin of each value as a comment."""
+    lines = list(_lines(loaded, loaded.config, loaded.config.model_dump(mode="json"), ()))
+    width = max(len(text) for text, _ in lines)
+    return "\n".join(f"{text:<{width}}  # {origin}" if origin else text for text, origin in lines) + "\n"
+
+
+def _lines(loaded: Loaded, section: Section, values: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each line and where its value comes from; empty for a section."""
+    indent = "  " * len(above)
+    for name, info in type(section).model_fields.items():
+        place = (*above, name)
+        if section_of(info) is not None:
+            yield f"{indent}{name}:", ""
+            yield from _lines(loaded, getattr(section, name), values[name], place)
+        else:
+            yield f"{indent}{name}: {_value(values[name])}", str(loaded.origin(place))
+
+
+def _value(value: Any) -> str:
+    """Write a value as YAML, on one line: text as it stands where YAML reads it as text, else as JSON, which is YAML too."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and read_yaml(value.encode(), "")[0].value == value:
+        return value
+    return json.dumps(value, ensure_ascii=True)
+
+
+class _Schema(GenerateJsonSchema):
+    """Writes defaults as a file has them, and leaves out titles, which repeat the names."""
+
+    def encode_default(self, dft: Any) -> Any:
+        if isinstance(dft, EventLayout):
+            return shown_layout(dft)
+        return format_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def json_schema() -> str:
+    """Write the JSON Schema of a configuration file, for editors."""
+    schema = Config.model_json_schema(mode="validation", schema_generator=_Schema)
+    described = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Streamer",
+        "description": _first_line(Config),
+    }
+    return json.dumps({**described, **{name: value for name, value in schema.items() if name not in described}}, indent=2) + "\n"
+
+
+def table() -> str:
+    """Write all fields as a Markdown table for each section."""
+    return "\n".join(_tables(Config, (), Config().model_dump(mode="json")))
+
+
+def _tables(section: type[Section], above: tuple[str, ...], defaults: Mapping[str, Any]) -> Iterator[str]:
+    own = {name: info for name, info in section.model_fields.items() if section_of(info) is None}
+    if own:
+        yield f"### `{'.'.join(above)}`\n" if above else "### Beside `matching`\n"
+        if above:
+            yield f"{_first_line(section)}\n"
+        yield "| field | default | reload | meaning |\n|---|---|---|---|"
+        for name, info in own.items():
+            live = "yes" if is_live((*above, name)) else "no"
+            yield f"| `{name}` | `{_value(defaults[name])}` | {live} | {info.description} |"
+        yield ""
+    for name, info in section.model_fields.items():
+        if (inner := section_of(info)) is not None:
+            yield from _tables(inner, (*above, name), defaults[name])
+
+
+def _first_line(section: type[Section]) -> str:
+    return (section.__doc__ or "").splitlines()[0]
+
+
+def variable(place: tuple[str, ...]) -> str:
+    """Name the environment variable of a field."""
+    return PREFIX + BETWEEN.join(place).upper()

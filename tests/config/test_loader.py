@@ -1,0 +1,285 @@
+"""A configuration is a file and the environment over it; all that is wrong is said at once, where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+import streamer
+from streamer import BulkConfigError, Config, EventLayout
+from streamer.bloom.options import BloomOptions
+from streamer.config import loader
+from streamer.config.loader import fields_of, show_place
+
+
+def load(text: str, environment: Mapping[str, str] | None = None) -> loader.Loaded:
+    return loader.loads(text.encode(), "s.yaml", directory=Path("/etc/streamer"), environment=environment or {})
+
+
+def wrong(text: str, environment: Mapping[str, str] | None = None) -> list[str]:
+    """Load what is wrong; return each error as it prints."""
+    with pytest.raises(BulkConfigError) as refused:
+        load(text, environment)
+    return [str(error) for error in refused.value.errors]
+
+
+def test_an_empty_file_is_all_defaults() -> None:
+    assert load("").config == Config() == Config.from_dict({})
+    assert load("matching:\n  cel:\n#   cache_size: 5\nlogging:\n").config == Config()
+
+
+def test_the_defaults_are_those_of_the_engine() -> None:
+    options = Config().engine_options()
+    engine = streamer.Engine()
+    assert {name: getattr(engine._options, name) for name in options} == options
+
+
+def test_a_file_says_everything() -> None:
+    config = load(
+        """
+matching:
+  layout: {preset: debezium, topic: /topic}
+  default_tenant: null
+  validation: lazy
+  soft_delete: meta.deleted
+  bloom:
+    {enabled: off, fp_rate: 0.001, initial_capacity: 50, rebuild_interval: 12h, rebuild_fp_threshold: 1e-2, rebuild_cooldown: 1m}
+  cel: {cache_size: 7, evaluation_timeout: PT0.25S}
+  limits:
+    max_depth: 100
+    max_event_bytes: 64KiB
+    max_pattern_states: 1_000
+    max_conjunctions: 8
+    max_cel_bytes: 2000
+    max_cel_depth: 16
+    allow_unindexed: no
+subscriptions: [a.jsonl, /b.jsonl]
+logging: {level: info}
+"""
+    ).config
+    assert config.subscriptions == (Path("/etc/streamer/a.jsonl"), Path("/b.jsonl"))
+    assert config.logging.level == "info"
+    options = config.engine_options()
+    assert options["layout"] == EventLayout.from_dict({"preset": "debezium", "topic": "/topic"})
+    assert (options["default_tenant"], options["validation"], options["soft_delete"]) == (None, "lazy", "meta.deleted")
+    assert options["cache_size"] == 7
+    assert options["bloom"] == BloomOptions(
+        enabled=False,
+        fp_rate=0.001,
+        initial_capacity=50,
+        rebuild_interval=timedelta(hours=12),
+        rebuild_fp_threshold=0.01,
+        rebuild_cooldown=timedelta(minutes=1),
+    )
+    assert options["limits"] == streamer.Limits(
+        max_depth=100,
+        max_event_bytes=65_536,
+        max_pattern_states=1_000,
+        max_conjunctions=8,
+        max_cel_bytes=2_000,
+        max_cel_depth=16,
+        allow_unindexed=False,
+        evaluation_timeout_us=250_000,
+    )
+    assert options["limits"].cel_budget == 2_500_000
+
+
+def test_every_error_is_said_at_once_with_its_place_and_the_nearest_name() -> None:
+    assert wrong(
+        """\
+matching:
+  cel: {cache_sise: 5, evaluation_timeout: 5}
+  layout: debezum
+  default_tenant: 12
+  validation: fulll
+  soft_delete: a..b
+  limits:
+    max_depth: true
+    max_event_bytes: 5 parsecs
+    max_cel_depth: 100
+    allow_unindexed: maybe
+cel:
+evaluation_timeout: 5s
+subscriptions: [a.jsonl, 5]
+zzz: 1
+"""
+    ) == [
+        "s.yaml:2:9: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
+        "s.yaml:2:44: matching.cel.evaluation_timeout: expected a duration such as 24h, 1h30m, 100ms or PT15M "
+        "(units: w, d, h, m, s, ms, us); 5 has no unit",
+        "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, cloudevents, eventbridge, document",
+        "s.yaml:4:19: matching.default_tenant: expected text, not 12; write '12' in quotes",
+        "s.yaml:5:15: matching.validation: expected 'full' or 'lazy', not 'fulll'; did you mean 'full'?",
+        "s.yaml:6:16: matching.soft_delete: an empty step in 'a..b'; "
+        "expected member names with dots between them, or a JSON Pointer",
+        "s.yaml:8:16: matching.limits.max_depth: expected a number, not true",
+        "s.yaml:9:22: matching.limits.max_event_bytes: expected a size such as 16MiB, 64kB or a number of bytes "
+        "(k = 1,000, Ki = 1,024), not '5 parsecs'",
+        "s.yaml:10:20: matching.limits.max_cel_depth: expected at most 64, not 100",
+        "s.yaml:11:22: matching.limits.allow_unindexed: expected true or false, not 'maybe'",
+        "s.yaml:12:1: cel: no such name; did you mean matching.cel?",
+        "s.yaml:13:1: evaluation_timeout: no such name; did you mean matching.cel.evaluation_timeout?",
+        "s.yaml:14:26: subscriptions[1]: expected the path of a file",
+        "s.yaml:15:1: zzz: no such name; expected one of logging, matching, subscriptions",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[1]", "s.yaml:1:1: expected names and values, not a list"),
+        ("5", "s.yaml:1:1: expected names and values, not a number"),
+        ("matching: 5", "s.yaml:1:11: matching: expected names and values, not 5"),
+        ("matching: {cel: [1]}", "s.yaml:1:17: matching.cel: expected names and values, not a list"),
+        ("matching: {layout: 5}", "s.yaml:1:20: matching.layout: a layout is an object, not int"),
+        ("matching: {layout: {dta: /x}}", "s.yaml:1:21: matching.layout.dta: no such name; did you mean 'data'?"),
+        ("matching: {layout: {data: x}}", "s.yaml:1:27: matching.layout.data: 'x': a JSON Pointer is empty or begins with '/'"),
+        ("matching: {layout: {type_map: {c: x}}}", "s.yaml:1:31: matching.layout.type_map: expected words that mean"),
+        ("matching: {layout: {preset: x}}", "s.yaml:1:29: matching.layout.preset: no layout 'x'"),
+        ("matching: {default_tenant: '*'}", "s.yaml:1:28: matching.default_tenant: '*' is no tenant; name one, or null"),
+        ("matching: {default_tenant: ''}", "s.yaml:1:28: matching.default_tenant: '' is no tenant; name one, or null"),
+        ("matching: {cel: {cache_size: 0}}", "s.yaml:1:30: matching.cel.cache_size: expected at least 1, not 0"),
+        ("matching: {cel: {cache_size: 1.5}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 1.5"),
+        ("matching: {cel: {cache_size: x}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 'x'"),
+        (f"matching: {{cel: {{cache_size: {10**20}}}}}", "s.yaml:1:30: matching.cel.cache_size: expected at most 9,223"),
+        ("matching: {bloom: {fp_rte: 1}}", "s.yaml:1:20: matching.bloom.fp_rte: no such name; did you mean 'fp_rate'?"),
+        ("matching: {bloom: {fp_rate: 2}}", "s.yaml:1:29: matching.bloom.fp_rate: expected less than 1, not 2"),
+        ("matching: {bloom: {fp_rate: 1e-12}}", "s.yaml:1:29: matching.bloom.fp_rate: expected a share from 1e-9 to less"),
+        (
+            "matching: {bloom: {rebuild_fp_threshold: 0.001}}",
+            "s.yaml:1:42: matching.bloom.rebuild_fp_threshold: expected at least fp_rate, 0.01",
+        ),
+        ("fp_rate: 0.1", "s.yaml:1:1: fp_rate: no such name; did you mean matching.bloom.fp_rate?"),
+        ("matching: {validation: 5}", "s.yaml:1:24: matching.validation: expected 'full' or 'lazy', not 5"),
+        ('matching: {"\\e[2J\\n": 1}', "s.yaml:1:12: matching.\\x1b[2J\\n: no such name; expected one of"),
+        ('matching: {validation: "\\e[2J"}', "s.yaml:1:24: matching.validation: expected 'full' or 'lazy', not '\\x1b[2J'"),
+        ("subscriptions: ''", "s.yaml:1:16: subscriptions[0]: expected the path of a file"),
+        ("subscriptions: {a: b}", "s.yaml:1:16: subscriptions: expected a list, not a mapping"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_one_error_says_where_and_what_was_expected(text: str, expected: str) -> None:
+    (error,) = wrong(text)
+    assert error.startswith(expected)
+    assert error.isprintable()
+
+
+def test_what_yaml_refuses_is_not_refused_again_by_the_schema() -> None:
+    assert wrong("matching: {cel: {cache_size: &a 0, cache_sise: 5}, validation: !x 5, validation: 6}") == [
+        "s.yaml:1:30: the anchor &a: anchors and aliases are not read; write the value out",
+        "s.yaml:1:36: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
+        "s.yaml:1:64: the tag !x: tags are not read; for text use quotes",
+        "s.yaml:1:70: 'validation' stands twice, first in line 1, column 52",
+    ]
+
+
+def test_the_environment_wins_over_the_file() -> None:
+    loaded = load(
+        "matching:\n  cel:\n    cache_size: 5\n    evaluation_timeout: 1s\nsubscriptions: [a.jsonl]\n",
+        {
+            "STREAMER_MATCHING__CEL__CACHE_SIZE": "6",
+            "streamer_matching__limits__allow_unindexed": "off",
+            "STREAMER_MATCHING__DEFAULT_TENANT": "null",
+            "STREAMER_MATCHING__LAYOUT": "debezium",
+            "STREAMER_SUBSCRIPTIONS": '["x.jsonl", "y.jsonl"]',
+            "STREAMER_LOGGING": "{level: debug}",
+            "STREAMER_MATCHING__LIMITS__MAX_DEPTH": "",
+            "STREAMER_BACKEND": "reference",
+            "STREAMER_HOME": "/nowhere",
+            "OTHER": "x",
+        },
+    )
+    config = loaded.config
+    assert config.matching.cel.cache_size == 6
+    assert config.matching.cel.evaluation_timeout == timedelta(seconds=1)
+    assert config.matching.limits.allow_unindexed is False
+    assert config.matching.limits.max_depth == 512
+    assert config.matching.default_tenant is None
+    assert config.matching.layout == EventLayout.preset("debezium")
+    assert config.subscriptions == (Path("x.jsonl"), Path("y.jsonl"))
+    assert config.logging.level == "debug"
+    origins = {show_place(place): str(loaded.origin(place)) for place in fields_of(Config)}
+    assert origins["matching.cel.cache_size"] == "STREAMER_MATCHING__CEL__CACHE_SIZE"
+    assert origins["matching.cel.evaluation_timeout"] == "s.yaml:4:25"
+    assert origins["matching.validation"] == "default"
+    assert origins["logging.level"] == "STREAMER_LOGGING"
+
+
+@pytest.mark.parametrize("value", ["123", "no", "true", "1e3", "a: b", "[x", "*"])
+def test_a_text_in_the_environment_is_that_text(value: str) -> None:
+    found = load("", {"STREAMER_MATCHING__SOFT_DELETE": value}).config.matching.soft_delete
+    assert found == value
+
+
+def test_a_part_of_the_layout_is_put_over_that_of_the_file() -> None:
+    layout = load("matching: {layout: {preset: debezium}}", {"STREAMER_MATCHING__LAYOUT__TOPIC": "/t"}).config.matching.layout
+    assert layout == EventLayout.from_dict({"preset": "debezium", "topic": "/t"})
+
+
+def test_an_error_of_the_environment_names_its_variable() -> None:
+    assert wrong(
+        "matching: {cel: {cache_sise: 1}}",
+        {
+            "STREAMER_MATCHING__CELL__CACHE_SIZE": "5",
+            "STREAMER_MATCHING__CEL__CACHE_SIZE": "0",
+            "STREAMER_SUBSCRIPTIONS": "[*a]",
+            "STREAMER_LOGING": "5",
+            "STREAMER_MATCHING__LIMITS": "5",
+            "Streamer_Matching__Cel__Cache_Size": "7",
+        },
+    ) == [
+        "s.yaml:1:18: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
+        "STREAMER_MATCHING__CEL__CACHE_SIZE: matching.cel.cache_size: expected at least 1, not '0'",
+        "STREAMER_MATCHING__LIMITS: matching.limits: expected names and values, not 5",
+        "STREAMER_LOGING: no such variable; did you mean STREAMER_LOGGING?",
+        "STREAMER_MATCHING__CELL__CACHE_SIZE: no such variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?",
+        "STREAMER_SUBSCRIPTIONS: subscriptions: the alias *a: aliases are not read; write the value out",
+        "Streamer_Matching__Cel__Cache_Size: says the same as STREAMER_MATCHING__CEL__CACHE_SIZE",
+    ]
+
+
+def test_making_a_config_never_looks_at_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STREAMER_MATCHING__CEL__CACHE_SIZE", "5")
+    assert Config().matching.cel.cache_size == Config.from_dict({}).matching.cel.cache_size == 10_000
+    (tmp_path / "s.yaml").write_text("")
+    assert Config.load(tmp_path / "s.yaml").matching.cel.cache_size == 5
+    assert Config.load(tmp_path / "s.yaml", {}).matching.cel.cache_size == 10_000
+
+
+def test_a_mapping_is_checked_like_a_file() -> None:
+    with pytest.raises(BulkConfigError) as refused:
+        Config.from_dict({"matching": {"cel": {"cache_size": 0}, "layout": {"dta": "/x"}}})
+    assert [error.place for error in refused.value.errors] == ["matching.layout.dta", "matching.cel.cache_size"]
+    assert all(error.source is None for error in refused.value.errors)
+    with pytest.raises(BulkConfigError, match="expected a mapping, not list"):
+        Config.from_dict([])  # type: ignore[arg-type]
+
+
+def test_a_config_is_immutable_and_comparable() -> None:
+    config = Config.from_dict({"matching": {"cel": {"cache_size": 5}}})
+    assert config == Config.from_dict({"matching": {"cel": {"cache_size": 5}}}) != Config()
+    with pytest.raises(ValidationError):
+        config.matching.cel.cache_size = 6
+
+
+def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Config.load(tmp_path / "nosuch.yaml")
+
+
+def test_the_public_name_is_imported_when_it_is_used() -> None:
+    assert streamer.Config is Config
+    with pytest.raises(AttributeError, match="no attribute 'Konfig'"):
+        streamer.Konfig  # noqa: B018
+
+
+def test_bulk_errors_count_what_they_do_not_spell_out() -> None:
+    with pytest.raises(BulkConfigError) as refused:
+        load("matching:\n" + "".join(f"  x{n}: 1\n" for n in range(50)))
+    assert len(refused.value.errors) == 50
+    assert str(refused.value).splitlines()[0] == "50 errors in the configuration:"
+    assert str(refused.value).splitlines()[-1] == "  ... and 30 more"

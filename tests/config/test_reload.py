@@ -1,0 +1,193 @@
+"""An engine is made from a configuration, and takes another while it runs: all of it or nothing."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamer
+from streamer import BulkConfigError, Config, ConfigError, Engine
+from streamer.cel_eval import ProgramCache
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write a configuration file beside two files of subscriptions; engines run on the backend under test."""
+    for name in ("STREAMER_MATCHING__CEL__CACHE_SIZE", "STREAMER_LOGGING__LEVEL"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "a.jsonl").write_text('{"id": "a", "tenant": "t", "filters": [{"field": "n", "op": ">", "value": 1}]}\n')
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(b'{"id": "b", "cel": "data.n > 5"}\n'))
+
+    def write(text: str) -> Path:
+        path = tmp_path / "streamer.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_an_engine_is_made_as_the_file_says(write: Write) -> None:
+    engine = Engine.from_config(
+        write("matching: {default_tenant: t, layout: document, soft_delete: gone}\nsubscriptions: [a.jsonl, b.jsonl.gz]\n")
+    )
+    assert sorted(engine.match_ids({"n": 7})) == ["a", "b"]
+    assert engine.match_ids({"n": 7, "gone": True}) == []
+    assert engine.config is not None
+    assert engine.config.matching.default_tenant == "t"
+    assert engine.last_reload is not None
+    assert engine.last_reload.good
+    assert abs(engine.last_reload.good_at - time.time()) < 60
+
+
+def test_an_engine_is_made_from_a_config_and_converts_values(backend: str) -> None:
+    config = Config.from_dict({"matching": {"validation": "lazy"}})
+    engine = Engine.from_config(config, default=str)
+    engine.add({"id": "s", "filters": [{"field": "p", "op": "==", "value": "x"}]})
+    assert engine.match_ids({"data": {"p": Path("x")}}) == ["s"]
+    assert engine.config is config
+
+
+def test_an_engine_made_without_a_configuration_has_none(backend: str) -> None:
+    engine = Engine()
+    assert (engine.config, engine.last_reload) == (None, None)
+    with pytest.raises(ConfigError, match="made without a configuration"):
+        engine.reload(Config())
+
+
+def test_bad_subscriptions_are_named_with_file_and_line(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"id": "x"}\n\n{"id": "y", "cel": "data.a +"}\n{"id": "a"}\n{"id": "z", "nope": 1}\n')
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b'{"id": "w"}\n')[:-4])
+    with pytest.raises(BulkConfigError) as refused:
+        Engine.from_config(write("subscriptions: [a.jsonl, bad.jsonl, nosuch.jsonl, cut.gz]\n"))
+    errors = refused.value.errors
+    assert [(Path(error.source).name if error.source else None, error.line) for error in errors] == [
+        ("bad.jsonl", 3),
+        ("bad.jsonl", 4),
+        ("bad.jsonl", 5),
+        ("nosuch.jsonl", None),
+        ("cut.gz", 2),
+    ]
+    assert "subscription 'y': cel: " in str(errors[0])
+    assert "No such file" in str(errors[3])
+
+
+def test_a_reload_changes_what_may_change(write: Write) -> None:
+    engine = Engine.from_config(write("matching: {default_tenant: t}\n"))
+    engine.add({"id": "s", "cel": "data.a.all(x, data.a.exists(y, y == x))"})
+    event = {"data": {"a": list(range(40))}}
+    assert engine.match_ids(event) == ["s"]
+    reload = engine.reload(write("matching: {default_tenant: t, cel: {evaluation_timeout: 1us, cache_size: 3}}\n"))
+    assert reload.good
+    assert reload.changed == ("matching.cel.cache_size", "matching.cel.evaluation_timeout")
+    assert engine.match_ids(event) == []
+    assert engine.cel_errors == {"budget": 1}
+    assert engine.config is not None
+    assert engine.config.matching.cel.cache_size == 3
+    assert engine.reload(Config.from_dict({"matching": {"default_tenant": "t"}})).good
+    assert engine.match_ids(event) == ["s"]
+
+
+def test_a_reload_without_a_source_reads_the_file_again(write: Write) -> None:
+    engine = Engine.from_config(path := write("matching: {cel: {cache_size: 5}}\n"))
+    assert engine.reload().changed == ()
+    path.write_text("matching: {cel: {cache_size: 6}}\n")
+    assert engine.reload().changed == ("matching.cel.cache_size",)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("matching: {cel: {cache_size: 0}}\n", "streamer.yaml:1:30: matching.cel.cache_size: expected at least 1, not 0"),
+        ("matching: [\n", "streamer.yaml:2:1: "),
+        (
+            "matching: {cel: {cache_size: 7, evaluation_timeout: 1us}, validation: lazy, limits: {max_depth: 5}}\n",
+            "matching.validation: cannot change while the engine runs; make a new engine",
+        ),
+        ("subscriptions: [a.jsonl]\nmatching: {cel: {cache_size: 7}}", "subscriptions: cannot change while the engine runs"),
+        ("", "matching.cel: "),
+    ],
+    ids=["bad value", "bad YAML", "restart", "files", "no file"],
+)
+def test_a_reload_that_cannot_be_taken_whole_changes_nothing(write: Write, text: str, says: str) -> None:
+    engine = Engine.from_config(path := write("matching: {cel: {cache_size: 5}}\n"))
+    before, config = engine.last_reload, engine.config
+    assert before is not None
+    if says == "matching.cel: ":
+        path.unlink()
+        with pytest.raises(FileNotFoundError):
+            engine.reload()
+    else:
+        path.write_text(text)
+        with pytest.raises(BulkConfigError) as refused:
+            engine.reload()
+        assert says in str(refused.value)
+    assert engine.config is config
+    assert engine._options.cache_size == engine._programs.size == 5
+    after = engine.last_reload
+    assert after is not None
+    assert (after.good, after.good_at) == (False, before.good_at)
+    assert after.at >= before.at
+    assert after.error
+    path.write_text("matching: {cel: {cache_size: 8}}\n")
+    assert engine.reload().good
+    assert engine.last_reload is not None
+    assert (engine.last_reload.good, engine.last_reload.error) == (True, None)
+
+
+def test_every_place_that_would_need_a_new_engine_is_named(backend: str) -> None:
+    engine = Engine.from_config(Config())
+    with pytest.raises(BulkConfigError) as refused:
+        engine.reload(
+            Config.from_dict(
+                {
+                    "matching": {"layout": "document", "limits": {"max_depth": 5}, "default_tenant": None},
+                    "logging": {"level": "info"},
+                }
+            )
+        )
+    assert [error.place for error in refused.value.errors] == [
+        "matching.layout",
+        "matching.default_tenant",
+        "matching.limits.max_depth",
+    ]
+
+
+def test_matching_goes_on_while_others_reload(backend: str) -> None:
+    engine = Engine.from_config(Config())
+    engine.add_many({"id": f"s{n}", "cel": f"data.n >= {n}"} for n in range(20))
+    done = threading.Event()
+    wrong: list[Any] = []
+
+    def match() -> None:
+        while not done.is_set():
+            found = engine.match_ids({"data": {"n": 9}})
+            if len(found) != 10:
+                wrong.append(found)
+
+    threads = [threading.Thread(target=match) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for n in range(100):
+        engine.reload(Config.from_dict({"matching": {"cel": {"cache_size": 1 + n % 7, "evaluation_timeout": f"{50 + n}ms"}}}))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_smaller_cache_forgets_what_was_used_longest_ago() -> None:
+    cache, limits = ProgramCache(10), streamer.Limits()
+    for n in range(10):
+        cache.compile(f"data.n == {n}", limits)
+    cache.resize(2)
+    assert len(cache) == 2
+    cache.compile("data.n == 9", limits)
+    assert cache.hits == 1

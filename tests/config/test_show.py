@@ -1,0 +1,170 @@
+"""What is in force is shown so that it can be loaded again; what is generated is current; the schema agrees with the loader."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from docs import generate
+from streamer import BulkConfigError, Config
+from streamer.config import loader
+from streamer.config.loader import fields_of, section_of, show_place
+from streamer.config.schema import Section
+from streamer.config.show import json_schema, show
+
+
+def load(text: str, environment: dict[str, str] | None = None) -> loader.Loaded:
+    return loader.loads(text.encode(), "s.yaml", directory=Path(), environment=environment or {})
+
+
+@pytest.mark.parametrize("path", generate.generated(), ids=lambda path: path.name)
+def test_what_is_generated_is_current(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == generate.generated()[path], "run `make docs`"
+
+
+def test_every_field_is_described_and_in_the_table() -> None:
+    table = generate.table()
+
+    def check(section: type[Section]) -> None:
+        for name, info in section.model_fields.items():
+            inner = section_of(info)
+            if inner is not None:
+                assert inner.__doc__
+                check(inner)
+            else:
+                assert info.description, name
+                assert f"| `{name}` |" in table
+
+    check(Config)
+
+
+def test_what_is_shown_tells_each_origin_and_is_loaded_again() -> None:
+    loaded = load(
+        "matching:\n  default_tenant: 'no'\n  layout: {data: /x, type_map: {c: insert}}\n  cel: {cache_size: 5}\n"
+        "subscriptions: [a b.jsonl]\n",
+        {"STREAMER_MATCHING__LIMITS__MAX_EVENT_BYTES": "1MiB"},
+    )
+    text = show(loaded)
+    lines = {line.split(":")[0].strip(): line.split("  # ")[-1] for line in text.splitlines()}
+    assert lines["default_tenant"] == "s.yaml:2:19"
+    assert lines["cache_size"] == "s.yaml:4:21"
+    assert lines["max_event_bytes"] == "STREAMER_MATCHING__LIMITS__MAX_EVENT_BYTES"
+    assert lines["validation"] == "default"
+    assert load(text).config == loaded.config
+    shown = {show_place(place) for place in fields_of(Config)}
+    assert all(place.split(".")[-1] in text for place in shown)
+
+
+@hypothesis.given(strategies.text(min_size=1, max_size=20).filter(lambda text: text != "*"))
+def test_any_text_that_is_shown_is_loaded_again(text: str) -> None:
+    try:
+        config = Config.from_dict({"matching": {"default_tenant": text}})
+    except BulkConfigError:
+        hypothesis.reject()
+    shown = show(loader.Loaded(config))
+    assert load(shown).config == config
+    assert shown.isascii() or shown.replace("\n", "").isprintable()
+
+
+GOOD: list[Any] = [
+    {},
+    {"matching": {"layout": "debezium", "cel": {"evaluation_timeout": "1h30m"}}},
+    {"matching": {"layout": {"preset": "change", "tenant": {"constant": "x"}, "data": ["/a", "/b"], "before": None}}},
+    {"matching": {"limits": {"max_event_bytes": 5, "max_cel_bytes": "16KiB"}}, "subscriptions": ["a"]},
+    {"matching": {"default_tenant": None, "soft_delete": None}, "logging": {"level": "debug"}},
+]
+BAD: list[Any] = [
+    {"matchin": {}},
+    {"matching": {"cel": {"cache_size": 0}}},
+    {"matching": {"cel": {"cache_size": "x"}}},
+    {"matching": {"cel": {"evaluation_timeout": 5}}},
+    {"matching": {"cel": {"evaluation_timeout": "5"}}},
+    {"matching": {"layout": "nosuch"}},
+    {"matching": {"layout": {"dta": "/x"}}},
+    {"matching": {"limits": {"max_event_bytes": "5 parsecs"}}},
+    {"matching": {"validation": "fast"}},
+    {"logging": {"level": 5}},
+]
+
+
+def test_the_schema_agrees_with_the_loader() -> None:
+    """What the schema accepts loads, and what it refuses does not."""
+    schema = json.loads(json_schema())
+    for members in GOOD:
+        assert accepts(schema, schema, members), members
+        Config.from_dict(members)
+    for members in BAD:
+        assert not accepts(schema, schema, members), members
+        with pytest.raises(BulkConfigError):
+            Config.from_dict(members)
+
+
+def test_every_default_in_the_schema_is_what_a_file_may_say() -> None:
+    schema = json.loads(json_schema())
+    for definition in schema["$defs"].values():
+        for name, field in definition["properties"].items():
+            if "default" in field:
+                assert accepts(schema, field, field["default"]), name
+
+
+def accepts(root: Any, schema: Any, value: Any) -> bool:
+    """Tell whether a value obeys a JSON Schema, as far as ours go; an unknown keyword is an error."""
+    kinds = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "boolean": bool,
+        "null": type(None),
+        "integer": int,
+        "number": int | float,
+    }
+    for keyword, operand in schema.items():
+        match keyword:
+            case "$ref":
+                good = accepts(root, root["$defs"][operand.rsplit("/", 1)[-1]], value)
+            case "type":
+                names = operand if isinstance(operand, list) else [operand]
+                good = any(
+                    isinstance(value, kinds[name]) and (name == "boolean" or not isinstance(value, bool)) for name in names
+                )
+            case "anyOf":
+                good = any(accepts(root, one, value) for one in operand)
+            case "enum":
+                good = value in operand
+            case "properties":
+                good = not isinstance(value, dict) or all(
+                    name not in value or accepts(root, one, value[name]) for name, one in operand.items()
+                )
+            case "additionalProperties":
+                known = schema.get("properties", {})
+                others = [one for name, one in value.items() if name not in known] if isinstance(value, dict) else []
+                good = not others if operand is False else all(accepts(root, operand, one) for one in others)
+            case "required":
+                good = not isinstance(value, dict) or all(name in value for name in operand)
+            case "items":
+                good = not isinstance(value, list) or all(accepts(root, operand, item) for item in value)
+            case "minItems":
+                good = not isinstance(value, list) or len(value) >= operand
+            case "minimum":
+                good = not isinstance(value, int | float) or value >= operand
+            case "maximum":
+                good = not isinstance(value, int | float) or value <= operand
+            case "exclusiveMinimum":
+                good = not isinstance(value, int | float) or value > operand
+            case "exclusiveMaximum":
+                good = not isinstance(value, int | float) or value < operand
+            case "pattern":
+                good = not isinstance(value, str) or re.search(operand, value) is not None
+            case "$schema" | "$defs" | "title" | "description" | "default" | "examples":
+                good = True
+            case _:
+                raise AssertionError(f"an unknown keyword {keyword!r}")
+        if not good:
+            return False
+    return True
