@@ -9,25 +9,24 @@ import io
 import json
 import os
 import signal
-import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, NoReturn
+from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 import streamer
-from streamer.engine.histogram import Histogram
+from streamer.cli_config import app as config_app
+from streamer.cli_config import load, refuse
+from streamer.cli_output import Format, Tally, count, progress, writer
 from streamer.engine.lines import read_lines
-from streamer.engine.matches import Matches
 from streamer.errors import (
+    BulkConfigError,
     BulkSubscriptionError,
     ConfigError,
     EventError,
@@ -36,15 +35,19 @@ from streamer.errors import (
     SubscriptionError,
 )
 from streamer.layout import EventLayout
-
-OK, SOME_BAD, USAGE, INTERRUPTED = 0, 1, 2, 130
-
-EXIT_CODES = (
-    "Exit codes: 0 all is well; 1 {one}; 2 wrong usage, bad subscriptions, or files that cannot be read or written; "
-    "130 interrupted by Ctrl-C. "
-    "Where the reader of the output goes away, it ends quietly by SIGPIPE."
+from streamer.model import Limits
+from streamer.terminal import (
+    EXIT_CODES,
+    INTERRUPTED,
+    OK,
+    SOME_BAD,
+    USAGE,
+    fail,
+    note,
+    printable,
+    set_up_logging,
+    show,
 )
-LIMITS = streamer.Limits()
 
 app = typer.Typer(
     name="streamer",
@@ -56,14 +59,6 @@ app = typer.Typer(
 )
 
 
-class Format(StrEnum):
-    """How matches are printed."""
-
-    jsonl = "jsonl"
-    table = "table"
-    ids = "ids"
-
-
 class Validation(StrEnum):
     """How much of an event is checked."""
 
@@ -71,16 +66,25 @@ class Validation(StrEnum):
     lazy = "lazy"
 
 
+ConfigFile = Annotated[
+    str | None,
+    typer.Option("-c", "--config", metavar="FILE", help="A YAML file that says all of this; options win over it."),
+]
 Subscriptions = Annotated[
-    str, typer.Option("-s", "--subscriptions", metavar="FILE", help="Subscriptions, one JSON object a line.", show_default=False)
+    str | None, typer.Option("-s", "--subscriptions", metavar="FILE", help="Subscriptions, one JSON object a line.")
 ]
 Layout = Annotated[
-    str, typer.Option(metavar="NAME|FILE", help="Where an event's parts are: a preset (change, debezium, ...) or a JSON file.")
+    str | None,
+    typer.Option(
+        metavar="NAME|FILE", help="Where an event's parts are: a preset (debezium, ...) or a JSON file.  [default: change]"
+    ),
 ]
 Tenant = Annotated[str | None, typer.Option(help="The tenant of every event; wins over what an event says.")]
 Collection = Annotated[str | None, typer.Option(help="The collection of every event; wins over what an event says.")]
-DefaultTenant = Annotated[str, typer.Option(help="The tenant of what names none.")]
+DefaultTenant = Annotated[str | None, typer.Option(help="The tenant of what names none.  [default: default]")]
 SoftDelete = Annotated[str | None, typer.Option(metavar="FIELD", help="The field of `data` that flags a document as deleted.")]
+
+app.add_typer(config_app)
 
 
 @app.callback(invoke_without_command=True)
@@ -94,17 +98,20 @@ def _version(
 
 @app.command(epilog=EXIT_CODES.format(one="some events were bad, the others were matched"))
 def match(
-    subscriptions: Subscriptions,
+    subscriptions: Subscriptions = None,
+    config: ConfigFile = None,
     events: Annotated[str, typer.Argument(metavar="EVENTS", help="Events, one JSON object a line.")] = "-",
     format: Annotated[
         Format, typer.Option("-f", "--format", help="jsonl: an object a match; ids: an id a match.")
     ] = Format.jsonl,
-    layout: Layout = "change",
+    layout: Layout = None,
     tenant: Tenant = None,
     collection: Collection = None,
-    default_tenant: DefaultTenant = "default",
+    default_tenant: DefaultTenant = None,
     soft_delete: SoftDelete = None,
-    validation: Annotated[Validation, typer.Option(help="full: check the whole event; lazy: what is walked.")] = Validation.full,
+    validation: Annotated[
+        Validation | None, typer.Option(help="full: check the whole event; lazy: what is walked.  [default: full]")
+    ] = None,
     line_buffered: Annotated[bool, typer.Option("--line-buffered", help="Write each match at once.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")] = False,
 ) -> None:
@@ -113,16 +120,18 @@ def match(
     Files may be compressed with gzip or zstd; `-` is standard input.
     """
     if subscriptions == events == "-":
-        _fail("subscriptions and events cannot both come from standard input")
-    engine = _engine(subscriptions, layout, default_tenant, soft_delete, validation.value)
-    write = _writer(format, engine)
+        fail("subscriptions and events cannot both come from standard input")
+    _check_names(tenant, collection)
+    setup = _setup(config, subscriptions, layout, default_tenant, soft_delete, validation)
+    engine = setup.engine()
+    write = writer(format, engine)
     tally = Tally()
     code = OK
     try:
-        with _opened(events) as source, _progress(source, tally, shown=not quiet) as show:
-            for number, event in read_lines(source, max_bytes=LIMITS.max_event_bytes):
+        with _opened(events) as source, progress(source, tally, shown=not quiet) as seen:
+            for number, event in read_lines(source, max_bytes=setup.max_event_bytes):
                 tally.events += 1
-                show()
+                seen()
                 try:
                     if isinstance(event, EventError):
                         raise event
@@ -132,7 +141,7 @@ def match(
                 except EventError as error:
                     tally.bad += 1
                     error.index = None
-                    _note(f"{_name(events)}:{number}: {error}")
+                    note(f"{_name(events)}:{number}: {error}")
                     continue
                 tally.matches += len(matches)
                 write(number, matches)
@@ -140,78 +149,84 @@ def match(
                     sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     except InputError as error:
-        _note(f"{_name(events)}: {error}")
+        note(_damaged(events, error))
         code = USAGE
     sys.stdout.flush()
     if not quiet:
-        _note(f"{'interrupted: ' if code == INTERRUPTED else ''}{tally}")
+        note(f"{'interrupted: ' if code == INTERRUPTED else ''}{tally}")
     raise typer.Exit(code or (SOME_BAD if tally.bad else OK))
 
 
 @app.command(epilog=EXIT_CODES.format(one="the event is bad"))
 def explain(
-    subscriptions: Subscriptions,
     id: Annotated[str, typer.Option("--id", metavar="ID", help="The subscription to explain.", show_default=False)],
+    subscriptions: Subscriptions = None,
+    config: ConfigFile = None,
     event: Annotated[str, typer.Argument(metavar="EVENT", help="A file with one event, or with --line one event a line.")] = "-",
     line: Annotated[int | None, typer.Option(min=1, help="Which line of EVENT holds the event.")] = None,
-    layout: Layout = "change",
+    layout: Layout = None,
     tenant: Tenant = None,
     collection: Collection = None,
-    default_tenant: DefaultTenant = "default",
+    default_tenant: DefaultTenant = None,
     soft_delete: SoftDelete = None,
 ) -> None:
     """Tell why a subscription matches an event, or why not: each condition, the value seen, the outcome."""
     if subscriptions == event == "-":
-        _fail("subscriptions and event cannot both come from standard input")
-    engine = _engine(subscriptions, layout, default_tenant, soft_delete)
+        fail("subscriptions and event cannot both come from standard input")
+    _check_names(tenant, collection)
+    setup = _setup(config, subscriptions, layout, default_tenant, soft_delete)
+    engine = setup.engine()
     if id not in engine:
-        _fail(f"{_name(subscriptions)}: no subscription {id!r}")
-    text = _event(event, line)
+        fail(f"{setup.names}: no subscription {id!r}")
+    text = _event(event, line, setup.max_event_bytes)
     try:
-        print(engine.explain(text, id, tenant, collection))
+        show(str(engine.explain(text, id, tenant, collection)))
     except EventError as error:
         hint = "; does the file hold several events? --line chooses one" if line is None and b"\n" in text.strip() else ""
-        _note(f"{_name(event)}{f':{line}' if line else ''}: {error}{hint}")
+        note(f"{_name(event)}{f':{line}' if line else ''}: {error}{hint}")
         raise typer.Exit(SOME_BAD) from None
 
 
 @app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
 def plan(
-    subscriptions: Subscriptions,
+    subscriptions: Subscriptions = None,
+    config: ConfigFile = None,
     id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Only this subscription.")] = None,
-    default_tenant: DefaultTenant = "default",
+    default_tenant: DefaultTenant = None,
 ) -> None:
     """Tell how each subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual."""
-    engine = _engine(subscriptions, default_tenant=default_tenant)
+    setup = _setup(config, subscriptions, default_tenant=default_tenant)
+    engine = setup.engine()
     if id is not None and id not in engine:
-        _fail(f"{_name(subscriptions)}: no subscription {id!r}")
+        fail(f"{setup.names}: no subscription {id!r}")
     for number, each in enumerate([id] if id is not None else engine):
-        print(f"{chr(10) if number else ''}{engine.plan(each)}")
+        show(f"{chr(10) if number else ''}{engine.plan(each)}")
 
 
 @app.command(epilog=EXIT_CODES.format(one="something was found"))
-def lint(subscriptions: Subscriptions, default_tenant: DefaultTenant = "default") -> None:
+def lint(subscriptions: Subscriptions = None, config: ConfigFile = None, default_tenant: DefaultTenant = None) -> None:
     """Find subscriptions that can never match, always match, are duplicates, are slow, or surprise."""
-    findings = _engine(subscriptions, default_tenant=default_tenant).lint()
+    findings = _setup(config, subscriptions, default_tenant=default_tenant).engine().lint()
     for finding in findings:
-        print(finding)
+        show(printable(str(finding)))
     raise typer.Exit(SOME_BAD if findings else OK)
 
 
 @app.command(epilog=EXIT_CODES.format(one="some subscriptions are bad"))
-def check(subscriptions: Subscriptions, default_tenant: DefaultTenant = "default") -> None:
+def check(subscriptions: Subscriptions = None, config: ConfigFile = None, default_tenant: DefaultTenant = None) -> None:
     """Check subscriptions: print every error, with its line and its place in the subscription."""
-    engine = streamer.Engine(default_tenant=default_tenant)
-    with _opened(subscriptions) as source:
-        try:
-            engine.add_jsonl(source)
-        except BulkSubscriptionError as bulk:
-            for error in bulk.errors:
-                print(_located(subscriptions, error))
-            _note(_count(len(bulk.errors), "bad subscription"))
-            raise typer.Exit(SOME_BAD) from None
-    _note(_count(len(engine), "good subscription"))
+    setup = _setup(config, subscriptions, default_tenant=default_tenant)
+    engine, bad = setup.empty_engine(), 0
+    for file in setup.files:
+        for error in setup.add(engine, file):
+            show(printable(error))
+            bad += 1
+    if bad:
+        note(count(bad, "bad subscription"))
+        raise typer.Exit(SOME_BAD)
+    note(count(len(engine), "good subscription"))
 
 
 def main() -> None:
@@ -223,105 +238,141 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            # From here on it is an exception, so that what was matched is told.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             app(prog_name="streamer")
         finally:
             sys.stdout.flush()
+            # Python's own end would print a traceback.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:
         # Reading or writing failed, as on a full disk. What stays unwritten must not fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _note(f"streamer: {error.strerror or error}")
+        note(f"streamer: {error.strerror or error}")
         sys.exit(USAGE)
 
 
-@dataclass(slots=True)
-class Tally:
-    """What `match` has seen so far; its text is the summary."""
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What an engine is made of, and the files of its subscriptions."""
 
-    events: int = 0
-    matches: int = 0
-    bad: int = 0
-    durations: Histogram = field(default_factory=Histogram)
-    started: float = field(default_factory=time.monotonic)
+    options: Mapping[str, Any]
+    files: Sequence[str]
 
     @property
-    def rate(self) -> float:
-        """Events a second, reading and writing included."""
-        return self.events / max(time.monotonic() - self.started, 1e-9)
+    def names(self) -> str:
+        """The files, as messages call them."""
+        return ", ".join(map(_name, self.files))
 
-    def __str__(self) -> str:
-        parts = [
-            f"{_count(self.events, 'event')}, {_count(self.matches, 'match', 'matches')}, {_count(self.bad, 'bad event')}",
-            f"p50 {_time(self.durations.percentile(0.50))}, p99 {_time(self.durations.percentile(0.99))} an event",
-            f"{self.rate:,.0f} events/s",
-            f"{streamer.BACKEND} backend",
-        ]
-        return "; ".join(parts)
+    @property
+    def max_event_bytes(self) -> int:
+        """How long a line of events may be."""
+        limits: Limits = self.options["limits"]
+        return limits.max_event_bytes
 
+    def engine(self) -> streamer.Engine:
+        """Make an engine with its subscriptions, or print what is wrong and end."""
+        engine = self.empty_engine()
+        errors = [error for file in self.files for error in self.add(engine, file)]
+        for error in errors:
+            note(error)
+        if errors:
+            raise typer.Exit(USAGE)
+        return engine
 
-def _engine(
-    subscriptions: str,
-    layout: str = "change",
-    default_tenant: str = "default",
-    soft_delete: str | None = None,
-    validation: Literal["full", "lazy"] = "full",
-) -> streamer.Engine:
-    """Make an engine with the subscriptions of a file, or print what is wrong and end."""
-    try:
-        engine = streamer.Engine(
-            layout=_layout(layout),
-            default_tenant=default_tenant,
-            soft_delete=soft_delete,
-            validation=validation,
-            limits=LIMITS,
-        )
-    except StreamerError as error:
-        _fail(str(error))
-    with _opened(subscriptions) as source:
+    def empty_engine(self) -> streamer.Engine:
+        """Make an engine without subscriptions, or say what is wrong and end."""
         try:
-            engine.add_jsonl(source)
-        except BulkSubscriptionError as bulk:
-            for bad in bulk.errors:
-                _note(_located(subscriptions, bad))
-            raise typer.Exit(USAGE) from None
-        except InputError as error:
-            _fail(f"{_name(subscriptions)}: {error}")
-    return engine
+            return streamer.Engine(**self.options)
+        except StreamerError as error:
+            fail(str(error))
+
+    def add(self, engine: streamer.Engine, file: str) -> Sequence[str]:
+        """Add the subscriptions of a file to an engine; return what is wrong with them, as compilers print it."""
+        with _opened(file) as source:
+            try:
+                engine.add_jsonl(source)
+            except BulkSubscriptionError as bulk:
+                return [_located(file, error) for error in bulk.errors]
+            except InputError as error:
+                return [_damaged(file, error)]
+        return ()
+
+
+def _setup(
+    config: str | None,
+    subscriptions: str | None,
+    layout: str | None = None,
+    default_tenant: str | None = None,
+    soft_delete: str | None = None,
+    validation: Validation | None = None,
+) -> Setup:
+    """Put the options given over those of a configuration file, or print what is wrong and end."""
+    options: dict[str, Any] = {"limits": Limits()}
+    files: Sequence[str] = ()
+    if config is not None:
+        try:
+            loaded = load(config).config
+        except BulkConfigError as bulk:
+            refuse(bulk)
+        set_up_logging(loaded.logging.level)
+        options, files = loaded.engine_options(), [str(file) for file in loaded.subscriptions]
+    if subscriptions is not None:
+        files = [subscriptions]
+    if not files:
+        fail("Missing option '--subscriptions', or '--config' with a file that names some")
+    given = {"default_tenant": default_tenant, "soft_delete": soft_delete, "validation": validation and validation.value}
+    options |= {name: value for name, value in given.items() if value is not None}
+    if layout is not None:
+        options["layout"] = _layout(layout)
+    return Setup(options, files)
+
+
+def _check_names(tenant: str | None, collection: str | None) -> None:
+    for option, name in (("--tenant", tenant), ("--collection", collection)):
+        if name == "*":
+            fail(f"{option}: '*' stands for every one and cannot name one; leave {option} out where the events say it")
 
 
 def _layout(name: str) -> EventLayout:
     """Read a layout: the name of a preset, or a JSON file."""
     path = Path(name)
-    if not path.is_file():
-        return EventLayout.preset(name)
     try:
+        if not path.is_file():
+            return EventLayout.preset(name)
         return EventLayout.from_dict(json.loads(path.read_bytes()))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: {error}") from error
+    except ConfigError as error:
+        fail(f"--layout {name}: {error.reason if error.place == 'preset' else error}")
+    except OSError as error:
+        fail(f"--layout {name}: {error.strerror or error}")
+    except (ValueError, RecursionError) as error:
+        fail(f"--layout {name}: {error}")
 
 
-def _event(name: str, line: int | None) -> bytes:
+def _event(name: str, line: int | None, longest: int) -> bytes:
     """Read one event: the whole file, or one of its lines."""
     text = bytearray()
     with _opened(name) as source:
         try:
-            for number, found in read_lines(source, max_bytes=LIMITS.max_event_bytes):
+            for number, found in read_lines(source, max_bytes=longest):
                 if number != (line or number):
                     continue
                 if isinstance(found, EventError):
-                    _note(f"{_name(name)}:{number}: {found}")
+                    note(f"{_name(name)}:{number}: {found}")
                     raise typer.Exit(SOME_BAD)
                 if line is not None:
                     return found
                 text += found + b"\n"
-                if len(text) > LIMITS.max_event_bytes + 1:
+                if len(text) > longest + 1:
                     break  # the engine says that it is too long
         except InputError as error:
-            _fail(f"{_name(name)}: {error}")
+            fail(_damaged(name, error))
     if line is not None:
-        _fail(f"{_name(name)}: no event in line {line}")
+        fail(f"{_name(name)}: no event in line {line}")
     return bytes(text)
 
 
@@ -335,76 +386,8 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         try:
             file = opened.enter_context(open(name, "rb", buffering=0))
         except OSError as error:
-            _fail(f"{name}: {error.strerror}")
+            fail(f"{name}: {error.strerror}")
         yield file
-
-
-@contextmanager
-def _progress(source: BinaryIO, tally: Tally, *, shown: bool) -> Iterator[Callable[[], None]]:
-    """Show progress on a terminal, where the matches do not go to it; yields what to call for each event."""
-    if not shown or not sys.stderr.isatty() or sys.stdout.isatty():
-        yield lambda: None
-        return
-    status = os.fstat(source.fileno())
-    size = status.st_size if stat.S_ISREG(status.st_mode) else None
-    columns = [SpinnerColumn(), TextColumn("{task.description}")]
-    with Progress(*columns, *([BarColumn()] if size else []), console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=size)
-        due = 0.0
-
-        def show() -> None:
-            nonlocal due
-            now = time.monotonic()
-            if now >= due:
-                due = now + 0.1
-                done = source.tell() if size else None
-                progress.update(
-                    task,
-                    completed=done,
-                    description=f"{tally.events:,} events, {tally.rate:,.0f} events/s, {tally.matches:,} matches",
-                )
-
-        yield show
-
-
-def _writer(chosen: Format, engine: streamer.Engine) -> Callable[[int, Matches], None]:
-    """Return what prints the matches of one event, given the number of its line."""
-    write = sys.stdout.write
-    if chosen is Format.ids:
-
-        def ids(number: int, matches: Matches) -> None:
-            for subscription_id in matches.sorted().ids():
-                write(f"{_printable(subscription_id)}\n")
-
-        return ids
-
-    if chosen is Format.table:
-        held = engine.subscriptions()
-        width = min(max([12, *(len(each.id) for each in held)]), 40)
-        gateway = min(max([7, *(len(each.gateway_id or "") for each in held)]), 24)
-        write(f"{'LINE':>8}  {'SUBSCRIPTION':<{width}}  {'GATEWAY':<{gateway}}  {'TRANSITION':<10}  CERTAIN\n")
-
-        def table(number: int, matches: Matches) -> None:
-            for each in matches.sorted():
-                columns = f"{_printable(each.subscription_id):<{width}}  {_printable(each.gateway_id or '-'):<{gateway}}"
-                write(f"{number:>8}  {columns}  {each.transition or '-':<10}  {'yes' if each.certain else 'no'}\n")
-
-        return table
-
-    def jsonl(number: int, matches: Matches) -> None:
-        for each in matches.sorted():
-            shown: dict[str, Any] = {
-                "line": number,
-                "subscription_id": each.subscription_id,
-                "gateway_id": each.gateway_id,
-                "transition": each.transition,
-                "certain": each.certain,
-            }
-            if each.labels is not None:
-                shown["labels"] = each.labels
-            write(json.dumps(shown, ensure_ascii=False) + "\n")
-
-    return jsonl
 
 
 def _located(name: str, error: SubscriptionError) -> str:
@@ -413,32 +396,9 @@ def _located(name: str, error: SubscriptionError) -> str:
     return f"{_name(name)}{'' if line is None else f':{line + 1}'}: {error}"
 
 
+def _damaged(name: str, error: InputError) -> str:
+    return f"{_name(name)}{'' if error.line is None else f':{error.line}'}: {error}"
+
+
 def _name(name: str) -> str:
     return "<stdin>" if name == "-" else name
-
-
-def _printable(text: str) -> str:
-    """Quote text that would disturb a line or a terminal."""
-    return text if text.isprintable() else json.dumps(text)
-
-
-def _note(text: str) -> None:
-    print("".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text), file=sys.stderr)
-
-
-def _fail(text: str) -> NoReturn:
-    _note(f"streamer: {text}")
-    raise typer.Exit(USAGE)
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    """Print how many: `1 event`, `2,000 events`."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
-def _time(nanoseconds: int) -> str:
-    """Print a duration with three digits."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.3g} {unit}"
-    return f"{nanoseconds} ns"

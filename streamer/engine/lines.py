@@ -58,7 +58,15 @@ def read_lines(source: LineSource, *, max_bytes: int) -> Iterator[tuple[int, byt
 def read_blocks(source: LineSource, *, max_bytes: int) -> Iterator[list[tuple[int, bytes | EventError]]]:
     """Yield the lines of `read_lines` as they come: those that ended in one read together, none of which waits for another."""
     numbers = count(1)
-    for lines in _blocks(_decompressed(_chunks(source)), max_bytes):
+    blocks = _blocks(_decompressed(_chunks(source)), max_bytes)
+    while True:
+        try:
+            lines = next(blocks, None)
+        except InputError as error:
+            error.line = next(numbers)
+            raise
+        if lines is None:
+            return
         block: list[tuple[int, bytes | EventError]] = []
         for line in lines:
             number = next(numbers)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,46 +16,7 @@ import pytest
 import zstandard
 
 from streamer.engine.histogram import Histogram
-
-COMMAND = (sys.executable, "-m", "streamer")
-
-SUBSCRIPTIONS = b"""\
-{"id": "big", "gateway_id": "billing", "collection": "orders", "filters": [{"field": "amount", "op": ">", "value": 100}]}
-{"id": "paid", "collection": "orders", "topic": "orders.*.paid", "labels": {"colour": "green"}}
-"""
-
-EVENTS = b"""\
-{"collection": "orders", "type": "insert", "data": {"amount": 250}}
-
-{"collection": "orders", "topic": "orders.eu.paid", "data": {"amount": 7}}
-{"collection": "orders", "data": {"amount": 8}}
-"""
-
-
-@pytest.fixture
-def place(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with subscriptions and events; the processes started run on the backend under test."""
-    monkeypatch.setenv("STREAMER_BACKEND", backend)
-    # The package under test, also where it is not installed; colours and widths as in a pipe.
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
-    (tmp_path / "subs.jsonl").write_bytes(SUBSCRIPTIONS)
-    (tmp_path / "events.jsonl").write_bytes(EVENTS)
-    return tmp_path
-
-
-Run = Callable[..., subprocess.CompletedProcess[bytes]]
-
-
-@pytest.fixture
-def run(place: Path) -> Run:
-    """Run the command line in *place*."""
-
-    def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run((*COMMAND, *arguments), cwd=place, input=stdin, capture_output=True, timeout=60)
-
-    return run
+from tests.cli.conftest import COMMAND, EVENTS, SUBSCRIPTIONS, Run
 
 
 def lines(output: bytes) -> list[Any]:
@@ -131,7 +90,7 @@ def test_what_was_read_before_compressed_data_is_cut_off_is_matched(run: Run) ->
     ran = run("match", "-s", "subs.jsonl", stdin=gzip.compress(EVENTS * 100)[:-9])
     assert ran.returncode == 2
     assert len(lines(ran.stdout)) > 100
-    assert b"<stdin>: the gzip data is cut off\n" in ran.stderr
+    assert b"<stdin>:401: the gzip data is cut off\n" in ran.stderr
 
 
 def test_the_last_line_needs_no_newline_and_blank_lines_are_no_events(run: Run) -> None:

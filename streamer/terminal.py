@@ -1,0 +1,89 @@
+"""What a terminal is shown: nobody's data drives it.
+
+Ids, labels, member names and values are what others wrote, and a terminal obeys more than ASCII's control characters: C1 controls
+begin sequences of their own, and marks of direction turn the rest of a line around.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from typing import Any, Final, NoReturn
+
+import typer
+
+OK, SOME_BAD, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+EXIT_CODES: Final = (
+    "Exit codes: 0 all is well; 1 {one}; 2 wrong usage, a bad configuration, bad subscriptions, or files that cannot be read or "
+    "written; 130 interrupted by Ctrl-C. "
+    "Where the reader of the output goes away, it ends quietly by SIGPIPE."
+)
+
+#: Deeper than labels may be.
+_MAX_DEPTH: Final = 1024
+
+# JSON has such characters in strings only, so each may be written as an escape.
+_IN_JSON: Final = re.compile(r"[^\x20-\x7e]")
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Return a text with what is not printable, save the characters to *keep*, written as Python escapes it."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text)
+
+
+def json_text(value: Any) -> str:
+    """Write what JSON says, labels included, on one line; what is not printable is escaped as JSON does.
+
+    It is read back as the same value, and as deep as a subscription may be.
+    """
+    from streamer.subscriptions.values import write_json
+
+    text, _ = write_json(value, max_depth=_MAX_DEPTH, max_bytes=None)
+    return printable_json(text)
+
+
+def printable_json(text: str) -> str:
+    """Return JSON text with what is not printable escaped as JSON does."""
+    return text if text.isprintable() else _IN_JSON.sub(_escaped, text)
+
+
+def quoted(text: str) -> str:
+    """Return a text as it stands where it is printable, else as a JSON string."""
+    return text if text.isprintable() else json_text(text)
+
+
+def note(text: str) -> None:
+    """Print one line about the results, on standard error."""
+    print(printable(text), file=sys.stderr)
+
+
+def show(text: str) -> None:
+    """Print lines that are results."""
+    print(printable(text, keep="\n"))
+
+
+def fail(text: str) -> NoReturn:
+    """Say what is wrong, and end the program."""
+    note(f"streamer: {text}")
+    raise typer.Exit(USAGE)
+
+
+def set_up_logging(level: str) -> None:
+    """Print messages of at least a level on standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), keep="\n")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1]

@@ -1,0 +1,107 @@
+"""`streamer config` and `--config`: the same file for the command line and for engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streamer.config.show import json_schema
+from tests.cli.conftest import Run
+
+
+def test_check_prints_every_error_and_tells_by_its_exit_code(run: Run, place: Path) -> None:
+    (place / "good.yaml").write_text("subscriptions: [subs.jsonl]\n")
+    ran = run("config", "check", "good.yaml")
+    assert (ran.returncode, ran.stdout) == (0, b"")
+    assert ran.stderr == b"good.yaml: a good configuration, 2 subscriptions\n"
+    (place / "bad.yaml").write_text('matching:\n  validation: fast\n  "\\e[2J": 1\nsubscriptions: 5\n')
+    ran = run("config", "check", "bad.yaml")
+    assert ran.returncode == 1
+    assert [line.split(": ")[0] for line in ran.stdout.decode().splitlines()] == [
+        "bad.yaml:2:15",
+        "bad.yaml:3:3",
+        "bad.yaml:4:16",
+    ]
+    assert all(line.isprintable() for line in ran.stdout.decode().splitlines())
+    assert ran.stderr == b"3 errors\n"
+
+
+def test_check_reads_the_subscriptions_too(run: Run, place: Path) -> None:
+    (place / "more.jsonl").write_text('{"id": "x", "cel": "1 +"}\n')
+    (place / "s.yaml").write_text("subscriptions: [subs.jsonl, more.jsonl, nosuch.jsonl]\n")
+    ran = run("config", "check", "s.yaml")
+    assert ran.returncode == 1
+    first, second = ran.stdout.decode().splitlines()
+    assert first.startswith("more.jsonl:1: subscription 'x': cel: ")
+    assert second == "nosuch.jsonl: No such file or directory"
+
+
+def test_a_file_that_is_not_there_is_exit_code_2(run: Run) -> None:
+    for command in (("config", "check", "nosuch.yaml"), ("config", "show", "nosuch.yaml"), ("match", "-c", "nosuch.yaml")):
+        ran = run(*command)
+        assert (ran.returncode, ran.stdout) == (2, b"")
+        assert ran.stderr == b"streamer: nosuch.yaml: No such file or directory\n"
+
+
+def test_show_prints_what_is_in_force(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMER_MATCHING__CEL__CACHE_SIZE", "7")
+    (place / "s.yaml").write_text("matching: {validation: lazy}\n")
+    ran = run("config", "show", "s.yaml")
+    assert ran.returncode == 0
+    lines = ran.stdout.decode().splitlines()
+    assert any(line.split() == ["cache_size:", "7", "#", "STREAMER_MATCHING__CEL__CACHE_SIZE"] for line in lines)
+    assert any(line.split() == ["validation:", "lazy", "#", "s.yaml:1:24"] for line in lines)
+    (place / "s.yaml").write_text("matching: {validation: fast}\n")
+    ran = run("config", "show", "s.yaml")
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert ran.stderr.startswith(b"s.yaml:1:24: matching.validation: ")
+
+
+def test_schema_prints_the_json_schema(run: Run) -> None:
+    assert json.loads(run("config", "schema").stdout) == json.loads(json_schema())
+
+
+def test_an_engine_is_made_as_the_file_says_and_options_win_over_it(run: Run, place: Path) -> None:
+    (place / "conf").mkdir()
+    (place / "conf/s.jsonl").write_text('{"id": "s", "filters": [{"field": "n", "op": "==", "value": 1}]}\n')
+    (place / "conf/streamer.yaml").write_text(
+        "matching: {layout: document, default_tenant: acme, limits: {max_event_bytes: 100}}\nsubscriptions: [s.jsonl]\n"
+    )
+    given = ("match", "-c", "conf/streamer.yaml", "-f", "ids", "-q")
+    assert run(*given, stdin=b'{"n": 1}').stdout == b"s\n"
+    assert run(*given, "--layout", "change", stdin=b'{"data": {"n": 1}}').stdout == b"s\n"
+    assert run(*given, "--tenant", "other", stdin=b'{"n": 1}').stdout == b""
+    (place / "all.jsonl").write_text('{"id": "all"}')
+    assert run(*given, "-s", "all.jsonl", stdin=b'{"n": 1}').stdout == b"all\n"
+    ran = run(*given, stdin=b'{"n": "' + b"x" * 100 + b'"}')
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(b"<stdin>:1: too_long at byte 100: ")
+    assert b"tenant 'acme'" in run("plan", "-c", "conf/streamer.yaml").stdout
+    assert run("check", "-c", "conf/streamer.yaml").stderr == b"1 good subscription\n"
+    assert run("lint", "-c", "conf/streamer.yaml").returncode == 0
+    assert b"true, saw 1" in run("explain", "-c", "conf/streamer.yaml", "--id", "s", stdin=b'{"n": 1}').stdout
+
+
+def test_the_level_of_the_log_is_that_of_the_file(run: Run, place: Path) -> None:
+    (place / "s.jsonl").write_text('{"id": "a\\nb", "cel": "data.x == 1"}\n')
+    for level, says in (("info", True), ("warning", False)):
+        (place / "s.yaml").write_text(f"subscriptions: [s.jsonl]\nlogging: {{level: {level}}}\n")
+        ran = run("match", "-c", "s.yaml", "-q", stdin=b'{"data": {}}')
+        assert (b"INFO streamer.cel_eval: subscription 'a\\nb': CEL error" in ran.stderr) is says
+
+
+def test_without_subscriptions_it_says_what_is_missing(run: Run, place: Path) -> None:
+    (place / "s.yaml").write_text("")
+    for arguments in ((), ("-c", "s.yaml")):
+        ran = run("match", *arguments)
+        assert ran.returncode == 2
+        assert b"Missing option '--subscriptions'" in ran.stderr
+
+
+def test_a_bad_configuration_stops_match_with_every_error(run: Run, place: Path) -> None:
+    (place / "s.yaml").write_text("matching: {validation: fast, cel: {cache_size: 0}}\n")
+    ran = run("match", "-c", "s.yaml", stdin=b"{}")
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert [line.split(": ")[0] for line in ran.stderr.decode().splitlines()] == ["s.yaml:1:24", "s.yaml:1:48"]
