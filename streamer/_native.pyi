@@ -1,10 +1,10 @@
-"""The native core: an index over subscriptions.
+"""The native core: an index over subscriptions, without knowledge of CEL.
 
 `streamer.engine.native` makes an engine of it. What it cannot decide it asks of its *host*, a `streamer.engine.native.Host`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Self, TypedDict, final
+from typing import Literal, Self, TypeAlias, TypedDict, final
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -13,9 +13,25 @@ from streamer.engine.native import Held, Host
 from streamer.errors import EventError, SubscriptionError
 from streamer.model import Match, Subscription
 
-__all__ = ["CelPrograms", "Core", "Draft", "Hits", "__version__", "bloom_fill", "bloom_probe", "bloom_probe_any", "cel_check"]
+__all__ = [
+    "LATENCY_BOUNDS",
+    "CelPrograms",
+    "Core",
+    "Draft",
+    "Hits",
+    "__version__",
+    "bloom_fill",
+    "bloom_probe",
+    "bloom_probe_any",
+    "cel_check",
+]
 
 __version__: str
+
+LATENCY_BOUNDS: list[int]
+"""Upper bounds of a latency's buckets in nanoseconds; what is longer goes into one more."""
+
+_Latency: TypeAlias = tuple[list[int], int]  # how many fell into each bucket, and their sum in nanoseconds
 
 def bloom_fill(bits: Buffer, num_slices: int, bits_per_slice: int, keys: Iterable[bytes]) -> int:
     """Set the bits of *keys* in the portable layout; what `PortableBloomFilter.add` sets for each.
@@ -78,6 +94,24 @@ class CelPrograms:
 
     def count(self, event: bytes, budget: int) -> int:
         """Count those that are true of an event. Raises EventError."""
+
+class _Counters(TypedDict):
+    events: int
+    matched: int
+    unmatched: int
+    rejected: dict[str, int]
+    matches: int
+    uncertain: int
+    candidates: int  # conjunctions that indexes brought up
+    listed: int  # conjunctions of plain lists
+    merges: int
+    total: _Latency
+    bloom: _Latency
+    cel: _Latency
+    partitions: int
+    segments: int
+    store_bytes: int
+    index_bytes: int
 
 @disjoint_base
 class Core:
@@ -156,8 +190,14 @@ class Core:
     def resume(self) -> None:
         """Let it go on, after a fork in both processes."""
 
-    def counters(self) -> dict[str, int]:
-        """Return what was counted since the core was made, and how large it is."""
+    def counters(self) -> _Counters:
+        """Return what was counted since the core was made, and what it holds now."""
+
+    def reject(self, code: str) -> None:
+        """Count an event that was rejected before the core saw it; for a word that is no `EventCode`, as `internal`."""
+
+    def _record(self, on: bool) -> None:
+        """Count from now on, or no longer: what counting costs is measured so."""
 
     def __len__(self) -> int: ...
     def __contains__(self, subscription_id: object, /) -> bool: ...
@@ -173,14 +213,20 @@ class Draft:
 
     def __new__(cls, core: Core) -> Draft: ...
     def __len__(self) -> int: ...
-    def extend(self, sources: Sequence[bytes | tuple[bytes, bytes, Subscription]]) -> None:
-        """Parse JSON texts, with the interpreter let go.
+    def extend(self, sources: Sequence[bytes | tuple[bytes, bytes, Subscription]]) -> list[tuple[int, str]]:
+        """Parse JSON texts, with the interpreter let go; return the CEL expressions for the host to compile.
 
         A source that is not JSON alone is a text to parse, a unique name to keep in its place, and the object.
         """
 
     def refuse(self, position: int, subscription_id: str | None) -> None:
         """Put an error of the host in the place of a source."""
+
+    def mentions_before(self, position: int) -> None:
+        """Say that the CEL expression looks at `before`."""
+
+    def id(self, position: int) -> str | None:
+        """Return the id of a source that was read."""
 
     def source(self, position: int) -> Held | None:
         """Return a source that was read."""

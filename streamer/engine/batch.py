@@ -58,6 +58,7 @@ def _match_lines(
     results = iter(core.match_batch(events, tenant, collection))
     for number, line in block:
         if isinstance(line, EventError):
+            core.reject(line.code.value)
             yield LineResult(number, line)
             continue
         result = next(results)

@@ -33,6 +33,7 @@ from streamer.model import Limits, Match, Subscription
 
 if TYPE_CHECKING:
     from streamer.engine.plan import Plan
+    from streamer.engine.telemetry import Telemetry
 
 Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
 """A subscription as a user may give it; bytes and str are JSON text."""
@@ -189,6 +190,12 @@ class Core(Protocol):
 
     def plan(self, subscription_id: str) -> Plan | None:
         """Tell how a subscription is found and decided here, or None for an unknown id."""
+
+    def reject(self, code: str) -> None:
+        """Count an event that was rejected on its way here, by its `EventCode`."""
+
+    def telemetry(self) -> Telemetry:
+        """Return what was counted, each event that was begun once: matched, unmatched or rejected."""
 
     # Phase 1. A partition is named by tenant and collection, "*" for every one; one that is not there has no filter.
 

@@ -1,7 +1,7 @@
 """The engine in native memory: what the index decides, and what it leaves to the reference.
 
 ```
-sources ──► Draft (parsed and checked natively) ──► commit: one new root
+sources ──► Draft (parsed natively, CEL compiled here) ──► commit: one new root
 event   ──► flatten, index ──┬── certain ids                                         packed hits
                              └── pending: CEL parts, subscriptions judged whole ──► Host ──┘
 ```
@@ -27,7 +27,8 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, native_plan
-from streamer.errors import BulkSubscriptionError, ConfigError, EventCode, EventError, SubscriptionError
+from streamer.engine.telemetry import Latency, Telemetry
+from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.locks import Lock
 from streamer.model import Event, Subscription, Transition, Verdict
 from streamer.reference.cel import evaluate_cel
@@ -147,6 +148,7 @@ class NativeCore(_native.Core):
     """
 
     _options: Options
+    _programs: ProgramCache
     _host: Host
     _lock: Lock
 
@@ -171,6 +173,7 @@ class NativeCore(_native.Core):
         except ValueError as error:
             raise ConfigError(str(error), place="layout") from None
         core._options = options
+        core._programs = programs
         core._host = host
         core._lock = Lock()
         _cores.add(core)
@@ -219,7 +222,14 @@ class NativeCore(_native.Core):
             draft.refuse(position, error.subscription_id if _is_text(error.subscription_id) else None)
 
         def flush() -> None:
-            draft.extend(pending)
+            for position, source in draft.extend(pending):
+                try:
+                    if self._programs.compile(source, self._options.limits).mentions_before:
+                        draft.mentions_before(position)
+                except CelError as error:
+                    error.place = "cel"
+                    error.subscription_id = draft.id(position)
+                    refuse(position, error)
             pending.clear()
 
         for position, source in enumerate(sources):
@@ -306,11 +316,35 @@ class NativeCore(_native.Core):
     def measure_filter(self, tenant: str, collection: str) -> None:
         """No filter, nothing to measure."""
 
+    def telemetry(self) -> Telemetry:
+        counters = self.counters()
+        return Telemetry(
+            matched=counters["matched"],
+            unmatched=counters["unmatched"],
+            rejected=counters["rejected"],
+            matches=counters["matches"],
+            uncertain=counters["uncertain"],
+            candidates=counters["candidates"] + counters["listed"],
+            merges=counters["merges"],
+            total=_latency(*counters["total"]),
+            bloom=_latency(*counters["bloom"]),
+            cel=_latency(*counters["cel"]),
+            subscriptions=len(self),
+            partitions=counters["partitions"],
+            segments=counters["segments"],
+            subscription_bytes=counters["store_bytes"],
+            index_bytes=counters["index_bytes"],
+        )
+
     def plan(self, subscription_id: str) -> Plan | None:
         held, cost = self.source(subscription_id), self.cost(subscription_id)
         if held is None or cost is None:
             return None
         return native_plan(self._host.compiled(held), self._options.limits, cost)
+
+
+def _latency(counts: list[int], nanoseconds: int) -> Latency:
+    return Latency(tuple(counts), nanoseconds)
 
 
 def _subscription(held: Held) -> Subscription:

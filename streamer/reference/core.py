@@ -20,8 +20,10 @@ would stop them all.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final, TypeAlias, final
 
 from rpds import HashTrieMap
@@ -34,11 +36,13 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, make_plan
+from streamer.engine.telemetry import Recorder, Telemetry
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, SubscriptionError
 from streamer.locks import Lock
 from streamer.model import Event, Match, Subscription
 from streamer.reference.events import as_before, read_for
 from streamer.reference.judge import Outcome, judge
+from streamer.reference.stopwatch import CEL_TIME
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.keys import Key, Place, access_keys
 from streamer.subscriptions.normal_form import normal_form
@@ -73,6 +77,15 @@ class Entry:
     @property
     def partition(self) -> PartitionName:
         return self.compiled.tenant, self.compiled.collection
+
+
+@final
+@dataclass(slots=True)
+class _Work:
+    """What one event came to: entries judged, and nanoseconds spent on filters, None where there was none to ask."""
+
+    candidates: int = 0
+    bloom: int | None = None
 
 
 @final
@@ -136,14 +149,18 @@ class Partition:
         guard = CollectionFilter.build(keys, capacity, key_rate, before)
         return Partition(self.keyed, self.unkeyed, guard.places, guard)
 
-    def candidates(self, sides: Sequence[Event]) -> Iterator[Entry]:
+    def candidates(self, sides: Sequence[Event], work: _Work) -> Iterator[Entry]:
         """Phase 1: yield what the event may match."""
         yield from self.unkeyed.values()
         if not self.keyed:
             return
+        began = time.perf_counter_ns()
         carried = carried_keys(sides, self.places)
-        if self.filter is not None and self.filter.ask(carried) is Answer.NO:
-            return
+        if self.filter is not None:
+            answer = self.filter.ask(carried)
+            work.bloom = (work.bloom or 0) + time.perf_counter_ns() - began
+            if answer is Answer.NO:
+                return
         is_false = carried is not None
         for entry in self.keyed.values():
             if carried is None or entry.keys is None or not entry.keys.isdisjoint(carried):
@@ -259,6 +276,7 @@ class ReferenceCore:
         self._root = Root(HashTrieMap(), HashTrieMap())
         self._next_order = 0
         self._lock = Lock()
+        self._recorder: Final = Recorder()
 
     def reconfigure(self, options: Options) -> None:
         self._options = options
@@ -398,16 +416,16 @@ class ReferenceCore:
         return isinstance(subscription_id, str) and subscription_id in self._root.entries
 
     def match(self, event: EventSource, tenant: str | None, collection: str | None) -> ReferenceHits:
-        return ReferenceHits(list(self._hits(self._root, event, tenant, collection)))
+        return ReferenceHits(self._settled(self._root, event, tenant, collection))
 
     def match_ids(self, event: EventSource, tenant: str | None, collection: str | None) -> list[str]:
-        return [entry.id for entry, _ in self._hits(self._root, event, tenant, collection)]
+        return [entry.id for entry, _ in self._settled(self._root, event, tenant, collection)]
 
     def match_count(self, event: EventSource, tenant: str | None, collection: str | None) -> int:
-        return sum(1 for _ in self._hits(self._root, event, tenant, collection))
+        return len(self._settled(self._root, event, tenant, collection))
 
     def matches_any(self, event: EventSource, tenant: str | None, collection: str | None) -> bool:
-        return any(True for _ in self._hits(self._root, event, tenant, collection))
+        return bool(self._settled(self._root, event, tenant, collection, most=1))
 
     def match_batch(
         self, events: Sequence[EventSource], tenant: str | None, collection: str | None
@@ -416,14 +434,45 @@ class ReferenceCore:
         results: list[ReferenceHits | EventError] = []
         for index, event in enumerate(events):
             try:
-                results.append(ReferenceHits(list(self._hits(root, event, tenant, collection))))
+                results.append(ReferenceHits(self._settled(root, event, tenant, collection)))
             except EventError as error:
                 error.index = index
                 results.append(error.with_traceback(None))
         return results
 
+    def reject(self, code: str) -> None:
+        self._recorder.reject(code)
+
+    def telemetry(self) -> Telemetry:
+        root = self._root
+        return self._recorder.read(subscriptions=len(root.entries), partitions=len(root.partitions))
+
+    def _record(self, on: bool) -> None:
+        self._recorder.is_on = on
+
+    def _settled(
+        self, root: Root, event: EventSource, tenant: str | None, collection: str | None, most: int | None = None
+    ) -> list[tuple[Entry, Outcome]]:
+        """Match an event, up to *most* times, and count what became of it."""
+        began, cel_runs, cel_began = time.perf_counter_ns(), CEL_TIME.runs, CEL_TIME.nanoseconds
+        work = _Work()
+        try:
+            found = list(islice(self._hits(root, event, tenant, collection, work), most))
+        except BaseException as error:
+            self._recorder.reject(error.code.value if isinstance(error, EventError) else "internal")
+            raise
+        self._recorder.settle(
+            matches=len(found),
+            uncertain=sum(1 for _, outcome in found if not outcome.certain),
+            candidates=work.candidates,
+            total=time.perf_counter_ns() - began,
+            bloom=work.bloom,
+            cel=CEL_TIME.nanoseconds - cel_began if CEL_TIME.runs > cel_runs else None,
+        )
+        return found
+
     def _hits(
-        self, root: Root, event: EventSource, tenant: str | None, collection: str | None
+        self, root: Root, event: EventSource, tenant: str | None, collection: str | None, work: _Work
     ) -> Iterator[tuple[Entry, Outcome]]:
         """The two phases: what may match, then what does."""
         options = self._options
@@ -433,7 +482,8 @@ class ReferenceCore:
         sides = [read, as_before(read, options.layout)] if has_old_side else [read]
         budget, on_cel_error = options.limits.cel_budget, self._cel_errors.record
         for partition in root.seen_by(read):
-            for entry in partition.candidates(sides):
+            for entry in partition.candidates(sides, work):
+                work.candidates += 1
                 outcome = judge(
                     entry.compiled, read, options.layout, options.soft_delete, budget=budget, on_cel_error=on_cel_error
                 )

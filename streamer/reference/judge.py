@@ -30,6 +30,7 @@ sees it as the event carries it, flagged or not.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -44,6 +45,7 @@ from streamer.reference.cel.values import Timestamp
 from streamer.reference.events import as_before
 from streamer.reference.filters import MISSING, Absence, evaluate_filter, read
 from streamer.reference.patterns import evaluate_pattern, leaves
+from streamer.reference.stopwatch import CEL_TIME
 from streamer.reference.topics import topic_matches
 from streamer.subscriptions.compile import EVERY, CompiledSubscription
 from streamer.subscriptions.filters import CompiledFilter, cel_path, parse_path, type_name
@@ -261,7 +263,9 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_
     if compiled.pattern is not None:
         yield evaluate_pattern(compiled.pattern, event.raw, event.unknown)
     if compiled.cel is not None:
+        began = time.perf_counter_ns()
         outcome = evaluate_cel(compiled.cel, event, budget)
+        CEL_TIME.add(time.perf_counter_ns() - began)
         if outcome.reason is not None and on_cel_error is not None:
             on_cel_error(compiled.id, outcome.reason, outcome.detail)
         yield outcome.verdict

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, InternalError, Match, Subscription
+from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, InternalError, Match, Subscription, _native
 from streamer.engine.native import NativeCore
+from streamer.engine.telemetry import BOUNDS, REJECTIONS
 
 MakeEngine = Callable[..., Engine]
 
@@ -325,3 +326,16 @@ def test_the_core_counts_its_work(engine: MakeEngine) -> None:
         assert e.match_count(b'{"data": {"a": %d}}' % (n + 1_000_000)) == 0
     counters = core_of(e).counters()
     assert (counters["events"], counters["candidates"], counters["segments"]) == (100, 0, 1)
+
+
+def test_both_backends_count_in_the_same_buckets_and_by_the_same_reasons(engine: MakeEngine) -> None:
+    assert _native.LATENCY_BOUNDS == list(BOUNDS)
+    assert list(core_of(engine()).counters()["rejected"]) == list(REJECTIONS)
+
+
+def test_writers_and_the_thread_count_their_merges(engine: MakeEngine) -> None:
+    e = engine()
+    for n in range(8):
+        e.add({"id": f"s{n}", "filters": [{"field": "a", "op": "==", "value": n}]})
+    counters = core_of(e).counters()
+    assert (counters["merges"], counters["segments"]) == (1, 1)

@@ -34,6 +34,28 @@ pub enum EventCode {
 }
 
 impl EventCode {
+    /// All there are, in order.
+    pub const ALL: [EventCode; 13] = [
+        EventCode::NotAnObject,
+        EventCode::MalformedJson,
+        EventCode::BadUtf8,
+        EventCode::LoneSurrogate,
+        EventCode::TooDeep,
+        EventCode::TooLong,
+        EventCode::WrongType,
+        EventCode::DuplicateMember,
+        EventCode::ReservedName,
+        EventCode::NoTenant,
+        EventCode::BadTimestamp,
+        EventCode::BadPointer,
+        EventCode::BadValue,
+    ];
+
+    /// The code of a word.
+    pub fn from_word(word: &str) -> Option<EventCode> {
+        EventCode::ALL.into_iter().find(|code| code.as_str() == word)
+    }
+
     /// The word of it: the label of the metric that counts rejections.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -113,8 +135,6 @@ pub struct SubscriptionError {
     pub reason: String,
     /// The id of the subscription, where it could be read.
     pub subscription_id: Option<String>,
-    /// Line and column in the CEL expression, of an error there.
-    pub position: Option<(u32, u32)>,
 }
 
 impl SubscriptionError {
@@ -125,22 +145,12 @@ impl SubscriptionError {
             place: place.into(),
             reason: reason.into(),
             subscription_id: None,
-            position: None,
         }
     }
 
     /// An error of the pattern.
     pub fn pattern(place: impl Into<String>, reason: impl Into<String>) -> SubscriptionError {
         SubscriptionError { kind: SubscriptionErrorKind::Pattern, ..SubscriptionError::new(place, reason) }
-    }
-
-    /// An error of the CEL expression.
-    pub fn cel(error: crate::cel::Error) -> SubscriptionError {
-        SubscriptionError {
-            kind: SubscriptionErrorKind::Cel,
-            position: Some((error.line, error.column)),
-            ..SubscriptionError::new("cel", error.reason)
-        }
     }
 }
 
@@ -152,8 +162,7 @@ impl fmt::Display for SubscriptionError {
         if !self.place.is_empty() {
             write!(f, "{}: ", self.place)?;
         }
-        f.write_str(&self.reason)?;
-        self.position.map_or(Ok(()), |(line, column)| write!(f, " (line {line}, column {column})"))
+        f.write_str(&self.reason)
     }
 }
 

@@ -4,14 +4,16 @@ use crate::draft::{Draft, Reading};
 use crate::errors::{self, guard};
 use crate::hits::{Hits, OldSide};
 use crate::host::{self, Asked, Text};
+use crate::open::Open;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use streamer_core::engine::telemetry;
 use streamer_core::engine::{Change, CostClass, Engine, Matched, Mode, Options, Outcome, Pin, Record, Root, Scratch, Selection};
-use streamer_core::error::EventError;
+use streamer_core::error::{EventCode, EventError};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -65,7 +67,7 @@ impl Shared {
     }
 
     fn scratch(&self) -> Box<Scratch> {
-        self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_else(|| Box::new(self.engine.scratch()))
     }
 
     /// Put a scratch back; one in which a panic happened is not.
@@ -74,6 +76,11 @@ impl Shared {
         if scratches.len() < KEPT_SCRATCHES {
             scratches.push(scratch);
         }
+    }
+
+    /// Begin an event.
+    fn open(&self) -> Open<'_> {
+        Open::new(self.engine.telemetry())
     }
 
     /// The slots that match the old side of an update, sorted; None where it cannot be read.
@@ -91,6 +98,7 @@ impl Shared {
         py: Python<'py>,
         root: &Arc<Root>,
         asked: &Asked<'py, '_>,
+        open: &mut Open<'_>,
         use_: impl FnOnce(&Matched<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
         let (text, tenant, collection) = (asked.text.as_bytes(), asked.tenant, asked.collection);
@@ -103,13 +111,17 @@ impl Shared {
         };
         let result = match found {
             Ok(matched) => {
+                open.matched(&matched);
                 let is_costly = matched.work >= MUCH_WORK;
                 if is_costly != self.is_costly.load(Ordering::Relaxed) {
                     self.is_costly.store(is_costly, Ordering::Relaxed);
                 }
                 use_(&matched)
             }
-            Err(error) => Err(raised(py, &error, asked.text)),
+            Err(error) => {
+                open.settled();
+                Err(raised(py, &error, asked.text))
+            }
         };
         self.keep(scratch);
         result
@@ -120,11 +132,12 @@ impl Shared {
         matched.pending.iter().map(|(slot, flags)| Ok((self.record(*slot)?, *slot, *flags))).collect()
     }
 
-    /// Judge what is pending; the slots of those that want the event, and how.
+    /// Judge what is pending, and settle the event; the slots of those that want the event, and how.
     fn judged(
         &self,
         py: Python<'_>,
         asked: &Asked<'_, '_>,
+        open: &mut Open<'_>,
         pending: Vec<(Arc<Record>, u32, u8)>,
     ) -> PyResult<Vec<(u32, Option<Outcome>)>> {
         if pending.is_empty() {
@@ -132,8 +145,12 @@ impl Shared {
         }
         let slots: Vec<u32> = pending.iter().map(|(_, slot, _)| *slot).collect();
         let candidates: Vec<(Arc<Record>, u8)> = pending.into_iter().map(|(record, _, flags)| (record, flags)).collect();
-        let judged = host::judge(py, &self.host, asked, &candidates)?;
-        Ok(slots.into_iter().zip(judged).filter_map(|(slot, verdict)| Some((slot, verdict?))).collect())
+        let since = open.now();
+        let judged = open.unless(py, host::judge(py, &self.host, asked, &candidates))?;
+        let judged: Vec<_> = slots.into_iter().zip(judged).filter_map(|(slot, verdict)| Some((slot, verdict?))).collect();
+        let is_uncertain = |(_, outcome): &&(u32, Option<Outcome>)| outcome.is_some_and(|outcome| !outcome.certain);
+        open.settle(judged.len(), judged.iter().filter(is_uncertain).count(), since);
+        Ok(judged)
     }
 }
 
@@ -152,7 +169,15 @@ pub struct Core {
 
 impl Core {
     /// Make hits of what was found on *root*, asking the host about the rest.
-    fn hits(&self, py: Python<'_>, root: &Arc<Root>, asked: &Asked<'_, '_>, found: Found, certain: &[u32]) -> PyResult<Hits> {
+    fn hits(
+        &self,
+        py: Python<'_>,
+        root: &Arc<Root>,
+        asked: &Asked<'_, '_>,
+        open: &mut Open<'_>,
+        found: Found,
+        certain: &[u32],
+    ) -> PyResult<Hits> {
         let mut slots = Vec::with_capacity(certain.len() + found.told.len() + found.pending.len());
         let mut outcomes = Vec::new();
         slots.extend_from_slice(certain);
@@ -162,7 +187,7 @@ impl Core {
                 slots.push(slot);
                 outcomes.push(Some(outcome));
             }
-            for (slot, outcome) in self.shared.judged(py, asked, found.pending)? {
+            for (slot, outcome) in self.shared.judged(py, asked, open, found.pending)? {
                 slots.push(slot);
                 outcomes.push(outcome);
             }
@@ -336,16 +361,17 @@ impl Core {
         collection: Option<&str>,
     ) -> PyResult<Bound<'py, PyList>> {
         guard(py, || {
-            let text = Text::of(&self.shared.host, event)?;
+            let mut open = self.shared.open();
+            let text = open.unless(py, Text::of(&self.shared.host, event))?;
             let asked = Asked { text: &text, tenant, collection };
-            let (ids, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, |matched| {
+            let (ids, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
                 let ids = self.shared.ids(py, matched.certain)?;
                 for (slot, _) in matched.told {
                     ids.append(host::id_of(py, &*self.shared.record(*slot)?))?;
                 }
                 Ok((ids, self.shared.pending(matched)?, matched.pin.clone()))
             })?;
-            for (slot, _) in self.shared.judged(py, &asked, pending)? {
+            for (slot, _) in self.shared.judged(py, &asked, &mut open, pending)? {
                 ids.append(host::id_of(py, &*self.shared.record(slot)?))?;
             }
             Ok(ids)
@@ -361,12 +387,13 @@ impl Core {
         collection: Option<&str>,
     ) -> PyResult<usize> {
         guard(py, || {
-            let text = Text::of(&self.shared.host, event)?;
+            let mut open = self.shared.open();
+            let text = open.unless(py, Text::of(&self.shared.host, event))?;
             let asked = Asked { text: &text, tenant, collection };
-            let (count, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, |matched| {
+            let (count, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
                 Ok((matched.certain.len() + matched.told.len(), self.shared.pending(matched)?, matched.pin.clone()))
             })?;
-            Ok(count + self.shared.judged(py, &asked, pending)?.len())
+            Ok(count + self.shared.judged(py, &asked, &mut open, pending)?.len())
         })
     }
 
@@ -379,23 +406,30 @@ impl Core {
         collection: Option<&str>,
     ) -> PyResult<bool> {
         guard(py, || {
-            let text = Text::of(&self.shared.host, event)?;
+            let mut open = self.shared.open();
+            let text = open.unless(py, Text::of(&self.shared.host, event))?;
             let asked = Asked { text: &text, tenant, collection };
-            let (any, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, |matched| {
+            let (any, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
                 let any = !matched.certain.is_empty() || !matched.told.is_empty();
                 Ok((any, if any { Vec::new() } else { self.shared.pending(matched)? }, matched.pin.clone()))
             })?;
-            Ok(any || !self.shared.judged(py, &asked, pending)?.is_empty())
+            if any {
+                // What is pending makes no difference.
+                open.settle(0, 0, None);
+                return Ok(true);
+            }
+            Ok(!self.shared.judged(py, &asked, &mut open, pending)?.is_empty())
         })
     }
 
     #[pyo3(name = "match", signature = (event, tenant=None, collection=None))]
     fn match_(&self, py: Python<'_>, event: &Bound<'_, PyAny>, tenant: Option<&str>, collection: Option<&str>) -> PyResult<Hits> {
         guard(py, || {
-            let text = Text::of(&self.shared.host, event)?;
+            let mut open = self.shared.open();
+            let text = open.unless(py, Text::of(&self.shared.host, event))?;
             let asked = Asked { text: &text, tenant, collection };
             let root = self.shared.engine.root();
-            let (found, certain) = self.shared.find(py, &root, &asked, |matched| {
+            let (found, certain) = self.shared.find(py, &root, &asked, &mut open, |matched| {
                 let found = Found {
                     certain: 0..matched.certain.len(),
                     told: matched.told.into(),
@@ -405,7 +439,7 @@ impl Core {
                 };
                 Ok((found, Vec::from(matched.certain)))
             })?;
-            self.hits(py, &root, &asked, found, &certain)
+            self.hits(py, &root, &asked, &mut open, found, &certain)
         })
     }
 
@@ -431,34 +465,40 @@ impl Core {
                 let mut bytes = 0;
                 while index + texts.len() < events.len() && texts.len() < CHUNK && bytes < CHUNK_BYTES {
                     let text = Text::of(&self.shared.host, &events[index + texts.len()]);
+                    let text = self.shared.open().unless_read(py, text);
                     bytes += text.as_ref().map_or(0, |text| text.as_bytes().len());
                     texts.push(text);
                 }
                 let readable: Vec<Option<&[u8]>> = texts.iter().map(|text| text.as_ref().ok().map(Text::as_bytes)).collect();
                 slots.clear();
-                let found: Vec<Option<Result<Found, EventError>>> = py.detach(|| {
-                    let mut find = |text: &[u8]| -> Result<Found, EventError> {
-                        let matched = engine.match_event_on(&root, text, tenant, collection, &mut scratch)?;
+                let found: Vec<Option<Result<(Found, Open<'_>), EventError>>> = py.detach(|| {
+                    let mut find = |text: &[u8]| -> Result<(Found, Open<'_>), EventError> {
+                        let mut open = self.shared.open();
+                        let matched = engine.match_event_on(&root, text, tenant, collection, &mut scratch);
+                        open.settled();
+                        let matched = matched?;
+                        open.matched(&matched);
                         let first = slots.len();
                         slots.extend_from_slice(matched.certain);
                         let pending = matched.pending.iter();
-                        Ok(Found {
+                        let found = Found {
                             certain: first..slots.len(),
                             pending: pending.filter_map(|(slot, flags)| Some((engine.record(*slot)?, *slot, *flags))).collect(),
                             told: matched.told.into(),
                             change: matched.change,
                             pin: matched.pin,
-                        })
+                        };
+                        Ok((found, open))
                     };
                     readable.iter().map(|text| text.map(&mut find)).collect()
                 });
                 py.check_signals()?;
                 for (text, found) in texts.iter().zip(found) {
                     let result = match (text, found) {
-                        (Ok(text), Some(Ok(found))) => {
+                        (Ok(text), Some(Ok((found, mut open)))) => {
                             let asked = Asked { text, tenant, collection };
                             let certain = found.certain.clone();
-                            let made = self.hits(py, &root, &asked, found, &slots[certain]);
+                            let made = self.hits(py, &root, &asked, &mut open, found, &slots[certain]);
                             made.and_then(|hits| Ok(Bound::new(py, hits)?.into_any()))
                         }
                         (Ok(text), Some(Err(error))) => errors::event_error(py, &error, text.is_text()),
@@ -490,18 +530,37 @@ impl Core {
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let engine = &self.shared.engine;
-        let (counters, (partitions, segments), (stores, indexes)) = (engine.counters(), engine.shape(), engine.bytes());
-        let result = PyDict::new(py);
-        result.set_item("events", counters.events)?;
-        result.set_item("candidates", counters.candidates)?;
-        result.set_item("listed", counters.listed)?;
-        result.set_item("matches", counters.matches)?;
-        result.set_item("partitions", partitions)?;
-        result.set_item("segments", segments)?;
-        result.set_item("store_bytes", stores)?;
-        result.set_item("index_bytes", indexes)?;
-        Ok(result)
+        guard(py, || {
+            let engine = &self.shared.engine;
+            let (counters, (partitions, segments), (stores, indexes)) = (engine.counters(), engine.shape(), engine.bytes());
+            let result = PyDict::new(py);
+            result.set_item("events", counters.events)?;
+            result.set_item("matched", counters.matched)?;
+            result.set_item("unmatched", counters.unmatched)?;
+            let words = EventCode::ALL.map(EventCode::as_str).into_iter().chain([telemetry::INTERNAL]);
+            result.set_item("rejected", words.zip(counters.rejected).into_py_dict(py)?)?;
+            result.set_item("matches", counters.matches)?;
+            result.set_item("uncertain", counters.uncertain)?;
+            result.set_item("candidates", counters.candidates)?;
+            result.set_item("listed", counters.listed)?;
+            result.set_item("merges", counters.merges)?;
+            for (name, latency) in [("total", counters.total), ("bloom", counters.bloom), ("cel", counters.cel)] {
+                result.set_item(name, (latency.counts.to_vec(), latency.nanoseconds))?;
+            }
+            result.set_item("partitions", partitions)?;
+            result.set_item("segments", segments)?;
+            result.set_item("store_bytes", stores)?;
+            result.set_item("index_bytes", indexes)?;
+            Ok(result)
+        })
+    }
+
+    fn reject(&self, code: &str) {
+        self.shared.engine.telemetry().reject(EventCode::from_word(code));
+    }
+
+    fn _record(&self, on: bool) {
+        self.shared.engine.telemetry().record(on);
     }
 
     fn _before_publish(&self, call: Option<Py<PyAny>>) {

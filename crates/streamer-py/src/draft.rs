@@ -1,4 +1,4 @@
-//! Subscriptions on their way in: parsed here, then written at once.
+//! Subscriptions on their way in: parsed here, their CEL compiled by the host, then written at once.
 
 use crate::core::Core;
 use crate::errors::guard;
@@ -26,30 +26,32 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Read and lower a subscription.
-    fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> Item {
-        let subscription = Subscription::parse(text, self.default_tenant.as_deref(), &self.limits)?;
+    /// Read and lower a subscription; its CEL is for the host to compile.
+    fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> (Item, Option<Box<str>>) {
+        let subscription = match Subscription::parse(text, self.default_tenant.as_deref(), &self.limits) {
+            Ok(subscription) => subscription,
+            Err(error) => return (Err(error), None),
+        };
         let form = normal_form(&subscription, &self.limits);
         let mut bits = 0;
-        if form.residual.is_some() {
+        if subscription.cel.is_some() {
             bits |= core_flags::CEL;
         }
         if subscription.transitions {
             bits |= core_flags::TRANSITIONS;
         }
         // With CEL the host compares the sides.
-        if form.residual.is_some() && (subscription.transitions || self.soft_delete) {
+        if subscription.cel.is_some() && (subscription.transitions || self.soft_delete) {
             bits |= core_flags::WHOLE;
         }
-        let in_cel = subscription.cel.as_ref().is_some_and(|program| program.mentions_before());
-        if in_cel || mentions_before(&form, self.layout.before.pointers()) {
+        if mentions_before(&form, self.layout.before.pointers()) {
             bits |= core_flags::BEFORE;
         }
         // Those of an object are not in its text.
         if subscription.has_labels || host.is_some() {
             bits |= flags::LABELS;
         }
-        Ok(Addition {
+        let addition = Addition {
             id: subscription.id,
             gateway_id: subscription.gateway_id,
             tenant: subscription.tenant,
@@ -58,7 +60,8 @@ impl Reading {
             flags: bits,
             text: stored.into(),
             host,
-        })
+        };
+        (Ok(addition), subscription.cel)
     }
 }
 
@@ -105,7 +108,7 @@ impl Draft {
         self.locked(|items| items.len())
     }
 
-    fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<()> {
+    fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<Vec<(usize, String)>> {
         guard(py, || {
             let mut texts: Vec<Given<'py>> = Vec::with_capacity(sources.len());
             for source in sources {
@@ -125,9 +128,25 @@ impl Draft {
             let reading = &*self.reading;
             let read: Vec<_> =
                 py.detach(|| parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
-            self.locked(|items| items.extend(read));
-            Ok(())
+            Ok(self.locked(|items| {
+                let mut programs = Vec::new();
+                for (item, cel) in read {
+                    if let Some(cel) = cel {
+                        programs.push((items.len(), cel.into()));
+                    }
+                    items.push(item);
+                }
+                programs
+            }))
         })
+    }
+
+    fn mentions_before(&self, position: usize) {
+        self.locked(|items| {
+            if let Some(Ok(addition)) = items.get_mut(position) {
+                addition.flags |= core_flags::BEFORE;
+            }
+        });
     }
 
     #[pyo3(signature = (position, subscription_id))]
@@ -157,6 +176,10 @@ impl Draft {
                 Ok(held)
             })
         })
+    }
+
+    fn id(&self, position: usize) -> Option<String> {
+        self.locked(|items| items.get(position)?.as_ref().ok().map(|addition| addition.id.to_string()))
     }
 
     fn source<'py>(&self, py: Python<'py>, position: usize) -> Option<Bound<'py, PyAny>> {

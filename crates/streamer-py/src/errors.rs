@@ -3,10 +3,10 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use streamer_core::error::{EventError, SubscriptionError, SubscriptionErrorKind};
+use streamer_core::error::{EventCode, EventError, SubscriptionError, SubscriptionErrorKind};
 
 struct Classes {
     event: Py<PyType>,
@@ -51,6 +51,13 @@ pub fn without_offset(py: Python<'_>, error: PyErr) -> PyErr {
     }
 }
 
+/// The code of an `EventError`; None for any other error.
+pub fn code_of(py: Python<'_>, error: &PyErr) -> Option<EventCode> {
+    let is_event = error.is_instance(py, classes(py).ok()?.event.bind(py));
+    let code = if is_event { error.value(py).getattr("code").ok()? } else { return None };
+    EventCode::from_word(code.cast::<PyString>().ok()?.to_str().ok()?)
+}
+
 /// An event's result in its place of a batch: the `EventError`, made or raised, with its *index*. Other errors stay raised.
 pub fn in_its_place<'py>(py: Python<'py>, result: PyResult<Bound<'py, PyAny>>, index: usize) -> PyResult<Bound<'py, PyAny>> {
     let event = classes(py)?.event.bind(py);
@@ -81,10 +88,6 @@ pub fn subscription_error<'py>(py: Python<'py>, error: &SubscriptionError, index
     named.set_item("place", &error.place)?;
     named.set_item("subscription_id", error.subscription_id.as_deref())?;
     named.set_item("index", index)?;
-    if let Some((line, column)) = error.position {
-        named.set_item("line", line)?;
-        named.set_item("column", column)?;
-    }
     class.bind(py).call((&error.reason,), Some(&named))
 }
 

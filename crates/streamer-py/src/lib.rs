@@ -5,6 +5,7 @@
 //!  draft.rs   subscriptions on their way in                    errors.rs  every error, mapped
 //!  host.rs    what the core leaves to Python, and asks for      bloom.rs   the portable Bloom layout over buffers
 //!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
+//!  open.rs    events that are not settled yet
 //! ```
 //!
 //! Two rules keep threads apart. The writer's lock is only waited for with the interpreter let go, since its holder may be
@@ -18,6 +19,7 @@ mod draft;
 mod errors;
 mod hits;
 mod host;
+mod open;
 mod programs;
 
 use pyo3::prelude::*;
@@ -30,6 +32,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("LATENCY_BOUNDS", streamer_core::engine::telemetry::BOUNDS.to_vec())?;
     module.add_class::<core::Core>()?;
     module.add_class::<draft::Draft>()?;
     module.add_class::<programs::CelPrograms>()?;

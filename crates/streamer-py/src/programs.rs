@@ -60,16 +60,20 @@ impl CelPrograms {
             let layout = EventLayout::from_json(layout).map_err(PyValueError::new_err)?;
             let limits = Limits { max_depth, max_event_bytes, max_cel_bytes, max_cel_depth, ..Limits::default() };
             let compile = |source: &String| {
-                let program = cel::compile(source, &limits).map_err(SubscriptionError::cel)?;
-                Executable::new(Arc::new(program)).map_err(|reason| SubscriptionError {
-                    kind: SubscriptionErrorKind::Cel,
-                    ..SubscriptionError::new("cel", reason)
-                })
+                let program = cel::compile(source, &limits).map_err(|error| error.to_string())?;
+                Executable::new(Arc::new(program))
             };
             let mut executables = Vec::with_capacity(sources.len());
             for (index, source) in sources.iter().enumerate() {
-                let made = compile(source)
-                    .map_err(|error| errors::subscription_error(py, &error, index).map_or_else(|other| other, PyErr::from_value));
+                let made = compile(source).map_err(|reason| {
+                    let error = SubscriptionError {
+                        kind: SubscriptionErrorKind::Cel,
+                        place: "cel".into(),
+                        reason,
+                        subscription_id: None,
+                    };
+                    errors::subscription_error(py, &error, index).map_or_else(|other| other, PyErr::from_value)
+                });
                 executables.push(made?);
             }
             Ok(CelPrograms { executables, trie: PathTrie::builder(Arc::new(layout)).build(), default_tenant, limits })

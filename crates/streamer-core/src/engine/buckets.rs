@@ -37,6 +37,7 @@ use crate::automaton::regexps::Regexps;
 use crate::automaton::table::Table;
 use crate::automaton::topics::{self, Topics};
 use crate::automaton::wildcards::Wildcards;
+use crate::bloom::filter::Answer;
 use crate::engine::checks::{Check, Record, UNNAMED, Wanted, is_other, next_check};
 use crate::engine::store::{Store, flags};
 use crate::engine::values::{Seen, Values};
@@ -197,6 +198,8 @@ pub struct Index {
     pub(super) checks: Box<[u32]>,
     pub(super) probes: Box<[Probe]>,
     pub(super) matchers: Box<[Matcher]>,
+    /// The first bucket of those conjunctions that are looked for whatever the filter says; bucket 0 where there are no others.
+    pub(super) always: Option<u32>,
     /// How many conjunctions have no access predicate: every event that has the path is for them.
     pub(super) unkeyed: u32,
 }
@@ -244,17 +247,24 @@ pub(super) fn value_hash(seed: &Seed, value: u64, path: u32) -> u64 {
 }
 
 /// A bucket that asks more than this looks at the paths that the event has, not at those that it asks.
-pub(super) const MANY_PATHS: usize = 24;
+pub(crate) const MANY_PATHS: usize = 24;
 
 impl Visit<'_, '_, '_> {
-    /// Hand out all that the event makes hold.
-    pub fn run(&mut self) {
+    /// Hand out all that the event makes hold; after a NO of the partition's filter, only what it does not speak of.
+    pub fn run(&mut self, answer: Answer) {
         self.scratch.stamp += 1;
         self.scratch.numbers.clear();
         if self.scratch.numbered.len() < self.map.len() {
             self.scratch.numbered.resize(self.map.len(), (0, 0, 0));
         }
-        self.bucket(0, false);
+        if answer == Answer::Maybe {
+            self.bucket(0, false);
+        }
+        if let Some(always) = self.index.always
+            && (always != 0 || answer == Answer::No)
+        {
+            self.bucket(always, false);
+        }
     }
 
     /// Recursion is as deep as the builder nests buckets: see `build::DEEPEST`.

@@ -97,26 +97,33 @@ impl Depth {
 
 /// Build the index of *store*, and renumber its subscriptions: those that are answered together stand together, so that
 /// reading their slots is reading on.
-pub fn build(store: &mut Store, seed: &Seed, depth: Depth) -> Result<Index, Refused> {
-    let (index, places) = Builder::run(store, seed, depth)?;
+///
+/// Conjunctions for which *is_always* holds get a first bucket of their own, to be looked for without the others.
+pub fn build(store: &mut Store, seed: &Seed, depth: Depth, is_always: impl Fn(u32) -> bool) -> Result<Index, Refused> {
+    let (index, places) = Builder::run(store, seed, depth, is_always)?;
     store.renumber(&places);
     Ok(index)
 }
 
 impl<'s> Builder<'s> {
     /// The index, and for each subscription its new number.
-    fn run(store: &'s Store, seed: &'s Seed, depth: Depth) -> Result<(Index, Vec<u32>), Refused> {
+    fn run(
+        store: &'s Store,
+        seed: &'s Seed,
+        depth: Depth,
+        is_always: impl Fn(u32) -> bool,
+    ) -> Result<(Index, Vec<u32>), Refused> {
         if store.conjunctions() > MOST || store.len() > MOST {
             return Err(Refused::Full);
         }
-        let items = (0..store.conjunctions() as u32)
+        let (always, guarded): (Vec<Item>, Vec<Item>) = (0..store.conjunctions() as u32)
             .filter(|conjunction| store.clauses(*conjunction).iter().all(|clause| store.clause(*clause).count > 0))
             .map(|conjunction| {
                 let clauses = store.clauses(conjunction).len();
                 let unknown = if clauses > 31 { u32::MAX } else { (1 << clauses) - 1 };
                 Item { conjunction, unknown, filed: 0, repeated: false, copies: 1 }
             })
-            .collect();
+            .partition(|item| is_always(item.conjunction));
         let mut builder = Builder {
             store,
             seed,
@@ -134,7 +141,17 @@ impl<'s> Builder<'s> {
             places: vec![u32::MAX; store.len()],
             placed: 0,
         };
-        builder.bucket(items, 0);
+        let always = match (guarded.is_empty(), always.is_empty()) {
+            (_, true) => {
+                builder.bucket(guarded, 0);
+                None
+            }
+            (true, false) => Some(builder.bucket(always, 0)),
+            (false, false) => {
+                builder.bucket(guarded, 0);
+                Some(builder.bucket(always, 0))
+            }
+        };
         (0..store.len() as u32).for_each(|subscription| _ = builder.place(subscription));
         let Builder { edges, values, hashes, buckets, lists, checks, probes, matchers, unkeyed, places, .. } = builder;
         if [checks.len(), edges.len(), buckets.len()].into_iter().any(|count| count > MOST) {
@@ -149,6 +166,7 @@ impl<'s> Builder<'s> {
             checks: checks.into(),
             probes: probes.into(),
             matchers: matchers.into(),
+            always: always.map(|bucket| bucket as u32),
             unkeyed,
         };
         Ok((index, places))

@@ -19,12 +19,14 @@
 //! be seen half done).
 
 use crate::engine::build::Depth;
+use crate::engine::guards::Phase1;
 use crate::engine::judge::{Change, Outcome};
 use crate::engine::merging::Signal;
 use crate::engine::partitions::Partitions;
 use crate::engine::paths::Views;
 use crate::engine::registry::{Generation, Host, Record, Records};
 use crate::engine::segment::{Output, SegmentScratch};
+use crate::engine::telemetry::{Counters, Tally, Telemetry};
 use crate::engine::values::ValuesScratch;
 use crate::engine::write::Writer;
 use crate::error::{EventError, SubscriptionError};
@@ -36,8 +38,8 @@ use crate::value::Seed;
 use arc_swap::ArcSwap;
 use hashbrown::HashTable;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 /// How an engine works.
 #[derive(Clone)]
@@ -58,6 +60,8 @@ pub struct Options {
     pub depth: Depth,
     /// The field of `data` that flags a document as deleted.
     pub soft_delete: Option<Path>,
+    /// Phase 1; None leaves it out.
+    pub bloom: Option<Phase1>,
     /// Called inside each write, with the writer's lock held, just before it is published.
     pub before_publish: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -73,6 +77,7 @@ impl Default for Options {
             background: true,
             depth: Depth::RECURSIVE,
             soft_delete: None,
+            bloom: Some(Phase1::default()),
             before_publish: None,
         }
     }
@@ -165,27 +170,6 @@ impl Root {
     }
 }
 
-/// Counters since the engine was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Events matched or rejected.
-    pub events: u64,
-    /// Conjunctions that indexes brought up.
-    pub candidates: u64,
-    /// Conjunctions of plain lists that were verified.
-    pub listed: u64,
-    /// Subscriptions that matched, or were handed to the host.
-    pub matches: u64,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct AtomicCounters {
-    pub events: AtomicU64,
-    pub candidates: AtomicU64,
-    pub listed: AtomicU64,
-    pub matches: AtomicU64,
-}
-
 pub(super) struct Inner {
     pub options: Options,
     pub seed: Seed,
@@ -194,7 +178,7 @@ pub(super) struct Inner {
     pub records: Records,
     pub writer: Mutex<Writer>,
     pub(super) ids: RwLock<HashTable<u32>>,
-    pub(super) counters: AtomicCounters,
+    pub(super) telemetry: Telemetry,
 }
 
 /// See the head of this file.
@@ -212,6 +196,7 @@ pub struct Scratch {
     pub(super) segment: SegmentScratch,
     pub(super) output: Output,
     pub(super) old: OldScratch,
+    pub(super) tally: Tally,
 }
 
 /// What one thread reuses for old sides.
@@ -239,8 +224,17 @@ pub struct Matched<'s> {
     pub change: Change,
     /// How many conjunctions were looked at.
     pub work: u64,
+    /// Of an event that was left for the caller to settle ([`Matched::is_open`]) and is of the sample: what it took so far.
+    pub spent: Option<Duration>,
     /// Keeps the slots from being given to others.
     pub pin: Pin,
+}
+
+impl Matched<'_> {
+    /// Whether it is for the caller to say what became of the event: `Engine::telemetry().settle(…)` or `reject`, once.
+    pub fn is_open(&self) -> bool {
+        !self.pending.is_empty()
+    }
 }
 
 /// Keeps the slots of a match from being given to other subscriptions.
@@ -267,7 +261,7 @@ impl Engine {
             records: Records::default(),
             writer: Mutex::new(writer),
             ids: RwLock::default(),
-            counters: AtomicCounters::default(),
+            telemetry: Telemetry::default(),
         };
         Engine { inner: Arc::new(inner), signal: Arc::default() }
     }
@@ -287,16 +281,19 @@ impl Engine {
         self.len() == 0
     }
 
-    /// The counters.
+    /// What was counted.
     pub fn counters(&self) -> Counters {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &self.inner.counters;
-        Counters {
-            events: read(&counters.events),
-            candidates: read(&counters.candidates),
-            listed: read(&counters.listed),
-            matches: read(&counters.matches),
-        }
+        self.inner.telemetry.counters()
+    }
+
+    /// Where it is counted.
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.inner.telemetry
+    }
+
+    /// A scratch for this engine, which takes no lock when it is first used.
+    pub fn scratch(&self) -> Scratch {
+        Scratch { tally: self.inner.telemetry.tally(), ..Scratch::default() }
     }
 
     /// The record of a slot, without a lock. It is there while a [`Pin`] of the match that gave the slot is held.

@@ -22,7 +22,7 @@ fn number(value: u64) -> Number {
 }
 
 fn all(clauses: Vec<Clause>) -> NormalForm {
-    NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None, residual: None }
+    NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None }
 }
 
 fn addition(id: &str, tenant: &str, collection: &str, form: NormalForm) -> Addition {
@@ -196,7 +196,7 @@ fn nothing_is_limited_to_255_or_65_535_of_anything() {
         addition(&format!("p{n}"), "t", "c", all(vec![clause(&[&name], vec![text("x")])]))
     }));
     let conjunctions = (0..3000).map(|n| Conjunction { clauses: vec![clause(&["b"], vec![text(&n.to_string())])] }).collect();
-    additions.push(addition("or", "t", "c", NormalForm { conjunctions, verify: None, residual: None }));
+    additions.push(addition("or", "t", "c", NormalForm { conjunctions, verify: None }));
     let fields = (0..300).map(|n| clause(&["f", &n.to_string()], vec![text("x")])).collect();
     additions.push(addition("and", "t", "c", all(fields)));
     let values = (0..70_000).map(|n| Atom::Equal(Scalar::Number(number(n)))).collect();
@@ -244,6 +244,7 @@ fn candidates_follow_matches_and_events_that_share_nothing_bring_up_none() {
             candidates: after.candidates - before.candidates,
             listed: after.listed - before.listed,
             matches: after.matches - before.matches,
+            ..Counters::default()
         }
     };
     for n in 0..500 {

@@ -1,9 +1,10 @@
 //! Matching: the partitions that an event sees, one flattening for all of them, their segments one after the other.
 
+use crate::bloom::filter::{Answer, Filter};
 use crate::engine::engine::{Inner, Matched, OldScratch, Pin, Root, Scratch};
 use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::partitions::{Partition, join};
-use crate::engine::paths::View;
+use crate::engine::paths::{PathMap, View};
 use crate::engine::segment::{Asked, Output, Segment, SegmentScratch};
 use crate::engine::store::flags;
 use crate::engine::values::{Values, ValuesScratch};
@@ -12,7 +13,6 @@ use crate::flatten::{Flat, Given};
 use crate::layout::EventType;
 use crate::value::{Number, ScalarRef};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl Inner {
     /// The partitions that an event of *tenant* and *collection* sees: its own, and those for all collections or tenants.
@@ -46,22 +46,25 @@ impl Inner {
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
         scratch.output.clear();
+        scratch.tally.begin(&self.telemetry);
         let change = self.with_flat(root, event, tenant, collection, scratch, |seen, view, flat, scratch| {
             self.judge(root, event, seen, view, flat, scratch)
         });
-        self.counters.events.fetch_add(1, Ordering::Relaxed);
-        let change = change?;
-        let output = &scratch.output;
-        self.counters.candidates.fetch_add(output.candidates, Ordering::Relaxed);
-        self.counters.listed.fetch_add(output.listed, Ordering::Relaxed);
-        let matches = output.certain.len() + output.told.len() + output.pending.len();
-        self.counters.matches.fetch_add(matches as u64, Ordering::Relaxed);
+        let Scratch { output, tally, .. } = scratch;
+        let change = change.inspect_err(|error| tally.reject(error.code))?;
+        tally.looked(output.candidates, output.listed);
+        let is_open = !output.pending.is_empty();
+        if !is_open {
+            let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
+            tally.settle(output.certain.len() + output.told.len(), uncertain);
+        }
         Ok(Matched {
             certain: &output.certain,
             told: &output.told,
             pending: &output.pending,
             change,
             work: output.candidates + output.listed,
+            spent: if is_open { tally.spent() } else { None },
             pin: Pin(root.generation.clone()),
         })
     }
@@ -76,14 +79,14 @@ impl Inner {
         scratch: &mut Scratch,
         use_: impl FnOnce(&Seen<'_>, &View, &Flat<'_>, &mut Rest<'_>) -> T,
     ) -> Result<T, EventError> {
-        let Scratch { flattener, views, values, segment, output, old } = scratch;
+        let Scratch { flattener, views, values, segment, output, old, .. } = scratch;
         let options = &self.options;
         let given = Given { tenant, collection, default_tenant: options.default_tenant.as_deref() };
         let (located, name) = flattener.locate(&self.locator, event, &given, &options.limits);
         let mut seen = self.seen_by(root, located.unwrap_or_default(), name);
         let mut is_settled = false;
         loop {
-            let sets = segments(&seen).map(|segment| &*segment.store.paths);
+            let sets = segments(&seen).map(|segment| &*segment.store.paths).chain(filters(&seen).map(|filter| &*filter.places));
             let view = views.get(sets, &options.layout, options.soft_delete.as_ref());
             let flat = flattener.flatten(&view.trie, event, options.validation, &given, &options.limits)?;
             if !is_settled {
@@ -116,8 +119,9 @@ impl Inner {
             segments(seen).for_each(|segment| segment.everything(root.version, Some(flags::WHOLE), rest.output));
         } else {
             let mut values = Values::begin(flat, &self.seed, rest.values);
-            for (segment, map) in segments(seen).zip(&view.maps) {
-                let asked = Asked { version: root.version, map, seed: &self.seed };
+            let answers = answers(seen, view, |filter, map| filter.ask(map, &mut values));
+            for ((segment, answer), map) in guarded(seen, answers).zip(&view.maps) {
+                let asked = Asked { version: root.version, answer, map, seed: &self.seed };
                 segment.find(&asked, &mut values, rest.segment, rest.output);
             }
             values.end(rest.values);
@@ -170,8 +174,10 @@ impl Inner {
         let Ok(old) = flattener.flatten_old(&view.trie, &text, flat.parts(), self.options.validation) else { return false };
         if !is_flagged(view, &old) {
             let mut values = Values::begin(&old, &self.seed, scratch);
-            for (segment, map) in segments(seen).zip(&view.maps) {
-                let asked = Asked { version: root.version, map, seed: &self.seed };
+            // Each side has answers of its own; only those for the event as it is are counted.
+            let answers = answers(seen, view, |filter, map| filter.check(map, &mut values));
+            for ((segment, answer), map) in guarded(seen, answers).zip(&view.maps) {
+                let asked = Asked { version: root.version, answer, map, seed: &self.seed };
                 segment.find_old(need, &asked, &mut values, rest.segment, rest.output, found);
             }
             values.end(scratch);
@@ -212,6 +218,25 @@ struct Rest<'s> {
 
 fn segments<'r>(seen: &'r Seen<'r>) -> impl Iterator<Item = &'r Arc<Segment>> + Clone {
     seen.iter().flatten().flat_map(|partition| &partition.segments)
+}
+
+fn filters<'r>(seen: &'r Seen<'r>) -> impl Iterator<Item = &'r Filter> + Clone {
+    seen.iter().flatten().filter_map(|partition| partition.filter.as_deref())
+}
+
+/// What *ask* says for the filter of each partition, whose places are the last maps of the view; MAYBE where there is none.
+fn answers(seen: &Seen<'_>, view: &View, mut ask: impl FnMut(&Filter, &PathMap) -> Answer) -> [Answer; 4] {
+    let mut maps = view.maps[view.maps.len() - filters(seen).count()..].iter();
+    seen.map(|partition| {
+        let filter = partition.and_then(|partition| partition.filter.as_deref());
+        filter.map_or(Answer::Maybe, |filter| maps.next().map_or(Answer::Maybe, |map| ask(filter, map)))
+    })
+}
+
+/// The segments that an event sees, in the order of [`segments`], each with the answer for its partition.
+fn guarded<'r>(seen: &'r Seen<'r>, answers: [Answer; 4]) -> impl Iterator<Item = (&'r Arc<Segment>, Answer)> {
+    let partitions = seen.iter().zip(answers).filter_map(|(partition, answer)| Some((partition.as_ref()?, answer)));
+    partitions.flat_map(|(partition, answer)| partition.segments.iter().map(move |segment| (segment, answer)))
 }
 
 /// Whether the document carries the soft-delete flag, with anything but missing, null, false, 0 or `""`.

@@ -82,24 +82,24 @@ pub struct Signal {
     opens: Condvar,
 }
 
-/// Keeps the thread out of the writer's lock while the process forks.
+/// Keeps the thread, and who rebuilds a filter, out of the writer's lock while the process forks.
 #[derive(Debug, Default)]
 struct Gate {
     paused: bool,
-    inside: bool,
+    inside: usize,
 }
 
 impl Signal {
-    fn inside<T>(&self, act: impl FnOnce() -> T) -> T {
+    pub(super) fn inside<T>(&self, act: impl FnOnce() -> T) -> T {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         while gate.paused {
             gate = self.opens.wait(gate).unwrap_or_else(PoisonError::into_inner);
         }
-        gate.inside = true;
+        gate.inside += 1;
         drop(gate);
         // A panic in here would leave the gate shut only for a fork, which then waits for ever: so open it in any case.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner).inside = false;
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner).inside -= 1;
         self.opens.notify_all();
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -134,7 +134,7 @@ impl Engine {
     pub fn pause(&self) {
         let mut gate = self.signal.gate.lock().unwrap_or_else(PoisonError::into_inner);
         gate.paused = true;
-        while gate.inside {
+        while gate.inside > 0 {
             gate = self.signal.opens.wait(gate).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -209,7 +209,9 @@ impl Inner {
             builder.add_store(&segment.store, |at| alive[at as usize]).ok()?;
         }
         let store = signal.inside(|| builder.build(&mut self.lock_writer().sets));
-        let merged = if store.is_empty() { None } else { Some(Segment::new(store, &self.seed, self.options.depth).ok()?) };
+        let access = self.access(&store);
+        let merge = |store| Segment::new(store, &self.seed, self.options.depth, access.as_ref());
+        let merged = if store.is_empty() { None } else { Some(merge(store).ok()?) };
         signal.inside(|| {
             let mut writer = self.lock_writer();
             let root = self.root.load_full();
@@ -238,8 +240,10 @@ impl Inner {
                 writer.merges.push(name.clone());
             }
             let mut next = Root::after(&root);
-            self.put(&mut next, name.clone(), segments);
+            // Its keys are those of what it was made of, which the filter has.
+            self.put(&mut next, name.clone(), segments, partition.filter.clone());
             self.publish(&mut writer, next);
+            self.telemetry.merged();
             Some(true)
         })
     }

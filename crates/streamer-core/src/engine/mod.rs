@@ -7,6 +7,7 @@ mod checks;
 mod consistency;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 pub mod engine;
+mod guards;
 mod judge;
 #[cfg(test)]
 mod live_tests;
@@ -14,9 +15,12 @@ mod matching;
 mod merging;
 pub mod partitions;
 pub mod paths;
+#[cfg(test)]
+mod phase1_tests;
 pub mod registry;
 pub mod segment;
 pub mod store;
+pub mod telemetry;
 #[cfg(test)]
 mod tests;
 pub mod values;
@@ -26,7 +30,9 @@ mod write;
 
 pub use access::{CostClass, access_of};
 pub use build::Depth;
-pub use engine::{Addition, Changes, Counters, Engine, Matched, Mode, Options, Pin, Root, Scratch, Selection};
+pub use engine::{Addition, Changes, Engine, Matched, Mode, Options, Pin, Root, Scratch, Selection};
+pub use guards::{FilterState, Phase1};
 pub use judge::{Change, Outcome, Transition};
 pub use registry::{Host, Record};
 pub use store::flags;
+pub use telemetry::{Counters, Telemetry};

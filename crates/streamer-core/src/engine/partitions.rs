@@ -14,6 +14,7 @@
 //!
 //! Rejected: one table that is copied for each change (300,000 partitions: 2.4 MB a change); a lock around a mutable one.
 
+use crate::bloom::filter::Filter;
 use crate::engine::segment::Segment;
 use crate::value::Seed;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct Partition {
     pub name: Arc<Name>,
     /// Its segments.
     pub segments: Vec<Arc<Segment>>,
+    /// Phase 1 for all of them; None where it would not pay.
+    pub filter: Option<Arc<Filter>>,
 }
 
 /// Which partition.

@@ -16,7 +16,6 @@
 //! Rejected: slots that are never used again (1,000,000 rounds of add and remove would hold 8 MB, and 2^32 end some day);
 //! ids with a generation number inside (64 bits a match, and every lookup must check).
 
-use crate::cel::Program;
 use crate::engine::access::CostClass;
 use crate::engine::partitions::Name;
 use arc_swap::{ArcSwapOption, Guard};
@@ -40,8 +39,6 @@ pub struct Record {
     pub order: u64,
     /// As it was given, for the host.
     pub text: Box<[u8]>,
-    /// Its CEL expression, if its conditions leave it to be evaluated; equal ones are one.
-    pub program: Option<Arc<Program>>,
     /// What the host keeps with it, from the beginning or from when it first wants to.
     pub host: OnceLock<Host>,
     /// How quickly it is found.

@@ -20,6 +20,8 @@
 //! could miss both the old and the new side of a replace); a mutable append array with an index of its own beside the
 //! segments (a second kind of index, with locks or unsafe code).
 
+use crate::bloom::filter::Answer;
+use crate::bloom::keys::Access;
 use crate::engine::buckets::{Found, Index, MatcherScratch, Visit, hand_out};
 use crate::engine::build::{Depth, build};
 use crate::engine::judge::Outcome;
@@ -43,6 +45,50 @@ pub struct Segment {
     index: Option<Index>,
     removed: OnceLock<Box<[AtomicU64]>>,
     dead: AtomicU32,
+    guard: Option<Guard>,
+}
+
+/// What a filter says nothing of.
+#[derive(Debug)]
+struct Guard {
+    /// Of a plain list, the conjunctions that are looked for whatever the filter says.
+    always: Box<[u32]>,
+    /// Whether there is nothing that is.
+    is_skipped: bool,
+    /// Of each subscription, a bit for one without keys; empty where all are alike.
+    unkeyed: Box<[u64]>,
+    counts: (u32, u32),
+    dead_unkeyed: AtomicU32,
+    /// Keys of all subscriptions, each one's own.
+    keys: u64,
+}
+
+impl Guard {
+    fn of(store: &Store, access: &Access, is_list: bool) -> Guard {
+        let all = 0..store.conjunctions() as u32;
+        let always: Box<[u32]> = all.clone().filter(|conjunction| access.is_always(*conjunction)).collect();
+        let (keyed, unkeyed) = access.counts();
+        let mut bits = vec![0; if keyed > 0 && unkeyed > 0 { store.len().div_ceil(64) } else { 0 }];
+        if !bits.is_empty() {
+            let lacking = all.clone().filter(|conjunction| access.is_unkeyed(*conjunction)).flat_map(|one| store.targets(one));
+            lacking.chain(&store.whole).for_each(|at| bits[*at as usize / 64] |= 1_u64 << (at % 64));
+        }
+        Guard {
+            is_skipped: always.is_empty() && store.whole.is_empty(),
+            always: if is_list { always } else { Box::default() },
+            unkeyed: bits.into(),
+            counts: (keyed as u32, unkeyed as u32),
+            dead_unkeyed: AtomicU32::new(0),
+            keys: access.keys(store),
+        }
+    }
+
+    fn is_unkeyed(&self, subscription: u32) -> bool {
+        match self.unkeyed.get(subscription as usize / 64) {
+            Some(word) => word >> (subscription % 64) & 1 != 0,
+            None => self.counts.0 == 0,
+        }
+    }
 }
 
 /// Scratch of one segment after another.
@@ -74,6 +120,8 @@ pub struct Output {
 pub struct Asked<'a> {
     /// The version of the root.
     pub version: u64,
+    /// What the partition's filter says of the event.
+    pub answer: Answer,
     /// How the segment's paths are named in the view.
     pub map: &'a PathMap,
     /// The engine's.
@@ -91,14 +139,16 @@ impl Output {
 }
 
 impl Segment {
-    /// Index *store*.
+    /// Index *store*; with *access*, its access keys, so that it can be guarded by a filter.
     ///
     /// # Errors
     ///
     /// There are too many conjunctions for 30 bits.
-    pub fn new(mut store: Store, seed: &Seed, depth: Depth) -> Result<Segment, Refused> {
-        let index = if store.len() < INDEXED_FROM { None } else { Some(build(&mut store, seed, depth)?) };
-        Ok(Segment { store, index, removed: OnceLock::new(), dead: AtomicU32::new(0) })
+    pub fn new(mut store: Store, seed: &Seed, depth: Depth, access: Option<&Access>) -> Result<Segment, Refused> {
+        let is_always = |conjunction| access.is_some_and(|access| access.is_always(conjunction));
+        let index = if store.len() < INDEXED_FROM { None } else { Some(build(&mut store, seed, depth, is_always)?) };
+        let guard = access.map(|access| Guard::of(&store, access, index.is_none()));
+        Ok(Segment { store, index, removed: OnceLock::new(), dead: AtomicU32::new(0), guard })
     }
 
     /// How many subscriptions are not removed.
@@ -116,6 +166,9 @@ impl Segment {
         let removed = self.removed.get_or_init(|| (0..self.store.len()).map(|_| AtomicU64::new(0)).collect());
         if removed[subscription as usize].swap(version, Ordering::Relaxed) == 0 {
             self.dead.fetch_add(1, Ordering::Relaxed);
+            if let Some(guard) = self.guard.as_ref().filter(|guard| guard.is_unkeyed(subscription)) {
+                guard.dead_unkeyed.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -124,7 +177,23 @@ impl Segment {
         let was = self.removed.get().map_or(0, |removed| removed[subscription as usize].swap(0, Ordering::Relaxed));
         if was != 0 {
             self.dead.fetch_sub(1, Ordering::Relaxed);
+            if let Some(guard) = self.guard.as_ref().filter(|guard| guard.is_unkeyed(subscription)) {
+                guard.dead_unkeyed.fetch_sub(1, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// How many subscriptions that are not removed have access keys, and how many have none.
+    pub fn keyed(&self) -> (usize, usize) {
+        let Some(guard) = &self.guard else { return (0, self.live()) };
+        let (dead, dead_unkeyed) = (self.dead.load(Ordering::Relaxed), guard.dead_unkeyed.load(Ordering::Relaxed));
+        ((guard.counts.0 + dead_unkeyed - dead) as usize, (guard.counts.1 - dead_unkeyed) as usize)
+    }
+
+    /// How many keys a subscription has: the mean of those that have any, rounded up.
+    pub fn keys_of(&self, subscription: u32) -> u64 {
+        let guard = self.guard.as_ref().filter(|guard| !guard.is_unkeyed(subscription));
+        guard.map_or(0, |guard| guard.keys.div_ceil(u64::from(guard.counts.0).max(1)))
     }
 
     /// Put all that is there at *version*, or what has one of the flags *need*, out for the host to judge whole.
@@ -137,6 +206,9 @@ impl Segment {
 
     /// Find what one side of an event matches among what is there at *version*.
     pub fn find(&self, asked: &Asked<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
+        if self.is_skipped(asked.answer) {
+            return;
+        }
         let store = &self.store;
         self.search(asked, values, scratch, output);
         let found = &scratch.found.once;
@@ -169,7 +241,7 @@ impl Segment {
         found: &mut Vec<(u32, u8)>,
     ) {
         let store = &self.store;
-        if store.any_flags & need != need {
+        if store.any_flags & need != need || self.is_skipped(asked.answer) {
             return;
         }
         self.search(asked, values, scratch, output);
@@ -182,8 +254,15 @@ impl Segment {
         }
     }
 
+    /// Whether nothing here can match after an answer.
+    #[inline]
+    fn is_skipped(&self, answer: Answer) -> bool {
+        answer == Answer::No && self.guard.as_ref().is_some_and(|guard| guard.is_skipped)
+    }
+
     /// Find the subscriptions of which a conjunction holds; each stands once in the scratch.
     fn search(&self, asked: &Asked<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
+        let guard = self.guard.as_ref().filter(|_| asked.answer == Answer::No);
         let SegmentScratch { found, matchers, stamps, epoch } = scratch;
         let Asked { map, seed, .. } = *asked;
         found.once.clear();
@@ -192,16 +271,26 @@ impl Segment {
         let store = &self.store;
         match &self.index {
             Some(index) => {
-                Visit { store, index, map: &map.ids, positions: &map.positions, values, seed, found, scratch: matchers }.run();
+                Visit { store, index, map: &map.ids, positions: &map.positions, values, seed, found, scratch: matchers }
+                    .run(asked.answer);
                 output.candidates += found.candidates;
             }
             None => {
-                for conjunction in 0..store.conjunctions() as u32 {
+                let mut verify = |conjunction| {
                     if store.clauses(conjunction).iter().all(|clause| verify::clause_holds(store, *clause, &map.ids, values)) {
                         hand_out(store, conjunction, false, found);
                     }
+                };
+                match guard {
+                    Some(guard) => {
+                        guard.always.iter().for_each(|conjunction| verify(*conjunction));
+                        output.listed += guard.always.len() as u64;
+                    }
+                    None => {
+                        (0..store.conjunctions() as u32).for_each(verify);
+                        output.listed += store.conjunctions() as u64;
+                    }
                 }
-                output.listed += store.conjunctions() as u64;
             }
         }
         if !found.several.is_empty() {

@@ -121,6 +121,11 @@ impl Store {
         self.conjunction_at.len() - 1
     }
 
+    /// How many distinct clauses there are.
+    pub fn distinct_clauses(&self) -> usize {
+        self.clause_at.len() - 1
+    }
+
     /// The clauses of a conjunction.
     #[inline]
     pub fn clauses(&self, conjunction: u32) -> &[u32] {

@@ -5,8 +5,8 @@
 //!                              └──────────── taken back if anything does not fit ────────────┘
 //! ```
 
-use crate::automaton::regexps::Program as CompiledRegexp;
-use crate::cel::Program;
+use crate::automaton::regexps::Program;
+use crate::bloom::filter::Filter;
 use crate::engine::access::{CostClass, access_of};
 use crate::engine::engine::{Addition, Changes, Inner, Mode, Options, Root};
 use crate::engine::merging::{large_merge, small_merge};
@@ -33,8 +33,6 @@ pub(super) struct Writer {
     gateways: HashSet<Arc<str>>,
     names: HashSet<Arc<Name>>,
     purge_at: usize,
-    programs: HashSet<Arc<Program>>,
-    purge_programs_at: usize,
     pub merges: Vec<Arc<Name>>,
 }
 
@@ -66,19 +64,6 @@ impl Writer {
         gateway
     }
 
-    /// Likewise for each CEL expression.
-    fn program(&mut self, program: Arc<Program>) -> Arc<Program> {
-        if let Some(known) = self.programs.get(&program) {
-            return known.clone();
-        }
-        if self.programs.len() >= self.purge_programs_at {
-            self.programs.retain(|program| Arc::strong_count(program) > 1);
-            self.purge_programs_at = 1024.max(2 * self.programs.len());
-        }
-        self.programs.insert(program.clone());
-        program
-    }
-
     /// Likewise for each partition.
     fn name(&mut self, name: Name) -> Arc<Name> {
         if let Some(known) = self.names.get(&name) {
@@ -94,8 +79,8 @@ impl Writer {
     }
 }
 
-/// The segments of partitions, and those of them that are new.
-type Built = (Vec<(Arc<Name>, Vec<Arc<Segment>>)>, Vec<Arc<Segment>>);
+/// The segments and filters of partitions, and those segments that are new.
+type Built = (Vec<(Arc<Name>, Vec<Arc<Segment>>, Option<Arc<Filter>>)>, Vec<Arc<Segment>>);
 
 /// Check what a form must have to be taken, and tell its cost class.
 fn check(addition: &Addition, options: &Options) -> Result<CostClass, SubscriptionError> {
@@ -111,7 +96,7 @@ fn check(addition: &Addition, options: &Options) -> Result<CostClass, Subscripti
         class = class.max(access_of(conjunction).1);
         for atom in conjunction.clauses.iter().flat_map(|clause| &clause.atoms) {
             if let Atom::Regexp(regexp) = atom {
-                CompiledRegexp::compile(regexp).map_err(&refuse)?;
+                Program::compile(regexp).map_err(&refuse)?;
             }
         }
     }
@@ -234,6 +219,9 @@ impl Inner {
                 |segment: &&Arc<Segment>| segment.store.slots.get(at as usize) == Some(&slot) && segment.removed_at(at) == 0;
             if let Some(segment) = partition.and_then(|partition| partition.segments.iter().find(has_it)) {
                 segment.remove(at, version);
+                if let Some(filter) = partition.and_then(|partition| partition.filter.as_ref()) {
+                    filter.note_removed(segment.keys_of(at));
+                }
                 removed.push((segment.clone(), at));
             }
             touched.entry(record.partition.clone()).or_default();
@@ -245,8 +233,8 @@ impl Inner {
             self.fill(writer, new, &mut touched, &mut slots)?;
             let (built, new) = self.segments(writer, &root, touched)?;
             let mut next = Root { len: root.len + slots.len() - removed.len(), ..Root::after(&root) };
-            for (name, segments) in built {
-                self.put(&mut next, name, segments);
+            for (name, segments, filter) in built {
+                self.put(&mut next, name, segments, filter);
             }
             if let Some(hook) = &self.options.before_publish {
                 hook();
@@ -304,7 +292,6 @@ impl Inner {
                 partition: name.clone(),
                 order,
                 text: addition.text,
-                program: addition.form.residual.clone().map(|program| writer.program(program)),
                 host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
                 cost_class,
                 flags: addition.flags,
@@ -328,9 +315,13 @@ impl Inner {
         let mut built = Vec::with_capacity(touched.len());
         let mut new = Vec::new();
         for (name, mut builder) in touched {
-            let held = self.partition(&root.partitions, &name).map_or(&[][..], |partition| &partition.segments);
+            let partition = self.partition(&root.partitions, &name);
+            let held = partition.map_or(&[][..], |partition| &partition.segments);
             let held: Vec<Arc<Segment>> = held.iter().filter(|segment| segment.live() > 0).cloned().collect();
             let merged = small_merge(&held, builder.len());
+            if merged.contains(&true) {
+                self.telemetry.merged();
+            }
             let mut segments = Vec::with_capacity(held.len() + 1);
             for (segment, is_merged) in held.into_iter().zip(merged) {
                 if is_merged {
@@ -339,16 +330,21 @@ impl Inner {
                     segments.push(segment);
                 }
             }
+            let mut unknown = None;
             if !builder.is_empty() {
                 let store = builder.build(&mut writer.sets);
-                let segment = Arc::new(Segment::new(store, &self.seed, self.options.depth)?);
+                let access = self.access(&store);
+                let segment = Arc::new(Segment::new(store, &self.seed, self.options.depth, access.as_ref())?);
                 new.push(segment.clone());
-                segments.push(segment);
+                segments.push(segment.clone());
+                unknown = access.map(|access| (segment, access));
             }
+            let unknown = unknown.as_ref().map(|(segment, access)| (&**segment, access));
+            let filter = self.filter_with(writer, partition, &segments, unknown);
             if large_merge(&segments).is_some() {
                 writer.merges.push(name.clone());
             }
-            built.push((name, segments));
+            built.push((name, segments, filter));
         }
         Ok((built, new))
     }
@@ -359,10 +355,10 @@ impl Inner {
     }
 
     /// Put the segments of a partition into a root that is not published yet.
-    pub(super) fn put(&self, root: &mut Root, name: Arc<Name>, segments: Vec<Arc<Segment>>) {
+    pub(super) fn put(&self, root: &mut Root, name: Arc<Name>, segments: Vec<Arc<Segment>>, filter: Option<Arc<Filter>>) {
         let before = root.partitions.count();
         let (is_any_tenant, is_any_collection) = (*name.tenant == *"*", *name.collection == *"*");
-        root.partitions.set(name.hash(&self.seed), Partition { name, segments });
+        root.partitions.set(name.hash(&self.seed), Partition { name, segments, filter });
         let after = root.partitions.count();
         if is_any_tenant {
             root.any_tenant = root.any_tenant + after - before;

@@ -18,7 +18,7 @@ use crate::value::{Kind, Kinds, Scalar, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Lower all parts of a subscription but its tenant and collection, which choose its partition.
+/// Lower all parts of a subscription but its tenant and collection, which choose its partition, and its `cel`.
 pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
     let mut clauses = Vec::new();
     let mut paths = Paths::default();
@@ -67,7 +67,7 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
     }
     let verify = Verify { paths: paths.paths.into(), changed: changed.into(), pattern: tree };
     let verify = (!verify.changed.is_empty() || verify.pattern.is_some()).then(|| Arc::new(verify));
-    NormalForm { conjunctions, verify, residual: subscription.cel.clone() }
+    NormalForm { conjunctions, verify }
 }
 
 /// Keep one of equal clauses.

@@ -5,8 +5,8 @@
 //!                              └─ verify: what clauses cannot say, checked on a candidate
 //! ```
 //!
-//! Invariant: a subscription wants an event if and only if one of the conjunctions holds, `verify` is absent or holds, and
-//! `residual` is absent or true. So the conjunctions alone never lose a match: they are what an index may look at.
+//! Invariant: a subscription (its `cel` part apart) wants an event if and only if one of the conjunctions holds and
+//! `verify` is absent or holds. So the conjunctions alone never lose a match: they are what an index may look at.
 //!
 //! A clause is an OR of atoms about one path in one [`Mode`]. An error of CEL (a missing field, an ordering between types
 //! that have none) makes no atom hold: `!=` is [`Atom::Other`], which names the kinds of value that it is about.
@@ -17,7 +17,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cel::Program;
 use crate::subscriptions::regexps::Regexp;
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
 
@@ -103,8 +102,6 @@ pub struct NormalForm {
     pub conjunctions: Vec<Conjunction>,
     /// What a candidate must pass besides. Share it, it may be large.
     pub verify: Option<Arc<Verify>>,
-    /// The CEL expression that a candidate must pass besides.
-    pub residual: Option<Arc<Program>>,
 }
 
 /// A condition on one value. All but [`Atom::Kinds`] with [`Kind::Missing`] need a value to hold.

@@ -4,13 +4,11 @@ use super::filters::{Filter, Given};
 use super::normal_form::TopicWord;
 use super::patterns::{self, Dialect, Pattern};
 use super::topics::parse_topic;
-use crate::cel::{self, Program};
 use crate::error::SubscriptionError;
 use crate::json::{self, Options, Tree};
 use crate::layout::EventType;
 use crate::limits::Limits;
 use crate::value::Scalar;
-use std::sync::Arc;
 
 /// What to do where an event does not carry enough to decide (semantics.md section 8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -22,7 +20,7 @@ pub enum OnUnknown {
     Skip,
 }
 
-/// A subscription that was checked, with its parts parsed.
+/// A subscription that was checked, with its parts parsed; its `cel` is for the host to check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscription {
     /// Unique within an engine.
@@ -41,8 +39,8 @@ pub struct Subscription {
     pub pattern: Option<Pattern>,
     /// A topic pattern.
     pub topic: Option<Box<[TopicWord]>>,
-    /// A CEL expression.
-    pub cel: Option<Arc<Program>>,
+    /// A CEL expression as text.
+    pub cel: Option<Box<str>>,
     /// Deliver or skip.
     pub on_unknown: OnUnknown,
     /// Also report that a document stops matching.
@@ -89,7 +87,7 @@ struct Members<'t> {
 }
 
 impl Subscription {
-    /// Read the JSON text of a subscription and check all of it.
+    /// Read the JSON text of a subscription and check all of it but `cel`.
     ///
     /// # Errors
     ///
@@ -119,7 +117,6 @@ impl Subscription {
             let reason = "expected a tenant, since the engine has no default tenant; '*' means every tenant";
             return Err(SubscriptionError::new("tenant", reason));
         };
-        let compile = |source: &str| cel::compile(source, limits).map_err(SubscriptionError::cel);
         let filters = given.filters.iter().enumerate().map(|(index, filter)| filter.parse(&format!("filters[{index}]")));
         Ok(Subscription {
             id: given.id.into(),
@@ -130,7 +127,7 @@ impl Subscription {
             filters: filters.collect::<Result<_>>()?,
             pattern: given.pattern.map(|tree| patterns::parse(tree, given.dialect, limits, "pattern")).transpose()?,
             topic: given.topic.map(parse_topic).transpose().map_err(|reason| SubscriptionError::new("topic", reason))?,
-            cel: given.cel.map(compile).transpose()?.map(Arc::new),
+            cel: given.cel.map(Box::from),
             on_unknown: given.on_unknown,
             transitions: given.transitions,
             has_labels: given.has_labels,

@@ -1,0 +1,324 @@
+//! Phase 1 of a partition: one filter over the access keys of all its keyed subscriptions.
+//!
+//! ```text
+//!   places     data.status, data.user.id                 where the keys stand; an event is asked for its values there
+//!   event      {"status": "sent", "user": {"id": "u8"}}  hash of each value with its place ─► blocked bits
+//!                                                         none is there: NO      one may be: MAYBE
+//! ```
+//!
+//! Concurrency contract: readers ask, and count, without a lock. Only the writer adds, before it publishes the root that the
+//! keys belong to. A filter that gained a place shares bits and counters with the one before it: a reader of an older root
+//! hears MAYBE more often, never NO wrongly. A rebuilt one has bits of its own, and hangs on a root of its own.
+//!
+//! Invariant (semantics.md section 9, *zero false negatives*): for every keyed subscription of the partition that the event
+//! matches the answer is MAYBE.
+//!
+//! Measured is the rate for an *event*: of those that carry no live key, how many get MAYBE. Every [`EVERY`]th MAYBE keeps
+//! its probes, until [`Filter::settle`] looks which of them any live key answers for.
+//!
+//! Cost: a hash and a load for each value at a place; the hash of the value is the one that the index needs too.
+
+use crate::bloom::blocked::{Blocked, Measure};
+use crate::bloom::keys::{Access, place_to_bytes};
+use crate::engine::buckets::MANY_PATHS;
+use crate::engine::paths::{PathMap, PathSet, PathSets};
+use crate::engine::store::Store;
+use crate::engine::values::Values;
+use crate::subscriptions::normal_form::{Mode, Path};
+use crate::value::Seed;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a filter can say of an event. There is no YES.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// No keyed subscription matches; nothing else may be concluded.
+    No,
+    /// Nothing may be concluded.
+    Maybe,
+}
+
+/// One in so many answers is sampled.
+pub const EVERY: u64 = 16;
+/// So many samples are kept until they are settled; and so many probes of one event.
+const MOST_SAMPLES: usize = 512;
+const MOST_PROBES: usize = 64;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Filter {
+    bits: Arc<Bits>,
+    /// Where the keys stand.
+    pub places: Arc<PathSet>,
+    /// Of each place what its keys are hashed with.
+    salts: Box<[u64]>,
+}
+
+/// What a filter shares with those that it was extended from.
+#[derive(Debug)]
+struct Bits {
+    blocked: Blocked,
+    capacity: usize,
+    version: u64,
+    keys: AtomicU64,
+    stale: AtomicU64,
+    counts: Arc<Counts>,
+    /// What the counters stood at when this was built.
+    since: (u64, u64),
+    samples: Mutex<Samples>,
+}
+
+/// Counters of a partition's filters, one version after the other.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Counts {
+    no: AtomicU64,
+    maybe: AtomicU64,
+    probes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Samples {
+    /// The hashes of the keys that an event carried, one event after the other.
+    probes: Vec<u64>,
+    ends: Vec<u32>,
+    /// How many answers the samples stand for that were settled.
+    settled: (u64, u64),
+    sampled: u64,
+    false_positives: u64,
+}
+
+/// The state of a filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct State {
+    /// How often it was built.
+    pub version: u64,
+    /// Keys that were added since it was built.
+    pub keys: u64,
+    /// How many keys it was sized for.
+    pub capacity: usize,
+    /// Keys of subscriptions that were removed since it was built, estimated from the mean of their segments.
+    pub stale: u64,
+    /// Its bits.
+    pub bits: Measure,
+    /// Events that it was asked about, in all versions.
+    pub asked: u64,
+    /// Those that it stopped.
+    pub no: u64,
+    /// Keys that those events carried.
+    pub probes: u64,
+    /// Sampled events that carried no live key, since it was built.
+    pub sampled: u64,
+    /// Those of them that got MAYBE.
+    pub false_positives: u64,
+}
+
+impl Filter {
+    /// A filter for *capacity* keys, of which *keys* were added, at these places; it goes on counting where *old* stood.
+    pub fn new(blocked: Blocked, capacity: usize, keys: u64, places: Arc<PathSet>, seed: &Seed, old: Option<&Filter>) -> Filter {
+        let counts = old.map(|old| old.bits.counts.clone()).unwrap_or_default();
+        let bits = Bits {
+            blocked,
+            capacity,
+            version: old.map_or(1, |old| old.bits.version + 1),
+            keys: AtomicU64::new(keys),
+            stale: AtomicU64::new(0),
+            since: (counts.no.load(Ordering::Relaxed), counts.maybe.load(Ordering::Relaxed)),
+            counts,
+            samples: Mutex::default(),
+        };
+        Filter { bits: Arc::new(bits), salts: salts(&places, seed), places }
+    }
+
+    /// The same with these places too: itself, if it has them all.
+    pub fn with_places(self: &Arc<Filter>, more: &HashSet<(Path, Mode)>, sets: &mut PathSets, seed: &Seed) -> Arc<Filter> {
+        let known: HashSet<&(Path, Mode)> = self.places.paths.iter().collect();
+        let new: Vec<(Path, Mode)> = more.iter().filter(|place| !known.contains(*place)).cloned().collect();
+        if new.is_empty() {
+            return self.clone();
+        }
+        let places = sets.get(self.places.paths.iter().cloned().chain(new).collect());
+        Arc::new(Filter { bits: self.bits.clone(), salts: salts(&places, seed), places })
+    }
+
+    /// Add keys, as [`for_each_hash`] hashes them. Their places must be known. Only the writer calls this.
+    pub fn add(&self, hashes: impl Iterator<Item = u64>) {
+        let added = hashes.map(|hash| u64::from(self.bits.blocked.add(hash))).sum();
+        self.bits.keys.fetch_add(added, Ordering::Relaxed);
+    }
+
+    /// Note that subscriptions were removed which have so many keys.
+    pub fn note_removed(&self, keys: u64) {
+        self.bits.stale.fetch_add(keys, Ordering::Relaxed);
+    }
+
+    /// How many keys were added, and how many it was sized for.
+    pub fn load(&self) -> (u64, usize) {
+        (self.bits.keys.load(Ordering::Relaxed), self.bits.capacity)
+    }
+
+    /// Whether any keyed subscription can match an event. Where the event has holes the caller does not ask: MAYBE.
+    #[inline]
+    pub fn ask(&self, map: &PathMap, values: &mut Values<'_>) -> Answer {
+        let (mut probes, mut is_there) = (0, false);
+        self.for_each_probe(map, values, |hash| {
+            probes += 1;
+            is_there |= self.bits.blocked.has(hash);
+        });
+        let counts = &self.bits.counts;
+        counts.probes.fetch_add(probes, Ordering::Relaxed);
+        if !is_there {
+            counts.no.fetch_add(1, Ordering::Relaxed);
+            return Answer::No;
+        }
+        if counts.maybe.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY) {
+            self.sample(map, values);
+        }
+        Answer::Maybe
+    }
+
+    /// The same, uncounted.
+    pub fn check(&self, map: &PathMap, values: &mut Values<'_>) -> Answer {
+        let mut is_there = false;
+        self.for_each_probe(map, values, |hash| is_there |= self.bits.blocked.has(hash));
+        if is_there { Answer::Maybe } else { Answer::No }
+    }
+
+    /// Call *visit* with the hash of each key that an event carries at the places.
+    #[inline]
+    fn for_each_probe(&self, map: &PathMap, values: &mut Values<'_>, mut visit: impl FnMut(u64)) {
+        let mut at_place = |place: usize, values: &mut Values<'_>| {
+            let salt = self.salts[place];
+            for at in values.at(map.ids[place], self.places.paths[place].1) {
+                let seen = values.get(at);
+                if seen.scalar.is_some() {
+                    visit(join(seen.hash, salt));
+                }
+            }
+        };
+        if self.salts.len() <= MANY_PATHS || map.positions.is_empty() {
+            for place in 0..self.salts.len() {
+                at_place(place, values);
+            }
+            return;
+        }
+        values.find_present();
+        for at in 0..values.present().len() {
+            let path = values.present()[at];
+            for place in map.positions[path.0 as usize] {
+                if place != u32::MAX {
+                    at_place(place as usize, values);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn sample(&self, map: &PathMap, values: &mut Values<'_>) {
+        // Another thread that samples, or settles, is as good.
+        let Ok(mut samples) = self.bits.samples.try_lock() else { return };
+        if samples.ends.len() >= MOST_SAMPLES {
+            return;
+        }
+        let start = samples.probes.len();
+        self.for_each_probe(map, values, |hash| {
+            if samples.probes.len() <= start + MOST_PROBES {
+                samples.probes.push(hash);
+            }
+        });
+        if samples.probes.len() > start + MOST_PROBES {
+            // It carries too many to keep: it stands for no one.
+            samples.probes.truncate(start);
+        } else {
+            let end = samples.probes.len() as u32;
+            samples.ends.push(end);
+        }
+    }
+
+    /// Find out which samples carry a live key, and count those that do not. *live* calls what it is given with the hash of
+    /// each live key; see [`for_each_hash`].
+    pub fn settle(&self, live: impl FnOnce(&mut dyn FnMut(u64))) {
+        let mut samples = self.bits.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = &self.bits.counts;
+        let (no, maybe) = (counts.no.load(Ordering::Relaxed), counts.maybe.load(Ordering::Relaxed));
+        let since = (self.bits.since.0 + samples.settled.0, self.bits.since.1 + samples.settled.1);
+        let (new_no, new_maybe) = (no - since.0, maybe - since.1);
+        let mut wanted: hashbrown::HashTable<(u64, bool)> = hashbrown::HashTable::new();
+        for hash in &samples.probes {
+            if wanted.find(*hash, |(other, _)| other == hash).is_none() {
+                wanted.insert_unique(*hash, (*hash, false), |(hash, _)| *hash);
+            }
+        }
+        if !wanted.is_empty() {
+            live(&mut |hash| {
+                if let Some((_, is_live)) = wanted.find_mut(hash, |(other, _)| *other == hash) {
+                    *is_live = true;
+                }
+            });
+        }
+        let mut start = 0;
+        let mut wrong = 0_u64;
+        for end in &samples.ends {
+            let end = *end as usize;
+            let is_live = |hash: &u64| wanted.find(*hash, |(other, _)| other == hash).is_some_and(|(_, is_live)| *is_live);
+            wrong += u64::from(!samples.probes[start..end].iter().any(is_live));
+            start = end;
+        }
+        // Where there were more answers than room for samples, the samples stand for all of them.
+        let kept = samples.ends.len() as f64;
+        let each = f64::max(1.0, new_maybe as f64 / EVERY as f64 / f64::max(kept, 1.0));
+        let wrong = (wrong as f64 * each).round() as u64;
+        samples.false_positives += wrong;
+        samples.sampled += new_no / EVERY + wrong;
+        samples.settled = (no - new_no % EVERY - self.bits.since.0, maybe - self.bits.since.1);
+        samples.probes.clear();
+        samples.ends.clear();
+    }
+
+    /// Its state; a look at each of its words.
+    pub fn state(&self) -> State {
+        let bits = &*self.bits;
+        let (sampled, false_positives) = {
+            let samples = bits.samples.lock().unwrap_or_else(PoisonError::into_inner);
+            (samples.sampled, samples.false_positives)
+        };
+        let no = bits.counts.no.load(Ordering::Relaxed);
+        State {
+            version: bits.version,
+            keys: bits.keys.load(Ordering::Relaxed),
+            capacity: bits.capacity,
+            stale: bits.stale.load(Ordering::Relaxed),
+            bits: bits.blocked.measure(),
+            asked: no + bits.counts.maybe.load(Ordering::Relaxed),
+            no,
+            probes: bits.counts.probes.load(Ordering::Relaxed),
+            sampled,
+            false_positives,
+        }
+    }
+}
+
+/// Call *visit* with the path, by position in the store's path set, and the hash of each key of the subscriptions of a store
+/// that *is_live* holds for.
+pub fn for_each_hash(
+    store: &Store,
+    access: &Access,
+    seed: &Seed,
+    is_live: impl Fn(u32) -> bool,
+    mut visit: impl FnMut(u32, u64),
+) {
+    let salts = salts(&store.paths, seed);
+    access.for_each(store, is_live, |path, key| visit(path, join(key.hash(seed), salts[path as usize])));
+}
+
+fn salts(places: &PathSet, seed: &Seed) -> Box<[u64]> {
+    places.paths.iter().map(|(path, mode)| seed.hash_bytes(&place_to_bytes(path, *mode))).collect()
+}
+
+/// The hash of a key from those of its value and its place: both are seeded, so one multiplication suffices.
+#[inline]
+fn join(value: u64, salt: u64) -> u64 {
+    let product = u128::from(value ^ salt) * u128::from(salt | 1);
+    product as u64 ^ (product >> 64) as u64
+}

@@ -1,0 +1,247 @@
+//! The filters of partitions: made and grown by the writer where that is cheap, rebuilt beside it, and reported.
+//!
+//! ```text
+//!   write    ─► segment built ─► its keys set in the partition's filter ─► root published        no reader misses a key
+//!   rebuild  ─► a pinned root's live keys, no lock held ─► lock: what came meanwhile ─► root published with the new filter
+//! ```
+//!
+//! Invariant: a filter that hangs on a partition holds the keys of all keyed subscriptions of that partition's segments that
+//! are alive in the root.
+
+use crate::bloom::blocked::Blocked;
+use crate::bloom::filter::{Filter, State, for_each_hash};
+use crate::bloom::keys::Access;
+use crate::engine::engine::{Engine, Inner, Root};
+use crate::engine::partitions::{Name, Partition};
+use crate::engine::segment::{INDEXED_FROM, Segment};
+use crate::engine::store::Store;
+use crate::engine::write::Writer;
+use crate::subscriptions::normal_form::{Mode, Path};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// How phase 1 works.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Phase1 {
+    /// Of the events that carry no key, how many may pass.
+    pub fp_rate: f64,
+    /// How many keys a filter has room for at least.
+    pub initial_capacity: usize,
+}
+
+impl Default for Phase1 {
+    fn default() -> Phase1 {
+        Phase1 { fp_rate: 0.01, initial_capacity: 128 }
+    }
+}
+
+/// The writer grows a filter itself up to so many subscriptions, or where one write brings as much as there was.
+const SMALL: usize = 1 << 16;
+/// However many keys a filter is said to be for, it has no room for more than four times those there are, and this.
+const SPARE: usize = 1 << 20;
+/// The keys of so many subscriptions a rebuild gathers with the writer's lock held: a millisecond.
+const LITTLE: usize = 4096;
+
+/// The filter of a partition.
+#[derive(Clone, Debug)]
+pub struct FilterState {
+    /// Which partition.
+    pub name: Arc<Name>,
+    /// Subscriptions with access keys, which it guards, and those without.
+    pub keyed: (usize, usize),
+    /// Its state.
+    pub state: State,
+}
+
+impl Phase1 {
+    /// The error rate for a key, if an event carries one at each place.
+    fn key_rate(&self, places: usize) -> f64 {
+        1.0 - (1.0 - self.fp_rate.clamp(0.0, 1.0)).powf(1.0 / places.max(1) as f64)
+    }
+}
+
+/// Live access keys: where they stand, and their hashes.
+#[derive(Default)]
+struct Keys {
+    places: HashSet<(Path, Mode)>,
+    hashes: Vec<u64>,
+}
+
+impl Inner {
+    /// The access keys of a store, where they are wanted.
+    pub(super) fn access(&self, store: &Store) -> Option<Access> {
+        self.options.bloom.map(|_| Access::of(store))
+    }
+
+    fn collect(&self, segment: &Segment, access: &Access, keys: &mut Keys) {
+        let is_live = |at: u32| segment.removed_at(at) == 0;
+        let mut is_place = vec![false; segment.store.paths.paths.len()];
+        for_each_hash(&segment.store, access, &self.seed, is_live, |path, hash| {
+            is_place[path as usize] = true;
+            keys.hashes.push(hash);
+        });
+        let places = segment.store.paths.paths.iter().zip(is_place).filter(|(_, is_place)| *is_place);
+        keys.places.extend(places.map(|(place, _)| place.clone()));
+    }
+
+    /// The filter of a partition that will have *segments*; *new* is the one of them that it does not know yet.
+    pub(super) fn filter_with(
+        &self,
+        writer: &mut Writer,
+        held: Option<&Arc<Partition>>,
+        segments: &[Arc<Segment>],
+        new: Option<(&Segment, &Access)>,
+    ) -> Option<Arc<Filter>> {
+        let options = self.options.bloom?;
+        let held = held.and_then(|partition| partition.filter.as_ref());
+        let live: usize = segments.iter().map(|segment| segment.live()).sum();
+        // Dropped a little below, so that one subscription that comes and goes does not make it and drop it.
+        let is_small = live < if held.is_some() { INDEXED_FROM / 2 } else { INDEXED_FROM };
+        if is_small || segments.iter().all(|segment| segment.keyed().0 == 0) {
+            return None;
+        }
+        let mut keys = Keys::default();
+        if let Some(held) = held {
+            let Some((segment, access)) = new else { return Some(held.clone()) };
+            self.collect(segment, access, &mut keys);
+            let filter = held.with_places(&keys.places, &mut writer.sets, &self.seed);
+            filter.add(keys.hashes.iter().copied());
+            let (known, capacity) = filter.load();
+            let is_costly = live > SMALL && segment.live() * 2 < live;
+            if known <= capacity as u64 || is_costly {
+                return Some(filter);
+            }
+            keys = Keys::default();
+        }
+        segments.iter().for_each(|segment| self.collect(segment, &Access::of(&segment.store), &mut keys));
+        keys.hashes.sort_unstable();
+        keys.hashes.dedup();
+        let capacity = options.initial_capacity.max(2 * keys.hashes.len());
+        let (filter, added) = self.fill_filter(capacity, options.key_rate(keys.places.len()), &keys);
+        let places = writer.sets.get(keys.places.into_iter().collect());
+        Some(Arc::new(Filter::new(filter, capacity, added, places, &self.seed, held.map(|held| &**held))))
+    }
+
+    /// A filter of distinct keys, and how many of them set a bit.
+    fn fill_filter(&self, capacity: usize, key_rate: f64, keys: &Keys) -> (Blocked, u64) {
+        let capacity = capacity.min(4 * keys.hashes.len() + SPARE);
+        let filter = Blocked::new(capacity, key_rate);
+        let added = keys.hashes.iter().map(|hash| u64::from(filter.add(*hash))).sum();
+        (filter, added)
+    }
+}
+
+impl Engine {
+    /// The state of each filter.
+    pub fn filters(&self) -> Vec<FilterState> {
+        let mut states = Vec::new();
+        self.inner.root.load().partitions.for_each(|partition| {
+            if let Some(filter) = &partition.filter {
+                let keyed = keyed(&partition.segments);
+                states.push(FilterState { name: partition.name.clone(), keyed, state: filter.state() });
+            }
+        });
+        states
+    }
+
+    fn pinned(&self, name: &Name) -> Option<(Arc<Root>, Arc<Partition>)> {
+        let root = self.inner.root.load_full();
+        let partition = self.inner.partition(&root.partitions, name)?.clone();
+        Some((root, partition))
+    }
+
+    /// Build the filter of a partition anew from its live keys, for *capacity* of them at an error rate of *key_rate* each,
+    /// and put it in the place of the old one. Neither readers nor writers wait while it is built. False: there is none.
+    pub fn rebuild_filter(&self, name: &Name, capacity: usize, key_rate: f64) -> bool {
+        let mut seen: Vec<Arc<Segment>> = Vec::new();
+        let mut keys = Keys::default();
+        let mut filled = None;
+        loop {
+            let Some((_, partition)) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some()) else {
+                return false;
+            };
+            let mut more = Keys::default();
+            for segment in unseen(&partition.segments, &seen) {
+                self.inner.collect(&segment, &Access::of(&segment.store), &mut more);
+                seen.push(segment);
+            }
+            more.hashes.sort_unstable();
+            more.hashes.dedup();
+            keys.places.extend(more.places.drain());
+            match &mut filled {
+                None => {
+                    let capacity = capacity.max(more.hashes.len());
+                    filled = Some((capacity, self.inner.fill_filter(capacity, key_rate, &more)));
+                }
+                Some((_, (filter, added))) => {
+                    *added += more.hashes.iter().map(|hash| u64::from(filter.add(*hash))).sum::<u64>();
+                }
+            }
+            let done = self.signal.inside(|| {
+                let mut writer = self.inner.lock_writer();
+                let (root, partition) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some())?;
+                let new = unseen(&partition.segments, &seen);
+                if new.iter().map(|segment| segment.store.len()).sum::<usize>() > LITTLE {
+                    return Some(false);
+                }
+                let mut last = Keys::default();
+                new.iter().for_each(|segment| self.inner.collect(segment, &Access::of(&segment.store), &mut last));
+                keys.places.extend(last.places);
+                let (capacity, (filter, added)) = filled.take()?;
+                let places = writer.sets.get(keys.places.drain().collect());
+                let rebuilt = Filter::new(filter, capacity, added, places, &self.inner.seed, partition.filter.as_deref());
+                rebuilt.add(last.hashes.into_iter());
+                let mut next = Root::after(&root);
+                self.inner.put(&mut next, partition.name.clone(), partition.segments.clone(), Some(Arc::new(rebuilt)));
+                self.inner.publish(&mut writer, next);
+                Some(true)
+            });
+            match done {
+                Some(true) => return true,
+                // A large merge has come between: its keys are gathered without the lock, too.
+                Some(false) => {}
+                None => return false,
+            }
+        }
+    }
+
+    /// Settle the samples of a partition's filter against the keys that are live: a look at each of them.
+    pub fn measure_filter(&self, name: &Name) {
+        let Some((_, partition)) = self.pinned(name) else { return };
+        let Some(filter) = &partition.filter else { return };
+        filter.settle(|visit| {
+            for segment in &partition.segments {
+                let is_live = |at: u32| segment.removed_at(at) == 0;
+                let access = Access::of(&segment.store);
+                for_each_hash(&segment.store, &access, &self.inner.seed, is_live, |_, hash| visit(hash));
+            }
+        });
+    }
+
+    /// The bytes of all live access keys of a partition, sorted, and how many subscriptions have keys and have none.
+    pub fn filter_keys(&self, name: &Name) -> (BTreeSet<Vec<u8>>, (usize, usize)) {
+        let mut all = BTreeSet::new();
+        let Some((_, partition)) = self.pinned(name) else { return (all, (0, 0)) };
+        let mut counts = (0, 0);
+        for segment in &partition.segments {
+            let is_live = |at: u32| segment.removed_at(at) == 0;
+            let paths = &segment.store.paths.paths;
+            let access = Access::of(&segment.store);
+            access.for_each(&segment.store, is_live, |path, key| {
+                let (path, mode) = &paths[path as usize];
+                all.insert(key.to_bytes(path, *mode));
+            });
+            let (keyed, unkeyed) = access.live(&segment.store, is_live);
+            counts = (counts.0 + keyed, counts.1 + unkeyed);
+        }
+        (all, counts)
+    }
+}
+
+fn keyed(segments: &[Arc<Segment>]) -> (usize, usize) {
+    segments.iter().map(|segment| segment.keyed()).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+}
+
+fn unseen(segments: &[Arc<Segment>], seen: &[Arc<Segment>]) -> Vec<Arc<Segment>> {
+    segments.iter().filter(|segment| !seen.iter().any(|other| Arc::ptr_eq(segment, other))).cloned().collect()
+}

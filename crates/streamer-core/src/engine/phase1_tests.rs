@@ -1,0 +1,251 @@
+//! Phase 1: it loses nothing, it stops what it should, and it knows how often it errs.
+
+use crate::automaton::testing::Dice;
+use crate::engine::partitions::Name;
+use crate::engine::{Addition, Engine, FilterState, Mode, Options, Phase1, Scratch, Selection};
+use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode as PathMode, NormalForm, Path, Range, Root};
+use crate::value::{Kinds, Number, Scalar};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn equal(name: &str, value: &str) -> Clause {
+    Clause { path: Path::new(Root::Data, [name]), mode: PathMode::Scalar, atoms: vec![Atom::Equal(Scalar::String(value.into()))] }
+}
+
+fn above(name: &str, bound: u64) -> Clause {
+    let range = Range { low: Some((Number::from_u64(bound), true)), high: None };
+    Clause { path: Path::new(Root::Data, [name]), mode: PathMode::Scalar, atoms: vec![Atom::Numbers(range)] }
+}
+
+fn exists(name: &str) -> Clause {
+    Clause { path: Path::new(Root::Data, [name]), mode: PathMode::Scalar, atoms: vec![Atom::Kinds(Kinds::PRESENT)] }
+}
+
+fn addition(id: &str, clauses: Vec<Clause>) -> Addition {
+    Addition {
+        id: id.into(),
+        gateway_id: Some("g".into()),
+        tenant: "t".into(),
+        collection: Some("c".into()),
+        form: NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None },
+        flags: 0,
+        text: id.as_bytes().into(),
+        host: None,
+    }
+}
+
+fn add(engine: &Engine, additions: impl IntoIterator<Item = Addition>) {
+    engine.write(additions.into_iter().map(Ok).collect(), Mode::Replace, false).unwrap();
+}
+
+fn engine(fp_rate: f64) -> Engine {
+    let bloom = Some(Phase1 { fp_rate, ..Phase1::default() });
+    Engine::new(Options { background: false, bloom, ..Options::default() })
+}
+
+fn name() -> Name {
+    Name { tenant: "t".into(), collection: "c".into() }
+}
+
+fn matches(engine: &Engine, data: &str, scratch: &mut Scratch) -> Vec<String> {
+    let event = format!("{{\"data\":{data}}}");
+    let matched = engine.match_event(event.as_bytes(), Some("t"), Some("c"), scratch).unwrap();
+    let mut ids: Vec<String> = matched.certain.iter().map(|slot| engine.record(*slot).unwrap().id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+fn state(engine: &Engine) -> FilterState {
+    engine.filters().into_iter().next().unwrap()
+}
+
+/// 20,000 subscriptions to a user each, one at a time at the end: one large segment and small ones.
+fn users(fp_rate: f64) -> Engine {
+    let engine = engine(fp_rate);
+    add(&engine, (0..19_000).map(|n| addition(&format!("s{n}"), vec![equal("user", &format!("u{n}")), above("amount", n % 50)])));
+    for n in 19_000..20_000 {
+        add(&engine, [addition(&format!("s{n}"), vec![equal("user", &format!("u{n}")), above("amount", n % 50)])]);
+    }
+    engine
+}
+
+#[test]
+fn at_one_percent_of_interesting_events_the_others_are_stopped() {
+    const EVENTS: u64 = 40_000;
+    for fp_rate in [0.05, 0.01] {
+        let (engine, mut scratch, mut dice) = (users(fp_rate), Scratch::default(), Dice::new(1));
+        assert!(engine.shape().1 > 1, "several segments");
+        let (mut interesting, mut others) = (0, 0);
+        for _ in 0..EVENTS {
+            let user = if dice.chance(1) { dice.below(20_000) } else { 20_000 + dice.below(1_000_000) };
+            let found = matches(&engine, &format!("{{\"user\":\"u{user}\",\"amount\":99}}"), &mut scratch);
+            assert_eq!(found.len(), usize::from(user < 20_000));
+            interesting += u64::from(user < 20_000);
+            others += u64::from(user >= 20_000);
+        }
+        let told = state(&engine).state;
+        assert_eq!((told.asked, told.probes), (EVENTS, EVENTS), "each event carries one key");
+        assert!(told.no * 10 >= others * 9, "{} of {others} were stopped", told.no);
+        let passed = (told.asked - told.no - interesting) as f64 / others as f64;
+        assert!(passed <= fp_rate * 1.2, "{passed} instead of {fp_rate}");
+
+        engine.measure_filter(&name());
+        let told = state(&engine).state;
+        let measured = told.false_positives as f64 / told.sampled as f64;
+        assert!(told.sampled * 17 > others && told.sampled * 15 < others, "{told:?}");
+        assert!((measured - passed).abs() <= 0.2 * fp_rate + 2.0 / told.sampled as f64, "{measured} but {passed}");
+        assert!((told.bits.error_rate - passed).abs() <= 0.3 * fp_rate, "{told:?} but {passed}");
+        engine.measure_filter(&name());
+        assert_eq!(state(&engine).state, told, "what was settled is not settled twice");
+    }
+}
+
+#[test]
+fn an_event_with_many_values_errs_no_more_than_one_with_few() {
+    // Ten places, each event a value at each: the rate is one for an event.
+    let (engine, mut scratch) = (engine(0.01), Scratch::default());
+    add(&engine, (0..5000).map(|n| addition(&format!("s{n}"), vec![equal(&format!("f{}", n % 10), &format!("v{n}"))])));
+    for n in 0..20_000 {
+        let data: Vec<String> = (0..10).map(|at| format!("\"f{at}\":\"w{}\"", n * 10 + at)).collect();
+        assert!(matches(&engine, &format!("{{{}}}", data.join(",")), &mut scratch).is_empty());
+    }
+    let told = state(&engine).state;
+    assert_eq!((told.asked, told.probes), (20_000, 200_000));
+    assert!((told.asked - told.no) as f64 <= 0.01 * 1.2 * told.asked as f64, "{told:?}");
+}
+
+#[test]
+fn what_has_no_key_is_found_after_a_no() {
+    // In indexed segments and in plain lists; two of the keyed ones share a conjunction with an unkeyed one.
+    for count in [70, 300] {
+        let (engine, mut scratch) = (engine(0.001), Scratch::default());
+        add(&engine, (0..count).map(|n| addition(&format!("k{n}"), vec![equal("user", &format!("u{n}"))])));
+        add(&engine, (0..3).map(|n| addition(&format!("x{n}"), vec![exists("flag"), above("amount", n)])));
+        let either = |id: &str, clause: Clause| {
+            let mut both = addition(id, vec![clause]);
+            both.form.conjunctions.push(Conjunction { clauses: vec![equal("user", "u7")] });
+            both
+        };
+        add(&engine, [either("both", exists("other")), either("keys", equal("user", "u8"))]);
+        assert_eq!(state(&engine).keyed, (count + 1, 4));
+        let stopped = state(&engine).state.no;
+        assert_eq!(matches(&engine, r#"{"user":"nobody","flag":1,"amount":1}"#, &mut scratch), ["x0", "x1"]);
+        assert_eq!(matches(&engine, r#"{"other":0}"#, &mut scratch), ["both"]);
+        assert_eq!(state(&engine).state.no, stopped + 2);
+        assert_eq!(matches(&engine, r#"{"user":"u7","flag":1,"amount":0}"#, &mut scratch), ["both", "k7", "keys", "x0"]);
+        engine.merge();
+        assert_eq!(matches(&engine, r#"{"user":"nobody","flag":1,"amount":1}"#, &mut scratch), ["x0", "x1"]);
+        assert_eq!(matches(&engine, r#"{"user":"u7","other":1}"#, &mut scratch), ["both", "k7", "keys"]);
+    }
+}
+
+#[test]
+fn what_could_not_pay_has_no_filter() {
+    let engine = engine(0.01);
+    add(&engine, (0..200).map(|n| addition(&format!("x{n}"), vec![above("amount", n)])));
+    assert!(engine.filters().is_empty(), "nothing has a key");
+    add(&engine, [addition("k", vec![equal("user", "u")])]);
+    assert_eq!(state(&engine).keyed, (1, 200));
+    let all: Vec<String> = (0..200).map(|n| format!("x{n}")).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    engine.remove(&Selection { ids: Some(&all), ..Selection::default() });
+    assert!(engine.filters().is_empty(), "one subscription is a plain list");
+
+    let off = Engine::new(Options { bloom: None, background: false, ..Options::default() });
+    add(&off, (0..200).map(|n| addition(&format!("k{n}"), vec![equal("user", &format!("u{n}"))])));
+    assert!(off.filters().is_empty());
+    assert_eq!(matches(&off, r#"{"user":"u7"}"#, &mut Scratch::default()), ["k7"]);
+    assert_eq!(off.filter_keys(&name()).0.len(), 200, "the keys are there all the same");
+}
+
+#[test]
+fn a_rebuilt_filter_knows_only_what_is_live() {
+    let (engine, mut scratch) = (users(0.01), Scratch::default());
+    let gone: Vec<String> = (0..15_000).map(|n| format!("s{n}")).collect();
+    let gone: Vec<&str> = gone.iter().map(String::as_str).collect();
+    engine.remove(&Selection { ids: Some(&gone), ..Selection::default() });
+    let old = state(&engine);
+    assert_eq!((old.state.stale, old.keyed), (15_000, (5000, 0)));
+    assert!(matches(&engine, r#"{"user":"u7","amount":99}"#, &mut scratch).is_empty());
+    assert_eq!(state(&engine).state.no, old.state.no, "the key of what was removed is still there");
+    assert!(engine.rebuild_filter(&name(), 10_000, 0.001));
+    let new = state(&engine).state;
+    assert_eq!((new.version, new.stale, new.capacity), (old.state.version + 1, 0, 10_000));
+    assert!((4990..=5000).contains(&new.keys), "{new:?}");
+    assert_eq!(new.asked, old.state.asked + 1, "it goes on counting");
+    assert!(matches(&engine, r#"{"user":"u7","amount":99}"#, &mut scratch).is_empty());
+    assert_eq!(state(&engine).state.no, new.no + 1);
+    assert_eq!(matches(&engine, r#"{"user":"u19999","amount":99}"#, &mut scratch), ["s19999"]);
+    assert_eq!(engine.filter_keys(&name()).0.len(), 5000);
+    assert!(!engine.rebuild_filter(&Name { tenant: "t".into(), collection: "other".into() }, 10, 0.1));
+}
+
+#[test]
+fn nothing_is_lost_while_filters_are_rebuilt_and_subscriptions_come_and_go() {
+    let engine = Engine::new(Options { bloom: Some(Phase1::default()), ..Options::default() });
+    add(&engine, (0..2000).map(|n| addition(&format!("s{n}"), vec![equal("user", &format!("u{n}"))])));
+    let (stop, engine) = (AtomicBool::new(false), &engine);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                engine.rebuild_filter(&name(), 1 + round % 5000, 0.01);
+                engine.measure_filter(&name());
+            }
+        });
+        scope.spawn(|| {
+            let mut scratch = Scratch::default();
+            while !stop.load(Ordering::Relaxed) {
+                // These stay all the time.
+                for n in (0..1000).step_by(97) {
+                    assert_eq!(matches(engine, &format!("{{\"user\":\"u{n}\"}}"), &mut scratch), [format!("s{n}")]);
+                }
+            }
+        });
+        let (mut scratch, mut dice) = (Scratch::default(), Dice::new(3));
+        for round in 0..600 {
+            let n = 1000 + dice.below(4000);
+            // At a new place now and then, and in large writes, which are merged by the other thread.
+            let field = if round % 50 == 0 { format!("f{round}") } else { "user".into() };
+            let count = if round % 100 == 99 { 1000 } else { 1 };
+            let id = |n: u64| format!("s{n}");
+            add(engine, (n..n + count).map(|n| addition(&id(n), vec![equal(&field, &format!("u{n}"))])));
+            let last = n + count - 1;
+            assert_eq!(matches(engine, &format!("{{\"{field}\":\"u{last}\"}}"), &mut scratch), [id(last)]);
+            engine.remove(&Selection { ids: Some(&[&id(n)]), ..Selection::default() });
+            assert!(matches(engine, &format!("{{\"{field}\":\"u{n}\"}}"), &mut scratch).is_empty());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(state(engine).state.version > 3);
+}
+
+#[test]
+fn many_places_are_asked_only_where_the_event_has_something() {
+    let (engine, mut scratch) = (engine(0.01), Scratch::default());
+    add(&engine, (0..200).map(|n| addition(&format!("s{n}"), vec![equal(&format!("f{n}"), "x")])));
+    assert_eq!(matches(&engine, r#"{"f7":"x","f8":"y"}"#, &mut scratch), ["s7"]);
+    assert!(matches(&engine, r#"{"f9":"y","other":"x"}"#, &mut scratch).is_empty());
+    let told = state(&engine).state;
+    assert_eq!((told.asked, told.no, told.probes), (2, 1, 3));
+}
+
+#[test]
+fn equal_values_are_one_key_however_they_are_spelled() {
+    let (engine, mut scratch) = (engine(0.0001), Scratch::default());
+    let number = |n: u64| Clause {
+        path: Path::new(Root::Raw, ["data", "n"]),
+        mode: PathMode::AnyLeaf,
+        atoms: vec![Atom::Equal(Scalar::Number(Number::from_u64(n)))],
+    };
+    add(&engine, (0..100).map(|n| addition(&format!("s{n}"), vec![number(n)])));
+    for data in [r#"{"n":7.0}"#, r#"{"n":70e-1}"#, r#"{"n":[[7]]}"#, r#"{"n":["x",{},7]}"#] {
+        assert_eq!(matches(&engine, data, &mut scratch), ["s7"], "{data}");
+    }
+    assert_eq!(matches(&engine, r#"{"n":-0}"#, &mut scratch), ["s0"]);
+    assert!(matches(&engine, r#"{"n":"7"}"#, &mut scratch).is_empty());
+    assert_eq!(state(&engine).state.no, 1);
+    let keys = engine.filter_keys(&name()).0;
+    assert!(keys.contains(&br#"["event","leaf",["data","n"],"number","7"]"#[..]), "{keys:?}");
+}
