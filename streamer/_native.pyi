@@ -1,4 +1,4 @@
-"""The native core: an index over subscriptions, without knowledge of CEL.
+"""The native core: subscriptions, their index, their CEL.
 
 `streamer.engine.native` makes an engine of it. What it cannot decide it asks of its *host*, a `streamer.engine.native.Host`.
 """
@@ -134,6 +134,8 @@ class Core:
         max_conjunctions: int,
         max_cel_bytes: int,
         max_cel_depth: int,
+        cel_budget: int,
+        cache_size: int,
         allow_unindexed: bool,
     ) -> Self:
         """Make an engine without subscriptions.
@@ -141,6 +143,7 @@ class Core:
         Args:
             layout: the JSON text of `EventLayout.to_dict()`.
             lazy: check only what is walked of an event.
+            cache_size: how many compiled CEL programs to keep for reuse.
             soft_delete: the names down to the field of `data` that flags a document as deleted.
 
         Raises:
@@ -178,7 +181,7 @@ class Core:
     ) -> list[tuple[str, Held]]:
         """Return ids and subscriptions of what meets every criterion given, in order of adding."""
 
-    def cost(self, subscription_id: str) -> Literal["keyed", "indexed", "unindexed", "whole"] | None:
+    def cost(self, subscription_id: str) -> Literal["keyed", "indexed", "unindexed"] | None:
         """Tell how a subscription is found, or None for an unknown id."""
 
     def merge(self) -> None:
@@ -199,6 +202,15 @@ class Core:
     def _record(self, on: bool) -> None:
         """Count from now on, or no longer: what counting costs is measured so."""
 
+    def set_cel(self, budget: int, cache_size: int) -> None:
+        """Let CEL programs cost so much, and keep so many compiled, from now on."""
+
+    def cel_errors(self) -> list[tuple[str, int]]:
+        """Return how many errors of CEL there were, by reason."""
+
+    def programs(self) -> tuple[int, int, int]:
+        """Return the hits and misses of the cache of CEL programs, and how many it holds."""
+
     def __len__(self) -> int: ...
     def __contains__(self, subscription_id: object, /) -> bool: ...
     def _before_publish(self, call: Callable[[], object] | None) -> None:
@@ -213,17 +225,14 @@ class Draft:
 
     def __new__(cls, core: Core) -> Draft: ...
     def __len__(self) -> int: ...
-    def extend(self, sources: Sequence[bytes | tuple[bytes, bytes, Subscription]]) -> list[tuple[int, str]]:
-        """Parse JSON texts, with the interpreter let go; return the CEL expressions for the host to compile.
+    def extend(self, sources: Sequence[bytes | tuple[bytes, bytes, Subscription]]) -> None:
+        """Parse JSON texts and compile their CEL, with the interpreter let go.
 
         A source that is not JSON alone is a text to parse, a unique name to keep in its place, and the object.
         """
 
     def refuse(self, position: int, subscription_id: str | None) -> None:
         """Put an error of the host in the place of a source."""
-
-    def mentions_before(self, position: int) -> None:
-        """Say that the CEL expression looks at `before`."""
 
     def id(self, position: int) -> str | None:
         """Return the id of a source that was read."""

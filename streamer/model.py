@@ -72,7 +72,7 @@ class Limits:
 
     Attributes:
         allow_unindexed: False refuses subscriptions that would be judged for every event of their partition: those whose `plan`
-            shows the cost `unkeyed` or `whole`.
+            shows the cost `unkeyed`.
 
     Raises:
         ConfigError: one that is no positive integer, or a `max_cel_depth` above 64: expressions are walked by recursion.

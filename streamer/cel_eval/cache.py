@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import final
 
 from streamer.locks import Lock
@@ -19,19 +20,32 @@ class ProgramCache:
     Any number of threads may use it. Two that ask for the same new expression at once may both compile it: compiling under the
     lock would make every other thread wait.
 
-    Attributes:
-        hits: how many programs were found here.
-        misses: how many had to be compiled, those that turned out not to be CEL included.
+    A native core has a cache of its own, whose hits and misses `also` adds to these.
     """
 
     def __init__(self, size: int = DEFAULT_SIZE) -> None:
         if size < 1:
             raise ValueError(f"a cache of {size} programs; expected at least 1")
         self.size = size
-        self.hits = 0
-        self.misses = 0
+        self._hits = 0
+        self._misses = 0
+        self._also: list[Callable[[], tuple[int, int]]] = []
         self._programs: OrderedDict[tuple[str, Limits], Program] = OrderedDict()
         self._lock = Lock()
+
+    @property
+    def hits(self) -> int:
+        """How many programs were found here."""
+        return self._hits + sum(counts()[0] for counts in self._also)
+
+    @property
+    def misses(self) -> int:
+        """How many had to be compiled, those that turned out not to be CEL included."""
+        return self._misses + sum(counts()[1] for counts in self._also)
+
+    def also(self, counts: Callable[[], tuple[int, int]]) -> None:
+        """Add the hits and misses of a native core to these."""
+        self._also.append(counts)
 
     def __len__(self) -> int:
         return len(self._programs)
@@ -53,9 +67,9 @@ class ProgramCache:
             program = self._programs.get(key)
             if program is not None:
                 self._programs.move_to_end(key)
-                self.hits += 1
+                self._hits += 1
                 return program
-            self.misses += 1
+            self._misses += 1
         program = compile_cel(source, limits)
         with self._lock:
             self._programs[key] = program

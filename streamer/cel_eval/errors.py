@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, final
 
 from streamer.locks import Lock
@@ -31,12 +31,21 @@ class ErrorLog:
         self._lock = Lock()
         self._counts: Counter[CelReason] = Counter()
         self._heard: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._also: list[Callable[[], Iterable[tuple[str, int]]]] = []
 
     @property
     def counts(self) -> Mapping[CelReason, int]:
         """How many errors there were, by reason."""
         with self._lock:
-            return dict(self._counts)
+            counts = Counter(self._counts)
+        for others in self._also:
+            for reason, count in others():
+                counts[CelReason(reason)] += count
+        return {reason: count for reason, count in counts.items() if count}
+
+    def also(self, counts: Callable[[], Iterable[tuple[str, int]]]) -> None:
+        """Add what a native core counts, by reason, to `counts`."""
+        self._also.append(counts)
 
     def record(self, subscription_id: str, reason: CelReason, detail: str | None) -> None:
         """Count an error, and log it unless this subscription was logged within the last minute."""
@@ -51,6 +60,14 @@ class ErrorLog:
             self._heard.move_to_end(subscription_id)
             while len(self._heard) > REMEMBERED:
                 self._heard.popitem(last=False)
+        self.log(subscription_id, reason, detail, silenced)
+
+    def log(self, subscription_id: str, reason: CelReason, detail: str | None, silenced: int) -> None:
+        """Log an error that was counted, and is due.
+
+        Args:
+            silenced: how many of this subscription were not logged since the last one.
+        """
         more = f" ({silenced} more since the last message)" if silenced else ""
         # Not a warning: documents of one collection differ, and a field that some lack is no defect.
         LOGGER.info("subscription %r: CEL error %s: %s%s", subscription_id, reason.value, detail or "no details", more)

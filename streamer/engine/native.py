@@ -1,14 +1,13 @@
 """The engine in native memory: what the index decides, and what it leaves to the reference.
 
 ```
-sources ──► Draft (parsed natively, CEL compiled here) ──► commit: one new root
-event   ──► flatten, index ──┬── certain ids                                         packed hits
-                             └── pending: CEL parts, subscriptions judged whole ──► Host ──┘
+sources ──► Draft (parsed, CEL compiled) ──► commit: one new root
+event   ──► flatten, index, CEL ──┬── slots of what matches                                          packed hits
+                                  └── pending: all, where the event has holes ──► Host (reference) ──┘
 ```
 
-The index decides types, filters, patterns and topics. The reference decides the `cel` part, on candidates whose other parts
-hold, and it judges whole what the index cannot: subscriptions with CEL whose old side counts (`transitions`, `soft_delete`), and
-events that name values that their source did not carry.
+The core decides types, filters, patterns, topics, CEL, and the sides of a change. Events that name values that their source did
+not carry are judged by the reference.
 
 Methods that take an event are those of `streamer._native.Core`: no Python stands between an event and its matches.
 """
@@ -20,7 +19,7 @@ import json
 import os
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, Self, TypeAlias, final
+from typing import Any, Final, Self, TypeAlias, final
 
 from streamer import _native
 from streamer.bloom.state import FilterState
@@ -28,12 +27,12 @@ from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, native_plan
 from streamer.engine.telemetry import Latency, Telemetry
-from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
+from streamer.errors import BulkSubscriptionError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.locks import Lock
-from streamer.model import Event, Subscription, Transition, Verdict
-from streamer.reference.cel import evaluate_cel
+from streamer.model import Event, Subscription, Transition
+from streamer.reference.cel import CelReason
 from streamer.reference.events import encode, json_value, read_for
-from streamer.reference.judge import evaluate, judge, old_side
+from streamer.reference.judge import judge
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.keys import access_keys
@@ -49,8 +48,8 @@ COMPILED: Final = 20_000
 Held: TypeAlias = bytes | Subscription
 """A subscription as the core keeps it: its JSON text, or the object where JSON does not say all of it."""
 
-Judged: TypeAlias = tuple[Transition | None, bool] | Literal[True] | None
-"""How a subscription wants an event: transition and certainty; True where it does as any other; None where it does not."""
+Judged: TypeAlias = tuple[Transition | None, bool] | None
+"""How a subscription wants an event: transition and certainty; None where it does not."""
 
 
 @final
@@ -63,7 +62,7 @@ class Host:
     def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> None:
         self.options = options
         self._programs: Final = programs
-        self._on_cel_error: Final = cel_errors.record
+        self._cel_errors: Final = cel_errors
         self._compiled: dict[bytes | int, CompiledSubscription] = {}
 
     def encode(self, event: EventSource) -> bytes:
@@ -80,41 +79,20 @@ class Host:
         except RecursionError:
             return write_json(value, max_depth=self.options.limits.max_depth + 1, max_bytes=None)[0].encode()
 
-    def judge(self, text: bytes, tenant: str | None, collection: str | None, candidates: list[tuple[Held, bool]]) -> list[Judged]:
-        """Judge candidates, each with whether it is judged whole; otherwise all its parts but `cel` hold. Raises EventError."""
+    def judge(self, text: bytes, tenant: str | None, collection: str | None, candidates: list[Held]) -> list[Judged]:
+        """Judge candidates whole. Raises EventError."""
         event = self._read(text, tenant, collection)
-        return [
-            self._judge_whole(self.compiled(held), event) if whole else self._judge_cel(self.compiled(held), event)
-            for held, whole in candidates
-        ]
-
-    def _judge_whole(self, compiled: CompiledSubscription, event: Event) -> Judged:
         options = self.options
-        budget, on_cel_error = options.limits.cel_budget, self._on_cel_error
-        outcome = judge(compiled, event, options.layout, options.soft_delete, budget=budget, on_cel_error=on_cel_error)
-        return None if outcome is None else (outcome.transition, outcome.certain)
+        budget, on_cel_error = options.limits.cel_budget, self._cel_errors.record
+        outcomes = (
+            judge(self.compiled(held), event, options.layout, options.soft_delete, budget=budget, on_cel_error=on_cel_error)
+            for held in candidates
+        )
+        return [None if outcome is None else (outcome.transition, outcome.certain) for outcome in outcomes]
 
-    def _judge_cel(self, compiled: CompiledSubscription, event: Event) -> Judged:
-        assert compiled.cel is not None, "only a subscription with CEL is left to the host"
-        outcome = evaluate_cel(compiled.cel, event, self.options.limits.cel_budget)
-        if outcome.reason is not None:
-            self._on_cel_error(compiled.id, outcome.reason, outcome.detail)
-        return True if outcome.verdict is Verdict.TRUE else None
-
-    def old_side(self, text: bytes, tenant: str | None, collection: str | None) -> Event | None:
-        """Return an update as it was before; None where that cannot be read, as `lazy` may pass over."""
-        try:
-            return old_side(self._read(text, tenant, collection), self.options.layout)
-        except EventError:
-            return None
-
-    def transition(self, held: Held, old: Event | None) -> Transition | None:
-        """Tell the transition of a subscription that wants an update, from its old side."""
-        if old is None:
-            return None
-        budget, on_cel_error = self.options.limits.cel_budget, self._on_cel_error
-        verdict = evaluate(self.compiled(held), old, budget=budget, on_cel_error=on_cel_error)
-        return "stay" if verdict is Verdict.TRUE else "enter"
+    def cel_error(self, subscription_id: str, reason: str, detail: str, silenced: int) -> None:
+        """Log an error of CEL, which the core has counted."""
+        self._cel_errors.log(subscription_id, CelReason(reason), detail, silenced)
 
     def labels(self, held: Held) -> Mapping[str, Any] | None:
         """Return the labels of a subscription."""
@@ -148,7 +126,6 @@ class NativeCore(_native.Core):
     """
 
     _options: Options
-    _programs: ProgramCache
     _host: Host
     _lock: Lock
 
@@ -168,19 +145,25 @@ class NativeCore(_native.Core):
                 max_conjunctions=options.limits.max_conjunctions,
                 max_cel_bytes=options.limits.max_cel_bytes,
                 max_cel_depth=options.limits.max_cel_depth,
+                cel_budget=options.limits.cel_budget,
+                cache_size=programs.size,
                 allow_unindexed=options.limits.allow_unindexed,
             )
         except ValueError as error:
             raise ConfigError(str(error), place="layout") from None
         core._options = options
-        core._programs = programs
         core._host = host
         core._lock = Lock()
         _cores.add(core)
+        # Weakly: the core holds its host, which holds the log.
+        this = weakref.ref(core)
+        cel_errors.also(lambda: core.cel_errors() if (core := this()) is not None else [])
+        programs.also(lambda: core.programs()[:2] if (core := this()) is not None else (0, 0))
         return core
 
     def reconfigure(self, options: Options) -> None:
         self._options = self._host.options = options
+        self.set_cel(options.limits.cel_budget, options.cache_size)
 
     # Writing
 
@@ -222,14 +205,7 @@ class NativeCore(_native.Core):
             draft.refuse(position, error.subscription_id if _is_text(error.subscription_id) else None)
 
         def flush() -> None:
-            for position, source in draft.extend(pending):
-                try:
-                    if self._programs.compile(source, self._options.limits).mentions_before:
-                        draft.mentions_before(position)
-                except CelError as error:
-                    error.place = "cel"
-                    error.subscription_id = draft.id(position)
-                    refuse(position, error)
+            draft.extend(pending)
             pending.clear()
 
         for position, source in enumerate(sources):

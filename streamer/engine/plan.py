@@ -11,7 +11,7 @@ from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.keys import access_keys
 from streamer.subscriptions.normal_form import normal_form
 
-CostClass = Literal["keyed", "indexed", "unkeyed", "whole"]
+CostClass = Literal["keyed", "indexed", "unkeyed"]
 
 #: A range has a few dozen keys; more than this many of anything are counted, not printed.
 SHOWN = 8
@@ -20,7 +20,6 @@ _COSTS = {
     "keyed": "judged only for events that carry one of its access keys",
     "indexed": "judged only for events with a value in its ranges, prefixes and the like",
     "unkeyed": "judged for every event of its partition; an equality in every alternative would give it a key",
-    "whole": "judged for every event of its partition, since the document before counts, or its deletion",
 }
 
 
@@ -38,7 +37,7 @@ class Plan:
         bloom_keys: the same as the bytes that go into the collection's filter; empty where it is unkeyed.
         cel: the CEL program that runs on candidates, as written; None without one.
         residual: what is evaluated as written because no clause expresses it.
-        cost: for which events it is judged: `keyed`, `indexed` (native only), `unkeyed`, `whole` (native only).
+        cost: for which events it is judged: `keyed`, `indexed` (native only), `unkeyed`.
         decided_by: what judges it.
     """
 
@@ -99,16 +98,11 @@ def make_plan(compiled: CompiledSubscription, limits: Limits) -> Plan:
     )
 
 
-def native_plan(compiled: CompiledSubscription, limits: Limits, cost: Literal["keyed", "indexed", "unindexed", "whole"]) -> Plan:
-    """Plan a subscription as the native core runs it: by its index, with CEL left to the reference.
+def native_plan(compiled: CompiledSubscription, limits: Limits, cost: Literal["keyed", "indexed", "unindexed"]) -> Plan:
+    """Plan a subscription as the native core runs it: by its index, then its CEL.
 
     Args:
         cost: how the core finds it.
     """
-    if cost == "whole":
-        decided_by = "the reference"
-    elif compiled.cel is not None:
-        decided_by = "the native index, then its CEL by the reference"
-    else:
-        decided_by = "the native index"
+    decided_by = "the native index" if compiled.cel is None else "the native index, then its CEL natively"
     return replace(make_plan(compiled, limits), cost="unkeyed" if cost == "unindexed" else cost, decided_by=decided_by)

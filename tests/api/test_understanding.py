@@ -122,9 +122,8 @@ def test_an_explanation_keeps_to_its_lines_whatever_a_user_wrote(engine: MakeEng
 
 def test_a_plan_shows_the_way_of_a_subscription(e: Engine, backend: str) -> None:
     plan = e.plan("paid")
-    # It wants transitions, which the native core leaves to the reference.
-    assert (plan.tenant, plan.collection, plan.cost) == ("default", "orders", {"native": "whole"}.get(backend, "keyed"))
-    assert plan.decided_by == "the reference"
+    assert (plan.tenant, plan.collection, plan.cost) == ("default", "orders", "keyed")
+    assert plan.decided_by == {"native": "the native index, then its CEL natively"}.get(backend, "the reference")
     assert plan.access_keys == ('data.status = "paid"',)
     assert plan.bloom_keys == (b'["data","value",["status"],"string","paid"]',)
     assert plan.cel == "data.amount > 100"
@@ -153,7 +152,7 @@ def test_what_decides_is_planned(engine: MakeEngine, backend: str) -> None:
     if backend == "native":
         assert told == {
             "filter": ("keyed", "the native index"),
-            "cel": ("keyed", "the native index, then its CEL by the reference"),
+            "cel": ("keyed", "the native index, then its CEL natively"),
             "transitions": ("keyed", "the native index"),
         }
     else:

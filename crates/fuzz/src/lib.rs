@@ -539,6 +539,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
                 collection: None,
                 form: normal_form(&parsed, &limits),
                 flags: 0,
+                program: None,
                 text: text.as_bytes().into(),
                 host: None,
             }));

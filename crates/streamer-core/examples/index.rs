@@ -151,6 +151,7 @@ fn addition(text: String, limits: &Limits) -> Addition {
         tenant: subscription.tenant,
         collection: subscription.collection,
         flags: 0,
+        program: None,
         text: text.into_bytes().into(),
         host: None,
     }

@@ -350,6 +350,7 @@ fn addition(text: &str, limits: &Limits) -> Addition {
         tenant: subscription.tenant,
         collection: subscription.collection,
         flags: 0,
+        program: None,
         text: text.as_bytes().into(),
         host: None,
     }

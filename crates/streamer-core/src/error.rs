@@ -1,5 +1,6 @@
 //! What can be wrong with an event or a subscription. Each error says where; the words are those of `streamer.errors`.
 
+use crate::cel;
 use std::fmt;
 
 /// Why an event was rejected.
@@ -135,6 +136,8 @@ pub struct SubscriptionError {
     pub reason: String,
     /// The id of the subscription, where it could be read.
     pub subscription_id: Option<String>,
+    /// Line and column in its CEL expression, from 1.
+    pub position: Option<(u32, u32)>,
 }
 
 impl SubscriptionError {
@@ -145,6 +148,16 @@ impl SubscriptionError {
             place: place.into(),
             reason: reason.into(),
             subscription_id: None,
+            position: None,
+        }
+    }
+
+    /// An error of the CEL expression.
+    pub fn cel(error: cel::Error) -> SubscriptionError {
+        SubscriptionError {
+            kind: SubscriptionErrorKind::Cel,
+            position: Some((error.line, error.column)),
+            ..SubscriptionError::new("cel", error.reason)
         }
     }
 

@@ -16,6 +16,8 @@ pub struct Limits {
     pub max_cel_bytes: usize,
     /// Levels of brackets, calls, unary operators and ternaries in a CEL expression.
     pub max_cel_depth: usize,
+    /// Cost units that one evaluation of a CEL program may use.
+    pub cel_budget: u64,
 }
 
 impl Default for Limits {
@@ -27,6 +29,7 @@ impl Default for Limits {
             max_conjunctions: 64,
             max_cel_bytes: 16 * 1024,
             max_cel_depth: 64,
+            cel_budget: 1_000_000,
         }
     }
 }

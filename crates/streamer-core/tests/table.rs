@@ -44,6 +44,7 @@ impl Case {
             max_conjunctions: number("max_conjunctions", limits.max_conjunctions),
             max_cel_bytes: number("max_cel_bytes", limits.max_cel_bytes),
             max_cel_depth: number("max_cel_depth", limits.max_cel_depth),
+            ..limits
         }
     }
 
@@ -289,6 +290,7 @@ fn by_engine(
             collection: subscription.collection.clone(),
             form: normal_form(subscription, limits),
             flags: 0,
+            program: None,
             text: Box::default(),
             host: None,
         })

@@ -11,8 +11,11 @@ use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use streamer_core::cel::Cache;
 use streamer_core::engine::telemetry;
-use streamer_core::engine::{Change, CostClass, Engine, Matched, Mode, Options, Outcome, Pin, Record, Root, Scratch, Selection};
+use streamer_core::engine::{
+    CelError, Change, CostClass, Engine, Matched, Mode, Options, Outcome, Pin, Record, Root, Scratch, Selection,
+};
 use streamer_core::error::{EventCode, EventError};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
@@ -45,7 +48,7 @@ pub struct Shared {
 struct Found {
     certain: Range<usize>,
     told: Box<[(u32, Outcome)]>,
-    pending: Vec<(Arc<Record>, u32, u8)>,
+    pending: Vec<(Arc<Record>, u32)>,
     change: Change,
     pin: Pin,
 }
@@ -116,7 +119,7 @@ impl Shared {
                 if is_costly != self.is_costly.load(Ordering::Relaxed) {
                     self.is_costly.store(is_costly, Ordering::Relaxed);
                 }
-                use_(&matched)
+                self.tell(py, matched.errors).and_then(|()| use_(&matched))
             }
             Err(error) => {
                 open.settled();
@@ -128,8 +131,8 @@ impl Shared {
     }
 
     /// The records of what the host must judge; they are there as long as the match is pinned.
-    fn pending(&self, matched: &Matched<'_>) -> PyResult<Vec<(Arc<Record>, u32, u8)>> {
-        matched.pending.iter().map(|(slot, flags)| Ok((self.record(*slot)?, *slot, *flags))).collect()
+    fn pending(&self, matched: &Matched<'_>) -> PyResult<Vec<(Arc<Record>, u32)>> {
+        matched.pending.iter().map(|slot| Ok((self.record(*slot)?, *slot))).collect()
     }
 
     /// Judge what is pending, and settle the event; the slots of those that want the event, and how.
@@ -138,19 +141,27 @@ impl Shared {
         py: Python<'_>,
         asked: &Asked<'_, '_>,
         open: &mut Open<'_>,
-        pending: Vec<(Arc<Record>, u32, u8)>,
-    ) -> PyResult<Vec<(u32, Option<Outcome>)>> {
+        pending: Vec<(Arc<Record>, u32)>,
+    ) -> PyResult<Vec<(u32, Outcome)>> {
         if pending.is_empty() {
             return Ok(Vec::new());
         }
-        let slots: Vec<u32> = pending.iter().map(|(_, slot, _)| *slot).collect();
-        let candidates: Vec<(Arc<Record>, u8)> = pending.into_iter().map(|(record, _, flags)| (record, flags)).collect();
+        let (records, slots): (Vec<Arc<Record>>, Vec<u32>) = pending.into_iter().unzip();
         let since = open.now();
-        let judged = open.unless(py, host::judge(py, &self.host, asked, &candidates))?;
-        let judged: Vec<_> = slots.into_iter().zip(judged).filter_map(|(slot, verdict)| Some((slot, verdict?))).collect();
-        let is_uncertain = |(_, outcome): &&(u32, Option<Outcome>)| outcome.is_some_and(|outcome| !outcome.certain);
-        open.settle(judged.len(), judged.iter().filter(is_uncertain).count(), since);
+        let judged = open.unless(py, host::judge(py, &self.host, asked, &records))?;
+        let judged: Vec<_> = slots.into_iter().zip(judged).filter_map(|(slot, outcome)| Some((slot, outcome?))).collect();
+        open.settle(judged.len(), judged.iter().filter(|(_, outcome)| !outcome.certain).count(), since);
         Ok(judged)
+    }
+
+    /// Tell the host of errors of CEL.
+    fn tell(&self, py: Python<'_>, errors: &[CelError]) -> PyResult<()> {
+        for error in errors {
+            let record = self.record(error.slot)?;
+            let arguments = (host::id_of(py, &record), error.reason.as_str(), &error.detail, error.silenced);
+            self.host.bind(py).call_method1("cel_error", arguments)?;
+        }
+        Ok(())
     }
 }
 
@@ -189,7 +200,7 @@ impl Core {
             }
             for (slot, outcome) in self.shared.judged(py, asked, open, found.pending)? {
                 slots.push(slot);
-                outcomes.push(outcome);
+                outcomes.push(Some(outcome));
             }
         }
         let wants_old_side = found.change == Change::Compare && (!certain.is_empty() || outcomes.contains(&None));
@@ -212,7 +223,7 @@ impl Core {
 impl Core {
     #[new]
     #[pyo3(signature = (host, layout, *, default_tenant, lazy, soft_delete, max_depth, max_event_bytes, max_pattern_states,
-                        max_conjunctions, max_cel_bytes, max_cel_depth, allow_unindexed))]
+                        max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size, allow_unindexed))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
         py: Python<'_>,
@@ -227,12 +238,21 @@ impl Core {
         max_conjunctions: usize,
         max_cel_bytes: usize,
         max_cel_depth: usize,
+        cel_budget: u64,
+        cache_size: usize,
         allow_unindexed: bool,
     ) -> PyResult<Core> {
         guard(py, || {
             let layout = Arc::new(EventLayout::from_json(layout).map_err(PyValueError::new_err)?);
-            let limits =
-                Limits { max_depth, max_event_bytes, max_pattern_states, max_conjunctions, max_cel_bytes, max_cel_depth };
+            let limits = Limits {
+                max_depth,
+                max_event_bytes,
+                max_pattern_states,
+                max_conjunctions,
+                max_cel_bytes,
+                max_cel_depth,
+                cel_budget,
+            };
             let hook: Arc<Mutex<Option<Py<PyAny>>>> = Arc::default();
             let hooked = hook.clone();
             let options = Options {
@@ -248,7 +268,7 @@ impl Core {
             let shared =
                 Shared { engine: Engine::new(options), host, scratches: Mutex::default(), is_costly: AtomicBool::new(false) };
             let reading =
-                Reading { default_tenant: default_tenant.map(Box::from), limits, layout, soft_delete: soft_delete.is_some() };
+                Reading { default_tenant: default_tenant.map(Box::from), limits, layout, programs: Cache::new(cache_size) };
             Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
         })
     }
@@ -278,7 +298,6 @@ impl Core {
                 CostClass::Keyed => "keyed",
                 CostClass::Indexed => "indexed",
                 CostClass::Unindexed => "unindexed",
-                CostClass::Whole => "whole",
             }))
         })
     }
@@ -471,6 +490,7 @@ impl Core {
                 }
                 let readable: Vec<Option<&[u8]>> = texts.iter().map(|text| text.as_ref().ok().map(Text::as_bytes)).collect();
                 slots.clear();
+                let mut cel_errors: Vec<CelError> = Vec::new();
                 let found: Vec<Option<Result<(Found, Open<'_>), EventError>>> = py.detach(|| {
                     let mut find = |text: &[u8]| -> Result<(Found, Open<'_>), EventError> {
                         let mut open = self.shared.open();
@@ -480,10 +500,11 @@ impl Core {
                         open.matched(&matched);
                         let first = slots.len();
                         slots.extend_from_slice(matched.certain);
+                        cel_errors.extend_from_slice(matched.errors);
                         let pending = matched.pending.iter();
                         let found = Found {
                             certain: first..slots.len(),
-                            pending: pending.filter_map(|(slot, flags)| Some((engine.record(*slot)?, *slot, *flags))).collect(),
+                            pending: pending.filter_map(|slot| Some((engine.record(*slot)?, *slot))).collect(),
                             told: matched.told.into(),
                             change: matched.change,
                             pin: matched.pin,
@@ -493,6 +514,7 @@ impl Core {
                     readable.iter().map(|text| text.map(&mut find)).collect()
                 });
                 py.check_signals()?;
+                self.shared.tell(py, &cel_errors)?;
                 for (text, found) in texts.iter().zip(found) {
                     let result = match (text, found) {
                         (Ok(text), Some(Ok((found, mut open)))) => {
@@ -561,6 +583,20 @@ impl Core {
 
     fn _record(&self, on: bool) {
         self.shared.engine.telemetry().record(on);
+    }
+
+    fn set_cel(&self, budget: u64, cache_size: usize) {
+        self.shared.engine.set_cel_budget(budget);
+        self.reading.programs.resize(cache_size);
+    }
+
+    fn cel_errors(&self) -> Vec<(&'static str, u64)> {
+        self.shared.engine.cel_errors().map(|(reason, count)| (reason.as_str(), count)).collect()
+    }
+
+    fn programs(&self) -> (u64, u64, usize) {
+        let counts = self.reading.programs.counts();
+        (counts.hits, counts.misses, self.reading.programs.len())
     }
 
     fn _before_publish(&self, call: Option<Py<PyAny>>) {

@@ -1,4 +1,4 @@
-//! Subscriptions on their way in: parsed here, their CEL compiled by the host, then written at once.
+//! Subscriptions on their way in: parsed here, then written at once.
 
 use crate::core::Core;
 use crate::errors::guard;
@@ -6,11 +6,13 @@ use crate::host::{self, Kept, flags};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
+use streamer_core::cel::Cache;
 use streamer_core::engine::{Addition, Host, flags as core_flags};
 use streamer_core::error::SubscriptionError;
 use streamer_core::layout::{EventLayout, Pointer};
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::normal_form::{NormalForm, Path, Root};
+use streamer_core::subscriptions::parse::OnUnknown;
 use streamer_core::subscriptions::{Subscription, normal_form};
 
 /// One subscription for a write, or why it cannot be one.
@@ -21,30 +23,31 @@ pub struct Reading {
     pub default_tenant: Option<Box<str>>,
     pub limits: Limits,
     pub layout: Arc<EventLayout>,
-    /// Whether a field flags documents as deleted.
-    pub soft_delete: bool,
+    pub programs: Cache,
 }
 
 impl Reading {
-    /// Read and lower a subscription; its CEL is for the host to compile.
-    fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> (Item, Option<Box<str>>) {
-        let subscription = match Subscription::parse(text, self.default_tenant.as_deref(), &self.limits) {
-            Ok(subscription) => subscription,
-            Err(error) => return (Err(error), None),
-        };
+    /// Read, compile and lower a subscription.
+    fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> Item {
+        let subscription = Subscription::parse(text, self.default_tenant.as_deref(), &self.limits)?;
+        let compile = |source: &str| self.programs.get(source, &self.limits);
+        let program = subscription.cel.as_deref().map(compile).transpose().map_err(|error| SubscriptionError {
+            subscription_id: Some(subscription.id.to_string()),
+            ..SubscriptionError::cel(error)
+        })?;
         let form = normal_form(&subscription, &self.limits);
         let mut bits = 0;
-        if subscription.cel.is_some() {
+        if program.is_some() {
             bits |= core_flags::CEL;
+        }
+        if subscription.on_unknown == OnUnknown::Skip {
+            bits |= core_flags::SKIP;
         }
         if subscription.transitions {
             bits |= core_flags::TRANSITIONS;
         }
-        // With CEL the host compares the sides.
-        if subscription.cel.is_some() && (subscription.transitions || self.soft_delete) {
-            bits |= core_flags::WHOLE;
-        }
-        if mentions_before(&form, self.layout.before.pointers()) {
+        let in_cel = program.as_ref().is_some_and(|program| program.program().mentions_before());
+        if in_cel || mentions_before(&form, self.layout.before.pointers()) {
             bits |= core_flags::BEFORE;
         }
         // Those of an object are not in its text.
@@ -58,10 +61,11 @@ impl Reading {
             collection: subscription.collection,
             form,
             flags: bits,
+            program,
             text: stored.into(),
             host,
         };
-        (Ok(addition), subscription.cel)
+        Ok(addition)
     }
 }
 
@@ -108,7 +112,7 @@ impl Draft {
         self.locked(|items| items.len())
     }
 
-    fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<Vec<(usize, String)>> {
+    fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<()> {
         guard(py, || {
             let mut texts: Vec<Given<'py>> = Vec::with_capacity(sources.len());
             for source in sources {
@@ -126,27 +130,11 @@ impl Draft {
                 .map(|(text, name, host)| (text.as_bytes(), name.as_ref().unwrap_or(text).as_bytes(), host.clone()))
                 .collect();
             let reading = &*self.reading;
-            let read: Vec<_> =
+            let read: Vec<Item> =
                 py.detach(|| parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
-            Ok(self.locked(|items| {
-                let mut programs = Vec::new();
-                for (item, cel) in read {
-                    if let Some(cel) = cel {
-                        programs.push((items.len(), cel.into()));
-                    }
-                    items.push(item);
-                }
-                programs
-            }))
+            self.locked(|items| items.extend(read));
+            Ok(())
         })
-    }
-
-    fn mentions_before(&self, position: usize) {
-        self.locked(|items| {
-            if let Some(Ok(addition)) = items.get_mut(position) {
-                addition.flags |= core_flags::BEFORE;
-            }
-        });
     }
 
     #[pyo3(signature = (position, subscription_id))]

@@ -88,6 +88,10 @@ pub fn subscription_error<'py>(py: Python<'py>, error: &SubscriptionError, index
     named.set_item("place", &error.place)?;
     named.set_item("subscription_id", error.subscription_id.as_deref())?;
     named.set_item("index", index)?;
+    if let Some((line, column)) = error.position {
+        named.set_item("line", line)?;
+        named.set_item("column", column)?;
+    }
     class.bind(py).call((&error.reason,), Some(&named))
 }
 

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
 use std::sync::{Arc, OnceLock};
-use streamer_core::engine::{Change, Outcome, Pin, Record, Root, Transition, flags};
+use streamer_core::engine::{Change, Outcome, Pin, Record, Root, Transition};
 
 /// An update that carries the document before it: what matched that, found when the first match asks for its transition.
 pub struct OldSide {
@@ -18,13 +18,12 @@ pub struct OldSide {
     pub collection: Option<Box<str>>,
     /// Sorted slots; None where the old side cannot be read.
     stays: OnceLock<Option<Vec<u32>>>,
-    event: PyOnceLock<Py<PyAny>>,
 }
 
 impl OldSide {
     pub fn new(root: Arc<Root>, text: Py<PyBytes>, tenant: Option<&str>, collection: Option<&str>) -> OldSide {
         let (tenant, collection) = (tenant.map(Box::from), collection.map(Box::from));
-        OldSide { root, text, tenant, collection, stays: OnceLock::new(), event: PyOnceLock::new() }
+        OldSide { root, text, tenant, collection, stays: OnceLock::new() }
     }
 }
 
@@ -79,14 +78,6 @@ impl Hits {
             (None, Some(old)) => old,
             (None, None) => return Ok(known(None)),
         };
-        if record.flags & flags::CEL != 0 {
-            let host = self.shared.host.bind(py);
-            let event = old.event.get_or_try_init(py, || {
-                let arguments = (old.text.bind(py), old.tenant.as_deref(), old.collection.as_deref());
-                host.call_method1("old_side", arguments).map(Bound::unbind)
-            })?;
-            return host.call_method1("transition", (host::source_of(py, record), event.bind(py)));
-        }
         let stays = old.stays.get_or_init(|| self.shared.stays(py, old));
         let transition = |stays: &Vec<u32>| {
             if stays.binary_search(&slot).is_ok() { Transition::Stay } else { Transition::Enter }

@@ -6,7 +6,7 @@
 use crate::errors;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString};
 use std::sync::Arc;
 use streamer_core::engine::{Host, Outcome, Record, Transition};
 
@@ -105,36 +105,22 @@ pub struct Asked<'py, 'a> {
     pub collection: Option<&'a str>,
 }
 
-/// Ask the host about *pending* subscriptions; aligned, None for those that do not want the event. Inside, None is for those
-/// that want it like any that the index found.
-pub fn judge(
-    py: Python<'_>,
-    host: &Py<PyAny>,
-    asked: &Asked<'_, '_>,
-    pending: &[(Arc<Record>, u8)],
-) -> PyResult<Vec<Option<Option<Outcome>>>> {
-    let candidates = pending.iter().map(|(record, flags)| {
-        let is_whole = flags & streamer_core::engine::flags::WHOLE != 0;
-        PyTuple::new(py, [source_of(py, record), is_whole.into_pyobject(py)?.to_owned().into_any()])
-    });
-    let candidates = PyList::new(py, candidates.collect::<PyResult<Vec<_>>>()?)?;
+/// Ask the host about *pending* subscriptions; aligned, None for those that do not want the event.
+pub fn judge(py: Python<'_>, host: &Py<PyAny>, asked: &Asked<'_, '_>, pending: &[Arc<Record>]) -> PyResult<Vec<Option<Outcome>>> {
+    let candidates = PyList::new(py, pending.iter().map(|record| source_of(py, record)))?;
     let arguments = (asked.text.to_bytes(py), asked.tenant, asked.collection, candidates);
     let judge = || host.bind(py).call_method1("judge", arguments);
     let judged = match judge() {
         Err(error) if !asked.text.is_text() => return Err(errors::without_offset(py, error)),
         other => other?,
     };
-    let outcome = |found: Bound<'_, PyAny>| -> PyResult<Option<Option<Outcome>>> {
-        if found.is_none() {
-            return Ok(None);
-        }
-        if found.cast::<PyBool>().is_ok() {
-            return Ok(Some(None));
-        }
-        let (word, certain): (Option<String>, bool) = found.extract()?;
+    let outcome = |found: Bound<'_, PyAny>| -> PyResult<Option<Outcome>> {
+        let found: Option<(Option<String>, bool)> = found.extract()?;
         let all = [Transition::Enter, Transition::Stay, Transition::Leave];
-        let transition = all.into_iter().find(|transition| word.as_deref() == Some(transition.as_str()));
-        Ok(Some(Some(Outcome { transition, certain })))
+        Ok(found.map(|(word, certain)| {
+            let transition = all.into_iter().find(|transition| word.as_deref() == Some(transition.as_str()));
+            Outcome { transition, certain }
+        }))
     };
     judged.try_iter()?.map(|found| outcome(found?)).collect()
 }

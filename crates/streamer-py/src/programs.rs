@@ -71,6 +71,7 @@ impl CelPrograms {
                         place: "cel".into(),
                         reason,
                         subscription_id: None,
+                        position: None,
                     };
                     errors::subscription_error(py, &error, index).map_or_else(|other| other, PyErr::from_value)
                 });

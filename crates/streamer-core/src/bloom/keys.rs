@@ -185,7 +185,6 @@ impl Access {
     pub fn of(store: &Store) -> Access {
         let ranks: Vec<Option<Rank>> = (0..store.distinct_clauses() as u32).map(|clause| rank(store, clause)).collect();
         let mut is_unkeyed = vec![false; store.len()];
-        store.whole.iter().for_each(|at| is_unkeyed[*at as usize] = true);
         let mut clauses = vec![NONE; store.conjunctions()];
         for (conjunction, chosen) in clauses.iter_mut().enumerate() {
             let usable = store.clauses(conjunction as u32).iter().filter(|clause| ranks[**clause as usize].is_some());
@@ -216,7 +215,7 @@ impl Access {
     pub fn live(&self, store: &Store, is_live: impl Fn(u32) -> bool) -> (usize, usize) {
         let mut is_unkeyed = vec![false; store.len()];
         let bare = (0..store.conjunctions() as u32).filter(|conjunction| self.is_unkeyed(*conjunction));
-        let lacking = bare.flat_map(|conjunction| store.targets(conjunction)).chain(&store.whole);
+        let lacking = bare.flat_map(|conjunction| store.targets(conjunction));
         lacking.for_each(|at| is_unkeyed[*at as usize] = true);
         let live = |wanted: bool| (0..store.len() as u32).filter(|at| is_live(*at) && is_unkeyed[*at as usize] == wanted).count();
         (live(false), live(true))

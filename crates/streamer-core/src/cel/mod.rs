@@ -28,6 +28,7 @@
 
 mod arithmetic;
 pub mod ast;
+mod cache;
 mod check;
 mod compare;
 mod document;
@@ -49,6 +50,7 @@ mod times;
 mod types;
 mod values;
 
+pub use cache::{Cache, CacheCounts};
 pub use check::compile;
 pub use document::{Arena, Document};
 pub use error::Error;

@@ -11,8 +11,6 @@ pub enum CostClass {
     Indexed,
     /// It has nothing but negations, `exists` and the like: a candidate for every event that has the path.
     Unindexed,
-    /// The host judges it for every event of its partition.
-    Whole,
 }
 
 /// The cost class of a clause as access predicate: that of its worst atom.

@@ -18,19 +18,21 @@
 //! Rejected: locks around segments (a reader would wait for a build); a root for each partition (a replace across two could
 //! be seen half done).
 
+use crate::cel::{Executable, Reason};
 use crate::engine::build::Depth;
 use crate::engine::guards::Phase1;
 use crate::engine::judge::{Change, Outcome};
 use crate::engine::merging::Signal;
 use crate::engine::partitions::Partitions;
 use crate::engine::paths::Views;
+use crate::engine::programs::{CelError, CelScratch};
 use crate::engine::registry::{Generation, Host, Record, Records};
 use crate::engine::segment::{Output, SegmentScratch};
 use crate::engine::telemetry::{Counters, Tally, Telemetry};
 use crate::engine::values::ValuesScratch;
 use crate::engine::write::Writer;
 use crate::error::{EventError, SubscriptionError};
-use crate::flatten::{Flattener, Locator, Validation};
+use crate::flatten::{Flattener, Locator, PathTrie, Validation};
 use crate::layout::EventLayout;
 use crate::limits::Limits;
 use crate::subscriptions::normal_form::{NormalForm, Path};
@@ -38,8 +40,9 @@ use crate::value::Seed;
 use arc_swap::ArcSwap;
 use hashbrown::HashTable;
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How an engine works.
 #[derive(Clone)]
@@ -98,6 +101,8 @@ pub struct Addition {
     pub form: NormalForm,
     /// What it is besides, see [`crate::engine::flags`]; `SEVERAL` and `VERIFY` are found from its form.
     pub flags: u8,
+    /// Its CEL part.
+    pub program: Option<Arc<Executable>>,
     /// As it was given.
     pub text: Box<[u8]>,
     /// What the host keeps with it.
@@ -174,6 +179,13 @@ pub(super) struct Inner {
     pub options: Options,
     pub seed: Seed,
     pub(super) locator: Locator,
+    /// For events that are read for their parts alone.
+    pub(super) no_paths: PathTrie,
+    /// What one evaluation of a program may cost; it may change while the engine runs.
+    pub(super) cel_budget: AtomicU64,
+    /// By reason.
+    pub(super) cel_errors: [AtomicU64; Reason::ALL.len()],
+    pub(super) started: Instant,
     pub root: ArcSwap<Root>,
     pub records: Records,
     pub writer: Mutex<Writer>,
@@ -197,6 +209,7 @@ pub struct Scratch {
     pub(super) output: Output,
     pub(super) old: OldScratch,
     pub(super) tally: Tally,
+    pub(super) cel: CelScratch,
 }
 
 /// What one thread reuses for old sides.
@@ -204,8 +217,10 @@ pub struct Scratch {
 pub(super) struct OldScratch {
     pub flattener: Flattener,
     pub values: ValuesScratch,
-    /// Slots that match, with their flags.
-    pub found: Vec<(u32, u8)>,
+    /// Slots that match.
+    pub found: Vec<u32>,
+    /// Slots, with their flags, of what matches but for its CEL part.
+    pub candidates: Vec<(u32, u8)>,
     /// Slots of subscriptions with `transitions` that want the new side.
     pub stays: Vec<u32>,
 }
@@ -217,9 +232,10 @@ pub struct Matched<'s> {
     pub certain: &'s [u32],
     /// Slots of those that match in another way.
     pub told: &'s [(u32, Outcome)],
-    /// Slots, with their flags, of what the host must still judge: the `cel` part, or the whole. Where the event has holes
-    /// the index is not asked, and this is all that the event's partitions hold.
-    pub pending: &'s [(u32, u8)],
+    /// Slots of what the host must judge whole: where the event has holes, all that its partitions hold.
+    pub pending: &'s [u32],
+    /// Errors of CEL that are to be told.
+    pub errors: &'s [CelError],
     /// What the transition of [`Matched::certain`] is.
     pub change: Change,
     /// How many conjunctions were looked at.
@@ -255,6 +271,10 @@ impl Engine {
         };
         let inner = Inner {
             locator: Locator::new(&options.layout),
+            no_paths: PathTrie::builder(options.layout.clone()).build(),
+            cel_budget: AtomicU64::new(options.limits.cel_budget),
+            cel_errors: Default::default(),
+            started: Instant::now(),
             options,
             seed: Seed::random(),
             root: ArcSwap::from_pointee(root),
@@ -412,6 +432,16 @@ impl Engine {
         scratch: &mut Scratch,
     ) -> Option<Vec<u32>> {
         self.inner.stays(root, event, tenant, collection, scratch)
+    }
+
+    /// Let one evaluation of a CEL program cost so much from now on.
+    pub fn set_cel_budget(&self, budget: u64) {
+        self.inner.cel_budget.store(budget, Ordering::Relaxed);
+    }
+
+    /// How many errors of CEL there were, by reason.
+    pub fn cel_errors(&self) -> impl Iterator<Item = (Reason, u64)> {
+        Reason::ALL.into_iter().map(|reason| (reason, self.inner.cel_errors[reason as usize].load(Ordering::Relaxed)))
     }
 
     /// Heap bytes of all segments: subscriptions, and their indexes. Records and ids apart.

@@ -33,6 +33,7 @@ fn addition(id: &str, tenant: &str, collection: &str, form: NormalForm) -> Addit
         collection: Some(collection.into()),
         form,
         flags: 0,
+        program: None,
         text: id.as_bytes().into(),
         host: None,
     }

@@ -1,12 +1,15 @@
 //! Matching: the partitions that an event sees, one flattening for all of them, their segments one after the other.
 
 use crate::bloom::filter::{Answer, Filter};
+use crate::cel::Verdict;
 use crate::engine::engine::{Inner, Matched, OldScratch, Pin, Root, Scratch};
 use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::partitions::{Partition, join};
 use crate::engine::paths::{PathMap, View};
+use crate::engine::programs::{CelScratch, Programs, Side};
 use crate::engine::segment::{Asked, Output, Segment, SegmentScratch};
 use crate::engine::store::flags;
+use crate::engine::telemetry::Tally;
 use crate::engine::values::{Values, ValuesScratch};
 use crate::error::EventError;
 use crate::flatten::{Flat, Given};
@@ -47,11 +50,9 @@ impl Inner {
     ) -> Result<Matched<'s>, EventError> {
         scratch.output.clear();
         scratch.tally.begin(&self.telemetry);
-        let change = self.with_flat(root, event, tenant, collection, scratch, |seen, view, flat, scratch| {
-            self.judge(root, event, seen, view, flat, scratch)
-        });
+        let change = self.with_flat(root, event, tenant, collection, scratch, |one, rest| self.judge(one, rest));
         let Scratch { output, tally, .. } = scratch;
-        let change = change.inspect_err(|error| tally.reject(error.code))?;
+        let change = change.and_then(|change| change).inspect_err(|error| tally.reject(error.code))?;
         tally.looked(output.candidates, output.listed);
         let is_open = !output.pending.is_empty();
         if !is_open {
@@ -62,6 +63,7 @@ impl Inner {
             certain: &output.certain,
             told: &output.told,
             pending: &output.pending,
+            errors: &output.errors,
             change,
             work: output.candidates + output.listed,
             spent: if is_open { tally.spent() } else { None },
@@ -77,9 +79,9 @@ impl Inner {
         tenant: Option<&str>,
         collection: Option<&str>,
         scratch: &mut Scratch,
-        use_: impl FnOnce(&Seen<'_>, &View, &Flat<'_>, &mut Rest<'_>) -> T,
+        use_: impl FnOnce(&One<'_>, &mut Rest<'_>) -> T,
     ) -> Result<T, EventError> {
-        let Scratch { flattener, views, values, segment, output, old, .. } = scratch;
+        let Scratch { flattener, views, values, segment, output, old, cel, tally } = scratch;
         let options = &self.options;
         let given = Given { tenant, collection, default_tenant: options.default_tenant.as_deref() };
         let (located, name) = flattener.locate(&self.locator, event, &given, &options.limits);
@@ -103,86 +105,103 @@ impl Inner {
                     continue;
                 }
             }
-            return Ok(use_(&seen, &view, &flat, &mut Rest { values, segment, output, old }));
+            let one = One { root, event, seen: &seen, view: &view, flat: &flat, given };
+            return Ok(use_(&one, &mut Rest { values, segment, output, old, cel, tally }));
         }
     }
 
     /// Judge what an event's partitions hold (see the table in `judge.rs`), and say what the transition of ordinary matches is.
-    fn judge(&self, root: &Root, event: &[u8], seen: &Seen<'_>, view: &View, flat: &Flat<'_>, rest: &mut Rest<'_>) -> Change {
+    fn judge(&self, one: &One<'_>, rest: &mut Rest<'_>) -> Result<Change, EventError> {
+        let One { root, event, view, flat, given, .. } = *one;
         let parts = flat.parts();
+        let Rest { values, segment, output, old, cel, tally } = rest;
         if parts.has_unknown {
-            segments(seen).for_each(|segment| segment.everything(root.version, None, rest.output));
-            return Change::Untold;
+            one.segments().for_each(|segment| segment.everything(root.version, output));
+            return Ok(Change::Untold);
         }
+        let mut errors = std::mem::take(&mut output.errors);
+        let mut programs = Programs::new(self, event, flat, given, cel, &mut errors, tally.is_timed());
         let is_flagged = is_flagged(view, flat);
-        if is_flagged {
-            segments(seen).for_each(|segment| segment.everything(root.version, Some(flags::WHOLE), rest.output));
-        } else {
-            let mut values = Values::begin(flat, &self.seed, rest.values);
-            let answers = answers(seen, view, |filter, map| filter.ask(map, &mut values));
-            for ((segment, answer), map) in guarded(seen, answers).zip(&view.maps) {
+        if !is_flagged {
+            let mut values_read = Values::begin(flat, &self.seed, values);
+            let answers = answers(one.seen, view, |filter, map| filter.ask(map, &mut values_read));
+            for ((at, answer), map) in guarded(one.seen, answers).zip(&view.maps) {
                 let asked = Asked { version: root.version, answer, map, seed: &self.seed };
-                segment.find(&asked, &mut values, rest.segment, rest.output);
+                at.find(&asked, &mut values_read, segment, output);
             }
-            values.end(rest.values);
+            values_read.end(values);
+            for slot in &output.candidates_for_cel {
+                if programs.verdict(*slot, Side::New)? == Verdict::True {
+                    output.certain.push(*slot);
+                }
+            }
         }
-        match parts.event_type {
+        let change = match parts.event_type {
             Some(EventType::Insert) => Change::Enter,
             Some(EventType::Delete) => {
                 // What the flag hides was gone before; only an older document may have been there still.
                 if is_flagged && flat.has_old_side() {
-                    self.find_old(root, event, 0, seen, view, flat, rest);
-                    rest.output.certain.extend(rest.old.found.iter().map(|(slot, _)| slot));
+                    self.find_old(0, one, segment, output, old, &mut programs)?;
+                    output.certain.extend_from_slice(&old.found);
                 }
                 Change::Leave
             }
             Some(EventType::Update) if flat.has_old_side() => {
-                if segments(seen).any(|segment| segment.store.any_flags & flags::TRANSITIONS != 0) {
-                    self.find_old(root, event, flags::TRANSITIONS, seen, view, flat, rest);
+                if one.segments().any(|segment| segment.store.any_flags & flags::TRANSITIONS != 0) {
+                    self.find_old(flags::TRANSITIONS, one, segment, output, old, &mut programs)?;
                     let leave = Outcome { transition: Some(Transition::Leave), certain: true };
-                    let OldScratch { found, stays, .. } = rest.old;
-                    if !found.is_empty() {
-                        stays.clear();
-                        stays.extend_from_slice(&rest.output.certain);
-                        stays.sort_unstable();
-                        let left = found.iter().filter(|(slot, _)| stays.binary_search(slot).is_err());
-                        rest.output.told.extend(left.map(|(slot, _)| (*slot, leave)));
-                    }
+                    output.told.extend(old.found.iter().map(|slot| (*slot, leave)));
                 }
                 Change::Compare
             }
             _ => Change::Untold,
+        };
+        if let Some(took) = programs.took() {
+            tally.cel(took);
         }
+        output.errors = errors;
+        Ok(change)
     }
 
-    /// Find what the old side matches, of subscriptions that have all of the flags *need*; see [`OldScratch::found`]. False
-    /// where it cannot be read, as lazy validation may have passed over.
-    #[allow(clippy::too_many_arguments, reason = "they are what is known of one event")]
+    /// Find what the old side matches, of subscriptions that have all of the flags *need* and are not in `output.certain`; see
+    /// [`OldScratch::found`]. False where it cannot be read, as lazy validation may have passed over.
     fn find_old(
         &self,
-        root: &Root,
-        event: &[u8],
         need: u8,
-        seen: &Seen<'_>,
-        view: &View,
-        flat: &Flat<'_>,
-        rest: &mut Rest<'_>,
-    ) -> bool {
-        let OldScratch { flattener, values: scratch, found, .. } = &mut *rest.old;
+        one: &One<'_>,
+        segment: &mut SegmentScratch,
+        output: &mut Output,
+        old: &mut OldScratch,
+        programs: &mut Programs<'_>,
+    ) -> Result<bool, EventError> {
+        let OldScratch { flattener, values: scratch, found, candidates, stays } = old;
         found.clear();
-        let Some(text) = flat.old_text(event) else { return false };
-        let Ok(old) = flattener.flatten_old(&view.trie, &text, flat.parts(), self.options.validation) else { return false };
-        if !is_flagged(view, &old) {
+        candidates.clear();
+        let validation = self.options.validation;
+        let Some(text) = one.flat.old_text(one.event) else { return Ok(false) };
+        let Ok(old) = flattener.flatten_old(&one.view.trie, &text, one.flat.parts(), validation) else { return Ok(false) };
+        if !is_flagged(one.view, &old) {
             let mut values = Values::begin(&old, &self.seed, scratch);
             // Each side has answers of its own; only those for the event as it is are counted.
-            let answers = answers(seen, view, |filter, map| filter.check(map, &mut values));
-            for ((segment, answer), map) in guarded(seen, answers).zip(&view.maps) {
-                let asked = Asked { version: root.version, answer, map, seed: &self.seed };
-                segment.find_old(need, &asked, &mut values, rest.segment, rest.output, found);
+            let answers = answers(one.seen, one.view, |filter, map| filter.check(map, &mut values));
+            for ((at, answer), map) in guarded(one.seen, answers).zip(&one.view.maps) {
+                let asked = Asked { version: one.root.version, answer, map, seed: &self.seed };
+                at.find_old(need, &asked, &mut values, segment, output, candidates);
             }
             values.end(scratch);
         }
-        true
+        // There are few of them beside what matches now.
+        candidates.sort_unstable();
+        let is_candidate = |slot: &&u32| candidates.binary_search_by_key(*slot, |(slot, _)| *slot).is_ok();
+        stays.clear();
+        stays.extend(output.certain.iter().filter(is_candidate));
+        stays.sort_unstable();
+        for (slot, flags) in candidates.iter().filter(|(slot, _)| stays.binary_search(slot).is_err()) {
+            if *flags & flags::CEL == 0 || programs.verdict(*slot, Side::Old)? == Verdict::True {
+                found.push(*slot);
+            }
+        }
+        Ok(true)
     }
 
     pub(super) fn stays(
@@ -193,15 +212,34 @@ impl Inner {
         collection: Option<&str>,
         scratch: &mut Scratch,
     ) -> Option<Vec<u32>> {
-        let is_read = self.with_flat(root, event, tenant, collection, scratch, |seen, view, flat, rest| {
-            self.find_old(root, event, 0, seen, view, flat, rest)
+        let found = self.with_flat(root, event, tenant, collection, scratch, |one, rest| {
+            let Rest { segment, output, old, cel, .. } = rest;
+            output.clear();
+            // Its errors are counted; there will be others to be told.
+            let mut errors = Vec::new();
+            let mut programs = Programs::new(self, event, one.flat, one.given, cel, &mut errors, false);
+            self.find_old(0, one, segment, output, old, &mut programs).map(|is_read| is_read.then(|| old.found.clone()))
         });
-        if !is_read.unwrap_or(false) {
-            return None;
-        }
-        let mut slots: Vec<u32> = scratch.old.found.iter().map(|(slot, _)| *slot).collect();
+        let mut slots = found.and_then(|found| found).ok()??;
         slots.sort_unstable();
         Some(slots)
+    }
+}
+
+/// One event, flattened for the partitions that it sees.
+#[derive(Clone, Copy)]
+struct One<'e> {
+    root: &'e Arc<Root>,
+    event: &'e [u8],
+    seen: &'e Seen<'e>,
+    view: &'e View,
+    flat: &'e Flat<'e>,
+    given: Given<'e>,
+}
+
+impl<'e> One<'e> {
+    fn segments(&self) -> impl Iterator<Item = &'e Arc<Segment>> + Clone + use<'e> {
+        segments(self.seen)
     }
 }
 
@@ -214,6 +252,8 @@ struct Rest<'s> {
     segment: &'s mut SegmentScratch,
     output: &'s mut Output,
     old: &'s mut OldScratch,
+    cel: &'s mut CelScratch,
+    tally: &'s Tally,
 }
 
 fn segments<'r>(seen: &'r Seen<'r>) -> impl Iterator<Item = &'r Arc<Segment>> + Clone {

@@ -17,6 +17,7 @@ pub mod partitions;
 pub mod paths;
 #[cfg(test)]
 mod phase1_tests;
+mod programs;
 pub mod registry;
 pub mod segment;
 pub mod store;
@@ -33,6 +34,7 @@ pub use build::Depth;
 pub use engine::{Addition, Changes, Engine, Matched, Mode, Options, Pin, Root, Scratch, Selection};
 pub use guards::{FilterState, Phase1};
 pub use judge::{Change, Outcome, Transition};
+pub use programs::CelError;
 pub use registry::{Host, Record};
 pub use store::flags;
 pub use telemetry::{Counters, Telemetry};

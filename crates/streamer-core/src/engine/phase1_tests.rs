@@ -28,6 +28,7 @@ fn addition(id: &str, clauses: Vec<Clause>) -> Addition {
         collection: Some("c".into()),
         form: NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None },
         flags: 0,
+        program: None,
         text: id.as_bytes().into(),
         host: None,
     }

@@ -16,11 +16,13 @@
 //! Rejected: slots that are never used again (1,000,000 rounds of add and remove would hold 8 MB, and 2^32 end some day);
 //! ids with a generation number inside (64 bits a match, and every lookup must check).
 
+use crate::cel::Executable;
 use crate::engine::access::CostClass;
 use crate::engine::partitions::Name;
 use arc_swap::{ArcSwapOption, Guard};
 use std::any::Any;
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// What a host keeps with a subscription; never looked into here.
@@ -37,6 +39,10 @@ pub struct Record {
     pub partition: Arc<Name>,
     /// Its place in the order of adding; a replacement keeps it.
     pub order: u64,
+    /// Its CEL part.
+    pub program: Option<Arc<Executable>>,
+    /// When its errors were told last, and how many were not; see `programs.rs`.
+    pub(super) heard: AtomicU64,
     /// As it was given, for the host.
     pub text: Box<[u8]>,
     /// What the host keeps with it, from the beginning or from when it first wants to.

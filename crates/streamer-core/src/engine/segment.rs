@@ -26,6 +26,7 @@ use crate::engine::buckets::{Found, Index, MatcherScratch, Visit, hand_out};
 use crate::engine::build::{Depth, build};
 use crate::engine::judge::Outcome;
 use crate::engine::paths::PathMap;
+use crate::engine::programs::CelError;
 use crate::engine::store::{Store, flags};
 use crate::engine::values::Values;
 use crate::engine::verify;
@@ -71,10 +72,10 @@ impl Guard {
         let mut bits = vec![0; if keyed > 0 && unkeyed > 0 { store.len().div_ceil(64) } else { 0 }];
         if !bits.is_empty() {
             let lacking = all.clone().filter(|conjunction| access.is_unkeyed(*conjunction)).flat_map(|one| store.targets(one));
-            lacking.chain(&store.whole).for_each(|at| bits[*at as usize / 64] |= 1_u64 << (at % 64));
+            lacking.for_each(|at| bits[*at as usize / 64] |= 1_u64 << (at % 64));
         }
         Guard {
-            is_skipped: always.is_empty() && store.whole.is_empty(),
+            is_skipped: always.is_empty(),
             always: if is_list { always } else { Box::default() },
             unkeyed: bits.into(),
             counts: (keyed as u32, unkeyed as u32),
@@ -107,8 +108,12 @@ pub struct Output {
     pub certain: Vec<u32>,
     /// Slots of those that match in another way than the event's change.
     pub told: Vec<(u32, Outcome)>,
-    /// Slots of subscriptions whose CEL part, or the whole of which, the host must judge, with their flags.
-    pub pending: Vec<(u32, u8)>,
+    /// Slots of those that match but for their CEL part.
+    pub candidates_for_cel: Vec<u32>,
+    /// Slots of subscriptions the whole of which the host must judge.
+    pub pending: Vec<u32>,
+    /// Errors of CEL that are to be told.
+    pub errors: Vec<CelError>,
     /// How many conjunctions of indexes were verified or handed out.
     pub candidates: u64,
     /// Likewise of plain lists.
@@ -133,7 +138,9 @@ impl Output {
     pub fn clear(&mut self) {
         self.certain.clear();
         self.told.clear();
+        self.candidates_for_cel.clear();
         self.pending.clear();
+        self.errors.clear();
         (self.candidates, self.listed) = (0, 0);
     }
 }
@@ -196,12 +203,11 @@ impl Segment {
         guard.map_or(0, |guard| guard.keys.div_ceil(u64::from(guard.counts.0).max(1)))
     }
 
-    /// Put all that is there at *version*, or what has one of the flags *need*, out for the host to judge whole.
-    pub fn everything(&self, version: u64, need: Option<u8>, output: &mut Output) {
+    /// Put all that is there at *version* out, for the host to judge whole.
+    pub fn everything(&self, version: u64, output: &mut Output) {
         let is_there = |at: u32| !(1..=version).contains(&self.removed_at(at));
-        let is_meant = |at: u32| need.is_none_or(|need| self.store.flags[at as usize] & need != 0);
-        let all = (0..self.store.len() as u32).filter(|at| is_there(*at) && is_meant(*at));
-        output.pending.extend(all.map(|at| (self.store.slots[at as usize], self.store.flags[at as usize] | flags::WHOLE)));
+        let all = (0..self.store.len() as u32).filter(|at| is_there(*at));
+        output.pending.extend(all.map(|at| self.store.slots[at as usize]));
     }
 
     /// Find what one side of an event matches among what is there at *version*.
@@ -213,18 +219,15 @@ impl Segment {
         self.search(asked, values, scratch, output);
         let found = &scratch.found.once;
         let verified = flags_verified(values);
-        if self.removed.get().is_none() && store.any_flags & (verified | flags::CEL | flags::WHOLE) == 0 {
+        if self.removed.get().is_none() && store.any_flags & (verified | flags::CEL) == 0 {
             output.certain.extend(found.iter().map(|at| store.slots[*at as usize]));
             return;
         }
-        for &at in found.iter().chain(&store.whole) {
+        for &at in found {
             if self.holds(at, asked, values, verified) {
-                let flags = store.flags[at as usize];
-                if flags & (flags::CEL | flags::WHOLE) == 0 {
-                    output.certain.push(store.slots[at as usize]);
-                } else {
-                    output.pending.push((store.slots[at as usize], flags));
-                }
+                let list =
+                    if store.flags[at as usize] & flags::CEL == 0 { &mut output.certain } else { &mut output.candidates_for_cel };
+                list.push(store.slots[at as usize]);
             }
         }
     }

@@ -25,14 +25,14 @@ pub mod flags {
     pub const SEVERAL: u8 = 1;
     /// It has a part that is checked on a candidate.
     pub const VERIFY: u8 = 2;
-    /// It has a CEL part, which the host evaluates.
+    /// It has a CEL part, which is evaluated on candidates.
     pub const CEL: u8 = 4;
-    /// The host judges the whole of it; it is a candidate for every event of its partition.
-    pub const WHOLE: u8 = 8;
     /// It is also told of documents that no longer match.
-    pub const TRANSITIONS: u8 = 16;
+    pub const TRANSITIONS: u8 = 8;
     /// It looks at `before`, so it is judged once, without transition.
-    pub const BEFORE: u8 = 32;
+    pub const BEFORE: u8 = 16;
+    /// What the event leaves open is not reported.
+    pub const SKIP: u8 = 32;
     /// This one is the host's own.
     pub const HOST: u8 = 64;
     /// It has a pattern without alternatives: what is checked on a candidate is whether one choice of array elements meets
@@ -59,8 +59,6 @@ pub struct Store {
     /// All flags of any subscription.
     pub any_flags: u8,
     verify: Box<[(u32, Verification)]>,
-    /// Subscriptions that the host judges whole.
-    pub whole: Box<[u32]>,
 }
 
 /// What is checked on a candidate.
@@ -178,7 +176,7 @@ impl Store {
             flags[*new as usize] = self.flags[old];
         }
         (self.slots, self.flags) = (slots.into(), flags.into());
-        let all = self.targets.iter_mut().chain(&mut self.whole).chain(self.verify.iter_mut().map(|(at, _)| at));
+        let all = self.targets.iter_mut().chain(self.verify.iter_mut().map(|(at, _)| at));
         all.for_each(|at| *at = places[*at as usize]);
         self.verify.sort_unstable_by_key(|(subscription, _)| *subscription);
     }
@@ -258,33 +256,31 @@ impl StoreBuilder {
     /// Add a subscription. After an error the builder is of no more use.
     pub fn add(&mut self, slot: u32, mut flags: u8, form: &NormalForm) -> Result<(), Refused> {
         let subscription = self.slots.len() as u32;
-        if flags & flags::WHOLE == 0 {
-            if form.conjunctions.len() > 1 {
-                flags |= flags::SEVERAL;
-            }
-            if let Some(verify) = &form.verify {
-                let verification = self.verification(verify)?;
-                let in_arrays_only =
-                    verification.changed.is_empty() && verification.tree.as_ref().is_none_or(|tree| tree.any_of.is_empty());
-                flags |= if in_arrays_only { flags::ARRAYS } else { flags::VERIFY };
-                self.verify.push((subscription, verification));
-            }
-            let mut words = std::mem::take(&mut self.buffer);
-            let mut clauses = Vec::with_capacity(8);
-            for conjunction in &form.conjunctions {
-                clauses.clear();
-                for clause in &conjunction.clauses {
-                    words.clear();
-                    words.extend([self.path(&clause.path, clause.mode), clause.atoms.len() as u32]);
-                    for atom in &clause.atoms {
-                        self.writer.atom(atom, &mut words)?;
-                    }
-                    clauses.push(self.clauses.intern(&words)?);
-                }
-                self.conjunction(&mut clauses, subscription)?;
-            }
-            self.buffer = words;
+        if form.conjunctions.len() > 1 {
+            flags |= flags::SEVERAL;
         }
+        if let Some(verify) = &form.verify {
+            let verification = self.verification(verify)?;
+            let in_arrays_only =
+                verification.changed.is_empty() && verification.tree.as_ref().is_none_or(|tree| tree.any_of.is_empty());
+            flags |= if in_arrays_only { flags::ARRAYS } else { flags::VERIFY };
+            self.verify.push((subscription, verification));
+        }
+        let mut words = std::mem::take(&mut self.buffer);
+        let mut clauses = Vec::with_capacity(8);
+        for conjunction in &form.conjunctions {
+            clauses.clear();
+            for clause in &conjunction.clauses {
+                words.clear();
+                words.extend([self.path(&clause.path, clause.mode), clause.atoms.len() as u32]);
+                for atom in &clause.atoms {
+                    self.writer.atom(atom, &mut words)?;
+                }
+                clauses.push(self.clauses.intern(&words)?);
+            }
+            self.conjunction(&mut clauses, subscription)?;
+        }
+        self.buffer = words;
         self.slots.push(slot);
         self.flags.push(flags);
         Ok(())
@@ -369,7 +365,6 @@ impl StoreBuilder {
         }
         self.writer.pool.shrink();
         self.verify.sort_unstable_by_key(|(subscription, _)| *subscription);
-        let whole = (0..self.slots.len() as u32).filter(|at| self.flags[*at as usize] & flags::WHOLE != 0).collect();
         Store {
             paths: sets.get(self.paths),
             pool: self.writer.pool,
@@ -383,7 +378,6 @@ impl StoreBuilder {
             slots: self.slots.into(),
             flags: self.flags.into(),
             verify: self.verify.into(),
-            whole,
         }
     }
 }

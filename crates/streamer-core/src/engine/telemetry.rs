@@ -322,7 +322,7 @@ impl Tally {
         self.began.map(|began| began.elapsed())
     }
 
-    /// The time, for an event of the sample: what [`Tally::bloom`] and [`Tally::cel`] measure from.
+    /// The time, for an event of the sample: what [`Tally::bloom`] measures from.
     #[inline]
     pub fn now(&self) -> Option<Instant> {
         self.began.map(|_| Instant::now())
@@ -335,11 +335,14 @@ impl Tally {
         }
     }
 
-    /// CEL programs ran, from *since* on.
-    pub fn cel(&self, since: Option<Instant>) {
-        if let Some(since) = since {
-            self.shard.cel.observe(since.elapsed(), alone);
-        }
+    /// Whether the event is of the sample.
+    pub fn is_timed(&self) -> bool {
+        self.began.is_some()
+    }
+
+    /// CEL programs ran so long.
+    pub fn cel(&self, took: Duration) {
+        self.shard.cel.observe(took, alone);
     }
 }
 

@@ -383,6 +383,7 @@ impl Model {
                     collection: collection.as_deref().map(Box::from),
                     form: form.clone(),
                     flags: 0,
+                    program: None,
                     text: id.as_bytes().into(),
                     host: None,
                 }));

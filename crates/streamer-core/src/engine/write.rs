@@ -14,13 +14,14 @@ use crate::engine::partitions::{Name, Partition, Partitions};
 use crate::engine::paths::PathSets;
 use crate::engine::registry::{Record, Slots};
 use crate::engine::segment::Segment;
-use crate::engine::store::{StoreBuilder, flags};
+use crate::engine::store::StoreBuilder;
 use crate::engine::words::{FastHash, Refused};
 use crate::error::{SubscriptionError, SubscriptionErrorKind};
 use crate::subscriptions::normal_form::Atom;
 use hashbrown::HashTable;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 /// What the writer alone touches.
@@ -89,9 +90,6 @@ fn check(addition: &Addition, options: &Options) -> Result<CostClass, Subscripti
         ..SubscriptionError::new("", reason)
     };
     let mut class = CostClass::Keyed;
-    if addition.flags & flags::WHOLE != 0 {
-        class = CostClass::Whole;
-    }
     for conjunction in &addition.form.conjunctions {
         class = class.max(access_of(conjunction).1);
         for atom in conjunction.clauses.iter().flat_map(|clause| &clause.atoms) {
@@ -291,6 +289,8 @@ impl Inner {
                 gateway_id: addition.gateway_id.map(|gateway| writer.gateway(&gateway)),
                 partition: name.clone(),
                 order,
+                program: addition.program,
+                heard: AtomicU64::new(0),
                 text: addition.text,
                 host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
                 cost_class,

@@ -1,0 +1,143 @@
+//! Equal expressions are compiled once.
+//!
+//! Any number of threads may use a cache. Two that ask for the same new expression at once may both compile it: compiling
+//! under the lock would make every other thread wait.
+
+use super::{Error, Executable, compile};
+use crate::limits::Limits;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The programs compiled last, up to a size; the one longest unused goes first.
+#[derive(Debug)]
+pub struct Cache {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    size: usize,
+    programs: HashMap<Arc<str>, (Arc<Executable>, u64)>,
+    /// By when they were last asked for.
+    used: BTreeMap<u64, Arc<str>>,
+    clock: u64,
+    counts: CacheCounts,
+}
+
+/// What was asked of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// How many programs were found there.
+    pub hits: u64,
+    /// How many had to be compiled, those that turned out not to be CEL included.
+    pub misses: u64,
+}
+
+impl Kept {
+    fn get(&mut self, source: &str) -> Option<Arc<Executable>> {
+        let Some((name, (program, _))) = self.programs.get_key_value(source) else {
+            self.counts.misses += 1;
+            return None;
+        };
+        let (name, program) = (name.clone(), program.clone());
+        self.counts.hits += 1;
+        self.put(name, program.clone());
+        Some(program)
+    }
+
+    fn put(&mut self, name: Arc<str>, program: Arc<Executable>) {
+        self.clock += 1;
+        self.used.insert(self.clock, name.clone());
+        // It was asked for before, or another thread has compiled it meanwhile.
+        if let Some((_, before)) = self.programs.insert(name, (program, self.clock)) {
+            self.used.remove(&before);
+        }
+    }
+}
+
+impl Kept {
+    fn shrink(&mut self) {
+        while self.programs.len() > self.size {
+            let Some((_, oldest)) = self.used.pop_first() else { break };
+            self.programs.remove(&oldest);
+        }
+    }
+}
+
+impl Cache {
+    /// A cache of *size* programs.
+    pub fn new(size: usize) -> Cache {
+        Cache { kept: Mutex::new(Kept { size, ..Kept::default() }) }
+    }
+
+    /// Keep so many programs from now on.
+    pub fn resize(&self, size: usize) {
+        self.locked(|kept| {
+            kept.size = size;
+            kept.shrink();
+        });
+    }
+
+    /// The program of *source*.
+    ///
+    /// # Errors
+    ///
+    /// It is not an acceptable expression; that is not remembered.
+    pub fn get(&self, source: &str, limits: &Limits) -> Result<Arc<Executable>, Error> {
+        if let Some(program) = self.locked(|kept| kept.get(source)) {
+            return Ok(program);
+        }
+        let program = compile(source, limits)?;
+        let made = Executable::new(Arc::new(program)).map_err(|reason| Error { line: 1, column: 1, reason })?;
+        let program = Arc::new(made);
+        self.locked(|kept| {
+            kept.put(source.into(), program.clone());
+            kept.shrink();
+        });
+        Ok(program)
+    }
+
+    /// What was asked of it.
+    pub fn counts(&self) -> CacheCounts {
+        self.locked(|kept| kept.counts)
+    }
+
+    /// How many programs it holds.
+    pub fn len(&self) -> usize {
+        self.locked(|kept| kept.programs.len())
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn locked<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> T {
+        act(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_longest_unused_goes_first() {
+        let (cache, limits) = (Cache::new(2), Limits::default());
+        let ask = |source| cache.get(source, &limits).unwrap();
+        let first = ask("data.a > 1");
+        ask("data.a > 2");
+        assert!(Arc::ptr_eq(&first, &ask("data.a > 1")));
+        ask("data.a > 3");
+        assert!(Arc::ptr_eq(&first, &ask("data.a > 1")));
+        assert_eq!(cache.counts(), CacheCounts { hits: 2, misses: 3 });
+        ask("data.a > 2");
+        assert_eq!((cache.len(), cache.counts().misses), (2, 4));
+        cache.resize(1);
+        assert_eq!(cache.len(), 1);
+        cache.resize(2);
+        ask("data.a > 1");
+        assert!(cache.get("data.", &limits).is_err());
+        assert_eq!((cache.len(), cache.counts().misses), (2, 6));
+    }
+}

@@ -1,0 +1,148 @@
+//! The CEL parts of an event's candidates, and what went wrong in them.
+//!
+//! The event's documents are parsed when the first program reads them, and shared by all. Errors are counted by reason; of
+//! one subscription at most one a [`MINUTE`] is told in words, for the host to log: a wrong expression fails for every event.
+//!
+//! Cost: nothing for an event without candidates that have CEL. An error costs a look at the clock.
+//!
+//! Rejected: telling the host each error, since that would need the interpreter for about every event of a wrong expression.
+
+use crate::cel::{self, Arena, Document, Executable, Reason, Verdict};
+use crate::engine::engine::Inner;
+use crate::engine::registry::Record;
+use crate::error::EventError;
+use crate::flatten::{Flat, Flattener, Given, Validation};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Seconds between two errors of one subscription that are told.
+const MINUTE: u64 = 60;
+
+/// An error of a subscription's program that is to be told.
+#[derive(Clone, Debug)]
+pub struct CelError {
+    /// The subscription's slot.
+    pub slot: u32,
+    /// Why.
+    pub reason: Reason,
+    /// The same in words.
+    pub detail: String,
+    /// How many of its errors were not told since the last that was.
+    pub silenced: u32,
+}
+
+/// What one thread reuses for CEL.
+#[derive(Debug, Default)]
+pub struct CelScratch {
+    arena: Arena,
+    flattener: Flattener,
+    scratch: cel::Scratch,
+}
+
+/// Which document counts as `data`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// That of the event as it is.
+    New,
+    /// That before the change.
+    Old,
+}
+
+/// The programs of one event. See the head of this file.
+pub(super) struct Programs<'e> {
+    inner: &'e Inner,
+    event: &'e [u8],
+    flat: &'e Flat<'e>,
+    given: Given<'e>,
+    arena: &'e Arena,
+    flattener: Option<&'e mut Flattener>,
+    scratch: &'e mut cel::Scratch,
+    errors: &'e mut Vec<CelError>,
+    documents: Option<[Document<'e>; 2]>,
+    /// Whether it is measured how long programs run, and how long they ran.
+    is_timed: bool,
+    took: Option<Duration>,
+}
+
+impl<'e> Programs<'e> {
+    pub fn new(
+        inner: &'e Inner,
+        event: &'e [u8],
+        flat: &'e Flat<'e>,
+        given: Given<'e>,
+        scratch: &'e mut CelScratch,
+        errors: &'e mut Vec<CelError>,
+        is_timed: bool,
+    ) -> Programs<'e> {
+        let CelScratch { arena, flattener, scratch } = scratch;
+        arena.reset();
+        let (flattener, documents, took) = (Some(flattener), None, None);
+        Programs { inner, event, flat, given, arena, flattener, scratch, errors, documents, is_timed, took }
+    }
+
+    /// How long programs ran, where any did and it was measured.
+    pub fn took(&self) -> Option<Duration> {
+        self.took
+    }
+
+    /// The event and its old side, as programs see them.
+    ///
+    /// # Errors
+    ///
+    /// The event is bad where lazy validation has not looked.
+    fn document(&mut self, side: Side) -> Result<Document<'e>, EventError> {
+        if self.documents.is_none() {
+            let (inner, limits) = (self.inner, &self.inner.options.limits);
+            let document = match self.flattener.take() {
+                Some(flattener) if inner.options.validation == Validation::Lazy => {
+                    let flat = flattener.flatten(&inner.no_paths, self.event, Validation::Full, &self.given, limits)?;
+                    Document::new(&flat, self.event, self.arena, limits)?
+                }
+                _ => Document::new(self.flat, self.event, self.arena, limits)?,
+            };
+            self.documents = Some([document, document.as_before()]);
+        }
+        Ok(self.documents.expect("made above")[usize::from(side == Side::Old)])
+    }
+
+    /// Evaluate the CEL part of the subscription in *slot*; true where it has none.
+    ///
+    /// # Errors
+    ///
+    /// The event is bad where lazy validation has not looked.
+    pub fn verdict(&mut self, slot: u32, side: Side) -> Result<Verdict, EventError> {
+        let record = self.inner.records.get(slot);
+        match record.as_ref().and_then(|record| Some((record, record.program.as_ref()?))) {
+            Some((record, program)) => {
+                let since = self.is_timed.then(Instant::now);
+                let verdict = self.evaluate(slot, record, program, side);
+                if let Some(since) = since {
+                    self.took = Some(self.took.unwrap_or_default() + since.elapsed());
+                }
+                verdict
+            }
+            None => Ok(Verdict::True),
+        }
+    }
+
+    fn evaluate(&mut self, slot: u32, record: &Record, program: &Executable, side: Side) -> Result<Verdict, EventError> {
+        let document = self.document(side)?;
+        let budget = self.inner.cel_budget.load(Ordering::Relaxed);
+        let outcome = program.evaluate(&document, budget, self.scratch)?;
+        if let Some(reason) = outcome.reason {
+            self.inner.cel_errors[reason as usize].fetch_add(1, Ordering::Relaxed);
+            // Two threads at once may both tell; that is no harm.
+            let now = self.inner.started.elapsed().as_secs() + 1;
+            let heard = record.heard.load(Ordering::Relaxed);
+            let (told, silenced) = (heard >> 32, heard as u32);
+            if told != 0 && now < told + MINUTE {
+                record.heard.store(told << 32 | u64::from(silenced.saturating_add(1)), Ordering::Relaxed);
+            } else {
+                record.heard.store(now << 32, Ordering::Relaxed);
+                let (_, detail) = program.evaluate_in_words(&document, budget, self.scratch)?;
+                self.errors.push(CelError { slot, reason, detail, silenced });
+            }
+        }
+        Ok(outcome.verdict)
+    }
+}
