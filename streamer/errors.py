@@ -10,6 +10,8 @@ StreamerError
 │   └── BulkSubscriptionError    several at once, from `Engine.add_many`
 ├── EventError                   an event that cannot be read; code, byte offset, reason
 ├── InputError                   compressed input that is damaged or cut off; also an OSError
+├── FilterError                  an exported Bloom filter that is damaged or of an unknown format
+│   └── LeaseError               one whose lease is over
 ├── ConfigError                  an option that cannot be; `place` says which
 │   └── BulkConfigError          all that is wrong in a configuration; from `Config.load`, `Engine.from_config`, `Engine.reload`
 ├── BackendError                 the backend that was asked for is not there
@@ -178,6 +180,14 @@ class EventError(StreamerError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class FilterError(StreamerError):
+    """An exported Bloom filter that cannot be used: damaged, cut off, or of a format that is not known."""
+
+
+class LeaseError(FilterError):
+    """An exported Bloom filter whose lease is over: subscriptions that it does not know may have been added since."""
 
 
 class ConfigError(StreamerError):

@@ -15,7 +15,8 @@ from streamer import _backend
 from streamer.bloom.options import BloomOptions
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.batch import LineResult, match_lines, write_lines
-from streamer.engine.core import Changes, Core, EventSource, Options, Selection, Source
+from streamer.engine.bloom import Bloom
+from streamer.engine.core import Changes, Core, EventSource, Mode, Options, Selection, Source
 from streamer.engine.explain import Explanation, explain
 from streamer.engine.lines import LineSource
 from streamer.engine.matches import Matches
@@ -121,6 +122,7 @@ class Engine:
         self._programs = ProgramCache(cache_size)
         self._cel_errors = ErrorLog()
         self._core = _make_core(self._options, self._programs, self._cel_errors)
+        self._bloom = Bloom(self._core, self._options)
 
     @classmethod
     def from_config(cls, source: str | os.PathLike[str] | Config, *, default: Callable[[Any], Any] | None = None) -> Engine:
@@ -189,7 +191,7 @@ class Engine:
             DuplicateSubscriptionError: its id is held and not *replace*.
         """
         try:
-            return self._core.write([subscription], "replace" if replace else "add")
+            return self._written(self._core.write([subscription], "replace" if replace else "add"))
         except BulkSubscriptionError as bulk:
             error = bulk.errors[0]
             error.index = None
@@ -219,7 +221,7 @@ class Engine:
         Raises:
             BulkSubscriptionError: some are bad; `errors` has each with index, id, place and reason. Nothing was changed.
         """
-        return self._core.write(_several(subscriptions), "replace" if replace else "add", skip=_skips(on_error))
+        return self._written(self._core.write(_several(subscriptions), "replace" if replace else "add", skip=_skips(on_error)))
 
     def add_jsonl(self, source: LineSource, *, replace: bool = False, on_error: OnError = "raise") -> Changes:
         """Add the subscriptions of a JSON-lines file, one a line, as `add_many` does; `index` of an error is its line from 0.
@@ -230,7 +232,8 @@ class Engine:
         Raises:
             BulkSubscriptionError: some are bad; nothing was changed.
         """
-        return write_lines(self._core, source, self._options, "replace" if replace else "add", skip=_skips(on_error))
+        mode: Mode = "replace" if replace else "add"
+        return self._written(write_lines(self._core, source, self._options, mode, skip=_skips(on_error)))
 
     def remove(self, subscription_id: str) -> Changes:
         """Remove one subscription; an id that is not held changes nothing, so `if engine.remove(id):` tells."""
@@ -266,7 +269,11 @@ class Engine:
         Raises:
             BulkSubscriptionError: some are bad; nothing was changed.
         """
-        return self._core.write(_several(desired), "apply")
+        return self._written(self._core.write(_several(desired), "apply"))
+
+    def _written(self, changes: Changes) -> Changes:
+        self._bloom.watch()
+        return changes
 
     # Looking at what is held
 
@@ -388,6 +395,11 @@ class Engine:
     def lint(self) -> list[Finding]:
         """Return what is suspicious: never or always matching, duplicates, slow, arithmetic on numbers as spelled."""
         return lint(map(self._compile, self.subscriptions()), self._options.limits)
+
+    @property
+    def bloom(self) -> Bloom:
+        """The filters of phase 1: their state, a rebuild by hand, and filters to ship."""
+        return self._bloom
 
     @property
     def cel_errors(self) -> Mapping[str, int]:

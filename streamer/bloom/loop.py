@@ -1,0 +1,98 @@
+"""The thread in which an engine's filters are looked after.
+
+It knows the manager weakly, so that it keeps no engine alive: it ends when the engine does, at once. A forked child begins a
+thread of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from typing import Final, final
+
+from streamer.bloom.manager import Manager
+from streamer.locks import Lock
+
+logger = logging.getLogger("streamer.bloom")
+
+#: Seconds between two looks, and how many times as long as a look the pause is at least.
+PERIOD: Final = 5.0
+PAUSE: Final = 50
+
+
+@final
+class Loop:
+    """Ticks a manager in the background once it was started. Thread-safe.
+
+    Args:
+        period: seconds between two ticks.
+    """
+
+    def __init__(self, manager: Manager, period: float = PERIOD) -> None:
+        self._manager: Final = manager
+        self._period: Final = period
+        self._lock = Lock()
+        self._end: threading.Event | None = None
+        _loops.add(self)
+
+    @property
+    def is_running(self) -> bool:
+        return self._end is not None
+
+    def start(self) -> None:
+        """Begin, if it has not begun yet."""
+        if self._end is not None:
+            return
+        with self._lock:
+            if self._end is None:
+                self._begin()
+
+    def stop(self) -> None:
+        """End; `start` may begin again."""
+        with self._lock:
+            if self._end is not None:
+                self._end.set()
+                self._end = None
+
+    def _begin(self) -> None:
+        self._end = threading.Event()
+        # The event outlives the manager for as long as the thread takes to see it.
+        weakref.finalize(self._manager, self._end.set)
+        work = (weakref.ref(self._manager), self._end, self._period)
+        threading.Thread(target=_run, args=work, name="streamer-bloom", daemon=True).start()
+
+    def _begin_in_child(self) -> None:
+        if self._end is not None:
+            self._begin()
+
+
+def _run(manager: weakref.ref[Manager], end: threading.Event, period: float) -> None:
+    pause = period
+    while not end.wait(pause):
+        held = manager()
+        if held is None:
+            return
+        began = time.monotonic()
+        try:
+            held.tick()
+        except Exception:
+            # A defect must not end the watch over the others.
+            logger.exception("looking after the filters failed")
+        del held
+        pause = max(period, PAUSE * (time.monotonic() - began))
+
+
+_loops: weakref.WeakSet[Loop] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    # Only the thread that forked is in the child; locks of Python are free again there (streamer.locks).
+    for loop in list(_loops):
+        loop._begin_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

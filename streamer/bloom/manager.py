@@ -1,0 +1,268 @@
+"""When is a filter rebuilt, and how large? The policy, without a thread and without a clock of its own.
+
+```
+                    ┌─ capacity   more keys than it was sized for
+core.filters() ─────┼─ stale      half of its keys are of subscriptions that were removed
+                    ├─ rate       too many events without a live key pass, surely and not by chance
+                    └─ interval   it is old
+                            │
+                            ▼
+core.rebuild_filter(…)  beside the present filter, swapped in; a failure keeps the present one
+```
+
+The rates compared are both rates of *events*: of those that carry no live key, how many pass. Events that carry a live key and
+match nothing all the same are not the filter's fault, and no rebuild would mend them.
+
+Invariant: it ends. A filter is rebuilt for its rate only where the new one differs from the present one: is sized for other
+keys, for more probes, or for a lower rate than the last that failed. After `GROWTHS` such steps it is *saturated*, reported
+and left alone until something else brings a rebuild.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol, TypeAlias, final
+
+from streamer.bloom.options import MOST_KEYS, BloomOptions
+from streamer.bloom.sizing import key_fp_rate, wilson_lower
+from streamer.bloom.state import FilterState
+from streamer.locks import Lock
+
+logger = logging.getLogger("streamer.bloom")
+
+#: Fewer samples tell nothing.
+SAMPLES: Final = 1000
+#: Share of stale keys from which a filter is rebuilt, and so many at least.
+STALE_SHARE: Final = 0.5
+STALE_LEAST: Final = 64
+#: Room for keys to come, as a multiple of those there are.
+ROOM: Final = 1.5
+#: How often the rate of a key is halved where the filter does not keep what it was sized for.
+GROWTHS: Final = 4
+#: After a failure the next try waits so long, then twice as long, up to an hour; in seconds.
+BACKOFF: Final = 10.0
+LONGEST_BACKOFF: Final = 3600.0
+#: Waiting samples are compared with the live keys so often, in seconds, which costs a pass over the keys.
+MEASURE_INTERVAL: Final = 60.0
+
+Name: TypeAlias = tuple[str, str]
+"""Tenant and collection, `"*"` for every one."""
+
+
+class Reason(StrEnum):
+    """Why a filter was rebuilt."""
+
+    CAPACITY = "capacity"
+    STALE = "stale"
+    RATE = "rate"
+    INTERVAL = "interval"
+    ASKED = "asked"
+
+
+class Guarded(Protocol):
+    """What the manager needs of a core; see `streamer.engine.core.Core`."""
+
+    def filters(self) -> Sequence[FilterState]: ...
+
+    def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None: ...
+
+    def measure_filter(self, tenant: str, collection: str) -> None: ...
+
+
+@final
+@dataclass(slots=True)
+class _Watch:
+    """What is remembered of one filter.
+
+    Attributes:
+        version: the one that the rest is about.
+        built_at: when that version was first seen.
+        rate_at: when it was last rebuilt for its rate.
+        key_rate: what it was sized for; None where the core built it.
+        growths: how often the rate of a key was halved.
+        saturated: it passes too much, and no larger one is tried.
+        failures: failed rebuilds in a row.
+        retry_at: none is tried before.
+        measured_at, measured_asked: when its samples were last settled, and after how many events.
+    """
+
+    version: int
+    built_at: float
+    rate_at: float = -math.inf
+    key_rate: float | None = None
+    growths: int = 0
+    saturated: bool = False
+    failures: int = 0
+    retry_at: float = -math.inf
+    measured_at: float = -math.inf
+    measured_asked: int = 0
+
+
+@final
+class Manager:
+    """Rebuilds the filters of one core where that makes them better.
+
+    Thread-safe: ticks take turns. It never stops matching or writing.
+
+    Args:
+        clock: seconds that only ever grow.
+    """
+
+    def __init__(self, core: Guarded, options: BloomOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._core: Final = core
+        self._options: Final = options
+        self._clock: Final = clock
+        self._watches: dict[Name, _Watch] = {}
+        self._rebuilds: Counter[tuple[Name, Reason]] = Counter()
+        self._failures: Counter[Name] = Counter()
+        self._lock = Lock()
+
+    @property
+    def rebuilds(self) -> Mapping[tuple[Name, Reason], int]:
+        """How many rebuilds there were of each filter, by reason."""
+        return dict(self._rebuilds)
+
+    @property
+    def failures(self) -> Mapping[Name, int]:
+        """How many rebuilds of each filter failed."""
+        return dict(self._failures)
+
+    @property
+    def saturated(self) -> frozenset[Name]:
+        """The filters that pass too much at any size that was tried."""
+        return frozenset(name for name, watch in list(self._watches.items()) if watch.saturated)
+
+    def tick(self) -> int:
+        """Look at every filter once and rebuild those that need it; return how many were rebuilt."""
+        with self._lock:
+            now = self._clock()
+            states = self._core.filters()
+            # What was removed and comes again is a new filter.
+            held = {state.name for state in states}
+            self._watches = {name: watch for name, watch in self._watches.items() if name in held}
+            rebuilt: dict[Name, Reason] = {}
+            for state in states:
+                watch = self._watch(state, now)
+                if now < watch.retry_at:
+                    continue
+                reason = self._reason(state, watch, now)
+                if reason is not None and self._rebuild(state, watch, reason, now):
+                    rebuilt[state.name] = reason
+            self._report(rebuilt)
+            return len(rebuilt)
+
+    def rebuild(self, tenant: str, collection: str) -> bool:
+        """Rebuild one filter now; return whether there is one."""
+        with self._lock:
+            now = self._clock()
+            for state in self._core.filters():
+                if state.name == (tenant, collection):
+                    rebuilt = self._rebuild(state, self._watch(state, now), Reason.ASKED, now, is_asked=True)
+                    self._report({state.name: Reason.ASKED} if rebuilt else {})
+                    return True
+            return False
+
+    def _watch(self, state: FilterState, now: float) -> _Watch:
+        watch = self._watches.get(state.name)
+        if watch is None or watch.version != state.version:
+            # The writer built it, or it was removed and is back.
+            watch = self._watches[state.name] = _Watch(state.version, now)
+        return watch
+
+    def _reason(self, state: FilterState, watch: _Watch, now: float) -> Reason | None:
+        options = self._options
+        if state.keys > state.capacity:
+            return Reason.CAPACITY
+        # Keys that others share are not stale though they count so: without the pause, replacing one again and again would
+        # rebuild again and again.
+        is_rested = now - watch.built_at >= options.rebuild_cooldown.total_seconds()
+        if is_rested and state.stale >= max(STALE_LEAST, STALE_SHARE * state.keys):
+            return Reason.STALE
+        if self._passes_too_much(self._measured(state, watch, now)) and not watch.saturated:
+            if now - watch.rate_at < options.rebuild_cooldown.total_seconds():
+                return None
+            if not self._would_be_better(state, watch):
+                if watch.growths == GROWTHS:
+                    watch.saturated = True
+                    logger.warning(
+                        "the filter of tenant %r, collection %r is saturated: version %d passes %.2g of what nobody wants",
+                        *state.name,
+                        state.version,
+                        state.measured_rate,
+                    )
+                    return None
+                watch.growths += 1
+            return Reason.RATE
+        if options.rebuild_interval is not None and now - watch.built_at >= options.rebuild_interval.total_seconds():
+            return Reason.INTERVAL
+        return None
+
+    def _measured(self, state: FilterState, watch: _Watch, now: float) -> FilterState:
+        """Return the state with its samples settled, where it is time for that."""
+        if state.asked - watch.measured_asked < SAMPLES or now - watch.measured_at < MEASURE_INTERVAL:
+            return state
+        watch.measured_at, watch.measured_asked = now, state.asked
+        self._core.measure_filter(*state.name)
+        return next((again for again in self._core.filters() if again.name == state.name), state)
+
+    def _passes_too_much(self, state: FilterState) -> bool:
+        return state.sampled >= SAMPLES and wilson_lower(state.false_positives, state.sampled) > self._options.threshold
+
+    def _would_be_better(self, state: FilterState, watch: _Watch) -> bool:
+        """Tell whether a filter made for the keys and probes of now differs from the one that is there."""
+        if watch.key_rate is None or self._key_rate(state, watch) < 0.9 * watch.key_rate:
+            return True
+        return state.stale >= 0.1 * state.keys
+
+    def _key_rate(self, state: FilterState, watch: _Watch) -> float:
+        return float(key_fp_rate(self._options.fp_rate, state.probes_per_event) / 2**watch.growths)
+
+    def _rebuild(self, state: FilterState, watch: _Watch, reason: Reason, now: float, *, is_asked: bool = False) -> bool:
+        live = max(state.keys - state.stale, state.keys // 2)
+        capacity = min(max(self._options.initial_capacity, math.ceil(ROOM * live)), MOST_KEYS)
+        key_rate = self._key_rate(state, watch)
+        try:
+            self._core.rebuild_filter(*state.name, capacity, key_rate)
+        except Exception as error:
+            self._failures[state.name] += 1
+            watch.failures += 1
+            watch.retry_at = now + min(BACKOFF * 2.0 ** (watch.failures - 1), LONGEST_BACKOFF)
+            logger.warning(
+                "rebuilding the filter of tenant %r, collection %r for its %s failed; version %d stays",
+                *state.name,
+                reason,
+                state.version,
+                exc_info=error,
+            )
+            if is_asked:
+                raise
+            return False
+        watch.version = state.version + 1
+        watch.built_at, watch.key_rate = now, key_rate
+        watch.saturated, watch.failures = False, 0
+        if reason is Reason.RATE:
+            watch.rate_at = now
+        return True
+
+    def _report(self, rebuilt: Mapping[Name, Reason]) -> None:
+        if not rebuilt:
+            return
+        for state in self._core.filters():
+            reason = rebuilt.get(state.name)
+            # Where its last subscription was removed meanwhile there was nothing to rebuild.
+            if reason is not None and state.version == self._watches[state.name].version:
+                self._rebuilds[state.name, reason] += 1
+                logger.info(
+                    "rebuilt the filter of tenant %r, collection %r: version %d, %d keys, room for %d; reason: %s",
+                    *state.name,
+                    state.version,
+                    state.keys,
+                    state.capacity,
+                    reason,
+                )

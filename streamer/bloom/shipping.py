@@ -1,0 +1,265 @@
+"""A filter as bytes: asked where events arise, without an engine, so that what nobody wants is not even sent.
+
+```
+offset    bytes
+0         8    magic, "STRMBLM\\n"
+8         2    version of the format, little-endian: 1
+10        4    length of the header, little-endian
+14        n    header: UTF-8 JSON, see docs/bloom.md
+14 + n    m    bits, as PortableBloomFilter has them: slice after slice, little-endian
+          32   SHA-256 of everything before
+```
+
+Contract: that of portable.py, for the subscriptions that were held when the export began and are still held. What is added or
+replaced later the filter does not know, which is why it has a lease, after which it refuses to answer. An event of another
+tenant or collection is none of its business: MAYBE. Damage is found by the checksum before anything is believed; it is no
+signature, so bytes from strangers need one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol, Self, TypeAlias, final
+
+from streamer.bloom.guard import carried_keys
+from streamer.bloom.portable import Answer, PortableBloomFilter
+from streamer.bloom.sizing import key_fp_rate, portable_capacity
+from streamer.bloom.state import FilterState
+from streamer.errors import FilterError, LeaseError, StreamerError
+from streamer.layout import EventLayout
+from streamer.model import Limits
+from streamer.reference.events import as_before, read_event
+from streamer.subscriptions.keys import ELEMENT, GRAMS, KINDS, Key, Place
+from streamer.subscriptions.normal_form import Mode, Path, Root
+
+MAGIC: Final = b"STRMBLM\n"
+FORMAT: Final = 1
+HASH: Final = "mmh3-x64-128"
+_PREFIX: Final = struct.Struct("<8sHI")
+_CHECKSUM: Final = 32
+#: Keys that an event is asked for at a place of these kinds, on the whole; one at every other.
+_PROBES: Final = {GRAMS: 20, ELEMENT: 4}
+
+Fill: TypeAlias = Callable[[PortableBloomFilter, Iterable[bytes]], object]
+"""Adds keys to a filter."""
+
+
+class Source(Protocol):
+    """What a filter is made of; see `streamer.engine.core.Core`."""
+
+    def filters(self) -> Sequence[FilterState]: ...
+
+    def filter_keys(self, tenant: str, collection: str) -> tuple[Sequence[bytes], int]: ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipment:
+    """How events are read where the filter is asked, how good it is, and how long it may be used.
+
+    Raises:
+        ValueError: a lease of no time, or a rate that is no share.
+    """
+
+    layout: EventLayout
+    default_tenant: str | None
+    soft_delete: str | None
+    limits: Limits
+    fp_rate: float
+    lease: timedelta
+
+    def __post_init__(self) -> None:
+        if self.lease <= timedelta():
+            raise ValueError(f"a lease is longer than no time, not {self.lease}")
+        if not 1e-9 <= self.fp_rate < 1:
+            raise ValueError(f"a rate is a share from 1e-9 to less than 1, not {self.fp_rate}")
+
+
+def ship(
+    source: Source,
+    shipment: Shipment,
+    tenant: str,
+    collection: str | None,
+    *,
+    fill: Fill = PortableBloomFilter.fill,
+    clock: Callable[[], float] = time.time,
+) -> bytes:
+    """Return the filter for events of one tenant and collection, None for events that have no collection."""
+    made = clock()
+    partitions = [(t, c) for t in (tenant, "*") for c in ((collection, "*") if collection is not None else ("*",))]
+    versions = [[*state.name, state.version] for state in source.filters() if state.name in partitions]
+    keys: set[bytes] = set()
+    unkeyed = 0
+    for name in partitions:
+        held, without = source.filter_keys(*name)
+        keys.update(held)
+        unkeyed += without
+    places = {Key.from_bytes(key).place for key in keys}
+    rate = key_fp_rate(shipment.fp_rate, sum(_PROBES.get(place.kind, 1) for place in places))
+    bits = PortableBloomFilter(portable_capacity(max(len(keys), 1), rate), rate)
+    # Where it always says MAYBE nobody needs the bits.
+    if not unkeyed:
+        fill(bits, keys)
+    header = {
+        "tenant": tenant,
+        "collection": collection,
+        "versions": sorted(versions),
+        "made_ms": int(made * 1000),
+        "lease_end_ms": int((made + shipment.lease.total_seconds()) * 1000),
+        "layout": shipment.layout.to_dict(),
+        "default_tenant": shipment.default_tenant,
+        "soft_delete": shipment.soft_delete,
+        "transitions": True,
+        "max_depth": shipment.limits.max_depth,
+        "max_event_bytes": shipment.limits.max_event_bytes,
+        "always": unkeyed > 0,
+        "places": [] if unkeyed else sorted(_places_to_json(places)),
+        "hash": HASH,
+        "error_rate": bits.error_rate,
+        "slices": bits.num_slices,
+        "bits_per_slice": bits.bits_per_slice,
+        "capacity": bits.capacity,
+        "count": bits.count,
+    }
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    body = _PREFIX.pack(MAGIC, FORMAT, len(text)) + text + (b"" if unkeyed else bits.bitarray.tobytes())
+    return bytes(body + hashlib.sha256(body).digest())
+
+
+@final
+class Filter:
+    """A filter that was exported by `Engine.bloom.export`. Needs no engine and no native core; thread-safe.
+
+    Attributes:
+        tenant: of the events that it knows of.
+        collection: likewise; None for events without one.
+        versions: the engine's filters at the export, each as tenant, collection and version; small collections have none.
+        made: when it was exported, by the clock of the engine's machine.
+        lease_end: from when on it refuses to answer.
+        always: whether it says MAYBE to every event, since some subscription has no key.
+    """
+
+    def __init__(self, header: Mapping[str, Any], bits: bytes, clock: Callable[[], float]) -> None:
+        self.tenant: Final[str] = _of_type(header["tenant"], str)
+        self.collection: Final[str | None] = _of_type(header["collection"], str, type(None))
+        self.versions: Final = tuple((str(tenant), str(name), int(version)) for tenant, name, version in header["versions"])
+        self.made: Final = datetime.fromtimestamp(header["made_ms"] / 1000, UTC)
+        self.lease_end: Final = datetime.fromtimestamp(header["lease_end_ms"] / 1000, UTC)
+        self.always: Final[bool] = _of_type(header["always"], bool)
+        self._lease_end: Final[float] = header["lease_end_ms"] / 1000
+        self._layout: Final = EventLayout.from_dict(header["layout"])
+        self._default_tenant: Final[str | None] = _of_type(header["default_tenant"], str, type(None))
+        self._transitions: Final[bool] = _of_type(header["transitions"], bool)
+        self._limits: Final = Limits(max_depth=header["max_depth"], max_event_bytes=header["max_event_bytes"])
+        self._places: Final = frozenset(_places_from_json(header["places"]))
+        self._clock: Final = clock
+        if header["hash"] != HASH:
+            raise ValueError(f"hash {header['hash']!r} is not known here")
+        slices, size = _of_type(header["slices"], int), _of_type(header["bits_per_slice"], int)
+        if slices < 1 or size < 1 or (not self.always and len(bits) != -(-slices * size // 8)):
+            raise ValueError(f"{len(bits)} bytes are not {slices} slices of {size} bits")
+        error_rate = _of_type(header["error_rate"], float)
+        if not 0 < error_rate < 1:
+            raise ValueError(f"{error_rate} is no rate")
+        shape = (error_rate, slices, size, _of_type(header["capacity"], int), _of_type(header["count"], int))
+        self._bits: Final = None if self.always else PortableBloomFilter._restore(shape, bits)
+
+    @classmethod
+    def load(cls, data: bytes, *, clock: Callable[[], float] = time.time) -> Self:
+        """Read what `export` made.
+
+        Args:
+            clock: seconds since the epoch, by which the lease is judged.
+
+        Raises:
+            FilterError: damaged, cut off, no filter at all, or of a format that this version does not know.
+            LeaseError: its lease is over.
+        """
+        data = bytes(data)
+        if len(data) < _PREFIX.size + _CHECKSUM or not data.startswith(MAGIC):
+            raise FilterError("no exported filter, or the beginning of one")
+        body, checksum = data[:-_CHECKSUM], data[-_CHECKSUM:]
+        if hashlib.sha256(body).digest() != checksum:
+            raise FilterError("damaged or cut off: the checksum is another")
+        _, version, length = _PREFIX.unpack_from(body)
+        if version != FORMAT:
+            raise FilterError(f"version {version} of the format; this one reads version {FORMAT}")
+        text, bits = body[_PREFIX.size : _PREFIX.size + length], body[_PREFIX.size + length :]
+        try:
+            loaded = cls(json.loads(text), bits, clock)
+        except (KeyError, TypeError, ValueError, OverflowError, OSError, RecursionError, StreamerError) as error:
+            raise FilterError(f"a header that cannot be: {type(error).__name__}: {error}") from None
+        loaded._check_lease()
+        return loaded
+
+    @property
+    def expired(self) -> bool:
+        """Whether the lease is over."""
+        return self._clock() >= self._lease_end
+
+    def ask(
+        self,
+        event: bytes | bytearray | memoryview | str | Mapping[str, Any],
+        tenant: str | None = None,
+        collection: str | None = None,
+    ) -> Answer:
+        """Tell whether any subscription can want an event. After NO it need not be sent.
+
+        Args:
+            event: a JSON object as UTF-8 bytes, as text, or as a mapping.
+            tenant: wins over what the event says.
+            collection: likewise.
+
+        Raises:
+            LeaseError: the lease is over; get a new filter, and send everything until there is one.
+            EventError: the event cannot be read; the engine would say so too.
+        """
+        self._check_lease()
+        if self._bits is None:
+            return Answer.MAYBE
+        read = read_event(
+            event,
+            layout=self._layout,
+            default_tenant=self._default_tenant,
+            limits=self._limits,
+            tenant=tenant,
+            collection=collection,
+        )
+        if (read.tenant, read.collection) != (self.tenant, self.collection):
+            return Answer.MAYBE
+        has_old_side = self._transitions and (read.before is not None or bool(read.unknown))
+        carried = carried_keys([read, as_before(read, self._layout)] if has_old_side else [read], self._places)
+        if carried is None or any(key.to_bytes() in self._bits for key in carried):
+            return Answer.MAYBE
+        return Answer.NO
+
+    def _check_lease(self) -> None:
+        if self.expired:
+            raise LeaseError(f"the lease of this filter ended at {self.lease_end.isoformat()}; export a new one")
+
+    def __repr__(self) -> str:
+        return f"<Filter of {self.tenant!r}, {self.collection!r}: until {self.lease_end.isoformat()}>"
+
+
+def _places_to_json(places: Iterable[Place]) -> list[list[Any]]:
+    return [[place.path.root.value, place.mode.value, list(place.path.names), place.kind] for place in places]
+
+
+def _places_from_json(places: Any) -> Iterable[Place]:
+    for root, mode, names, kind in places:
+        # A place of a kind that is not known here cannot be asked, and what it guards would be lost.
+        if kind not in KINDS:
+            raise ValueError(f"keys of kind {kind!r} are not known here")
+        yield Place(Path(Root(root), tuple(_of_type(name, str) for name in names)), Mode(mode), kind)
+
+
+def _of_type(value: Any, *kinds: type) -> Any:
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise TypeError(f"a {type(value).__name__} where there is none")
+    return value

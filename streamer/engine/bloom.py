@@ -1,0 +1,113 @@
+"""An engine's Bloom filters, as its user sees them: their state, a rebuild by hand, and filters to ship."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Final, final
+
+from streamer import _backend
+from streamer.bloom.loop import Loop
+from streamer.bloom.manager import Manager, Name, Reason
+from streamer.bloom.portable import PortableBloomFilter
+from streamer.bloom.shipping import Shipment, ship
+from streamer.bloom.state import FilterState
+from streamer.engine.core import Core, Options
+
+#: Fewer subscriptions are looked through in the time that a filter takes to say no, and need nobody to look after it.
+FEWEST: Final = 64
+
+
+@final
+class Bloom:
+    """The filters of one engine; `Engine.bloom`. Thread-safe.
+
+    A thread rebuilds them where that makes them better (docs/bloom.md). It begins when the engine first holds 64 subscriptions
+    and ends with the engine; a forked child has its own.
+    """
+
+    def __init__(self, core: Core, options: Options) -> None:
+        self._core: Final = core
+        self._options: Final = options
+        self._manager: Final = Manager(core, options.bloom)
+        self._loop: Final = Loop(self._manager)
+
+    def filters(self) -> list[FilterState]:
+        """Return the state of each filter, in order of tenant and collection."""
+        return sorted(self._core.filters(), key=lambda state: state.name)
+
+    def rebuild(self, tenant: str, collection: str) -> bool:
+        """Rebuild a filter now, sized for what it guards now.
+
+        Args:
+            tenant: a name, or `"*"` for the subscriptions to every tenant.
+            collection: a name, or `"*"` for the subscriptions to every collection.
+
+        Returns:
+            Whether there is such a filter; small collections have none.
+        """
+        return self._manager.rebuild(tenant, collection)
+
+    @property
+    def rebuilds(self) -> Mapping[tuple[Name, Reason], int]:
+        """How many rebuilds there were, by tenant and collection, and by reason."""
+        return self._manager.rebuilds
+
+    @property
+    def failures(self) -> Mapping[Name, int]:
+        """How many rebuilds failed, by tenant and collection; the filter before stayed."""
+        return self._manager.failures
+
+    @property
+    def saturated(self) -> frozenset[Name]:
+        """Tenant and collection of the filters that pass too much at any size that was tried."""
+        return self._manager.saturated
+
+    def export(
+        self, tenant: str, collection: str | None, *, lease: timedelta = timedelta(hours=1), fp_rate: float | None = None
+    ) -> bytes:
+        """Make a filter for events of one tenant and collection, to be asked where they arise (docs/bloom.md).
+
+        It guards what such an event can match at this moment: the subscriptions to its tenant or to every tenant, and to its
+        collection or to every collection. `streamer.bloom.Filter` asks it, without an engine.
+
+        Args:
+            tenant: the tenant of the events.
+            collection: the collection of the events; None for events that have none.
+            lease: how long it may be used. What is added meanwhile it does not know, so that a match may be lost for so long.
+            fp_rate: share of the events without any live key that may pass; by default the engine's.
+
+        Raises:
+            ValueError: a lease of no time, or a rate that is no share.
+        """
+        shipment = Shipment(
+            layout=self._options.layout,
+            default_tenant=self._options.default_tenant,
+            soft_delete=self._options.soft_delete,
+            limits=self._options.limits,
+            fp_rate=self._options.bloom.fp_rate if fp_rate is None else fp_rate,
+            lease=lease,
+        )
+        return ship(self._core, shipment, tenant, collection, fill=_fill)
+
+    def watch(self) -> None:
+        """Begin the thread where there is enough to look after; every write calls it."""
+        if not self._loop.is_running and self._options.bloom.enabled and len(self._core) >= FEWEST:
+            self._loop.start()
+
+    def stop(self) -> None:
+        """End the thread, until the next write; filters stay as they are."""
+        self._loop.stop()
+
+    def __repr__(self) -> str:
+        return f"<Bloom: {len(self._core.filters())} filters>"
+
+
+def _fill(bits: PortableBloomFilter, keys: Iterable[bytes]) -> None:
+    """Add keys, natively where that is to be had: the bits are the same."""
+    if _backend.BACKEND == "native":
+        from streamer import _native
+
+        bits.count += _native.bloom_fill(bits.bitarray, bits.num_slices, bits.bits_per_slice, keys)
+    else:
+        bits.fill(keys)
