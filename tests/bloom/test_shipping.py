@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,6 +205,14 @@ def test_both_backends_ship_the_same_keys(e: Engine, monkeypatch: pytest.MonkeyP
     assert shipped[start[0] : -32] == expected[start[1] : -32]
 
 
+ROOT = Path(__file__).parents[2]
+
+
+def environment(backend: str) -> dict[str, str]:
+    """Return the environment of a process that imports this very package."""
+    return os.environ | {"STREAMER_BACKEND": backend, "PYTHONPATH": str(ROOT)}
+
+
 ASKS_ALONE = """
 import sys
 
@@ -221,7 +231,16 @@ print([guard.ask({"collection": "c", "data": {"f1": value}}).value for value in 
 def test_it_is_asked_in_a_process_without_the_native_core(e: Engine) -> None:
     command = [sys.executable, "-W", "ignore", "-c", ASKS_ALONE]
     exported = e.bloom.export("default", "c")
-    environment = os.environ | {"STREAMER_BACKEND": "auto"}
-    done = subprocess.run(command, input=exported, env=environment, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, input=exported, env=environment("auto"), capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode().strip() == "['maybe', 'no']"
+
+
+def test_the_example_of_a_producer_drops_most_and_loses_nothing() -> None:
+    command = [sys.executable, ROOT / "examples" / "filtering_producer.py"]
+    environ = environment(os.environ.get("STREAMER_BACKEND", "auto"))
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    readings, dropped, found, wanted = map(int, re.findall(r"\d+", done.stdout))
+    assert dropped > 0.9 * readings
+    assert found == wanted > 0
