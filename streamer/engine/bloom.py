@@ -28,7 +28,7 @@ class Bloom:
 
     def __init__(self, core: Core, options: Options) -> None:
         self._core: Final = core
-        self._options: Final = options
+        self._options = options
         self._manager: Final = Manager(core, options.bloom)
         self._loop: Final = Loop(self._manager)
 
@@ -89,6 +89,10 @@ class Bloom:
             lease=lease,
         )
         return ship(self._core, shipment, tenant, collection, fill=_fill)
+
+    def reconfigure(self, options: Options) -> None:
+        """Take other limits for the filters that are exported from now on."""
+        self._options = options
 
     def watch(self) -> None:
         """Begin the thread where there is enough to look after; every write calls it."""

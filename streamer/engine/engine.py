@@ -176,6 +176,7 @@ class Engine:
         self._options = replace(self._options, limits=options["limits"], cache_size=options["cache_size"])
         self._programs.resize(self._options.cache_size)
         self._core.reconfigure(self._options)
+        self._bloom.reconfigure(self._options)
 
     # Changing what is held. Every one of these is atomic and returns what it changed.
 
