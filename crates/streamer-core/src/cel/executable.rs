@@ -25,6 +25,13 @@ pub struct Scratch {
     arena: Bump,
 }
 
+impl Scratch {
+    /// How much it holds.
+    pub fn bytes(&self) -> usize {
+        self.arena.allocated_bytes()
+    }
+}
+
 /// A run may leave as much memory as its budget allows; more than this is given back after it.
 const KEPT_BYTES: usize = 1 << 20;
 

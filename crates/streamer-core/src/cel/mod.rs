@@ -34,6 +34,8 @@ mod compare;
 mod document;
 pub mod error;
 mod evaluate;
+#[cfg(test)]
+mod evaluation_tests;
 mod executable;
 mod functions;
 mod lexer;
