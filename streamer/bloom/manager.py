@@ -90,6 +90,7 @@ class _Watch:
         failures: failed rebuilds in a row.
         retry_at: none is tried before.
         measured_at, measured_asked: when its samples were last settled, and after how many events.
+        asked, probes: those of its state when that version was first seen, so that what events ask now is not told by old ones.
     """
 
     version: int
@@ -102,6 +103,8 @@ class _Watch:
     retry_at: float = -math.inf
     measured_at: float = -math.inf
     measured_asked: int = 0
+    asked: int = 0
+    probes: int = 0
 
 
 @final
@@ -146,6 +149,8 @@ class Manager:
             # What was removed and comes again is a new filter.
             held = {state.name for state in states}
             self._watches = {name: watch for name, watch in self._watches.items() if name in held}
+            if self._measure(states, now):
+                states = self._core.filters()
             rebuilt: dict[Name, Reason] = {}
             for state in states:
                 watch = self._watch(state, now)
@@ -172,7 +177,7 @@ class Manager:
         watch = self._watches.get(state.name)
         if watch is None or watch.version != state.version:
             # The writer built it, or it was removed and is back.
-            watch = self._watches[state.name] = _Watch(state.version, now)
+            watch = self._watches[state.name] = _Watch(state.version, now, asked=state.asked, probes=state.probes)
         return watch
 
     def _reason(self, state: FilterState, watch: _Watch, now: float) -> Reason | None:
@@ -184,7 +189,7 @@ class Manager:
         is_rested = now - watch.built_at >= options.rebuild_cooldown.total_seconds()
         if is_rested and state.stale >= max(STALE_LEAST, STALE_SHARE * state.keys):
             return Reason.STALE
-        if self._passes_too_much(self._measured(state, watch, now)) and not watch.saturated:
+        if self._passes_too_much(state) and not watch.saturated:
             if now - watch.rate_at < options.rebuild_cooldown.total_seconds():
                 return None
             if not self._would_be_better(state, watch):
@@ -203,13 +208,16 @@ class Manager:
             return Reason.INTERVAL
         return None
 
-    def _measured(self, state: FilterState, watch: _Watch, now: float) -> FilterState:
-        """Return the state with its samples settled, where it is time for that."""
-        if state.asked - watch.measured_asked < SAMPLES or now - watch.measured_at < MEASURE_INTERVAL:
-            return state
-        watch.measured_at, watch.measured_asked = now, state.asked
-        self._core.measure_filter(*state.name)
-        return next((again for again in self._core.filters() if again.name == state.name), state)
+    def _measure(self, states: Sequence[FilterState], now: float) -> bool:
+        """Settle the samples of the filters for which it is time; return whether there were any."""
+        any_due = False
+        for state in states:
+            watch = self._watch(state, now)
+            if state.asked - watch.measured_asked >= SAMPLES and now - watch.measured_at >= MEASURE_INTERVAL:
+                watch.measured_at, watch.measured_asked = now, state.asked
+                self._core.measure_filter(*state.name)
+                any_due = True
+        return any_due
 
     def _passes_too_much(self, state: FilterState) -> bool:
         return state.sampled >= SAMPLES and wilson_lower(state.false_positives, state.sampled) > self._options.threshold
@@ -221,7 +229,9 @@ class Manager:
         return state.stale >= 0.1 * state.keys
 
     def _key_rate(self, state: FilterState, watch: _Watch) -> float:
-        return float(key_fp_rate(self._options.fp_rate, state.probes_per_event) / 2**watch.growths)
+        asked = state.asked - watch.asked
+        probes = (state.probes - watch.probes) / asked if asked >= SAMPLES else state.probes_per_event
+        return float(key_fp_rate(self._options.fp_rate, probes) / 2**watch.growths)
 
     def _rebuild(self, state: FilterState, watch: _Watch, reason: Reason, now: float, *, is_asked: bool = False) -> bool:
         live = max(state.keys - state.stale, state.keys // 2)
@@ -245,6 +255,7 @@ class Manager:
             return False
         watch.version = state.version + 1
         watch.built_at, watch.key_rate = now, key_rate
+        watch.asked, watch.probes = state.asked, state.probes
         watch.saturated, watch.failures = False, 0
         if reason is Reason.RATE:
             watch.rate_at = now

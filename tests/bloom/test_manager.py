@@ -257,6 +257,19 @@ def test_where_a_fresh_filter_is_no_better_it_grows_and_then_is_saturated(clock:
     assert sum("saturated" in record.getMessage() for record in caplog.records) == 1
 
 
+def test_a_filter_is_sized_for_what_events_ask_now(clock: Clock) -> None:
+    """A mean over all events that ever were would take weeks to see that they have changed."""
+    core = Fake()
+    core.state = replace(core.state, asked=10_000_000, probes=10_000_000, no=10_000_000)
+    manager = Manager(core, BloomOptions(), clock)
+    manager.tick()
+    core.state = replace(core.state, asked=10_010_000, probes=10_600_000, sampled=10_000, false_positives=4500)
+    clock.now += 301
+    assert manager.tick() == 1
+    ((_, rate),) = core.sized
+    assert rate == pytest.approx(key_fp_rate(0.01, 60))
+
+
 def test_few_samples_and_chance_rebuild_nothing(clock: Clock) -> None:
     core = Fake()
     manager = Manager(core, BloomOptions(fp_rate=0.01, rebuild_fp_threshold=0.02), clock)
