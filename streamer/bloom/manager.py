@@ -119,7 +119,7 @@ class Manager:
 
     def __init__(self, core: Guarded, options: BloomOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._core: Final = core
-        self._options: Final = options
+        self._options = options
         self._clock: Final = clock
         self._watches: dict[Name, _Watch] = {}
         self._rebuilds: Counter[tuple[Name, Reason]] = Counter()
@@ -140,6 +140,14 @@ class Manager:
     def saturated(self) -> frozenset[Name]:
         """The filters that pass too much at any size that was tried."""
         return frozenset(name for name, watch in list(self._watches.items()) if watch.saturated)
+
+    def reconfigure(self, options: BloomOptions) -> None:
+        """Judge and size filters by other options from now on; those that are there stay until one of these is a reason."""
+        with self._lock:
+            self._options = options
+            for watch in self._watches.values():
+                # What was tried was tried for another rate.
+                watch.growths, watch.saturated = 0, False
 
     def tick(self) -> int:
         """Look at every filter once and rebuild those that need it; return how many were rebuilt."""

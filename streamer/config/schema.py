@@ -36,6 +36,7 @@ from pydantic_core import PydanticCustomError
 
 from streamer.bloom.options import BloomOptions
 from streamer.config.units import Duration, Size
+from streamer.engine.core import Options
 from streamer.errors import ConfigError, SubscriptionError
 from streamer.layout import PARTS, EventLayout
 from streamer.model import INT64_MAX, MAX_CEL_DEPTH, Limits
@@ -43,6 +44,7 @@ from streamer.subscriptions.filters import parse_path
 
 _BLOOM: Final = BloomOptions()
 _LIMITS: Final = Limits()
+_DEFAULTS: Final = Options(layout=EventLayout())
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -208,6 +210,8 @@ class Matching(Section):
     """`full` checks the whole of each event, `lazy` only what is walked."""
     soft_delete: Annotated[str, AfterValidator(_path_in_data)] | None = None
     """Dotted path in `data` of the field that flags a document as deleted."""
+    batch_size: Whole = _DEFAULTS.batch_size
+    """Events of a stream of lines that are matched at once, at most; none waits for one that has not come yet."""
     bloom: Bloom = Field(default_factory=Bloom)
     cel: Cel = Field(default_factory=Cel)
     limits: LimitsSection = Field(default_factory=LimitsSection)
@@ -270,4 +274,5 @@ class Config(Section):
             "soft_delete": matching.soft_delete,
             "cache_size": matching.cel.cache_size,
             "bloom": matching.bloom.options(),
+            "batch_size": matching.batch_size,
         }

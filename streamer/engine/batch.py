@@ -5,15 +5,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
 from streamer.engine.core import Changes, Core, Mode, Options, Source
 from streamer.engine.lines import LineSource, read_blocks, read_lines
 from streamer.engine.matches import Matches
 from streamer.errors import BulkSubscriptionError, EventError, SubscriptionError
-
-#: Lines that are matched at once: what a call costs is little beside them, and they are soon done on the slower backend, too.
-TOGETHER: Final = 64
 
 
 @final
@@ -45,10 +42,11 @@ class LineResult:
 def match_lines(
     core: Core, source: LineSource, options: Options, tenant: str | None, collection: str | None
 ) -> Iterator[LineResult]:
-    """Match lines as they are read, up to `TOGETHER` at once; nothing waits for a line that has not come yet."""
+    """Match lines as they are read, up to `options.batch_size` at once; nothing waits for a line that has not come yet."""
     for block in read_blocks(source, max_bytes=options.limits.max_event_bytes):
-        for at in range(0, len(block), TOGETHER):
-            yield from _match_lines(core, block[at : at + TOGETHER], tenant, collection)
+        together = options.batch_size
+        for at in range(0, len(block), together):
+            yield from _match_lines(core, block[at : at + together], tenant, collection)
 
 
 def _match_lines(

@@ -91,8 +91,9 @@ class Bloom:
         return ship(self._core, shipment, tenant, collection, fill=_fill)
 
     def reconfigure(self, options: Options) -> None:
-        """Take other limits for the filters that are exported from now on."""
+        """Take other options for the filters that are built and exported from now on."""
         self._options = options
+        self._manager.reconfigure(options.bloom)
 
     def watch(self) -> None:
         """Begin the thread where there is enough to look after; every write calls it."""

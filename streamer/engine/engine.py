@@ -63,6 +63,7 @@ class Engine:
         soft_delete: dotted path in `data` of the field that marks a document as deleted (semantics.md section 7).
         cache_size: how many compiled CEL programs to keep for reuse.
         bloom: how phase 1 is sized and kept healthy (docs/bloom.md); a mapping as `BloomOptions.from_dict` reads it.
+        batch_size: how many events of a stream of lines are matched at once, at most.
         default: converts values in `dict` events that JSON does not have, as in `json.dumps`.
 
     Raises:
@@ -79,6 +80,7 @@ class Engine:
         soft_delete: str | None = None,
         cache_size: int = 10_000,
         bloom: BloomOptions | Mapping[str, Any] | None = None,
+        batch_size: int = 100,
         default: Callable[[Any], Any] | None = None,
     ) -> None:
         if isinstance(layout, str):
@@ -99,9 +101,10 @@ class Engine:
                 raise ConfigError(error.reason, place="soft_delete") from None
         if limits is not None and not isinstance(limits, Limits):
             raise ConfigError(f"expected streamer.Limits, not {type(limits).__name__}", place="limits")
-        _check_option("cache_size", cache_size, int)
-        if cache_size < 1:
-            raise ConfigError(f"expected at least 1, not {cache_size}", place="cache_size")
+        for name, number in (("cache_size", cache_size), ("batch_size", batch_size)):
+            _check_option(name, number, int)
+            if number < 1:
+                raise ConfigError(f"expected at least 1, not {number}", place=name)
         if bloom is None:
             bloom = BloomOptions()
         elif not isinstance(bloom, BloomOptions):
@@ -116,6 +119,7 @@ class Engine:
             soft_delete=soft_delete,
             cache_size=cache_size,
             bloom=bloom,
+            batch_size=batch_size,
             default=default,
         )
         self._configured: Configured | None = None
@@ -173,7 +177,8 @@ class Engine:
 
     def _reconfigure(self, config: Config) -> None:
         options = config.engine_options()
-        self._options = replace(self._options, limits=options["limits"], cache_size=options["cache_size"])
+        live = {name: options[name] for name in ("limits", "cache_size", "bloom", "batch_size")}
+        self._options = replace(self._options, **live)
         self._programs.resize(self._options.cache_size)
         self._core.reconfigure(self._options)
         self._bloom.reconfigure(self._options)
@@ -441,6 +446,7 @@ def _unpickle(options: Options, held: Sequence[Any]) -> Engine:
         soft_delete=options.soft_delete,
         cache_size=options.cache_size,
         bloom=options.bloom,
+        batch_size=options.batch_size,
         default=options.default,
     )
     engine.add_many(unpacked(*each) if isinstance(each, tuple) else each for each in held)

@@ -43,6 +43,7 @@ def test_a_file_says_everything() -> None:
         """
 matching:
   layout: {preset: debezium, topic: /topic}
+  batch_size: 7
   default_tenant: null
   validation: lazy
   soft_delete: meta.deleted
@@ -66,7 +67,7 @@ logging: {level: info}
     options = config.engine_options()
     assert options["layout"] == EventLayout.from_dict({"preset": "debezium", "topic": "/topic"})
     assert (options["default_tenant"], options["validation"], options["soft_delete"]) == (None, "lazy", "meta.deleted")
-    assert options["cache_size"] == 7
+    assert (options["cache_size"], options["batch_size"]) == (7, 7)
     assert options["bloom"] == BloomOptions(
         enabled=False,
         fp_rate=0.001,

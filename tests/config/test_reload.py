@@ -191,3 +191,37 @@ def test_a_smaller_cache_forgets_what_was_used_longest_ago() -> None:
     assert len(cache) == 2
     cache.compile("data.n == 9", limits)
     assert cache.hits == 1
+
+
+def test_a_stream_is_matched_in_batches_of_the_size_in_force(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine.from_config(Config.from_dict({"matching": {"batch_size": 3}}))
+    engine.add({"id": "s"})
+    sizes: list[int] = []
+    match_batch = type(engine._core).match_batch
+
+    def counted(core: Any, events: Any, tenant: Any, collection: Any) -> Any:
+        sizes.append(len(events))
+        return match_batch(core, events, tenant, collection)
+
+    monkeypatch.setattr(type(engine._core), "match_batch", counted)
+    lines = b"{}\n" * 10
+    assert sum(len(line.matches) for line in engine.match_jsonl(lines)) == 10
+    assert sizes == [3, 3, 3, 1]
+    assert engine.reload(Config.from_dict({"matching": {"batch_size": 8}})).changed == ("matching.batch_size",)
+    assert [line.line for line in engine.match_jsonl(lines)] == list(range(1, 11))
+    assert sizes[4:] == [8, 2]
+
+
+def test_filters_are_judged_by_the_rates_in_force(backend: str) -> None:
+    engine = Engine.from_config(Config())
+    engine.add_many({"id": f"s{n}", "filters": [{"field": "n", "op": "==", "value": n}]} for n in range(500))
+    engine.bloom.stop()
+    assert engine.bloom._manager.tick() == 0
+    changed = engine.reload(Config.from_dict({"matching": {"bloom": {"fp_rate": 0.001, "rebuild_interval": "1us"}}})).changed
+    assert changed == ("matching.bloom.fp_rate", "matching.bloom.rebuild_interval")
+    before = {state.name: state.version for state in engine.bloom.filters()}
+    time.sleep(0.001)
+    assert engine.bloom._manager.tick() == len(before)
+    assert all(state.version == before[state.name] + 1 for state in engine.bloom.filters())
+    with pytest.raises(BulkConfigError, match=r"matching.bloom.enabled: cannot change"):
+        engine.reload(Config.from_dict({"matching": {"bloom": {"enabled": False}}}))
