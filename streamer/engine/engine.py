@@ -20,6 +20,7 @@ from streamer.engine.core import Changes, Core, EventSource, Mode, Options, Sele
 from streamer.engine.explain import Explanation, explain
 from streamer.engine.lines import LineSource
 from streamer.engine.matches import Matches
+from streamer.engine.metrics import EngineMetrics
 from streamer.engine.plan import Plan
 from streamer.errors import (
     BulkSubscriptionError,
@@ -38,9 +39,12 @@ from streamer.subscriptions.lint import Finding, lint
 from streamer.subscriptions.values import packed, unpacked
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     # Imported when used: pydantic takes longer to import than the rest.
     from streamer.config import Config
     from streamer.config.reload import Configured, Reload
+    from streamer.metrics import Server
 
 OnError = Literal["raise", "skip"]
 T = TypeVar("T")
@@ -411,6 +415,40 @@ class Engine:
     def cel_errors(self) -> Mapping[str, int]:
         """How many evaluations of CEL expressions ended in an error, and so in no match, by reason (semantics.md section 4)."""
         return {reason.value: count for reason, count in self._cel_errors.counts.items()}
+
+    @property
+    def metrics(self) -> EngineMetrics:
+        """Its metrics for Prometheus: `engine.metrics.register()` puts them on a registry (docs/metrics.md)."""
+        return EngineMetrics(self)
+
+    def serve_metrics(
+        self,
+        port: int,
+        addr: str = "127.0.0.1",
+        *,
+        registry: CollectorRegistry | None = None,
+        name: str | None = None,
+        collections: int = 20,
+        tenants: bool = False,
+    ) -> Server:
+        """Serve the metrics over HTTP, in a thread, until what is returned is closed.
+
+        In prometheus_client's multiprocess mode they are those of all processes.
+
+        Args:
+            port: 0 for any that is free; `Server.port` tells.
+            addr: `0.0.0.0` for every address of this machine.
+            registry: serve all that is on it; by default one of its own, with this engine and this process.
+            name: as of `EngineMetrics.register`.
+            collections: likewise.
+            tenants: likewise.
+
+        Raises:
+            OSError: it cannot listen there.
+        """
+        from streamer.metrics import serve
+
+        return serve(self, port, addr, registry=registry, name=name, collections=collections, tenants=tenants)
 
     def _compile(self, subscription: Subscription) -> CompiledSubscription:
         return compile_subscription(

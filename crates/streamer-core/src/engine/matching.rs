@@ -124,7 +124,9 @@ impl Inner {
         let is_flagged = is_flagged(view, flat);
         if !is_flagged {
             let mut values_read = Values::begin(flat, &self.seed, values);
+            let since = tally.now().filter(|_| filters(one.seen).next().is_some());
             let answers = answers(one.seen, view, |filter, map| filter.ask(map, &mut values_read));
+            tally.bloom(since);
             for ((at, answer), map) in guarded(one.seen, answers).zip(&view.maps) {
                 let asked = Asked { version: root.version, answer, map, seed: &self.seed };
                 at.find(&asked, &mut values_read, segment, output);

@@ -1,0 +1,18 @@
+"""What an engine counted, for Prometheus: `engine.metrics`, `engine.serve_metrics()`.
+
+- `names`: every metric: name, kind, labels, help.
+- `samples`: an engine read into samples of them.
+- `collector`: a custom collector that reads its engines when it is scraped.
+- `mirror`: the same for several processes of one service (prometheus_client's multiprocess mode).
+- `server`: an HTTP server of metrics.
+- `dashboard`, `rules`: Grafana and Prometheus, generated from `names` by `python -m streamer.metrics`.
+
+Nothing here is imported before it is used: an engine counts whether or not anybody asks.
+"""
+
+from streamer.metrics.collector import Registration, register
+from streamer.metrics.mirror import Mirror, mirror
+from streamer.metrics.names import METRICS, Metric
+from streamer.metrics.server import Server, serve
+
+__all__ = ["METRICS", "Metric", "Mirror", "Registration", "Server", "mirror", "register", "serve"]

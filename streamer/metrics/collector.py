@@ -1,0 +1,146 @@
+"""Engines on a registry: read when it is scraped, so that nothing runs between scrapes.
+
+One collector serves all engines of a registry, since each metric may stand in a scrape once. It holds engines weakly: one that
+is dropped is gone from the next scrape.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, final
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from streamer.engine.telemetry import Latency
+from streamer.locks import Lock
+from streamer.metrics.names import BUCKETS, METRICS, Metric
+from streamer.metrics.samples import Labels, Sample, read
+
+if TYPE_CHECKING:
+    from streamer.engine.engine import Engine
+
+#: How many collections have series of their own.
+COLLECTIONS: Final = 20
+
+
+@final
+class Registration:
+    """That an engine is on a registry. `close()` takes it off; so does dropping the engine.
+
+    Attributes:
+        name: the value of the label `engine`.
+    """
+
+    def __init__(self, engine: Engine, name: str, labels: Labels) -> None:
+        self._engine = weakref.ref(engine)
+        self.name: Final = name
+        self.labels: Final = labels
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is something to read."""
+        return self._engine() is not None
+
+    def read(self) -> Iterator[Sample]:
+        """Read the engine; nothing where it is gone."""
+        engine = self._engine()
+        if engine is not None:
+            yield from read(engine, self.labels)
+
+    def close(self) -> None:
+        """Take the engine off the registry."""
+        self._engine = lambda: None
+
+    def __enter__(self) -> Registration:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@final
+class _EngineCollector(Collector):
+    """The collector of one registry."""
+
+    def __init__(self) -> None:
+        self._registrations: list[Registration] = []
+        self._lock = Lock()
+
+    def add(self, engine: Engine, name: str | None, labels: Labels) -> Registration:
+        with self._lock:
+            self._registrations = [each for each in self._registrations if each.is_alive]
+            taken = {each.name for each in self._registrations}
+            if name is None:
+                numbers = range(1, len(taken) + 2)
+                name = next(str(number) for number in numbers if str(number) not in taken)
+            elif name in taken:
+                raise ValueError(f"this registry has an engine named {name!r} already")
+            registration = Registration(engine, name, labels)
+            self._registrations.append(registration)
+            return registration
+
+    def describe(self) -> Iterable[Family]:
+        # Asked for names when it is registered; without this it would be scraped for them.
+        return [_family(metric, ()) for metric in METRICS]
+
+    def collect(self) -> Iterable[Family]:
+        families: dict[tuple[Metric, tuple[str, ...]], Family] = {}
+        with self._lock:
+            registrations = list(self._registrations)
+        for registration in registrations:
+            for sample in registration.read():
+                more = registration.labels.more if "collection" in sample.metric.labels else ()
+                family = families.get((sample.metric, more))
+                if family is None:
+                    family = families[sample.metric, more] = _family(sample.metric, more)
+                _add(family, (registration.name, *sample.labels), sample.value)
+        merged: dict[Metric, Family] = {}
+        for (metric, _), family in families.items():
+            if metric in merged:
+                merged[metric].samples.extend(family.samples)
+            else:
+                merged[metric] = family
+        return merged.values()
+
+
+def _family(metric: Metric, more: tuple[str, ...]) -> Family:
+    kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+    family: Family = kinds[metric.kind](metric.name, metric.help, labels=("engine", *more, *metric.labels))
+    return family
+
+
+def _add(family: Family, labels: tuple[str, ...], value: float | Latency) -> None:
+    if isinstance(family, HistogramMetricFamily) and isinstance(value, Latency):
+        buckets, seen = [], 0
+        for bound, count in zip((*map(floatToGoString, BUCKETS), "+Inf"), value.counts, strict=True):
+            seen += count
+            buckets.append((bound, seen))
+        family.add_metric(labels, buckets, value.nanoseconds / 1e9)
+    elif isinstance(family, CounterMetricFamily | GaugeMetricFamily) and not isinstance(value, Latency):
+        family.add_metric(labels, value)
+
+
+_collectors: weakref.WeakKeyDictionary[CollectorRegistry, _EngineCollector] = weakref.WeakKeyDictionary()
+_lock = Lock()
+
+
+def register(
+    engine: Engine,
+    registry: CollectorRegistry = REGISTRY,
+    *,
+    name: str | None = None,
+    collections: int = COLLECTIONS,
+    tenants: bool = False,
+) -> Registration:
+    """Put an engine on a registry; see `EngineMetrics.register`."""
+    with _lock:
+        collector = _collectors.get(registry)
+        if collector is None:
+            collector = _collectors[registry] = _EngineCollector()
+            registry.register(collector)
+    return collector.add(engine, name, Labels(collections, tenants=tenants))

@@ -1,0 +1,149 @@
+"""One service, several processes: prometheus_client's multiprocess mode.
+
+There each process keeps its numbers in files, and any of them is scraped for all. A collector that is read when it is scraped
+would tell of its own process only, so a thread copies an engine's numbers into such files, once a second and at exit.
+
+Counters and histograms of processes are added up, those of processes that ended included. Of gauges of living processes, sizes in
+bytes are added up, all else is the largest, since each process holds the same subscriptions.
+
+A forked child begins at 0: what its engine counted before the fork is in its parent's numbers.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final, final
+
+from prometheus_client import values
+from prometheus_client.utils import floatToGoString
+
+from streamer.engine.telemetry import Latency
+from streamer.locks import Lock
+from streamer.metrics.collector import COLLECTIONS, Registration
+from streamer.metrics.names import BUCKETS, Metric
+from streamer.metrics.samples import Labels
+
+if TYPE_CHECKING:
+    from streamer.engine.engine import Engine
+
+#: The variable that names the directory of the files, as prometheus_client reads it when it is imported.
+VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+_LE: Final = (*map(floatToGoString, BUCKETS), "+Inf")
+
+
+def is_on() -> bool:
+    """Tell whether this process is one of several."""
+    return VARIABLE in os.environ
+
+
+@final
+class Mirror:
+    """Copies an engine's numbers to where the other processes find them, until it is closed or the engine is dropped."""
+
+    def __init__(self, registration: Registration, interval: float) -> None:
+        self._registration = registration
+        self._interval = interval
+        self._values: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._before: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._lock = Lock()
+        self._stop = threading.Event()
+        self._start()
+        _mirrors.add(self)
+
+    def _start(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(self._stop,), daemon=True)
+        self._thread.start()
+
+    def flush(self) -> None:
+        """Copy now."""
+        with self._lock:
+            for sample in self._registration.read():
+                more = self._registration.labels.more if "collection" in sample.metric.labels else ()
+                labelnames = ("engine", *more, *sample.metric.labels)
+                labels = (self._registration.name, *sample.labels)
+                if isinstance(sample.value, Latency):
+                    name = sample.metric.name
+                    for bound, count in zip(_LE, sample.value.counts, strict=True):
+                        self._set(sample.metric, f"{name}_bucket", (*labelnames, "le"), (*labels, bound), count)
+                    self._set(sample.metric, f"{name}_sum", labelnames, labels, sample.value.nanoseconds / 1e9)
+                else:
+                    self._set(sample.metric, sample.metric.sample, labelnames, labels, sample.value)
+
+    def _set(self, metric: Metric, name: str, labelnames: tuple[str, ...], labels: tuple[str, ...], value: float) -> None:
+        held = self._values.get((name, labels))
+        if held is None:
+            held = self._values[name, labels] = values.ValueClass(
+                metric.kind, metric.name, name, labelnames, labels, metric.help, multiprocess_mode=f"live{metric.together}"
+            )
+        held.set(value if metric.kind == "gauge" else value - self._before.get((name, labels), 0.0))
+
+    def close(self) -> None:
+        """Copy a last time, and stop."""
+        self._stop.set()
+        self.flush()
+        _mirrors.discard(self)
+
+    def __enter__(self) -> Mirror:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.wait(self._interval):
+            if not self._registration.is_alive:
+                _mirrors.discard(self)
+                return
+            self.flush()
+
+    def _forked(self) -> None:
+        """Begin anew in a child, at 0."""
+        self._before = {}
+        kept, self._values = self._values, {}
+        engine_name = self._registration.name
+        for sample in self._registration.read():
+            labels = (engine_name, *sample.labels)
+            if isinstance(sample.value, Latency):
+                for bound, count in zip(_LE, sample.value.counts, strict=True):
+                    self._before[f"{sample.metric.name}_bucket", (*labels, bound)] = count
+                self._before[f"{sample.metric.name}_sum", labels] = sample.value.nanoseconds / 1e9
+            elif sample.metric.kind == "counter":
+                self._before[sample.metric.sample, labels] = sample.value
+        self._values = kept
+        self._start()
+
+
+_mirrors: set[Mirror] = set()
+
+
+@atexit.register
+def _at_exit() -> None:
+    for mirror in list(_mirrors):
+        mirror.close()
+
+
+def _after_fork() -> None:
+    for mirror in list(_mirrors):
+        mirror._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def mirror(
+    engine: Engine,
+    *,
+    name: str | None = None,
+    collections: int = COLLECTIONS,
+    tenants: bool = False,
+    interval: float = 1.0,
+) -> Mirror:
+    """Copy an engine's numbers for the other processes; see `EngineMetrics.mirror`."""
+    if not is_on():
+        raise RuntimeError(f"{VARIABLE} names no directory; set it before this process begins")
+    return Mirror(Registration(engine, "1" if name is None else name, Labels(collections, tenants=tenants)), interval)

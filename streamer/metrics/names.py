@@ -1,0 +1,134 @@
+"""Every metric: name, kind, labels, help. Units are seconds, bytes and ratios from 0 to 1, as Prometheus has them.
+
+Each carries the label `engine` besides its own. `collection` is bounded: what comes after the first few is `other`; `tenant` is
+there where it was asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, final
+
+from streamer.engine.telemetry import BOUNDS
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+#: How several processes become one value: added up, or the largest, where each process holds the same.
+Together = Literal["sum", "max", "min"]
+
+#: Upper bounds of every histogram's buckets, in seconds.
+BUCKETS: Final = tuple(bound / 1e9 for bound in BOUNDS)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: without the ending that its kind adds to samples.
+        labels: its labels besides `engine`.
+        help: what it counts, in a sentence.
+        together: what becomes of the gauges of several processes.
+    """
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    together: Together = "sum"
+
+    @property
+    def sample(self) -> str:
+        """The name to ask for in PromQL; of a histogram, that of its buckets."""
+        return self.name + {"counter": "_total", "gauge": "", "histogram": "_bucket"}[self.kind]
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """All names under which it is scraped."""
+        return tuple(self.name + end for end in ("_bucket", "_sum", "_count")) if self.kind == "histogram" else (self.sample,)
+
+
+_BLOOM = ("collection",)
+
+EVENTS = Metric("streamer_events", "counter", (), "Events that came in and were settled: matched + unmatched + rejected.")
+MATCHED = Metric("streamer_events_matched", "counter", (), "Events that matched at least one subscription.")
+UNMATCHED = Metric("streamer_events_unmatched", "counter", (), "Events that matched no subscription.")
+REJECTED = Metric("streamer_events_rejected", "counter", ("code",), "Events that could not be read, by the code of the error.")
+EVENT_SECONDS = Metric(
+    "streamer_event_duration_seconds", "histogram", (), "Time from an event's text to what it matches, of a sample of events."
+)
+
+MATCHES = Metric("streamer_matches", "counter", (), "Matches found: subscriptions that matched, summed over events.")
+UNCERTAIN = Metric(
+    "streamer_matches_uncertain", "counter", (), "Matches found that are not certain, since the source left values out."
+)
+CANDIDATES = Metric("streamer_candidates", "counter", (), "Candidates that the exact phase looked at.")
+
+BLOOM_SECONDS = Metric(
+    "streamer_bloom_duration_seconds", "histogram", (), "Time an event spent asking filters, of a sample of events."
+)
+BLOOM_HITS = Metric("streamer_bloom_hits", "counter", _BLOOM, "Events that a filter let pass (MAYBE).")
+BLOOM_MISSES = Metric("streamer_bloom_misses", "counter", _BLOOM, "Events that a filter stopped (NO).")
+BLOOM_PROBES = Metric("streamer_bloom_probes", "counter", _BLOOM, "Keys that filters were asked for.")
+BLOOM_RATE = Metric(
+    "streamer_bloom_false_positive_ratio",
+    "gauge",
+    _BLOOM,
+    "Share of sampled events without any live key that passed all the same.",
+    "max",
+)
+BLOOM_VERSION = Metric(
+    "streamer_bloom_filter_version", "gauge", _BLOOM, "Version of the filter; each rebuild adds 1. The latest of a group.", "max"
+)
+BLOOM_KEYS = Metric("streamer_bloom_filter_keys", "gauge", _BLOOM, "Keys set in the filter since it was built.", "max")
+BLOOM_CAPACITY = Metric("streamer_bloom_filter_capacity_keys", "gauge", _BLOOM, "Keys that the filter was sized for.", "max")
+BLOOM_STALE = Metric(
+    "streamer_bloom_filter_stale_keys", "gauge", _BLOOM, "Keys in the filter of subscriptions that were removed, at most.", "max"
+)
+BLOOM_BYTES = Metric("streamer_bloom_filter_size_bytes", "gauge", _BLOOM, "Memory of the filter's bits.")
+BLOOM_FILL = Metric("streamer_bloom_filter_fill_ratio", "gauge", _BLOOM, "Share of the filter's bits that are set.", "max")
+BLOOM_SATURATED = Metric(
+    "streamer_bloom_filter_saturated", "gauge", _BLOOM, "Filters that pass too much at any size that was tried.", "max"
+)
+BLOOM_SUBSCRIPTIONS = Metric(
+    "streamer_bloom_filter_subscriptions", "gauge", _BLOOM, "Subscriptions that the filter guards.", "max"
+)
+BLOOM_UNKEYED = Metric(
+    "streamer_bloom_unkeyed_subscriptions", "gauge", _BLOOM, "Subscriptions beside the filter, evaluated for every event.", "max"
+)
+REBUILDS = Metric("streamer_bloom_rebuilds", "counter", (*_BLOOM, "reason"), "Rebuilds of filters, by reason.")
+REBUILD_FAILURES = Metric(
+    "streamer_bloom_rebuild_failures", "counter", _BLOOM, "Rebuilds of filters that failed; the filter before stayed."
+)
+
+CEL_SECONDS = Metric(
+    "streamer_cel_duration_seconds", "histogram", (), "Time an event spent in CEL programs, of a sample of events."
+)
+CEL_ERRORS = Metric(
+    "streamer_cel_errors", "counter", ("reason",), "Evaluations of CEL programs that ended in an error, by reason."
+)
+CEL_HITS = Metric("streamer_cel_cache_hits", "counter", (), "CEL programs that were found compiled.")
+CEL_MISSES = Metric("streamer_cel_cache_misses", "counter", (), "CEL programs that had to be compiled.")
+CEL_PROGRAMS = Metric("streamer_cel_cache_programs", "gauge", (), "Compiled CEL programs kept.", "max")
+
+SUBSCRIPTIONS = Metric("streamer_subscriptions", "gauge", (), "Subscriptions held.", "max")
+PARTITIONS = Metric("streamer_partitions", "gauge", (), "Pairs of tenant and collection that hold subscriptions.", "max")
+SEGMENTS = Metric("streamer_segments", "gauge", (), "Segments of the index.", "max")
+MERGES = Metric("streamer_merges", "counter", (), "Merges of segments.")
+SUBSCRIPTION_BYTES = Metric("streamer_subscriptions_size_bytes", "gauge", (), "Memory of the subscriptions' conditions.")
+INDEX_BYTES = Metric("streamer_index_size_bytes", "gauge", (), "Memory of the index.")
+
+BUILD = Metric("streamer_build_info", "gauge", ("version", "backend", "python"), "1, labelled with what runs.", "max")
+RELOAD_GOOD = Metric(
+    "streamer_config_last_reload_successful", "gauge", (), "Whether the last configuration that was tried was taken.", "min"
+)
+RELOAD_AT = Metric(
+    "streamer_config_last_reload_success_timestamp_seconds",
+    "gauge",
+    (),
+    "When a configuration was taken last, since the epoch.",
+    "min",
+)
+
+METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -1,0 +1,164 @@
+"""An engine read into samples: the one place that knows which number of the engine is which metric."""
+
+from __future__ import annotations
+
+import platform
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from streamer import _backend
+from streamer.bloom.state import FilterState
+from streamer.engine.telemetry import Latency
+from streamer.locks import Lock
+from streamer.metrics import names
+from streamer.metrics.names import Metric
+
+if TYPE_CHECKING:
+    from streamer.engine.engine import Engine
+
+#: The label of what comes after the first collections.
+OTHER: Final = "other"
+
+Name: TypeAlias = tuple[str, str]
+"""Tenant and collection of a filter."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One number of a metric, or one histogram.
+
+    Attributes:
+        labels: values of the metric's labels, in order, `engine` apart; with `tenant` first where it was asked for.
+    """
+
+    metric: Metric
+    labels: tuple[str, ...]
+    value: float | Latency
+
+
+@final
+class Labels:
+    """Which filters share a series. Once a collection has a series of its own it keeps it, so that no counter ever falls.
+
+    Args:
+        collections: how many have one; the largest of those seen first. All others are `other`.
+        tenants: whether the tenant is a label too; then pairs of tenant and collection are counted.
+    """
+
+    def __init__(self, collections: int, *, tenants: bool) -> None:
+        self._most = collections
+        self._tenants = tenants
+        self._named: set[tuple[str, ...]] = set()
+        self._seen: dict[tuple[Metric, Name, str], float] = {}
+        self._sums: dict[tuple[Metric, tuple[str, ...]], float] = defaultdict(float)
+        self._lock = Lock()
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """Labels that filters have besides their metric's."""
+        return ("tenant",) if self._tenants else ()
+
+    def _of(self, name: Name) -> tuple[str, ...]:
+        own = name if self._tenants else name[1:]
+        return own if own in self._named else (OTHER,) * len(own)
+
+    def read(
+        self,
+        states: Iterable[FilterState],
+        saturated: Iterable[Name],
+        rebuilds: Mapping[tuple[Name, str], int],
+        failures: Mapping[Name, int],
+    ) -> Iterator[Sample]:
+        """Yield the samples of filters, grouped."""
+        held = sorted(states, key=lambda state: state.keyed, reverse=True)
+        with self._lock:
+            for state in held:
+                if len(self._named) < self._most:
+                    self._named.add(state.name if self._tenants else state.name[1:])
+            counted: list[tuple[Metric, Name, str, float]] = []
+            for state in held:
+                counted.append((names.BLOOM_HITS, state.name, "", state.asked - state.no))
+                counted.append((names.BLOOM_MISSES, state.name, "", state.no))
+                counted.append((names.BLOOM_PROBES, state.name, "", state.probes))
+            counted.extend((names.REBUILDS, name, reason, count) for (name, reason), count in rebuilds.items())
+            counted.extend((names.REBUILD_FAILURES, name, "", count) for name, count in failures.items())
+            self._count(counted)
+            sums = dict(self._sums)
+        yield from (Sample(metric, labels, value) for (metric, labels), value in sums.items())
+        groups: dict[tuple[str, ...], list[FilterState]] = defaultdict(list)
+        for state in held:
+            groups[self._of(state.name)].append(state)
+        troubled = set(saturated)
+        for labels, group in groups.items():
+            for metric, value in _gauges(group, troubled):
+                yield Sample(metric, labels, value)
+
+    def _count(self, counted: Iterable[tuple[Metric, Name, str, float]]) -> None:
+        """Add what came since the last reading: what a filter counted stays when it goes, and one that comes back begins at 0."""
+        seen: dict[tuple[Metric, Name, str], float] = {}
+        for metric, name, more, value in counted:
+            key = metric, name, more
+            before = self._seen.get(key, 0.0)
+            seen[key] = value
+            labels = (*self._of(name), more) if more else self._of(name)
+            self._sums[metric, labels] += value - before if value >= before else value
+        self._seen = seen
+
+
+def _gauges(group: list[FilterState], saturated: set[Name]) -> Iterator[tuple[Metric, float]]:
+    sampled = sum(state.sampled for state in group)
+    if sampled:
+        yield names.BLOOM_RATE, sum(state.false_positives for state in group) / sampled
+    bits = sum(state.bits for state in group)
+    yield names.BLOOM_VERSION, max(state.version for state in group)
+    yield names.BLOOM_KEYS, sum(state.keys for state in group)
+    yield names.BLOOM_CAPACITY, sum(state.capacity for state in group)
+    yield names.BLOOM_STALE, sum(state.stale for state in group)
+    yield names.BLOOM_BYTES, bits / 8
+    yield names.BLOOM_FILL, sum(state.fill * state.bits for state in group) / bits if bits else 0.0
+    yield names.BLOOM_SATURATED, sum(1 for state in group if state.name in saturated)
+    yield names.BLOOM_SUBSCRIPTIONS, sum(state.keyed for state in group)
+    yield names.BLOOM_UNKEYED, sum(state.unkeyed for state in group)
+
+
+def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
+    """Read an engine. The counts of its events are of one moment and add up."""
+    import streamer
+
+    told = engine._core.telemetry()
+    one: list[tuple[Metric, float | Latency]] = [
+        (names.EVENTS, told.events),
+        (names.MATCHED, told.matched),
+        (names.UNMATCHED, told.unmatched),
+        (names.EVENT_SECONDS, told.total),
+        (names.MATCHES, told.matches),
+        (names.UNCERTAIN, told.uncertain),
+        (names.CANDIDATES, told.candidates),
+        (names.BLOOM_SECONDS, told.bloom),
+        (names.CEL_SECONDS, told.cel),
+        (names.CEL_HITS, engine._programs.hits),
+        (names.CEL_MISSES, engine._programs.misses),
+        (names.CEL_PROGRAMS, len(engine._programs)),
+        (names.SUBSCRIPTIONS, told.subscriptions),
+        (names.PARTITIONS, told.partitions),
+        (names.SEGMENTS, told.segments),
+        (names.MERGES, told.merges),
+        (names.SUBSCRIPTION_BYTES, told.subscription_bytes),
+        (names.INDEX_BYTES, told.index_bytes),
+    ]
+    yield from (Sample(metric, (), value) for metric, value in one)
+    yield from (Sample(names.REJECTED, (code,), count) for code, count in told.rejected.items())
+    yield from (Sample(names.CEL_ERRORS, (reason,), count) for reason, count in engine.cel_errors.items())
+    bloom = getattr(engine, "bloom", None)
+    if bloom is None:
+        yield from labels.read(engine._core.filters(), (), {}, {})
+    else:
+        yield from labels.read(bloom.filters(), bloom.saturated, bloom.rebuilds, bloom.failures)
+    yield Sample(names.BUILD, (streamer.__version__, _backend.BACKEND, platform.python_version()), 1)
+    reload = engine.last_reload
+    if reload is not None:
+        yield Sample(names.RELOAD_GOOD, (), float(reload.good))
+        yield Sample(names.RELOAD_AT, (), reload.good_at)

@@ -1,0 +1,74 @@
+"""An HTTP server of metrics, in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from streamer.metrics.collector import COLLECTIONS, register
+from streamer.metrics.mirror import is_on, mirror
+
+if TYPE_CHECKING:
+    from streamer.engine.engine import Engine
+
+
+@final
+class Server:
+    """Serves metrics until it is closed; a context manager.
+
+    Attributes:
+        port: where it listens.
+        url: of the metrics.
+    """
+
+    def __init__(self, registry: CollectorRegistry, port: int, addr: str, close: Callable[[], None]) -> None:
+        self._server, self._thread = start_http_server(port, addr, registry)
+        self._close = close
+        self.port = int(self._server.server_port)
+        self.url = f"http://{f'[{addr}]' if ':' in addr else addr}:{self.port}/metrics"
+
+    def close(self) -> None:
+        """Stop listening, and wait until that is so."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def serve(
+    engine: Engine,
+    port: int,
+    addr: str = "127.0.0.1",
+    *,
+    registry: CollectorRegistry | None = None,
+    name: str | None = None,
+    collections: int = COLLECTIONS,
+    tenants: bool = False,
+) -> Server:
+    """Serve an engine's metrics; see `Engine.serve_metrics`."""
+    if registry is None:
+        registry = CollectorRegistry()
+        if not is_on():
+            ProcessCollector(registry=registry)
+    if is_on():
+        # Any process tells of all.
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        mirrored = mirror(engine, name=name, collections=collections, tenants=tenants)
+        mirrored.flush()
+        close = mirrored.close
+    else:
+        close = register(engine, registry, name=name, collections=collections, tenants=tenants).close
+    try:
+        return Server(registry, port, addr, close)
+    except OSError:
+        close()
+        raise

@@ -1,0 +1,150 @@
+"""Metrics over HTTP, of one process and of several."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from streamer import Engine
+
+MakeEngine = Callable[..., Engine]
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_an_engine_is_served_until_it_is_closed(engine: MakeEngine) -> None:
+    e = engine()
+    with e.serve_metrics(0) as server:
+        e.match_ids(b"{}")
+        text = get(server.url)
+        assert 'streamer_events_unmatched_total{engine="1"} 1.0' in text
+        assert "process_resident_memory_bytes" in text
+        with pytest.raises(OSError):
+            e.serve_metrics(server.port)
+    with pytest.raises(urllib.error.URLError):
+        get(server.url)
+
+
+def test_a_registry_of_ones_own_is_served_whole(engine: MakeEngine) -> None:
+    registry = CollectorRegistry()
+    one, two = engine(), engine()
+    one.metrics.register(registry, name="one")
+    with two.serve_metrics(0, registry=registry, name="two") as server:
+        text = get(server.url)
+        assert 'streamer_events_total{engine="one"}' in text
+        assert 'streamer_events_total{engine="two"}' in text
+
+
+def run(tmp_path: Path, code: str, *, backend: str, processes: bool = True) -> str:
+    variables = {**os.environ, "STREAMER_BACKEND": backend}
+    if processes:
+        variables["PROMETHEUS_MULTIPROC_DIR"] = str(tmp_path)
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=variables,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_processes_of_a_service_are_scraped_as_one(backend: str, tmp_path: Path) -> None:
+    told = run(
+        tmp_path,
+        """
+        import os, urllib.request
+        import streamer
+
+        engine = streamer.Engine()
+        engine.add({"id": "a", "filters": [{"field": "a", "op": "==", "value": 1}]})
+        before_fork = engine.metrics.mirror(interval=60)
+        engine.match_ids(b'{"data": {"a": 1}}')
+        for number in (1, 2):
+            if (child := os.fork()) == 0:
+                for _ in range(10 * number):
+                    engine.match_ids(b'{"data": {"a": 1}}')
+                engine.match_batch([b"{}", b"["])
+                before_fork.close()
+                os._exit(0)
+            os.waitpid(child, 0)
+        before_fork.close()
+        with engine.serve_metrics(0) as server:
+            print(urllib.request.urlopen(server.url).read().decode())
+        """,
+        backend=backend,
+    )
+    lines = told.splitlines()
+    assert 'streamer_events_total{engine="1"} 35.0' in lines
+    assert 'streamer_events_matched_total{engine="1"} 31.0' in lines
+    assert 'streamer_events_unmatched_total{engine="1"} 2.0' in lines
+    assert 'streamer_events_rejected_total{code="malformed_json",engine="1"} 2.0' in lines
+    # Each process holds the same one.
+    assert 'streamer_subscriptions{engine="1"} 1.0' in lines
+    (count,) = [line for line in lines if line.startswith('streamer_event_duration_seconds_count{engine="1"}')]
+    (last,) = [line for line in lines if line.startswith('streamer_event_duration_seconds_bucket{engine="1",le="+Inf"}')]
+    assert float(count.split()[-1]) == float(last.split()[-1]) >= 3
+
+
+def test_a_mirror_copies_by_itself_and_at_exit(backend: str, tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        import time
+        import streamer
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        engine = streamer.Engine()
+        engine.metrics.mirror(name="e", interval=0.01)
+        engine.match_ids(b"{}")
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        deadline = time.monotonic() + 30
+        while b'streamer_events_total{engine="e"} 1.0' not in generate_latest(registry):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        engine.metrics.mirror(name="f", interval=60)
+        engine.match_ids(b"{}")
+        """,
+        backend=backend,
+    )
+    told = run(
+        tmp_path,
+        """
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        print(generate_latest(registry).decode())
+        """,
+        backend=backend,
+    )
+    assert 'streamer_events_total{engine="e"} 2.0' in told
+    assert 'streamer_events_total{engine="f"} 2.0' in told
+
+
+def test_importing_streamer_does_not_import_prometheus(backend: str, tmp_path: Path) -> None:
+    code = "import sys, streamer; streamer.Engine().match_ids(b'{}'); print('prometheus_client' in sys.modules)"
+    assert run(tmp_path, code, backend=backend, processes=False) == "False\n"
+
+
+def test_mirroring_needs_a_place_to_mirror_to(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    with pytest.raises(RuntimeError, match="PROMETHEUS_MULTIPROC_DIR"):
+        engine().metrics.mirror()
