@@ -7,7 +7,7 @@ is dropped is gone from the next scrape.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -37,7 +37,7 @@ class Registration:
     """
 
     def __init__(self, engine: Engine, name: str, labels: Labels) -> None:
-        self._engine = weakref.ref(engine)
+        self._engine: Callable[[], Engine | None] = weakref.ref(engine)
         self.name: Final = name
         self.labels: Final = labels
 

@@ -6,6 +6,7 @@ import gc
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -13,7 +14,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from streamer import Engine, EventError
+from streamer import ConfigError, Engine, EventError
 from streamer.bloom.state import FilterState
 from streamer.metrics import METRICS, names
 from streamer.metrics.samples import OTHER, Labels
@@ -201,3 +202,20 @@ def test_tenants_of_a_collection_are_one_series_unless_asked_for() -> None:
 def test_rebuilds_are_counted_by_reason() -> None:
     told = sums(Labels(9, tenants=False), filter_state("c"), rebuilds={(("t", "c"), "rate"): 2, (("u", "c"), "rate"): 1})
     assert told[names.REBUILDS, "c", "rate"] == 3
+
+
+def test_the_last_reload_is_told(engine: MakeEngine, registry: CollectorRegistry, tmp_path: Path) -> None:
+    file = tmp_path / "streamer.yaml"
+    file.write_text("matching: {cel: {cache_size: 10}}\n")
+    e = Engine.from_config(file)
+    e.metrics.register(registry)
+    assert value(registry, "streamer_config_last_reload_successful", engine="1") == 1
+    good_at = value(registry, "streamer_config_last_reload_success_timestamp_seconds", engine="1")
+    file.write_text("matching: {cel: {cache_size: none}}\n")
+    with pytest.raises(ConfigError):
+        e.reload()
+    assert value(registry, "streamer_config_last_reload_successful", engine="1") == 0
+    assert value(registry, "streamer_config_last_reload_success_timestamp_seconds", engine="1") == good_at
+    plain = engine()
+    plain.metrics.register(registry, name="plain")
+    assert ("streamer_config_last_reload_successful", (("engine", "plain"),)) not in scrape(registry)

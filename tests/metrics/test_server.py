@@ -97,7 +97,7 @@ def test_processes_of_a_service_are_scraped_as_one(backend: str, tmp_path: Path)
     assert 'streamer_subscriptions{engine="1"} 1.0' in lines
     (count,) = [line for line in lines if line.startswith('streamer_event_duration_seconds_count{engine="1"}')]
     (last,) = [line for line in lines if line.startswith('streamer_event_duration_seconds_bucket{engine="1",le="+Inf"}')]
-    assert float(count.split()[-1]) == float(last.split()[-1]) >= 3
+    assert float(count.split()[-1]) == float(last.split()[-1]) >= 1
 
 
 def test_a_mirror_copies_by_itself_and_at_exit(backend: str, tmp_path: Path) -> None:
