@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from streamer import _backend
+from streamer.bloom.manager import Reason
 from streamer.bloom.state import FilterState
 from streamer.engine.telemetry import Latency
 from streamer.locks import Lock
@@ -69,7 +70,7 @@ class Labels:
         self,
         states: Iterable[FilterState],
         saturated: Iterable[Name],
-        rebuilds: Mapping[tuple[Name, str], int],
+        rebuilds: Mapping[tuple[Name, Reason], int],
         failures: Mapping[Name, int],
     ) -> Iterator[Sample]:
         """Yield the samples of filters, grouped."""
@@ -152,11 +153,8 @@ def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
     yield from (Sample(metric, (), value) for metric, value in one)
     yield from (Sample(names.REJECTED, (code,), count) for code, count in told.rejected.items())
     yield from (Sample(names.CEL_ERRORS, (reason,), count) for reason, count in engine.cel_errors.items())
-    bloom = getattr(engine, "bloom", None)
-    if bloom is None:
-        yield from labels.read(engine._core.filters(), (), {}, {})
-    else:
-        yield from labels.read(bloom.filters(), bloom.saturated, bloom.rebuilds, bloom.failures)
+    bloom = engine.bloom
+    yield from labels.read(bloom.filters(), bloom.saturated, bloom.rebuilds, bloom.failures)
     yield Sample(names.BUILD, (streamer.__version__, _backend.BACKEND, platform.python_version()), 1)
     reload = engine.last_reload
     if reload is not None:

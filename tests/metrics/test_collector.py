@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamer import ConfigError, Engine, EventError
+from streamer.bloom.manager import Reason
 from streamer.bloom.state import FilterState
 from streamer.metrics import METRICS, names
 from streamer.metrics.samples import OTHER, Labels
@@ -162,7 +163,7 @@ def filter_state(collection: str, tenant: str = "t", **other: object) -> FilterS
 
 
 def sums(
-    labels: Labels, *states: FilterState, rebuilds: dict[tuple[tuple[str, str], str], int] | None = None
+    labels: Labels, *states: FilterState, rebuilds: dict[tuple[tuple[str, str], Reason], int] | None = None
 ) -> dict[object, float]:
     read = labels.read(states, (), rebuilds or {}, {})
     return {(sample.metric, *sample.labels): sample.value for sample in read if isinstance(sample.value, int | float)}
@@ -200,7 +201,9 @@ def test_tenants_of_a_collection_are_one_series_unless_asked_for() -> None:
 
 
 def test_rebuilds_are_counted_by_reason() -> None:
-    told = sums(Labels(9, tenants=False), filter_state("c"), rebuilds={(("t", "c"), "rate"): 2, (("u", "c"), "rate"): 1})
+    told = sums(
+        Labels(9, tenants=False), filter_state("c"), rebuilds={(("t", "c"), Reason.RATE): 2, (("u", "c"), Reason.RATE): 1}
+    )
     assert told[names.REBUILDS, "c", "rate"] == 3
 
 
