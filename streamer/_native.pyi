@@ -137,6 +137,7 @@ class Core:
         cel_budget: int,
         cache_size: int,
         allow_unindexed: bool,
+        bloom: tuple[float, int] | None,
     ) -> Self:
         """Make an engine without subscriptions.
 
@@ -145,6 +146,7 @@ class Core:
             lazy: check only what is walked of an event.
             cache_size: how many compiled CEL programs to keep for reuse.
             soft_delete: the names down to the field of `data` that flags a document as deleted.
+            bloom: `fp_rate` and `initial_capacity` of `BloomOptions`; None leaves phase 1 out.
 
         Raises:
             ValueError: a layout that cannot be.
@@ -186,6 +188,27 @@ class Core:
 
     def merge(self) -> None:
         """Merge the segments of each partition into one, in this thread; else that happens by itself."""
+
+    def filter_states(
+        self,
+    ) -> list[
+        tuple[
+            tuple[str, str, Literal["blocked"]],
+            tuple[int, int, int, int, int, int],
+            tuple[int, float],
+            tuple[int, int, int, int, int],
+        ]
+    ]:
+        """Return the members of the `FilterState` of each filter, in order."""
+
+    def build_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> bool:
+        """Build a filter anew beside the present one and put it in its place; False where there is none."""
+
+    def settle_filter(self, tenant: str, collection: str) -> None:
+        """Compare the samples of a filter with the live keys."""
+
+    def keys_of(self, tenant: str, collection: str) -> tuple[list[bytes], int]:
+        """Return the live keys of a partition, and how many of its subscriptions have none."""
 
     def pause(self) -> None:
         """Bring the merging thread to rest, before a fork."""

@@ -148,6 +148,7 @@ class NativeCore(_native.Core):
                 cel_budget=options.limits.cel_budget,
                 cache_size=programs.size,
                 allow_unindexed=options.limits.allow_unindexed,
+                bloom=(options.bloom.fp_rate, options.bloom.initial_capacity) if options.bloom.enabled else None,
             )
         except ValueError as error:
             raise ConfigError(str(error), place="layout") from None
@@ -270,13 +271,13 @@ class NativeCore(_native.Core):
     def given(self, selection: Selection) -> list[Source]:
         return [held for _, held in self.sources(*_criteria(selection))]
 
-    # Phase 1: the index of this core answers an event that nothing wants in the time a filter would take to say so.
+    # Phase 1
 
     def filters(self) -> tuple[FilterState, ...]:
-        return ()
+        return tuple(FilterState(*name, *keys, *bits, *counts) for name, keys, bits, counts in self.filter_states())
 
     def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
-        """No filter, nothing to rebuild."""
+        self.build_filter(tenant, collection, capacity, key_fp_rate)
 
     def filter_keys(self, tenant: str, collection: str) -> tuple[list[bytes], int]:
         keys: set[bytes] = set()
@@ -290,7 +291,7 @@ class NativeCore(_native.Core):
         return list(keys), unkeyed
 
     def measure_filter(self, tenant: str, collection: str) -> None:
-        """No filter, nothing to measure."""
+        self.settle_filter(tenant, collection)
 
     def telemetry(self) -> Telemetry:
         counters = self.counters()

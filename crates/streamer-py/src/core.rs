@@ -12,9 +12,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamer_core::cel::Cache;
+use streamer_core::engine::partitions::Name;
 use streamer_core::engine::telemetry;
 use streamer_core::engine::{
-    CelError, Change, CostClass, Engine, Matched, Mode, Options, Outcome, Pin, Record, Root, Scratch, Selection,
+    CelError, Change, CostClass, Engine, FilterState, Matched, Mode, Options, Outcome, Phase1, Pin, Record, Root, Scratch,
+    Selection,
 };
 use streamer_core::error::{EventCode, EventError};
 use streamer_core::flatten::Validation;
@@ -223,7 +225,7 @@ impl Core {
 impl Core {
     #[new]
     #[pyo3(signature = (host, layout, *, default_tenant, lazy, soft_delete, max_depth, max_event_bytes, max_pattern_states,
-                        max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size, allow_unindexed))]
+                        max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size, allow_unindexed, bloom))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
         py: Python<'_>,
@@ -241,6 +243,7 @@ impl Core {
         cel_budget: u64,
         cache_size: usize,
         allow_unindexed: bool,
+        bloom: Option<(f64, usize)>,
     ) -> PyResult<Core> {
         guard(py, || {
             let layout = Arc::new(EventLayout::from_json(layout).map_err(PyValueError::new_err)?);
@@ -261,6 +264,7 @@ impl Core {
                 validation: if lazy { Validation::Lazy } else { Validation::Full },
                 limits: limits.clone(),
                 allow_unindexed,
+                bloom: bloom.map(|(fp_rate, initial_capacity)| Phase1 { fp_rate, initial_capacity }),
                 soft_delete: soft_delete.as_ref().map(|names| Path::new(PathRoot::Data, names)),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
@@ -540,6 +544,48 @@ impl Core {
         guard(py, || {
             py.detach(|| self.shared.engine.merge());
             Ok(())
+        })
+    }
+
+    #[allow(clippy::type_complexity, reason = "the members of a FilterState, in order")]
+    fn filter_states(
+        &self,
+        py: Python<'_>,
+    ) -> PyResult<
+        Vec<((String, String, &'static str), (u64, u64, usize, u64, usize, usize), (u64, f64), (u64, u64, u64, u64, u64))>,
+    > {
+        guard(py, || {
+            let states = py.detach(|| self.shared.engine.filters());
+            let told = states.into_iter().map(|FilterState { name, keyed, state }| {
+                (
+                    (name.tenant.to_string(), name.collection.to_string(), "blocked"),
+                    (state.version, state.keys, state.capacity, state.stale, keyed.0, keyed.1),
+                    (state.bits.bits, state.bits.fill),
+                    (state.asked, state.no, state.probes, state.sampled, state.false_positives),
+                )
+            });
+            Ok(told.collect())
+        })
+    }
+
+    fn build_filter(&self, py: Python<'_>, tenant: &str, collection: &str, capacity: usize, key_fp_rate: f64) -> PyResult<bool> {
+        let name = Name { tenant: tenant.into(), collection: collection.into() };
+        guard(py, || Ok(py.detach(|| self.shared.engine.rebuild_filter(&name, capacity, key_fp_rate))))
+    }
+
+    fn settle_filter(&self, py: Python<'_>, tenant: &str, collection: &str) -> PyResult<()> {
+        let name = Name { tenant: tenant.into(), collection: collection.into() };
+        guard(py, || {
+            py.detach(|| self.shared.engine.measure_filter(&name));
+            Ok(())
+        })
+    }
+
+    fn keys_of<'py>(&self, py: Python<'py>, tenant: &str, collection: &str) -> PyResult<(Vec<Bound<'py, PyBytes>>, usize)> {
+        let name = Name { tenant: tenant.into(), collection: collection.into() };
+        guard(py, || {
+            let (keys, (_, unkeyed)) = py.detach(|| self.shared.engine.filter_keys(&name));
+            Ok((keys.iter().map(|key| PyBytes::new(py, key)).collect(), unkeyed))
         })
     }
 

@@ -28,7 +28,7 @@ use crate::subscriptions::normal_form::{Mode, Path};
 use crate::value::Seed;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What a filter can say of an event. There is no YES.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,8 @@ struct Bits {
     counts: Arc<Counts>,
     /// What the counters stood at when this was built.
     since: (u64, u64),
+    sampled: AtomicU64,
+    false_positives: AtomicU64,
     samples: Mutex<Samples>,
 }
 
@@ -85,8 +87,6 @@ struct Samples {
     ends: Vec<u32>,
     /// How many answers the samples stand for that were settled.
     settled: (u64, u64),
-    sampled: u64,
-    false_positives: u64,
 }
 
 /// The state of a filter.
@@ -126,6 +126,8 @@ impl Filter {
             stale: AtomicU64::new(0),
             since: (counts.no.load(Ordering::Relaxed), counts.maybe.load(Ordering::Relaxed)),
             counts,
+            sampled: AtomicU64::new(0),
+            false_positives: AtomicU64::new(0),
             samples: Mutex::default(),
         };
         Filter { bits: Arc::new(bits), salts: salts(&places, seed), places }
@@ -239,7 +241,8 @@ impl Filter {
     /// Find out which samples carry a live key, and count those that do not. *live* calls what it is given with the hash of
     /// each live key; see [`for_each_hash`].
     pub fn settle(&self, live: impl FnOnce(&mut dyn FnMut(u64))) {
-        let mut samples = self.bits.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody waits for this lock: a process that was forked while it was held goes on without samples.
+        let Ok(mut samples) = self.bits.samples.try_lock() else { return };
         let counts = &self.bits.counts;
         let (no, maybe) = (counts.no.load(Ordering::Relaxed), counts.maybe.load(Ordering::Relaxed));
         let since = (self.bits.since.0 + samples.settled.0, self.bits.since.1 + samples.settled.1);
@@ -269,8 +272,8 @@ impl Filter {
         let kept = samples.ends.len() as f64;
         let each = f64::max(1.0, new_maybe as f64 / EVERY as f64 / f64::max(kept, 1.0));
         let wrong = (wrong as f64 * each).round() as u64;
-        samples.false_positives += wrong;
-        samples.sampled += new_no / EVERY + wrong;
+        self.bits.false_positives.fetch_add(wrong, Ordering::Relaxed);
+        self.bits.sampled.fetch_add(new_no / EVERY + wrong, Ordering::Relaxed);
         samples.settled = (no - new_no % EVERY - self.bits.since.0, maybe - self.bits.since.1);
         samples.probes.clear();
         samples.ends.clear();
@@ -279,10 +282,6 @@ impl Filter {
     /// Its state; a look at each of its words.
     pub fn state(&self) -> State {
         let bits = &*self.bits;
-        let (sampled, false_positives) = {
-            let samples = bits.samples.lock().unwrap_or_else(PoisonError::into_inner);
-            (samples.sampled, samples.false_positives)
-        };
         let no = bits.counts.no.load(Ordering::Relaxed);
         State {
             version: bits.version,
@@ -293,8 +292,8 @@ impl Filter {
             asked: no + bits.counts.maybe.load(Ordering::Relaxed),
             no,
             probes: bits.counts.probes.load(Ordering::Relaxed),
-            sampled,
-            false_positives,
+            sampled: bits.sampled.load(Ordering::Relaxed),
+            false_positives: bits.false_positives.load(Ordering::Relaxed),
         }
     }
 }

@@ -116,7 +116,8 @@ impl Inner {
         segments.iter().for_each(|segment| self.collect(segment, &Access::of(&segment.store), &mut keys));
         keys.hashes.sort_unstable();
         keys.hashes.dedup();
-        let capacity = options.initial_capacity.max(2 * keys.hashes.len());
+        let room = options.initial_capacity.min(4 * keys.hashes.len() + SPARE);
+        let capacity = room.max(2 * keys.hashes.len());
         let (filter, added) = self.fill_filter(capacity, options.key_rate(keys.places.len()), &keys);
         let places = writer.sets.get(keys.places.into_iter().collect());
         Some(Arc::new(Filter::new(filter, capacity, added, places, &self.seed, held.map(|held| &**held))))
@@ -124,7 +125,6 @@ impl Inner {
 
     /// A filter of distinct keys, and how many of them set a bit.
     fn fill_filter(&self, capacity: usize, key_rate: f64, keys: &Keys) -> (Blocked, u64) {
-        let capacity = capacity.min(4 * keys.hashes.len() + SPARE);
         let filter = Blocked::new(capacity, key_rate);
         let added = keys.hashes.iter().map(|hash| u64::from(filter.add(*hash))).sum();
         (filter, added)
@@ -170,7 +170,8 @@ impl Engine {
             keys.places.extend(more.places.drain());
             match &mut filled {
                 None => {
-                    let capacity = capacity.max(more.hashes.len());
+                    // A little room, so that it does not outgrow its rate at once.
+                    let capacity = capacity.max(more.hashes.len() + more.hashes.len() / 4).min(4 * more.hashes.len() + SPARE);
                     filled = Some((capacity, self.inner.fill_filter(capacity, key_rate, &more)));
                 }
                 Some((_, (filter, added))) => {

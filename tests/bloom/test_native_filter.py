@@ -1,0 +1,125 @@
+"""Phase 1 of the native core as its protocol tells of it: what it stops, what it counts, what a rebuild does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from streamer.bloom.options import BloomOptions
+from streamer.cel_eval import ErrorLog, ProgramCache
+from streamer.engine.core import Options, Selection
+from streamer.layout import EventLayout
+
+pytest.importorskip("streamer._native")
+from streamer.engine.native import NativeCore  # there is no native core before the line above
+
+USERS = 2000
+
+
+def _core(**options: Any) -> NativeCore:
+    return NativeCore(Options(layout=EventLayout(), bloom=BloomOptions(**options)), ProgramCache(100), ErrorLog())
+
+
+def _user(number: int) -> dict[str, Any]:
+    return {"id": f"s{number}", "collection": "c", "filters": [{"field": "user", "op": "==", "value": f"u{number}"}]}
+
+
+def _event(user: object) -> dict[str, Any]:
+    return {"collection": "c", "data": {"user": user}}
+
+
+@pytest.fixture
+def core() -> NativeCore:
+    made = _core(fp_rate=0.01)
+    made.write(map(_user, range(USERS)), "add")
+    return made
+
+
+def test_one_percent_of_interesting_events_pass_and_nearly_no_others(core: NativeCore) -> None:
+    events = [_event(f"u{n % USERS if n % 100 == 0 else n + USERS}") for n in range(20_000)]
+    assert sum(core.match_count(event) for event in events) == 200
+    (state,) = core.filters()
+    assert (state.layout, state.name, state.asked, state.probes) == ("blocked", ("default", "c"), 20_000, 20_000)
+    assert state.no >= 0.9 * 19_800
+    passed = (state.asked - state.no - 200) / 19_800
+    assert passed <= 1.2 * 0.01
+    core.measure_filter("default", "c")
+    (state,) = core.filters()
+    assert state.sampled == pytest.approx(19_800 / 16, rel=0.02)
+    assert state.measured_rate is not None
+    assert state.measured_rate == pytest.approx(passed, abs=0.003)
+
+
+def test_a_rebuild_drops_what_is_stale_and_counts_one_version_more(core: NativeCore) -> None:
+    core.remove(Selection(ids=frozenset(f"s{n}" for n in range(USERS // 2))))
+    (old,) = core.filters()
+    assert (old.version, old.keyed, old.unkeyed, old.stale) == (1, USERS // 2, 0, USERS // 2)
+    core.rebuild_filter("default", "c", 10, 0.001)
+    (new,) = core.filters()
+    assert (new.version, new.stale, new.capacity) == (2, 0, USERS // 2 * 5 // 4)
+    assert new.keys == pytest.approx(USERS // 2, abs=5)
+    assert core.match_ids(_event("u1999")) == ["s1999"]
+    assert core.match_ids(_event("u1")) == []
+
+
+@pytest.mark.parametrize("name", [("default", "other"), ("nobody", "c"), ("*", "*")])
+def test_where_nothing_is_there_is_nothing_to_rebuild_or_measure(core: NativeCore, name: tuple[str, str]) -> None:
+    core.rebuild_filter(*name, 10, 0.01)
+    core.measure_filter(*name)
+    assert core.filter_keys(*name) == ([], 0)
+    assert [state.version for state in core.filters()] == [1]
+
+
+def test_without_phase_1_there_is_no_filter_and_the_same_is_found() -> None:
+    off = _core(enabled=False)
+    off.write(map(_user, range(USERS)), "add")
+    assert off.filters() == ()
+    assert off.match_ids(_event("u7")) == ["s7"]
+    assert len(off.filter_keys("default", "c")[0]) == USERS
+
+
+def test_any_key_rate_is_reached() -> None:
+    """60 keys an event and one event in a hundred: a rate of 1.7e-4 a key."""
+    core = _core()
+    core.write(map(_user, range(USERS)), "add")
+    core.rebuild_filter("default", "c", USERS, 1.7e-4)
+    count = 200_000
+    wrong = 0
+    for start in range(0, count, 50):
+        before = core.filters()[0].no
+        core.match_count({"collection": "c", "data": {"user": f"w{start}"}})
+        wrong += 1 - (core.filters()[0].no - before)
+    assert wrong <= 5
+    (state,) = core.filters()
+    assert state.bits <= 80 * state.capacity
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or sys.platform == "darwin", reason="needs fork")
+def test_a_process_forked_in_the_midst_of_rebuilds_goes_on(core: NativeCore) -> None:
+    stop = threading.Event()
+
+    def rebuild() -> None:
+        while not stop.is_set():
+            core.rebuild_filter("default", "c", USERS, 0.01)
+            core.measure_filter("default", "c")
+
+    thread = threading.Thread(target=rebuild)
+    thread.start()
+    try:
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                core.write([_user(USERS)], "add")
+                core.rebuild_filter("default", "c", USERS, 0.01)
+                core.measure_filter("default", "c")
+                is_right = core.match_ids(_event(f"u{USERS}")) == [f"s{USERS}"] and len(core.filters()) == 1
+                os._exit(0 if is_right else 1)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+    finally:
+        stop.set()
+        thread.join()
