@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import edge
+from benchmarks import bloom, edge
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -31,6 +31,12 @@ def test_a_benchmark_that_finds_another_number_of_matches_fails(backend: str) ->
 def test_the_edge_finds_the_matches_that_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     edge.main(["--smoke"])
     assert "ns a match" in capsys.readouterr().out
+
+
+def test_with_phase_1_and_without_it_and_sketched_the_same_is_found(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    bloom.main(["--smoke"])
+    table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert len(table) == 2 + len(bloom.SMOKE) * len(bloom.SHARES)
 
 
 def test_the_demo_replays_real_flights_to_subscriptions_of_every_kind(backend: str) -> None:

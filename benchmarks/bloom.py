@@ -1,0 +1,205 @@
+"""What phase 1 saves: the same events with it, without it, and through the scheme as it is usually sketched.
+
+    python -m benchmarks.bloom [--smoke] [--record]
+
+*off* goes straight to the exact index, *on* asks the partition's Bloom filter first. *sketch* is a Bloom filter, and for what
+passes it every subscription of the collection through cel-python, as CEL; it is only run on few subscriptions and events, in
+the same run as the others. Of every hundred events 1, 10 or 100 are interesting, that is, match exactly one subscription.
+*segments* is how many parts the index has: one after `add_many`, several while subscriptions come one at a time.
+
+The rule that came of it: a partition of 64 subscriptions or more has a filter, however many segments it has. With one segment
+a NO costs about what the index would take to find nothing by one field, and less where subscriptions ask several; each further
+segment costs an index lookup that the NO saves. Where nearly all events are interesting it saves nothing and costs a few
+percent. So it is on, and `bloom.enabled: false` is for streams in which nearly everything matches.
+
+Each figure is the best of several rounds, in which the ways take turns: what the machine does besides only adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import celpy
+import celpy.adapter
+
+import streamer
+from benchmarks.measure import WrongMatches
+from benchmarks.records import Record, machine
+from streamer.bloom.options import BloomOptions
+from streamer.bloom.portable import PortableBloomFilter
+
+ROUNDS = 9
+SHARES = (1, 10, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """How many subscriptions there are, how many of them come one at a time, and how many events are matched."""
+
+    subscriptions: int
+    single: int
+    events: int
+    is_sketched: bool = False
+
+
+CASES = (Case(200, 0, 2_000, is_sketched=True), Case(20_000, 0, 2_000), Case(20_000, 3_000, 2_000), Case(200_000, 3_000, 2_000))
+SMOKE = (Case(100, 0, 400, is_sketched=True), Case(300, 100, 400))
+
+Way = Callable[[bytes], int]
+
+
+def condition(number: int) -> dict[str, Any]:
+    """Return one of three kinds of conditions; each holds for the events of its own number alone."""
+    if number % 3 == 0:
+        equal = {"field": "user.id", "op": "==", "value": f"u{number}"}
+        return {"filters": [equal, {"field": "amount", "op": ">", "value": number % 100}]}
+    if number % 3 == 1:
+        return {"filters": [{"field": "sku", "op": "==", "value": f"SKU-{number}"}]}
+    accounts = {"field": "account", "op": "in", "value": [f"a{number}", f"b{number}"]}
+    return {"filters": [accounts, {"field": "user.country", "op": "!=", "value": "XX"}]}
+
+
+def expression(number: int) -> str:
+    """Return the same condition as CEL."""
+    if number % 3 == 0:
+        return f'data.user.id == "u{number}" && data.amount > {number % 100}.0'
+    if number % 3 == 1:
+        return f'data.sku == "SKU-{number}"'
+    return f'data.account in ["a{number}", "b{number}"] && data.user.country != "XX"'
+
+
+def events(case: Case, share: int) -> tuple[list[bytes], int]:
+    """Return events of about 300 bytes, and how many of them are interesting: each of these matches one subscription."""
+    random = Random(share)
+    made, interesting = [], 0
+    for index in range(case.events):
+        wanted = random.randrange(100) < share
+        interesting += wanted
+        number = random.randrange(case.subscriptions) if wanted else case.subscriptions + random.randrange(10**9)
+        user = {"id": f"u{number}", "country": f"C{index % 30}", "name": f"customer {index}", "tier": "gold"}
+        tags = [f"tag-{index % 20}", "new"]
+        data = {"user": user, "amount": 500.5, "sku": f"SKU-{number}", "account": f"a{number}", "status": "paid", "tags": tags}
+        made.append(json.dumps({"id": index, "collection": "orders", "type": "insert", "data": data}).encode())
+    return made, interesting
+
+
+def engine(case: Case, enabled: bool) -> streamer.Engine:
+    """Return an engine with the subscriptions of a case."""
+    made = streamer.Engine(bloom=BloomOptions(enabled=enabled))
+    rows = [{"id": f"s{number}", "collection": "orders", **condition(number)} for number in range(case.subscriptions)]
+    made.add_many(rows[: case.subscriptions - case.single])
+    for row in rows[case.subscriptions - case.single :]:
+        made.add(row)
+    return made
+
+
+def sketch(case: Case) -> Way:
+    """Return the scheme as it is usually sketched, over the subscriptions of a case."""
+    environment = celpy.Environment()
+    programs = [environment.program(environment.compile(expression(number))) for number in range(case.subscriptions)]
+    bits = PortableBloomFilter(4 * case.subscriptions, 0.001)
+    for number in range(case.subscriptions):
+        for key in (f"user.id=u{number}", f"sku=SKU-{number}", f"account=a{number}", f"account=b{number}"):
+            bits.add(key.encode())
+
+    def match(event: bytes) -> int:
+        data = json.loads(event)["data"]
+        keys = (f"user.id={data['user']['id']}", f"sku={data['sku']}", f"account={data['account']}")
+        if not any(key.encode() in bits for key in keys):
+            return 0
+        activation = {"data": celpy.adapter.json_to_cel(data)}
+        return sum(bool(program.evaluate(activation)) for program in programs)
+
+    return match
+
+
+def nanoseconds(ways: Sequence[tuple[Way, int]], made: list[bytes], interesting: Sequence[int], rounds: int) -> list[float]:
+    """Return the best time an event of each way, each for its first so many events; they take turns.
+
+    Raises:
+        WrongMatches: a way finds another number of matches than there are interesting events.
+    """
+    best = [float("inf")] * len(ways)
+    for _ in range(rounds):
+        for at, ((way, count), expected) in enumerate(zip(ways, interesting, strict=True)):
+            begun = time.perf_counter_ns()
+            found = sum(map(way, made[:count]))
+            best[at] = min(best[at], (time.perf_counter_ns() - begun) / count)
+            if found != expected:
+                raise WrongMatches(f"{found} matches instead of {expected}")
+    return best
+
+
+def segments(made: streamer.Engine) -> str:
+    """Tell how many parts the index of an engine has."""
+    core = made._core
+    return str(core.counters()["segments"]) if hasattr(core, "counters") else "none"
+
+
+def rows(case: Case, rounds: int) -> list[str]:
+    """Measure a case; a row of the table for each share of interesting events."""
+    off, on = engine(case, False), engine(case, True)
+    lines = []
+    sketched = sketch(case) if case.is_sketched else None
+    for share in SHARES:
+        made, interesting = events(case, share)
+        before = on._core.filters()
+        ways: list[tuple[Way, int]] = [(off.match_count, len(made)), (on.match_count, len(made))]
+        straight, guarded = nanoseconds(ways, made, [interesting, interesting], rounds)
+        after = on._core.filters()
+        asked = sum(state.asked for state in after) - sum(state.asked for state in before)
+        stopped = sum(state.no for state in after) - sum(state.no for state in before)
+        least = 0.9 * rounds * (len(made) - interesting)
+        if asked and stopped < least:
+            raise WrongMatches(f"the filter stopped {stopped} events instead of {least:.0f}")
+        slowest = ""
+        if sketched is not None:
+            # So few events, picked so that they have the share that this is about.
+            count = max(3, 100 // share)
+            wanted = [event for event in made if off.match_count(event)][: count * share // 100]
+            others = [event for event in made if not off.match_count(event)][: count - len(wanted)]
+            (took,) = nanoseconds([(sketched, len(wanted) + len(others))], [*wanted, *others], [len(wanted)], 1)
+            slowest = f"{took / 1e3:,.0f} µs | {took / guarded:,.0f} ×"
+        parts = f"{case.subscriptions:,} | {segments(off)} | {share} %"
+        stops = f"{stopped / asked:.0%}" if asked else "no filter"
+        lines.append(f"| {parts} | {straight:,.0f} | {guarded:,.0f} | {guarded / straight:.2f} | {stops} | {slowest or '| '} |")
+    return lines
+
+
+HEADER = (
+    "| subscriptions | segments | interesting | off, ns an event | on | on ÷ off | stopped | sketch | sketch ÷ on |",
+    "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+)
+ABOUT = (
+    "Best of 9 rounds in which the ways take turns, `match_count` on events of about 300 bytes, full validation, one thread. "
+    "*segments* is how many the index has when measuring begins; a background merge may make them fewer."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure every case and print the table, or keep it as a record."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bloom", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--smoke", action="store_true", help="a few hundred subscriptions, one round")
+    parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-bloom.md")
+    options = parser.parse_args(arguments)
+    began = machine()
+    print(f"streamer {streamer.__version__}, {streamer.BACKEND} backend, one thread\n")
+    lines = list(HEADER)
+    print(*HEADER, sep="\n")
+    for case in SMOKE if options.smoke else CASES:
+        for line in rows(case, 1 if options.smoke else ROUNDS):
+            print(line, flush=True)
+            lines.append(line)
+    if options.record:
+        print(Record("bloom", began, ABOUT).write(lines))
+
+
+if __name__ == "__main__":
+    main()
