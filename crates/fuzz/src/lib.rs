@@ -1,6 +1,8 @@
 //! What fuzz targets check, apart from how they get their input: `cargo test` replays the corpus through the same functions,
 //! and feeds them random choices.
 
+pub mod expressions;
+
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 

@@ -63,6 +63,21 @@ fn parsers_never_panic() {
 }
 
 #[test]
+fn expressions_keep_their_budget_to_the_unit() {
+    let verdicts: usize = corpus("cel").iter().map(|data| checks::expressions::expression(data)).sum();
+    assert!(verdicts > 100, "{verdicts}");
+    // Every prefix, and pieces of one put into another.
+    let texts = corpus("cel");
+    for (text, other) in texts.iter().zip(texts.iter().rev()) {
+        for at in 0..text.len().min(120) {
+            checks::expressions::expression(&text[at..]);
+            let mixed = [&text[..at], &other[at.min(other.len())..]].concat();
+            checks::expressions::expression(&mixed);
+        }
+    }
+}
+
+#[test]
 fn the_normal_form_decides_as_the_naive_evaluation_does() {
     let (mut good, mut matched) = (0, 0);
     for seed in 0..1500 {
