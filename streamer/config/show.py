@@ -10,15 +10,12 @@ from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from streamer.config.loader import BETWEEN, PREFIX, Loaded, section_of
+from streamer.config.loader import Loaded, section_of
 from streamer.config.reload import is_live
 from streamer.config.schema import Config, Section, shown_layout
 from streamer.config.units import format_duration
 from streamer.config.yaml import read_yaml
 from streamer.layout import EventLayout
-
-#: Where this schema is published is where it is committed.
-SCHEMA_PATH: Final = "docs/streamer.schema.json"
 
 # What YAML 1.1 and 1.2 both read as text.
 _PLAIN: Final = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[A-Za-z_./][\w./+-]*|[0-9]+[A-Za-z]{2,}|[0-9]+[dhmsw]")
@@ -96,8 +93,3 @@ def _tables(section: type[Section], above: tuple[str, ...], defaults: Mapping[st
 
 def _first_line(section: type[Section]) -> str:
     return (section.__doc__ or "").splitlines()[0]
-
-
-def variable(place: tuple[str, ...]) -> str:
-    """Name the environment variable of a field."""
-    return PREFIX + BETWEEN.join(place).upper()
