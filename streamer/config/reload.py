@@ -20,6 +20,7 @@ from streamer.locks import Lock
 
 if TYPE_CHECKING:
     from streamer.engine.engine import Engine
+    from streamer.metrics import Server
 
 #: The places whose values, or all values below, may change. Everything else decides how subscriptions were compiled and indexed,
 #: or what was opened when the engine was made.
@@ -85,12 +86,14 @@ class Configured:
     Attributes:
         config: the one in force.
         last: how the last attempt to take one went.
+        server: that of the metrics; None where none are served.
     """
 
     def __init__(self, source: str | os.PathLike[str] | Config) -> None:
         """Read a configuration. Raises BulkConfigError and OSError as `Config.load`."""
         self._source = source
         self.config = _read(source)
+        self.server: Server | None = None
         now = time.time()
         self.last = Reload(good=True, at=now, good_at=now)
         self._lock = Lock()
@@ -115,6 +118,16 @@ class Configured:
             self.config, self._source = new, source
             self.last = Reload(good=True, at=now, good_at=now, changed=tuple(map(show_place, changed)))
             return self.last
+
+
+def serve(engine: Engine, config: Config) -> Server | None:
+    """Serve the metrics of an engine where its configuration says so. Raises OSError."""
+    metrics = config.metrics
+    if not metrics.enabled:
+        return None
+    return engine.serve_metrics(
+        metrics.port, metrics.address, name=metrics.name, collections=metrics.collections, tenants=metrics.tenants
+    )
 
 
 def fill(engine: Engine, config: Config) -> None:

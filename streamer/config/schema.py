@@ -5,6 +5,7 @@ Config ─┬─ matching ─┬─ bloom    phase 1
         │            ├─ cel      phase 2b
         │            └─ limits   what subscriptions and events may cost
         ├─ subscriptions
+        ├─ metrics
         └─ logging
 ```
 
@@ -218,6 +219,24 @@ class Matching(Section):
 
 
 @final
+class Metrics(Section):
+    """What Prometheus is served by an engine that is made with `Engine.from_config`."""
+
+    enabled: bool = False
+    """Whether metrics are served over HTTP, at `/metrics`."""
+    address: str = "127.0.0.1"
+    """Address to listen at; `0.0.0.0` for every one of this machine."""
+    port: Annotated[int, Field(ge=0, le=65_535), BeforeValidator(_no_bool)] = 9464
+    """Port to listen at; 0 for any that is free."""
+    name: str | None = None
+    """Value of the label `engine`; null for a number."""
+    collections: Whole = 20
+    """Collections that have series of their own; all others are `other`."""
+    tenants: bool = False
+    """Whether series are labelled by tenant too."""
+
+
+@final
 class Logging(Section):
     """What the command line says on standard error; a program that embeds an engine sets up its own logging."""
 
@@ -233,6 +252,7 @@ class Config(Section):
     matching: Matching = Field(default_factory=Matching)
     subscriptions: Annotated[tuple[File, ...], BeforeValidator(_several)] = ()
     """JSON-lines files of subscriptions to begin with, plain, gzip or zstd; relative to the configuration file."""
+    metrics: Metrics = Field(default_factory=Metrics)
     logging: Logging = Field(default_factory=Logging)
 
     @classmethod

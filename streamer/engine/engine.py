@@ -142,14 +142,15 @@ class Engine:
 
         Raises:
             BulkConfigError: all that is wrong in the configuration, or in the files that it names.
-            OSError: the file cannot be read.
+            OSError: the file cannot be read, or metrics cannot be served where it says.
         """
-        from streamer.config.reload import Configured, fill
+        from streamer.config.reload import Configured, fill, serve
 
         configured = Configured(source)
         engine = cls(**configured.config.engine_options(), default=default)
         engine._configured = configured
         fill(engine, configured.config)
+        configured.server = serve(engine, configured.config)
         return engine
 
     @property
@@ -161,6 +162,11 @@ class Engine:
     def last_reload(self) -> Reload | None:
         """How the last attempt to take a configuration went, making the engine included; None for one made without."""
         return None if self._configured is None else self._configured.last
+
+    @property
+    def metrics_server(self) -> Server | None:
+        """What serves the metrics as the configuration says, until it is closed; None where it does not say so."""
+        return None if self._configured is None else self._configured.server
 
     def reload(self, source: str | os.PathLike[str] | Config | None = None) -> Reload:
         """Take another configuration while events are matched, all of it or nothing.

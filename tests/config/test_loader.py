@@ -14,6 +14,7 @@ from streamer import BulkConfigError, Config, EventLayout
 from streamer.bloom.options import BloomOptions
 from streamer.config import loader
 from streamer.config.loader import fields_of, show_place
+from streamer.config.schema import Metrics
 
 
 def load(text: str, environment: Mapping[str, str] | None = None) -> loader.Loaded:
@@ -59,9 +60,11 @@ matching:
     max_cel_depth: 16
     allow_unindexed: no
 subscriptions: [a.jsonl, /b.jsonl]
+metrics: {enabled: yes, address: 0.0.0.0, port: 1234, name: x, collections: 3, tenants: on}
 logging: {level: info}
 """
     ).config
+    assert config.metrics == Metrics(enabled=True, address="0.0.0.0", port=1234, name="x", collections=3, tenants=True)
     assert config.subscriptions == (Path("/etc/streamer/a.jsonl"), Path("/b.jsonl"))
     assert config.logging.level == "info"
     options = config.engine_options()
@@ -125,7 +128,7 @@ zzz: 1
         "s.yaml:12:1: cel: no such name; did you mean matching.cel?",
         "s.yaml:13:1: evaluation_timeout: no such name; did you mean matching.cel.evaluation_timeout?",
         "s.yaml:14:26: subscriptions[1]: expected the path of a file",
-        "s.yaml:15:1: zzz: no such name; expected one of logging, matching, subscriptions",
+        "s.yaml:15:1: zzz: no such name; expected one of logging, matching, metrics, subscriptions",
     ]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -225,3 +227,21 @@ def test_filters_are_judged_by_the_rates_in_force(backend: str) -> None:
     assert all(state.version == before[state.name] + 1 for state in engine.bloom.filters())
     with pytest.raises(BulkConfigError, match=r"matching.bloom.enabled: cannot change"):
         engine.reload(Config.from_dict({"matching": {"bloom": {"enabled": False}}}))
+
+
+def test_metrics_are_served_where_the_file_says_so(write: Write) -> None:
+    engine = Engine.from_config(write("metrics: {enabled: true, port: 0, name: here, collections: 5}\n"))
+    server = engine.metrics_server
+    assert server is not None
+    with server, urllib.request.urlopen(server.url) as answer:
+        text = answer.read().decode()
+    assert 'streamer_config_last_reload_successful{engine="here"} 1.0' in text
+    assert Engine.from_config(Config()).metrics_server is None
+    assert Engine().metrics_server is None
+
+
+def test_a_port_that_is_taken_is_an_os_error(backend: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = Config.from_dict({"metrics": {"enabled": True, "port": taken.getsockname()[1]}})
+        with pytest.raises(OSError, match="in use"):
+            Engine.from_config(config)
