@@ -15,6 +15,7 @@ from streamer.engine.telemetry import Latency
 from streamer.locks import Lock
 from streamer.metrics import names
 from streamer.metrics.names import Metric
+from streamer.reference.cel import CelReason
 
 if TYPE_CHECKING:
     from streamer.engine.engine import Engine
@@ -152,7 +153,9 @@ def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
     ]
     yield from (Sample(metric, (), value) for metric, value in one)
     yield from (Sample(names.REJECTED, (code,), count) for code, count in told.rejected.items())
-    yield from (Sample(names.CEL_ERRORS, (reason,), count) for reason, count in engine.cel_errors.items())
+    errors = engine.cel_errors
+    # Those that have not happened too, since a rate needs a value before the first.
+    yield from (Sample(names.CEL_ERRORS, (reason.value,), errors.get(reason.value, 0)) for reason in CelReason)
     bloom = engine.bloom
     yield from labels.read(bloom.filters(), bloom.saturated, bloom.rebuilds, bloom.failures)
     yield Sample(names.BUILD, (streamer.__version__, _backend.BACKEND, platform.python_version()), 1)

@@ -1,0 +1,306 @@
+"""A Grafana dashboard, made of the names in `names`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from streamer.metrics import names, rules
+from streamer.metrics.names import Metric
+
+#: Panels stand on a grid of 24 columns.
+COLUMNS: Final = 24
+HEIGHT: Final = 8
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel: expressions with their legends, and the unit of its axis as Grafana names it."""
+
+    title: str
+    queries: tuple[tuple[str, str], ...]
+    unit: str
+    description: str
+    width: int = 8
+    kind: str = "timeseries"
+
+
+def _only(metric: Metric) -> str:
+    return f'{metric.sample}{{engine=~"$engine"}}'
+
+
+def _rate(metric: Metric, by: str = "engine") -> str:
+    return f"sum by ({by}) (rate({_only(metric)}[$__rate_interval]))"
+
+
+def _quantiles(metric: Metric) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (f"histogram_quantile({share}, {_rate(metric, 'le')})", f"p{share * 100:g}") for share in (0.5, 0.9, 0.99, 0.999)
+    )
+
+
+def _collections(metric: Metric) -> tuple[tuple[str, str], ...]:
+    return ((f"max by (engine, collection) ({_only(metric)})", "{{engine}} {{collection}}"),)
+
+
+_HITS, _MISSES = _rate(names.BLOOM_HITS, "engine, collection"), _rate(names.BLOOM_MISSES, "engine, collection")
+
+ROWS: Final = (
+    (
+        "Events",
+        (
+            Panel(
+                "Events by outcome",
+                (
+                    (_rate(names.MATCHED), "{{engine}} matched"),
+                    (_rate(names.UNMATCHED), "{{engine}} unmatched"),
+                    (_rate(names.REJECTED), "{{engine}} rejected"),
+                ),
+                "ops",
+                names.EVENTS.help,
+            ),
+            Panel("Time of an event", _quantiles(names.EVENT_SECONDS), "s", names.EVENT_SECONDS.help),
+            Panel("Rejected by code", ((_rate(names.REJECTED, "code") + " > 0", "{{code}}"),), "ops", names.REJECTED.help),
+            Panel(
+                "Matches and candidates an event",
+                (
+                    (f"{_rate(names.MATCHES)} / {_rate(names.EVENTS)}", "{{engine}} matches"),
+                    (f"{_rate(names.UNCERTAIN)} / {_rate(names.EVENTS)}", "{{engine}} uncertain"),
+                    (f"{_rate(names.CANDIDATES)} / {_rate(names.EVENTS)}", "{{engine}} candidates"),
+                ),
+                "short",
+                names.CANDIDATES.help,
+                12,
+            ),
+            Panel(
+                "Time of events, as a heat map",
+                ((f"sum by (le) (increase({_only(names.EVENT_SECONDS)}[$__rate_interval]))", "{{le}}"),),
+                "s",
+                names.EVENT_SECONDS.help,
+                12,
+                "heatmap",
+            ),
+        ),
+    ),
+    (
+        "Phase 1: Bloom filters",
+        (
+            Panel(
+                "Share of events stopped",
+                ((f"{_MISSES} / ({_HITS} + {_MISSES})", "{{engine}} {{collection}}"),),
+                "percentunit",
+                names.BLOOM_MISSES.help,
+            ),
+            Panel("Measured false-positive rate", _collections(names.BLOOM_RATE), "percentunit", names.BLOOM_RATE.help),
+            Panel(
+                "Rebuilds an hour by reason",
+                ((f"sum by (collection, reason) (increase({_only(names.REBUILDS)}[1h]))", "{{collection}} {{reason}}"),),
+                "short",
+                names.REBUILDS.help,
+            ),
+            Panel("Time asking filters", _quantiles(names.BLOOM_SECONDS), "s", names.BLOOM_SECONDS.help),
+            Panel("Fill", _collections(names.BLOOM_FILL), "percentunit", names.BLOOM_FILL.help),
+            Panel(
+                "Keys, room and stale keys",
+                (
+                    (f"sum by (engine) ({_only(names.BLOOM_KEYS)})", "{{engine}} keys"),
+                    (f"sum by (engine) ({_only(names.BLOOM_CAPACITY)})", "{{engine}} room"),
+                    (f"sum by (engine) ({_only(names.BLOOM_STALE)})", "{{engine}} stale"),
+                ),
+                "short",
+                names.BLOOM_KEYS.help,
+            ),
+            Panel(
+                "Subscriptions guarded and beside the filter",
+                (
+                    (f"sum by (collection) ({_only(names.BLOOM_SUBSCRIPTIONS)})", "{{collection}} guarded"),
+                    (f"sum by (collection) ({_only(names.BLOOM_UNKEYED)})", "{{collection}} beside"),
+                ),
+                "short",
+                names.BLOOM_UNKEYED.help,
+            ),
+            Panel(
+                "Keys asked for an event",
+                ((f"{_rate(names.BLOOM_PROBES, 'engine, collection')} / ({_HITS} + {_MISSES})", "{{engine}} {{collection}}"),),
+                "short",
+                names.BLOOM_PROBES.help,
+            ),
+            Panel(
+                "Version, failures, saturation",
+                (
+                    *_collections(names.BLOOM_VERSION),
+                    (f"sum by (collection) (increase({_only(names.REBUILD_FAILURES)}[1h])) > 0", "{{collection}} failed"),
+                    (f"max by (collection) ({_only(names.BLOOM_SATURATED)}) > 0", "{{collection}} saturated"),
+                ),
+                "short",
+                names.BLOOM_VERSION.help,
+            ),
+        ),
+    ),
+    (
+        "CEL",
+        (
+            Panel("Time in CEL programs", _quantiles(names.CEL_SECONDS), "s", names.CEL_SECONDS.help),
+            Panel(
+                "Errors by reason", ((_rate(names.CEL_ERRORS, "reason") + " > 0", "{{reason}}"),), "ops", names.CEL_ERRORS.help
+            ),
+            Panel(
+                "Programs found compiled",
+                (
+                    (f"{_rate(names.CEL_HITS)} / ({_rate(names.CEL_HITS)} + {_rate(names.CEL_MISSES)})", "{{engine}} share"),
+                    (_only(names.CEL_PROGRAMS), "{{engine}} kept"),
+                ),
+                "short",
+                names.CEL_HITS.help,
+            ),
+        ),
+    ),
+    (
+        "What is held",
+        (
+            Panel("Subscriptions", ((_only(names.SUBSCRIPTIONS), "{{engine}}"),), "short", names.SUBSCRIPTIONS.help, 6),
+            Panel(
+                "Memory",
+                (
+                    (_only(names.SUBSCRIPTION_BYTES), "{{engine}} subscriptions"),
+                    (_only(names.INDEX_BYTES), "{{engine}} index"),
+                    (f"sum by (engine) ({_only(names.BLOOM_BYTES)})", "{{engine}} filters"),
+                ),
+                "bytes",
+                names.INDEX_BYTES.help,
+                6,
+            ),
+            Panel(
+                "Partitions and segments",
+                ((_only(names.PARTITIONS), "{{engine}} partitions"), (_only(names.SEGMENTS), "{{engine}} segments")),
+                "short",
+                names.SEGMENTS.help,
+                6,
+            ),
+            Panel("Merges", ((_rate(names.MERGES), "{{engine}}"),), "ops", names.MERGES.help, 6),
+            Panel(
+                "Last reload good", ((_only(names.RELOAD_GOOD), "{{engine}}"),), "bool_yes_no", names.RELOAD_GOOD.help, 6, "stat"
+            ),
+            Panel(
+                "Since the last good configuration",
+                ((f"time() - {_only(names.RELOAD_AT)}", "{{engine}}"),),
+                "s",
+                names.RELOAD_AT.help,
+                6,
+                "stat",
+            ),
+            Panel(
+                "What runs",
+                ((_only(names.BUILD), "{{engine}}: {{version}}, {{backend}}, Python {{python}}"),),
+                "short",
+                names.BUILD.help,
+                12,
+                "stat",
+            ),
+        ),
+    ),
+)
+
+
+def _panel(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    shown: dict[str, Any] = {
+        "id": number,
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": source,
+        "gridPos": {"x": x, "y": y, "w": panel.width, "h": HEIGHT},
+        "fieldConfig": {"defaults": {"unit": panel.unit, "custom": {"fillOpacity": 8}, "min": 0}, "overrides": []},
+        "targets": [
+            {
+                "refId": chr(ord("A") + at),
+                "datasource": source,
+                "expr": expr,
+                "legendFormat": legend,
+                "format": "heatmap" if panel.kind == "heatmap" else "time_series",
+            }
+            for at, (expr, legend) in enumerate(panel.queries)
+        ],
+    }
+    if panel.kind == "timeseries":
+        shown["options"] = {
+            "legend": {"displayMode": "list", "placement": "bottom"},
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        }
+    if panel.kind == "stat" and panel.title == "What runs":
+        shown["options"] = {"textMode": "name"}
+    if panel.kind == "heatmap":
+        shown["options"] = {"calculate": False, "yAxis": {"unit": "s"}}
+    return shown
+
+
+def dashboard() -> dict[str, Any]:
+    """Return the dashboard as Grafana imports it."""
+    panels: list[dict[str, Any]] = []
+    y = 0
+    for title, row in ROWS:
+        panels.append(
+            {
+                "id": len(panels) + 1,
+                "type": "row",
+                "title": title,
+                "gridPos": {"x": 0, "y": y, "w": COLUMNS, "h": 1},
+                "panels": [],
+            }
+        )
+        x, y = 0, y + 1
+        for panel in row:
+            if x + panel.width > COLUMNS:
+                x, y = 0, y + HEIGHT
+            panels.append(_panel(panel, len(panels) + 1, x, y))
+            x += panel.width
+        y += HEIGHT
+    engine = f"label_values({names.EVENTS.sample}, engine)"
+    return {
+        "title": "Streamer",
+        "uid": "streamer",
+        "tags": ["streamer"],
+        "schemaVersion": 39,
+        "editable": True,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "templating": {
+            "list": [
+                {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"},
+                {
+                    "name": "engine",
+                    "type": "query",
+                    "label": "Engine",
+                    "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                    "query": {"query": engine, "refId": "engine"},
+                    "definition": engine,
+                    "includeAll": True,
+                    "allValue": ".*",
+                    "multi": True,
+                    "current": {"text": "All", "value": "$__all"},
+                    "refresh": 2,
+                },
+            ]
+        },
+        "annotations": {
+            "list": [
+                {
+                    "name": "Alerts",
+                    "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                    "enable": True,
+                    "iconColor": "red",
+                    "expr": f'ALERTS{{alertname=~"{"|".join(alert.name for alert in rules.ALERTS)}", alertstate="firing"}}',
+                    "titleFormat": "{{alertname}}",
+                }
+            ]
+        },
+        "panels": panels,
+    }
+
+
+def write() -> str:
+    """Return the dashboard as JSON."""
+    return json.dumps(dashboard(), indent=2) + "\n"

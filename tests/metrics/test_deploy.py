@@ -1,0 +1,150 @@
+"""Dashboard, rules and the table of metrics are those of this version, and ask only for what is there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from streamer import Engine
+from streamer.metrics import METRICS, dashboard, names, rules, table
+
+MakeEngine = Callable[..., Engine]
+
+ROOT = Path(__file__).parents[2]
+RULES, GRAFANA, PAGE = ROOT / "deploy/prometheus-rules.yaml", ROOT / "deploy/grafana.json", ROOT / "docs/metrics.md"
+SAMPLES = {sample for metric in METRICS for sample in metric.samples}
+
+# Where Prometheus is not installed there is nothing to ask: CI installs it.
+PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
+
+
+def asked_for(expression: str) -> set[str]:
+    return set(re.findall(r"\bstreamer_[a-z_]+", re.sub(r"\w+:[a-z_:0-9]+", "", expression)))
+
+
+def expressions() -> Iterator[str]:
+    yield from (each.expr for each in (*rules.RECORDINGS, *rules.ALERTS))
+    yield from (expr for _, row in dashboard.ROWS for panel in row for expr, _ in panel.queries)
+
+
+def test_what_is_committed_is_what_would_be_made() -> None:
+    assert RULES.read_text(encoding="utf-8") == rules.write()
+    assert GRAFANA.read_text(encoding="utf-8") == dashboard.write()
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == table.into(page)
+
+
+def test_each_metric_that_is_asked_for_is_there_and_each_that_is_there_is_shown() -> None:
+    asked = {name for expression in expressions() for name in asked_for(expression)}
+    assert asked <= SAMPLES
+    shown = {name for _, row in dashboard.ROWS for panel in row for expr, _ in panel.queries for name in asked_for(expr)}
+    assert {metric.name for metric in METRICS if not set(metric.samples) & shown} == set()
+
+
+def test_recorded_names_that_alerts_use_are_recorded() -> None:
+    recorded = {each.record for each in rules.RECORDINGS}
+    used = {name for alert in rules.ALERTS for name in re.findall(r"\w+:[a-z_:0-9]+", alert.expr)}
+    assert used
+    assert used <= recorded
+
+
+def test_labels_that_are_asked_for_are_there() -> None:
+    labels = {label for metric in METRICS for label in metric.labels} | {"engine", "le"}
+    for expression in expressions():
+        for names_of in re.findall(r"by \(([^)]*)\)", expression):
+            assert set(names_of.split(", ")) <= labels, expression
+
+
+def test_panels_stand_on_the_grid_without_touching() -> None:
+    panels = json.loads(GRAFANA.read_text(encoding="utf-8"))["panels"]
+    seen: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & seen, panel["title"]
+        assert at["x"] + at["w"] <= dashboard.COLUMNS
+        seen |= cells
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+if PROMTOOL is not None:
+
+    def test_promtool_accepts_the_rules() -> None:
+        found = subprocess.run([str(PROMTOOL), "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stderr
+        assert f"{len(rules.RECORDINGS) + len(rules.ALERTS)} rules found" in found.stdout
+
+    def test_promtool_finds_the_names_conventional(engine: MakeEngine) -> None:
+        e = engine()
+        e.add_many({"id": f"s{n}", "collection": "c", "filters": [{"field": "a", "op": "==", "value": n}]} for n in range(200))
+        with e.serve_metrics(0) as server:
+            text = get(server.url)
+        ours = "\n".join(line for line in text.decode().splitlines() if "streamer_" in line) + "\n"
+        found = subprocess.run([str(PROMTOOL), "check", "metrics"], input=ours, capture_output=True, text=True, check=False)
+        assert (found.returncode, found.stderr) == (0, "")
+
+
+def get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text: bytes = answer.read()
+        return text
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+if PROMETHEUS is not None:
+
+    def test_a_real_prometheus_counts_what_happened(engine: MakeEngine, tmp_path: Path) -> None:
+        e = engine()
+        e.add({"id": "a", "filters": [{"field": "a", "op": "==", "value": 1}]})
+        with e.serve_metrics(0, name="real") as server:
+            config = tmp_path / "prometheus.yml"
+            config.write_text(
+                f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{RULES}']\n"
+                f"scrape_configs: [{{job_name: streamer, static_configs: [{{targets: ['127.0.0.1:{server.port}']}}]}}]\n"
+            )
+            address = f"127.0.0.1:{free_port()}"
+            arguments = [f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address={address}"]
+            with (tmp_path / "log").open("wb") as log:
+                process = subprocess.Popen([str(PROMETHEUS), *arguments], stdout=log, stderr=log)
+            try:
+                for _ in range(5):
+                    e.match_batch([b'{"data": {"a": 1}}', b'{"data": {"a": 2}}', b"{", b"[]"])
+
+                def ask(query: str) -> dict[str, float]:
+                    url = f"http://{address}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+                    try:
+                        told: dict[str, Any] = json.loads(get(url))
+                    except OSError:
+                        return {}
+                    return {each["metric"].get("code", ""): float(each["value"][1]) for each in told["data"]["result"]}
+
+                deadline = time.monotonic() + 30
+                while ask(names.EVENTS.sample) != {"": 20.0}:
+                    assert process.poll() is None, (tmp_path / "log").read_text()
+                    assert time.monotonic() < deadline, ask(names.EVENTS.sample)
+                    time.sleep(0.1)
+                assert ask(names.MATCHED.sample) == ask(names.UNMATCHED.sample) == {"": 5.0}
+                rejected = {"malformed_json": 5.0, "not_an_object": 5.0}
+                assert ask(f"{names.REJECTED.sample} > 0") == rejected
+                left = f"{names.EVENTS.sample} - {names.MATCHED.sample} - {names.UNMATCHED.sample}"
+                assert ask(f"{left} - on (engine) sum by (engine) ({names.REJECTED.sample})") == {"": 0.0}
+                groups = json.loads(get(f"http://{address}/api/v1/rules"))["data"]["groups"]
+                assert sum(len(group["rules"]) for group in groups) == len(rules.RECORDINGS) + len(rules.ALERTS)
+            finally:
+                process.terminate()
+                process.wait(30)
