@@ -291,10 +291,14 @@ class _Variables(EnvSettingsSource):
         return {name.lower(): None if value == "null" else value for name, value in self._given.items()}
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        node, errors = read_yaml(value.encode("utf-8", "surrogateescape"), field_name)
-        if errors:
-            raise BulkConfigError(errors)
-        return node.plain()
+        return _plain_yaml(value)
+
+
+def _plain_yaml(text: str) -> Any:
+    node, errors = read_yaml(text.encode("utf-8", "surrogateescape"), "")
+    if errors:
+        raise BulkConfigError(errors)
+    return node.plain()
 
 
 def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict[str, Any], list[ConfigError]]:
@@ -316,7 +320,12 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
             errors.append(ConfigError(f"says the same as {variables[place]}", source=name))
             continue
         try:
-            values = _merged(values, _Variables({name: environment[name]})())
+            if place not in known and environment[name].startswith(("[", "{")):
+                # pydantic-settings does not know of what a part of the layout may be.
+                said: Mapping[str, Any] = {"matching": {"layout": {place[-1]: _plain_yaml(environment[name])}}}
+            else:
+                said = _Variables({name: environment[name]})()
+            values = _merged(values, said)
             variables[place] = name
         except BulkConfigError as refused:
             errors += [ConfigError(error.reason, place=show_place(place), source=name) for error in refused.errors]

@@ -155,7 +155,7 @@ class Engine:
 
     @property
     def config(self) -> Config | None:
-        """The configuration in force; None for an engine that was made without."""
+        """The configuration in force; None for an engine that was made without, or unpickled: it has the options alone."""
         return None if self._configured is None else self._configured.config
 
     @property

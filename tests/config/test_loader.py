@@ -222,6 +222,18 @@ def test_a_text_in_the_environment_is_that_text(value: str) -> None:
 def test_a_part_of_the_layout_is_put_over_that_of_the_file() -> None:
     layout = load("matching: {layout: {preset: debezium}}", {"STREAMER_MATCHING__LAYOUT__TOPIC": "/t"}).config.matching.layout
     assert layout == EventLayout.from_dict({"preset": "debezium", "topic": "/t"})
+    layout = load(
+        "",
+        {
+            "STREAMER_MATCHING__LAYOUT__DATA": "[/a, /b]",
+            "STREAMER_MATCHING__LAYOUT__TENANT": '{"constant": "x"}',
+            "STREAMER_MATCHING__LAYOUT__TYPE_MAP": "{c: insert}",
+            "STREAMER_MATCHING__LAYOUT__BEFORE": "null",
+        },
+    ).config.matching.layout
+    assert layout == EventLayout.from_dict(
+        {"data": ["/a", "/b"], "tenant": {"constant": "x"}, "type_map": {"c": "insert"}, "before": None}
+    )
 
 
 def test_an_error_of_the_environment_names_its_variable() -> None:
