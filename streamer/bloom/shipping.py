@@ -41,6 +41,8 @@ from streamer.subscriptions.normal_form import Mode, Path, Root
 MAGIC: Final = b"STRMBLM\n"
 FORMAT: Final = 1
 HASH: Final = "mmh3-x64-128"
+#: A filter of the least rate has 30; each costs time for each key that is asked.
+MOST_SLICES: Final = 64
 _PREFIX: Final = struct.Struct("<8sHI")
 _CHECKSUM: Final = 32
 #: Keys that an event is asked for at a place of these kinds, on the whole; one at every other.
@@ -162,7 +164,7 @@ class Filter:
         if header["hash"] != HASH:
             raise ValueError(f"hash {header['hash']!r} is not known here")
         slices, size = _of_type(header["slices"], int), _of_type(header["bits_per_slice"], int)
-        if slices < 1 or size < 1 or (not self.always and len(bits) != -(-slices * size // 8)):
+        if not 1 <= slices <= MOST_SLICES or size < 1 or (not self.always and len(bits) != -(-slices * size // 8)):
             raise ValueError(f"{len(bits)} bytes are not {slices} slices of {size} bits")
         error_rate = _of_type(header["error_rate"], float)
         if not 0 < error_rate < 1:

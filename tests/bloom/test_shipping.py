@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
+import pickle
 import random
 import re
 import struct
@@ -155,6 +157,16 @@ def test_any_bit_that_flips_and_any_byte_that_is_missing_is_found(e: Engine) -> 
         Filter.load(data + b"\0")
 
 
+def test_a_filter_travels_between_processes(e: Engine) -> None:
+    """As a Spark job broadcasts it."""
+    guard = load(e)
+    for twin in (pickle.loads(pickle.dumps(guard)), copy.deepcopy(guard)):
+        assert twin.lease_end == guard.lease_end
+        for n in range(300):
+            assert twin.ask({"collection": "c", "data": {f"f{n % 3}": n}}) is Answer.MAYBE
+        assert twin.ask({"collection": "c", "data": {"f1": "foreign"}}) is Answer.NO
+
+
 def test_a_later_format_is_refused_by_its_number(e: Engine) -> None:
     data = e.bloom.export("default", "c")
     body = MAGIC + struct.pack("<H", 2) + data[10:-32]
@@ -178,6 +190,7 @@ def test_a_later_format_is_refused_by_its_number(e: Engine) -> None:
         ("slices", 0),
         ("slices", True),
         ("slices", 10**9),
+        ("slices", 65),
         ("bits_per_slice", 1),
         ("bits_per_slice", -1),
         ("places", [["data", "value", ["a"], "later"]]),
