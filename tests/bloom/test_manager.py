@@ -44,9 +44,17 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamer._backend.BACKEND", "reference")
 
 
+@pytest.fixture
+def sampling(backend: str) -> int:
+    """How many events there are for each that the backend under test samples."""
+    return 16 if backend == "native" else 1
+
+
 def engine_with(options: BloomOptions, count: int, fields: int = 1) -> Engine:
     e = Engine(bloom=options)
     e.add_many(subscription(n, fields) for n in range(count))
+    # Here the tests look after the filter.
+    e.bloom.stop()
     return e
 
 
@@ -64,25 +72,32 @@ def state_of(e: Engine) -> FilterState:
     return state
 
 
-@pytest.mark.usefixtures("reference")
-def test_a_filter_past_its_capacity_is_rebuilt_for_what_is_there_now(clock: Clock) -> None:
+def test_a_filter_past_its_capacity_is_rebuilt_for_what_is_there_now(clock: Clock, backend: str) -> None:
+    # The native writer sees to a small filter itself.
+    count = 20_000 if backend == "native" else 90
     options = BloomOptions(initial_capacity=100)
-    e = engine_with(options, 90)
+    e = engine_with(options, count)
     manager = Manager(e._core, options, clock)
     assert manager.tick() == 0
-    e.add_many(subscription(n) for n in range(90, 150))
-    before = state_of(e)
+    step = count // 10
+    for at in range(count, 5 * count, step):
+        e.add_many(subscription(n) for n in range(at, at + step))
+        e.bloom.stop()
+        count_now = at + step
+        before = state_of(e)
+        if before.keys > before.capacity:
+            break
     assert before.keys > before.capacity
     assert manager.tick() == 1
     after = state_of(e)
     assert after.version == before.version + 1
-    assert 140 <= after.keys <= 150
-    assert after.capacity >= 1.25 * 150
+    assert 0.95 * count_now <= after.keys <= count_now
+    assert after.capacity >= 1.25 * count_now
     assert manager.rebuilds == {(NAME, Reason.CAPACITY): 1}
     assert manager.tick() == 0
 
 
-@pytest.mark.usefixtures("reference")
+@pytest.mark.usefixtures("backend")
 def test_a_filter_of_removed_keys_is_rebuilt_smaller(clock: Clock) -> None:
     options = BloomOptions(initial_capacity=10)
     e = engine_with(options, 1000)
@@ -104,8 +119,7 @@ def test_a_filter_of_removed_keys_is_rebuilt_smaller(clock: Clock) -> None:
         assert e.match_count({"collection": "c", "data": {"f0": n}}) == (n >= 600)
 
 
-@pytest.mark.usefixtures("reference")
-def test_a_filter_that_passes_too_much_is_rebuilt_for_its_measured_probes(clock: Clock) -> None:
+def test_a_filter_that_passes_too_much_is_rebuilt_for_its_measured_probes(clock: Clock, sampling: int) -> None:
     """60 keys an event, one simulated hour: the first rebuild mends it, and it is left alone from then on."""
     options = BloomOptions()
     e = engine_with(options, 600, fields=60)
@@ -115,8 +129,8 @@ def test_a_filter_that_passes_too_much_is_rebuilt_for_its_measured_probes(clock:
     measured: list[float | None] = []
     n = 0
     for _ in range(60):
-        for _ in range(50):
-            e.match(foreign(n, 60))
+        for _ in range(50 * sampling):
+            e.match_count(foreign(n, 60))
             n += 1
         clock.now += 60
         manager.tick()
@@ -130,23 +144,23 @@ def test_a_filter_that_passes_too_much_is_rebuilt_for_its_measured_probes(clock:
     assert state.measured_rate <= 1.2 * options.fp_rate
 
 
-@pytest.mark.usefixtures("reference")
-def test_sixty_probes_are_sized_for_from_the_beginning(clock: Clock) -> None:
+def test_sixty_probes_are_sized_for_from_the_beginning(clock: Clock, sampling: int) -> None:
     options = BloomOptions()
     e = engine_with(options, 600, fields=60)
     manager = Manager(e._core, options, clock)
-    for n in range(1500):
-        e.match(foreign(n, 60))
-        clock.now += 2.4
+    for n in range(1500 * sampling):
+        e.match_count(foreign(n, 60))
+        clock.now += 2.4 / sampling
         if n % 50 == 0:
             manager.tick()
     assert sum(manager.rebuilds.values()) == 0
+    e._core.measure_filter(*NAME)
     state = state_of(e)
     assert state.sampled == 1500
-    assert state.no >= 0.98 * 1500
+    assert state.no >= 0.98 * state.asked
 
 
-@pytest.mark.usefixtures("reference")
+@pytest.mark.usefixtures("backend")
 def test_an_old_filter_is_rebuilt(clock: Clock) -> None:
     options = BloomOptions(rebuild_interval=timedelta(hours=1))
     e = engine_with(options, 100)
@@ -164,7 +178,7 @@ def test_an_old_filter_is_rebuilt(clock: Clock) -> None:
     assert never.tick() == 0
 
 
-@pytest.mark.usefixtures("reference")
+@pytest.mark.usefixtures("backend")
 def test_an_event_that_carries_a_key_and_matches_nothing_is_no_false_positive(clock: Clock) -> None:
     options = BloomOptions()
     e = Engine(bloom=options)
@@ -205,7 +219,7 @@ def test_what_is_added_and_removed_during_a_rebuild_is_not_lost(monkeypatch: pyt
     assert (state.version, state.keyed, state.stale) == (2, 100, 2)
 
 
-@pytest.mark.usefixtures("reference")
+@pytest.mark.usefixtures("backend")
 def test_each_rebuild_is_one_line_of_the_log(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     e = engine_with(BloomOptions(), 100)
     with caplog.at_level(logging.INFO, "streamer.bloom"):
