@@ -165,9 +165,13 @@ class Core:
         """Tell whether any matches. Raises EventError."""
 
     def match_batch(
-        self, events: Sequence[EventSource], tenant: str | None = None, collection: str | None = None
+        self, events: Sequence[EventSource], tenant: str | None = None, collection: str | None = None, threads: int = 1
     ) -> list[Hits | EventError]:
-        """Match several events on one state, with the interpreter let go; an error stands in a bad event's place."""
+        """Match several events on one state, with the interpreter let go; an error stands in a bad event's place.
+
+        Args:
+            threads: how many are used, this one included.
+        """
 
     def commit(self, draft: Draft, mode: Mode, skip: bool) -> _Changes:
         """Write what a draft holds, which empties it; with errors and not *skip* nothing is changed, and only they are told."""

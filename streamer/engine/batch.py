@@ -40,20 +40,27 @@ class LineResult:
 
 
 def match_lines(
-    core: Core, source: LineSource, options: Options, tenant: str | None, collection: str | None
+    core: Core,
+    source: LineSource,
+    options: Options,
+    tenant: str | None,
+    collection: str | None,
+    *,
+    batch_size: int | None = None,
+    threads: int = 1,
 ) -> Iterator[LineResult]:
-    """Match lines as they are read, up to `options.batch_size` at once; nothing waits for a line that has not come yet."""
+    """Match lines as they are read, up to *batch_size* at once; nothing waits for a line that has not come yet."""
     for block in read_blocks(source, max_bytes=options.limits.max_event_bytes):
-        together = options.batch_size
+        together = batch_size or options.batch_size
         for at in range(0, len(block), together):
-            yield from _match_lines(core, block[at : at + together], tenant, collection)
+            yield from _match_lines(core, block[at : at + together], tenant, collection, threads)
 
 
 def _match_lines(
-    core: Core, block: Sequence[tuple[int, bytes | EventError]], tenant: str | None, collection: str | None
+    core: Core, block: Sequence[tuple[int, bytes | EventError]], tenant: str | None, collection: str | None, threads: int
 ) -> Iterator[LineResult]:
     events = [line for _, line in block if not isinstance(line, EventError)]
-    results = iter(core.match_batch(events, tenant, collection))
+    results = iter(core.match_batch(events, tenant, collection, threads))
     for number, line in block:
         if isinstance(line, EventError):
             core.reject(line.code.value)

@@ -179,9 +179,13 @@ class Core(Protocol):
         """Tell whether any matches; may stop at the first. Raises EventError."""
 
     def match_batch(
-        self, events: Sequence[EventSource], tenant: str | None, collection: str | None
+        self, events: Sequence[EventSource], tenant: str | None, collection: str | None, threads: int = 1
     ) -> Sequence[Hits | EventError]:
-        """Match several events on one root; aligned, with the error in a bad event's place."""
+        """Match several events on one root; aligned, with the error in a bad event's place.
+
+        Args:
+            threads: how many may be used.
+        """
 
     def reconfigure(self, options: Options) -> None:
         """Take the options that may change while events are matched: the budget of CEL and the size of its cache.

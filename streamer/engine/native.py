@@ -2,12 +2,8 @@
 
 ```
 sources ──► Draft (parsed, CEL compiled) ──► commit: one new root
-event   ──► flatten, index, CEL ──┬── slots of what matches                                          packed hits
-                                  └── pending: all, where the event has holes ──► Host (reference) ──┘
+event   ──► flatten, index, CEL, sides, holes ──► slots of what matches, packed hits
 ```
-
-The core decides types, filters, patterns, topics, CEL, and the sides of a change. Events that name values that their source did
-not carry are judged by the reference.
 
 Methods that take an event are those of `streamer._native.Core`: no Python stands between an event and its matches.
 """
@@ -29,10 +25,9 @@ from streamer.engine.plan import Plan, native_plan
 from streamer.engine.telemetry import Latency, Telemetry
 from streamer.errors import BulkSubscriptionError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.locks import Lock
-from streamer.model import Event, Subscription, Transition
+from streamer.model import Subscription
 from streamer.reference.cel import CelReason
-from streamer.reference.events import encode, json_value, read_for
-from streamer.reference.judge import judge
+from streamer.reference.events import encode, json_value
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.keys import access_keys
@@ -42,19 +37,16 @@ from streamer.subscriptions.values import private_copy, same_subscription, write
 
 #: Sources that are parsed at once, with the interpreter let go.
 CHUNK: Final = 4096
-#: Compiled subscriptions that are kept for judging; past it all are forgotten.
+#: Compiled subscriptions that are kept for their labels and plans; past it all are forgotten.
 COMPILED: Final = 20_000
 
 Held: TypeAlias = bytes | Subscription
 """A subscription as the core keeps it: its JSON text, or the object where JSON does not say all of it."""
 
-Judged: TypeAlias = tuple[Transition | None, bool] | None
-"""How a subscription wants an event: transition and certainty; None where it does not."""
-
 
 @final
 class Host:
-    """What the core asks of Python: to read events that are no text, and to judge by the reference.
+    """What the core asks of Python: to read events that are no text, to log errors of CEL, and to tell labels.
 
     It knows nothing of the core, so the two make no circle.
     """
@@ -79,17 +71,6 @@ class Host:
         except RecursionError:
             return write_json(value, max_depth=self.options.limits.max_depth + 1, max_bytes=None)[0].encode()
 
-    def judge(self, text: bytes, tenant: str | None, collection: str | None, candidates: list[Held]) -> list[Judged]:
-        """Judge candidates whole. Raises EventError."""
-        event = self._read(text, tenant, collection)
-        options = self.options
-        budget, on_cel_error = options.limits.cel_budget, self._cel_errors.record
-        outcomes = (
-            judge(self.compiled(held), event, options.layout, options.soft_delete, budget=budget, on_cel_error=on_cel_error)
-            for held in candidates
-        )
-        return [None if outcome is None else (outcome.transition, outcome.certain) for outcome in outcomes]
-
     def cel_error(self, subscription_id: str, reason: str, detail: str, silenced: int) -> None:
         """Log an error of CEL, which the core has counted."""
         self._cel_errors.log(subscription_id, CelReason(reason), detail, silenced)
@@ -113,9 +94,6 @@ class Host:
         """Check and compile a subscription. Raises SubscriptionError."""
         options = self.options
         return compile_subscription(source, default_tenant=options.default_tenant, limits=options.limits, programs=self._programs)
-
-    def _read(self, text: bytes, tenant: str | None, collection: str | None) -> Event:
-        return read_for(self.options, text, tenant, collection)
 
 
 @final

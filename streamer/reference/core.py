@@ -428,8 +428,9 @@ class ReferenceCore:
         return bool(self._settled(self._root, event, tenant, collection, most=1))
 
     def match_batch(
-        self, events: Sequence[EventSource], tenant: str | None, collection: str | None
+        self, events: Sequence[EventSource], tenant: str | None, collection: str | None, threads: int = 1
     ) -> list[ReferenceHits | EventError]:
+        """See `Core`; *threads* makes no difference here, since the interpreter runs one at a time."""
         root = self._root
         results: list[ReferenceHits | EventError] = []
         for index, event in enumerate(events):

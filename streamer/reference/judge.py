@@ -53,6 +53,7 @@ from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
 from streamer.subscriptions.places import Place
 
 _CEL_BUDGET = Limits().cel_budget
+_SPENT = "the choice of array elements for its pattern takes more than its budget"
 
 OnCelError: TypeAlias = Callable[[str, CelReason, str | None], None]
 """Takes the subscription's id, the reason and the reason in words."""
@@ -261,7 +262,10 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_
     for condition in compiled.filters:
         yield evaluate_filter(condition, event)[0]
     if compiled.pattern is not None:
-        yield evaluate_pattern(compiled.pattern, event.raw, event.unknown)
+        verdict = evaluate_pattern(compiled.pattern, event.raw, event.unknown)
+        if verdict is Verdict.ERROR and on_cel_error is not None:
+            on_cel_error(compiled.id, CelReason.PATTERN_BUDGET, _SPENT)
+        yield verdict
     if compiled.cel is not None:
         began = time.perf_counter_ns()
         outcome = evaluate_cel(compiled.cel, event, budget)

@@ -17,9 +17,9 @@ names are unique. Hence all fields that find leaves in an array must be satisfie
 asked of each element alone: a conjunction costs one visit to each scope, however many leaves there are.
 
 Fields are bits of integers. Scopes that hold the same bits are one *shape*, so 10,000 like elements cost no more than one.
-`$or` is taken apart into conjunctions, of which those are dropped on the way that no choice of elements can satisfy;
-`limits.max_pattern_states` bounds how many there can be. (To decide patterns with nested `$or` over arrays is NP-hard: they
-state satisfiability, with arrays as variables.)
+`$or` is taken apart into conjunctions, of which those are dropped on the way that no choice of elements can satisfy. To decide
+patterns with `$or` over arrays is NP-hard (they state satisfiability, with arrays as variables), so each conjunction that is
+tried costs a unit a shape, and `BUDGET` bounds them; the native core counts the same.
 
 A hole is a leaf of unknown value, at each path at, above or below it, in the scope that is known so far. Being monotone, a
 pattern is true where the known leaves satisfy it; else unknown where known and unknown leaves together do; else false.
@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streamer.errors import EventCode, EventError
 from streamer.layout import encode_pointer
@@ -57,6 +57,13 @@ from streamer.subscriptions.matchers import (
 )
 from streamer.subscriptions.patterns import AllOf, Field, Pattern
 from streamer.subscriptions.regexps import compile_re2
+
+BUDGET: Final = 1_000_000
+"""Units that the choice of elements for one pattern and event may cost; past it the pattern is an error."""
+
+
+class _SpentError(Exception):
+    """The budget is spent."""
 
 
 class Leaf(NamedTuple):
@@ -161,7 +168,7 @@ def _matches_wildcard(pieces: tuple[str, ...], text: str) -> bool:
 
 
 def evaluate_pattern(pattern: Pattern, raw: Any, unknown: Iterable[Pointer] = ()) -> Verdict:
-    """Tell whether a pattern matches an event; never an error.
+    """Tell whether a pattern matches an event; an error where the choice of array elements takes more than its budget.
 
     Args:
         raw: the event, as a JSON object.
@@ -415,6 +422,12 @@ class _View:
     # Deciding
 
     def verdict(self) -> Verdict:
+        try:
+            return self._verdict()
+        except _SpentError:
+            return Verdict.ERROR
+
+    def _verdict(self) -> Verdict:
         absent, tree = self.plan.absent & ~self.known, self.plan.tree
         shapes, root = self._shapes()
         sure, maybe = absent & ~self.unknown, absent
@@ -466,13 +479,21 @@ class _Choice:
         self.satisfied = satisfied  # by shape
         self.free = free  # fields that hold without a leaf
         self.possible: dict[int, bool] = {}
+        self.left = BUDGET
 
     def conjunctions(self, tree: _And) -> set[int]:
         """Return the conjunctions of the disjunctive form that hold, as bits of fields; recursive over `$or`."""
         found = {tree.bits & ~self.free}
         for alternatives in tree.any_of:
             inner = {bits for alternative in alternatives for bits in self.conjunctions(alternative)}
-            found = {bits | more for bits in found if self._is_possible(bits) for more in inner}
+            joined: set[int] = set()
+            for bits in found:
+                if self._is_possible(bits):
+                    self.left -= len(inner) * len(self.shapes)
+                    if self.left < 0:
+                        raise _SpentError
+                    joined.update(bits | more for more in inner)
+            found = joined
         return {bits for bits in found if self._is_possible(bits)}
 
     def _is_possible(self, fields: int) -> bool:

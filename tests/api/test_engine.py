@@ -285,6 +285,17 @@ def test_the_repr_says_how_many(engine: MakeEngine) -> None:
     assert repr(e.remove("paid")) == "<Changes: none>"
 
 
+def test_a_pattern_that_takes_more_than_its_budget_is_counted_as_an_error(engine: MakeEngine) -> None:
+    groups = [f"g{n}" for n in range(18)]
+    e = engine()
+    e.add({"id": "s", "pattern": {"r": {group: {"$or": [{"x": [1]}, {"y": [1]}]} for group in groups}}})
+    everything = {group: {"x": 1, "y": 1} for group in groups}
+    assert e.match_ids({"r": [everything]}) == ["s"]
+    assert e.cel_errors == {}
+    assert e.match_ids({"r": [everything, {"g0": {"x": 1}}]}) == []
+    assert e.cel_errors == {"pattern_budget": 1}
+
+
 def test_errors_of_cel_are_counted_and_not_loud(engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
     e = engine()
     e.add({"id": "s", "cel": "data.a > 1"})

@@ -542,6 +542,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
                 form: normal_form(&parsed, &limits),
                 flags: 0,
                 program: None,
+                conditions: None,
                 text: text.as_bytes().into(),
                 host: None,
             }));
@@ -562,7 +563,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
             // Lazily some bad events are taken, for which nothing is promised.
             let Ok(read) = naive::Event::read(&event, &layout, &limits) else { continue };
             let Ok(found) = engine.match_event(&event, None, None, &mut scratch) else { continue };
-            if !found.pending.is_empty() {
+            if !found.told.is_empty() {
                 continue; // an event with holes
             }
             let mut ids: Vec<Box<str>> =

@@ -8,7 +8,6 @@ use crate::open::Open;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamer_core::cel::Cache;
@@ -28,9 +27,6 @@ use streamer_core::subscriptions::normal_form::{Path, Root as PathRoot};
 const LARGE_EVENT: usize = 4096;
 /// Likewise where the last event made the index look at so many conjunctions.
 const MUCH_WORK: u64 = 256;
-/// In a batch, so many events or bytes are matched between two looks at pending signals.
-const CHUNK: usize = 256;
-const CHUNK_BYTES: usize = 1 << 20;
 /// Ids are looked up so many at a time, so that the processor waits for many cache lines at once.
 const BLOCK: usize = 32;
 /// Scratches that are kept: one for each thread that matches at the same time.
@@ -46,13 +42,29 @@ pub struct Shared {
     is_costly: AtomicBool,
 }
 
-/// What one event matched, as the core tells it.
-struct Found {
-    certain: Range<usize>,
-    told: Box<[(u32, Outcome)]>,
-    pending: Vec<(Arc<Record>, u32)>,
+/// What one event matched, out of the scratch.
+pub struct Found {
+    slots: Box<[u32]>,
+    /// Empty, or aligned.
+    outcomes: Box<[Option<Outcome>]>,
     change: Change,
     pin: Pin,
+}
+
+impl Found {
+    pub fn of(matched: &Matched<'_>) -> Found {
+        let told = matched.told.iter();
+        let outcomes = match matched.told {
+            [] => Box::default(),
+            _ => matched.certain.iter().map(|_| None).chain(told.clone().map(|(_, outcome)| Some(*outcome))).collect(),
+        };
+        Found {
+            slots: matched.certain.iter().copied().chain(told.map(|(slot, _)| *slot)).collect(),
+            outcomes,
+            change: matched.change,
+            pin: matched.pin.clone(),
+        }
+    }
 }
 
 impl Shared {
@@ -71,12 +83,12 @@ impl Shared {
         PyList::new(py, ids)
     }
 
-    fn scratch(&self) -> Box<Scratch> {
+    pub fn scratch(&self) -> Box<Scratch> {
         self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_else(|| Box::new(self.engine.scratch()))
     }
 
     /// Put a scratch back; one in which a panic happened is not.
-    fn keep(&self, scratch: Box<Scratch>) {
+    pub fn keep(&self, scratch: Box<Scratch>) {
         let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
         if scratches.len() < KEPT_SCRATCHES {
             scratches.push(scratch);
@@ -84,7 +96,7 @@ impl Shared {
     }
 
     /// Begin an event.
-    fn open(&self) -> Open<'_> {
+    pub fn open(&self) -> Open<'_> {
         Open::new(self.engine.telemetry())
     }
 
@@ -116,7 +128,7 @@ impl Shared {
         };
         let result = match found {
             Ok(matched) => {
-                open.matched(&matched);
+                open.settled();
                 let is_costly = matched.work >= MUCH_WORK;
                 if is_costly != self.is_costly.load(Ordering::Relaxed) {
                     self.is_costly.store(is_costly, Ordering::Relaxed);
@@ -132,32 +144,8 @@ impl Shared {
         result
     }
 
-    /// The records of what the host must judge; they are there as long as the match is pinned.
-    fn pending(&self, matched: &Matched<'_>) -> PyResult<Vec<(Arc<Record>, u32)>> {
-        matched.pending.iter().map(|slot| Ok((self.record(*slot)?, *slot))).collect()
-    }
-
-    /// Judge what is pending, and settle the event; the slots of those that want the event, and how.
-    fn judged(
-        &self,
-        py: Python<'_>,
-        asked: &Asked<'_, '_>,
-        open: &mut Open<'_>,
-        pending: Vec<(Arc<Record>, u32)>,
-    ) -> PyResult<Vec<(u32, Outcome)>> {
-        if pending.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (records, slots): (Vec<Arc<Record>>, Vec<u32>) = pending.into_iter().unzip();
-        let since = open.now();
-        let judged = open.unless(py, host::judge(py, &self.host, asked, &records))?;
-        let judged: Vec<_> = slots.into_iter().zip(judged).filter_map(|(slot, outcome)| Some((slot, outcome?))).collect();
-        open.settle(judged.len(), judged.iter().filter(|(_, outcome)| !outcome.certain).count(), since);
-        Ok(judged)
-    }
-
     /// Tell the host of errors of CEL.
-    fn tell(&self, py: Python<'_>, errors: &[CelError]) -> PyResult<()> {
+    pub fn tell(&self, py: Python<'_>, errors: &[CelError]) -> PyResult<()> {
         for error in errors {
             let record = self.record(error.slot)?;
             let arguments = (host::id_of(py, &record), error.reason.as_str(), &error.detail, error.silenced);
@@ -181,43 +169,17 @@ pub struct Core {
 }
 
 impl Core {
-    /// Make hits of what was found on *root*, asking the host about the rest.
-    fn hits(
-        &self,
-        py: Python<'_>,
-        root: &Arc<Root>,
-        asked: &Asked<'_, '_>,
-        open: &mut Open<'_>,
-        found: Found,
-        certain: &[u32],
-    ) -> PyResult<Hits> {
-        let mut slots = Vec::with_capacity(certain.len() + found.told.len() + found.pending.len());
-        let mut outcomes = Vec::new();
-        slots.extend_from_slice(certain);
-        if !found.told.is_empty() || !found.pending.is_empty() {
-            outcomes.resize(certain.len(), None);
-            for (slot, outcome) in found.told {
-                slots.push(slot);
-                outcomes.push(Some(outcome));
-            }
-            for (slot, outcome) in self.shared.judged(py, asked, open, found.pending)? {
-                slots.push(slot);
-                outcomes.push(Some(outcome));
-            }
-        }
-        let wants_old_side = found.change == Change::Compare && (!certain.is_empty() || outcomes.contains(&None));
+    /// Make hits of what was found on *root*.
+    pub fn hits(&self, py: Python<'_>, root: &Arc<Root>, asked: &Asked<'_, '_>, found: Found) -> Hits {
+        let Found { slots, outcomes, change, pin } = found;
+        let is_plain = |outcomes: &[Option<Outcome>]| outcomes.is_empty() || outcomes.contains(&None);
+        let wants_old_side = change == Change::Compare && !slots.is_empty() && is_plain(&outcomes);
         let old_side = || {
             let text = asked.text.to_bytes(py).unbind();
             Arc::new(OldSide::new(root.clone(), text, asked.tenant, asked.collection))
         };
-        Ok(Hits {
-            shared: self.shared.clone(),
-            pin: found.pin,
-            slots: slots.into(),
-            outcomes: outcomes.into(),
-            change: found.change,
-            old_side: wants_old_side.then(old_side),
-        })
+        let old_side = wants_old_side.then(old_side);
+        Hits { shared: self.shared.clone(), pin, slots, outcomes, change, old_side }
     }
 }
 
@@ -387,17 +349,13 @@ impl Core {
             let mut open = self.shared.open();
             let text = open.unless(py, Text::of(&self.shared.host, event))?;
             let asked = Asked { text: &text, tenant, collection };
-            let (ids, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
+            self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
                 let ids = self.shared.ids(py, matched.certain)?;
                 for (slot, _) in matched.told {
                     ids.append(host::id_of(py, &*self.shared.record(*slot)?))?;
                 }
-                Ok((ids, self.shared.pending(matched)?, matched.pin.clone()))
-            })?;
-            for (slot, _) in self.shared.judged(py, &asked, &mut open, pending)? {
-                ids.append(host::id_of(py, &*self.shared.record(slot)?))?;
-            }
-            Ok(ids)
+                Ok(ids)
+            })
         })
     }
 
@@ -413,10 +371,8 @@ impl Core {
             let mut open = self.shared.open();
             let text = open.unless(py, Text::of(&self.shared.host, event))?;
             let asked = Asked { text: &text, tenant, collection };
-            let (count, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
-                Ok((matched.certain.len() + matched.told.len(), self.shared.pending(matched)?, matched.pin.clone()))
-            })?;
-            Ok(count + self.shared.judged(py, &asked, &mut open, pending)?.len())
+            let count = |matched: &Matched<'_>| Ok(matched.certain.len() + matched.told.len());
+            self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, count)
         })
     }
 
@@ -432,16 +388,8 @@ impl Core {
             let mut open = self.shared.open();
             let text = open.unless(py, Text::of(&self.shared.host, event))?;
             let asked = Asked { text: &text, tenant, collection };
-            let (any, pending, _pin) = self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
-                let any = !matched.certain.is_empty() || !matched.told.is_empty();
-                Ok((any, if any { Vec::new() } else { self.shared.pending(matched)? }, matched.pin.clone()))
-            })?;
-            if any {
-                // What is pending makes no difference.
-                open.settle(0, 0, None);
-                return Ok(true);
-            }
-            Ok(!self.shared.judged(py, &asked, &mut open, pending)?.is_empty())
+            let any = |matched: &Matched<'_>| Ok(!matched.certain.is_empty() || !matched.told.is_empty());
+            self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, any)
         })
     }
 
@@ -452,92 +400,21 @@ impl Core {
             let text = open.unless(py, Text::of(&self.shared.host, event))?;
             let asked = Asked { text: &text, tenant, collection };
             let root = self.shared.engine.root();
-            let (found, certain) = self.shared.find(py, &root, &asked, &mut open, |matched| {
-                let found = Found {
-                    certain: 0..matched.certain.len(),
-                    told: matched.told.into(),
-                    pending: self.shared.pending(matched)?,
-                    change: matched.change,
-                    pin: matched.pin.clone(),
-                };
-                Ok((found, Vec::from(matched.certain)))
-            })?;
-            self.hits(py, &root, &asked, &mut open, found, &certain)
+            let found = self.shared.find(py, &root, &asked, &mut open, |matched| Ok(Found::of(matched)))?;
+            Ok(self.hits(py, &root, &asked, found))
         })
     }
 
-    #[pyo3(signature = (events, tenant=None, collection=None))]
+    #[pyo3(signature = (events, tenant=None, collection=None, threads=1))]
     fn match_batch<'py>(
         &self,
         py: Python<'py>,
         events: &Bound<'py, PyAny>,
         tenant: Option<&str>,
         collection: Option<&str>,
+        threads: usize,
     ) -> PyResult<Bound<'py, PyList>> {
-        guard(py, || {
-            let events = events.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-            let engine = &self.shared.engine;
-            let root = engine.root();
-            let results = PyList::empty(py);
-            let mut scratch = self.shared.scratch();
-            let mut slots: Vec<u32> = Vec::new();
-            let mut index = 0;
-            while index < events.len() {
-                // Read with the interpreter held, match with it let go, make objects with it held.
-                let mut texts: Vec<PyResult<Text<'py>>> = Vec::with_capacity(CHUNK);
-                let mut bytes = 0;
-                while index + texts.len() < events.len() && texts.len() < CHUNK && bytes < CHUNK_BYTES {
-                    let text = Text::of(&self.shared.host, &events[index + texts.len()]);
-                    let text = self.shared.open().unless_read(py, text);
-                    bytes += text.as_ref().map_or(0, |text| text.as_bytes().len());
-                    texts.push(text);
-                }
-                let readable: Vec<Option<&[u8]>> = texts.iter().map(|text| text.as_ref().ok().map(Text::as_bytes)).collect();
-                slots.clear();
-                let mut cel_errors: Vec<CelError> = Vec::new();
-                let found: Vec<Option<Result<(Found, Open<'_>), EventError>>> = py.detach(|| {
-                    let mut find = |text: &[u8]| -> Result<(Found, Open<'_>), EventError> {
-                        let mut open = self.shared.open();
-                        let matched = engine.match_event_on(&root, text, tenant, collection, &mut scratch);
-                        open.settled();
-                        let matched = matched?;
-                        open.matched(&matched);
-                        let first = slots.len();
-                        slots.extend_from_slice(matched.certain);
-                        cel_errors.extend_from_slice(matched.errors);
-                        let pending = matched.pending.iter();
-                        let found = Found {
-                            certain: first..slots.len(),
-                            pending: pending.filter_map(|slot| Some((engine.record(*slot)?, *slot))).collect(),
-                            told: matched.told.into(),
-                            change: matched.change,
-                            pin: matched.pin,
-                        };
-                        Ok((found, open))
-                    };
-                    readable.iter().map(|text| text.map(&mut find)).collect()
-                });
-                py.check_signals()?;
-                self.shared.tell(py, &cel_errors)?;
-                for (text, found) in texts.iter().zip(found) {
-                    let result = match (text, found) {
-                        (Ok(text), Some(Ok((found, mut open)))) => {
-                            let asked = Asked { text, tenant, collection };
-                            let certain = found.certain.clone();
-                            let made = self.hits(py, &root, &asked, &mut open, found, &slots[certain]);
-                            made.and_then(|hits| Ok(Bound::new(py, hits)?.into_any()))
-                        }
-                        (Ok(text), Some(Err(error))) => errors::event_error(py, &error, text.is_text()),
-                        (Err(error), _) => Err(error.clone_ref(py)),
-                        (Ok(_), None) => Err(PyRuntimeError::new_err("an event that was not matched")),
-                    };
-                    results.append(errors::in_its_place(py, result, index)?)?;
-                    index += 1;
-                }
-            }
-            self.shared.keep(scratch);
-            Ok(results)
-        })
+        self.batch(py, events, tenant, collection, threads)
     }
 
     fn merge(&self, py: Python<'_>) -> PyResult<()> {

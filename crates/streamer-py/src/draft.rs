@@ -63,6 +63,7 @@ impl Reading {
             flags: bits,
             program,
             text: stored.into(),
+            conditions: (stored != text).then(|| text.into()),
             host,
         };
         Ok(addition)

@@ -41,16 +41,6 @@ pub fn event_error<'py>(py: Python<'py>, error: &EventError, is_text: bool) -> P
     classes(py)?.event.bind(py).call((error.code.as_str(), &*error.reason), Some(&named))
 }
 
-/// An error of an event that was no text, so that nothing in it has an offset.
-pub fn without_offset(py: Python<'_>, error: PyErr) -> PyErr {
-    match classes(py).and_then(|classes| {
-        if error.is_instance(py, classes.event.bind(py)) { error.value(py).setattr("offset", py.None()) } else { Ok(()) }
-    }) {
-        Ok(()) => error,
-        Err(other) => other,
-    }
-}
-
 /// The code of an `EventError`; None for any other error.
 pub fn code_of(py: Python<'_>, error: &PyErr) -> Option<EventCode> {
     let is_event = error.is_instance(py, classes(py).ok()?.event.bind(py));

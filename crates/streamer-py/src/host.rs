@@ -1,14 +1,12 @@
 //! What the core leaves to Python: `streamer.engine.native.Host`, called through here only.
 //!
-//! The host reads events that are no bytes, and judges by the reference what the index does not decide: CEL, subscriptions
-//! that are judged whole, events with unknown values, and the old side of an update.
+//! The host reads events that are no bytes, logs errors of CEL, and tells the labels of subscriptions.
 
-use crate::errors;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 use std::sync::Arc;
-use streamer_core::engine::{Host, Outcome, Record, Transition};
+use streamer_core::engine::{Host, Record};
 
 /// The flags of a record that are the host's own.
 pub mod flags {
@@ -103,24 +101,4 @@ pub struct Asked<'py, 'a> {
     pub text: &'a Text<'py>,
     pub tenant: Option<&'a str>,
     pub collection: Option<&'a str>,
-}
-
-/// Ask the host about *pending* subscriptions; aligned, None for those that do not want the event.
-pub fn judge(py: Python<'_>, host: &Py<PyAny>, asked: &Asked<'_, '_>, pending: &[Arc<Record>]) -> PyResult<Vec<Option<Outcome>>> {
-    let candidates = PyList::new(py, pending.iter().map(|record| source_of(py, record)))?;
-    let arguments = (asked.text.to_bytes(py), asked.tenant, asked.collection, candidates);
-    let judge = || host.bind(py).call_method1("judge", arguments);
-    let judged = match judge() {
-        Err(error) if !asked.text.is_text() => return Err(errors::without_offset(py, error)),
-        other => other?,
-    };
-    let outcome = |found: Bound<'_, PyAny>| -> PyResult<Option<Outcome>> {
-        let found: Option<(Option<String>, bool)> = found.extract()?;
-        let all = [Transition::Enter, Transition::Stay, Transition::Leave];
-        Ok(found.map(|(word, certain)| {
-            let transition = all.into_iter().find(|transition| word.as_deref() == Some(transition.as_str()));
-            Outcome { transition, certain }
-        }))
-    };
-    judged.try_iter()?.map(|found| outcome(found?)).collect()
 }

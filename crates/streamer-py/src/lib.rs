@@ -3,7 +3,7 @@
 //! ```text
 //!  core.rs    an engine: match, select, remove                 hits.rs    what one event matched, packed
 //!  draft.rs   subscriptions on their way in                    errors.rs  every error, mapped
-//!  host.rs    what the core leaves to Python, and asks for      bloom.rs   the portable Bloom layout over buffers
+//!  host.rs    what the core asks of Python                     batch.rs   several events at once      bloom.rs   the portable Bloom layout over buffers
 //!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
 //!  open.rs    events that are not settled yet
 //! ```
@@ -12,6 +12,7 @@
 //! waiting for the interpreter. The table of ids is only read while the interpreter is held, so that no other thread is
 //! inside it when the process forks.
 
+mod batch;
 mod bloom;
 mod cel;
 mod core;

@@ -48,6 +48,8 @@ class CelReason(StrEnum):
     """The program's result is not bool."""
     BUDGET = "budget"
     """The program used up its cost units and was stopped."""
+    PATTERN_BUDGET = "pattern_budget"
+    """No error of CEL: the choice of array elements for a pattern with `$or` takes more than its budget."""
 
 
 @final

@@ -50,11 +50,13 @@ pub enum Reason {
     NotBool,
     /// The program used up its cost units and was stopped.
     Budget,
+    /// No error of CEL: the choice of array elements for a pattern with `$or` takes more than its budget.
+    PatternBudget,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Reason; 11] = [
+    pub const ALL: [Reason; 12] = [
         Reason::NoSuchField,
         Reason::IndexOutOfRange,
         Reason::NoSuchOverload,
@@ -66,6 +68,7 @@ impl Reason {
         Reason::BeyondFloat64,
         Reason::NotBool,
         Reason::Budget,
+        Reason::PatternBudget,
     ];
 
     /// The word of it: the label of the metric that counts errors.
@@ -82,6 +85,7 @@ impl Reason {
             Reason::BeyondFloat64 => "beyond_float64",
             Reason::NotBool => "not_bool",
             Reason::Budget => "budget",
+            Reason::PatternBudget => "pattern_budget",
         }
     }
 }

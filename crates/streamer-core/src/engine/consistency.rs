@@ -7,36 +7,41 @@
 //!                    └─ element 1: satisfies {c}            no element satisfies {b, c}: no match
 //! ```
 //!
-//! Each place (the root, or an element of an array) satisfies some fields by the leaves that lie in it and in no deeper
-//! array, and in each array inside it one element may be chosen. A pattern without `$or` needs all fields: then a field
-//! that any element of an array satisfies must be satisfied in the one chosen, since within one place all leaves of a field
-//! lie in the same array; so each array is decided on its own and the whole is polynomial. With `$or`, the sets of fields
-//! that a place can satisfy are computed, only those that are in no other one, and the pattern is asked about each.
+//! The root is a *scope*, each element of each array is one. A scope satisfies some fields by the leaves that lie in it and in
+//! no deeper array, and in each array inside it one element may be chosen. Scopes that cannot be told apart are one *shape*,
+//! so 10,000 like elements cost no more than one. A pattern without `$or` needs all fields: then a field that any element of
+//! an array satisfies must be satisfied in the one chosen, since within one scope all leaves of a field lie in the same array;
+//! so each array is decided on its own and the whole is polynomial. `$or` is taken apart into conjunctions, of which those
+//! are dropped on the way that no choice of elements can satisfy.
 //!
 //! Invariant: the fields satisfied outside of arrays and those of the elements chosen are exactly what the choice satisfies.
 //!
-//! Cost: one look at each leaf of each field, then the satisfying ones. With `$or` it can be exponential (it decides
-//! satisfiability of clauses), so it is bounded by [`BUDGET`]; what would take more does not match.
+//! Cost: one look at each leaf of each field, then the satisfying ones. With `$or` over arrays it can be exponential (it
+//! decides satisfiability of clauses), so each conjunction that is tried costs a unit a shape, at most [`BUDGET`] in all;
+//! past it nothing is known. `streamer/reference/patterns.py` counts the same.
 //!
 //! Rejected: trying all choices of leaves one after the other (exponential without `$or` too).
 
+use crate::cel::Verdict;
 use crate::engine::store::{Store, Tree, Verification};
 use crate::engine::values::Values;
 use crate::engine::verify::any_atom_holds;
 use crate::engine::words::AtomView;
 use crate::flatten::{PathId, Position};
 use crate::value::Kind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// How many sets of fields may be joined for one pattern and event.
-const BUDGET: usize = 1 << 20;
+/// Units that the choice of elements for one pattern and event may cost (semantics.md section 5).
+const BUDGET: usize = 1_000_000;
 
 /// A set of fields.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Fields(Vec<u64>);
+///
+/// Invariant: the last word is not 0, so that equal sets are equal words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Fields(Vec<u64>);
 
 impl Fields {
-    fn insert(&mut self, field: u32) {
+    pub fn insert(&mut self, field: u32) {
         let word = field as usize / 64;
         if self.0.len() <= word {
             self.0.resize(word + 1, 0);
@@ -44,170 +49,309 @@ impl Fields {
         self.0[word] |= 1 << (field % 64);
     }
 
-    fn has(&self, field: u32) -> bool {
+    pub fn has(&self, field: u32) -> bool {
         self.0.get(field as usize / 64).is_some_and(|word| word & (1 << (field % 64)) != 0)
     }
 
-    fn join(&mut self, other: &Fields) {
+    pub fn join(&mut self, other: &Fields) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
         }
         self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
     }
 
-    fn remove(&mut self, other: &Fields) {
+    pub fn remove(&mut self, other: &Fields) {
         self.0.iter_mut().zip(&other.0).for_each(|(word, less)| *word &= !less);
+        self.trim();
     }
 
     fn keep(&mut self, other: &Fields) {
         let others = other.0.iter().copied().chain(std::iter::repeat(0));
         self.0.iter_mut().zip(others).for_each(|(word, both)| *word &= both);
+        self.trim();
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| *word == 0)
+    fn trim(&mut self) {
+        while self.0.last() == Some(&0) {
+            self.0.pop();
+        }
     }
 
-    fn within(&self, other: &Fields) -> bool {
-        self.0.iter().enumerate().all(|(at, word)| word & !other.0.get(at).copied().unwrap_or(0) == 0)
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn meets(&self, other: &Fields) -> bool {
+        self.0.iter().zip(&other.0).any(|(one, other)| one & other != 0)
     }
 }
 
-/// The root or an element of an array that has satisfying leaves, or elements that have.
+/// The root or an element of an array.
 #[derive(Debug, Default)]
-struct Place {
-    own: Fields,
-    arrays: BTreeMap<u32, Vec<Position>>,
+struct Scope {
+    /// What its known leaves satisfy, and what they may satisfy together with the unknown ones.
+    sure: Fields,
+    maybe: Fields,
+    arrays: BTreeMap<u32, Vec<usize>>,
 }
 
-/// What an event satisfies of the fields of one pattern. See the head of this file.
-#[derive(Debug, Default)]
-pub struct Choice {
-    places: BTreeMap<Position, Place>,
-    pending: Vec<(Position, u32, Position)>,
-}
+/// What an event satisfies of the fields of one pattern, by scope; the root is 0, and inner ones come after outer ones.
+#[derive(Debug)]
+pub(super) struct Scopes(Vec<Scope>);
 
-impl Choice {
-    /// Look at each leaf of each field.
-    pub fn new(store: &Store, verification: &Verification, map: &[PathId], values: &mut Values<'_>) -> Choice {
-        let mut choice = Choice::default();
-        choice.places.insert(Position::NONE, Place::default());
-        for (&field, number) in verification.fields.iter().zip(0..) {
-            let clause = store.clause(field);
-            let leaves = values.at(map[clause.path as usize], store.mode(clause.path));
-            if leaves.is_empty() {
-                let mut atoms = clause.atoms;
-                if atoms.any(|atom| matches!(atom.view, AtomView::Kinds(kinds) if kinds.has(Kind::Missing))) {
-                    choice.insert(Position::NONE, number, values);
-                }
-            }
-            for at in leaves {
-                if any_atom_holds(&clause, values, at) {
-                    choice.insert(values.get(at).leaf.position(), number, values);
-                }
-            }
-        }
-        choice
+/// The budget is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spent;
+
+impl Scopes {
+    pub fn new() -> Scopes {
+        Scopes(vec![Scope::default()])
     }
 
-    /// Note that a leaf at *position* satisfies *field*, and hang the place into those around it.
-    fn insert(&mut self, position: Position, field: u32, values: &Values<'_>) {
-        let flat = values.flat();
-        let mut at = position;
-        while !self.places.contains_key(&at) {
-            self.places.insert(at, Place::default());
-            // Outer places are made before they are hung in turn: the loop ends at the root, which is there.
-            let outer = flat.outer(at);
-            self.pending.push((outer, flat.array(at), at));
-            at = outer;
-        }
-        for (outer, array, inner) in self.pending.drain(..) {
-            if let Some(place) = self.places.get_mut(&outer) {
-                place.arrays.entry(array).or_default().push(inner);
-            }
-        }
-        if let Some(place) = self.places.get_mut(&position) {
-            place.own.insert(field);
-        }
+    /// A new scope: an element of *array*, which stands in the scope *outer*.
+    pub fn enter(&mut self, outer: usize, array: u32) -> usize {
+        let inner = self.0.len();
+        self.0.push(Scope::default());
+        self.0[outer].arrays.entry(array).or_default().push(inner);
+        inner
     }
 
-    /// Whether some choice satisfies the pattern.
-    pub fn holds(&self, tree: &Tree) -> bool {
-        if tree.any_of.is_empty() {
-            let mut all = Fields::default();
-            tree.fields.clone().for_each(|field| all.insert(field));
-            return self.satisfies(Position::NONE, &all);
-        }
-        let mut budget = BUDGET;
-        self.sets(Position::NONE, &mut budget).is_some_and(|sets| sets.iter().any(|set| suffices(tree, set)))
+    /// Note what a known leaf satisfies.
+    pub fn add(&mut self, scope: usize, fields: &Fields) {
+        self.0[scope].sure.join(fields);
+        self.0[scope].maybe.join(fields);
     }
 
-    /// All fields that leaves at a place, or in arrays inside it, satisfy.
-    fn reach(&self, at: Position) -> Fields {
-        let mut all = Fields::default();
-        let mut pending = vec![at];
-        while let Some(at) = pending.pop() {
-            if let Some(place) = self.places.get(&at) {
-                all.join(&place.own);
-                pending.extend(place.arrays.values().flatten());
-            }
-        }
-        all
+    /// Note what an unknown leaf may satisfy.
+    pub fn add_unknown(&mut self, scope: usize, fields: &Fields) {
+        self.0[scope].maybe.join(fields);
     }
 
-    /// Whether one choice at a place satisfies all of *wanted*. As deep as arrays nest, which the flattener bounds.
-    fn satisfies(&self, at: Position, wanted: &Fields) -> bool {
-        let Some(place) = self.places.get(&at) else {
-            return false;
+    /// Whether some choice satisfies a pattern: for sure, perhaps (unknown), or not.
+    ///
+    /// *sure* and *maybe* are fields that hold without a leaf, surely or perhaps.
+    pub fn verdict(&self, tree: &Tree, sure: &Fields, maybe: &Fields, has_unknown: bool) -> Result<Verdict, Spent> {
+        let shapes = Shapes::new(self);
+        let joined = |free: &Fields, of: fn(&Shape) -> &Fields| {
+            shapes.all.iter().fold(free.clone(), |mut all, shape| {
+                all.join(of(shape));
+                all
+            })
         };
-        let mut left = wanted.clone();
-        left.remove(&place.own);
-        place.arrays.values().all(|elements| {
-            let mut inside = Fields::default();
-            elements.iter().for_each(|element| inside.join(&self.reach(*element)));
-            inside.keep(&left);
-            left.remove(&inside);
-            inside.is_empty() || elements.iter().any(|element| self.satisfies(*element, &inside))
-        }) && left.is_empty()
-    }
-
-    /// The greatest sets of fields that a choice at a place satisfies; None where there are too many.
-    fn sets(&self, at: Position, budget: &mut usize) -> Option<Vec<Fields>> {
-        let place = self.places.get(&at)?;
-        let mut sets = vec![place.own.clone()];
-        for elements in place.arrays.values() {
-            let mut options = Vec::new();
-            for element in elements {
-                for set in self.sets(*element, budget)? {
-                    add_greatest(&mut options, set, budget)?;
-                }
-            }
-            let mut joined = Vec::new();
-            for set in &sets {
-                for option in &options {
-                    let mut both = set.clone();
-                    both.join(option);
-                    add_greatest(&mut joined, both, budget)?;
-                }
-            }
-            sets = joined;
+        // These are the fields with a leaf that satisfies them: necessary, and sufficient where no array leaves a choice.
+        if !suffices(tree, &joined(maybe, |shape| &shape.maybe)) {
+            return Ok(Verdict::False);
         }
-        Some(sets)
+        if suffices(tree, &joined(sure, |shape| &shape.sure)) && shapes.satisfy(tree, |shape| &shape.sure, sure)? {
+            return Ok(Verdict::True);
+        }
+        if has_unknown && shapes.satisfy(tree, |shape| &shape.maybe, maybe)? {
+            return Ok(Verdict::Unknown);
+        }
+        Ok(Verdict::False)
     }
-}
-
-/// Add a set unless it is within another one; drop those that are within it.
-fn add_greatest(sets: &mut Vec<Fields>, set: Fields, budget: &mut usize) -> Option<()> {
-    *budget = budget.checked_sub(1 + sets.len())?;
-    if !sets.iter().any(|other| set.within(other)) {
-        sets.retain(|other| !other.within(&set));
-        sets.push(set);
-    }
-    Some(())
 }
 
 /// Whether these fields are enough for the pattern.
 fn suffices(tree: &Tree, set: &Fields) -> bool {
     tree.fields.clone().all(|field| set.has(field))
         && tree.any_of.iter().all(|alternatives| alternatives.iter().any(|one| suffices(one, set)))
+}
+
+/// What scopes that cannot be told apart have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shape {
+    sure: Fields,
+    maybe: Fields,
+    /// For each array the shapes of those of its elements that may satisfy anything.
+    arrays: Vec<Vec<u32>>,
+}
+
+/// All shapes of an event, inner ones before outer ones; the last is the root's.
+struct Shapes {
+    all: Vec<Shape>,
+    /// What leaves in each, or in arrays inside it, may satisfy.
+    reaches: Vec<Fields>,
+    /// The same of each of its arrays.
+    arrays: Vec<Vec<Fields>>,
+    root: u32,
+    is_free: bool,
+}
+
+impl Shapes {
+    fn new(scopes: &Scopes) -> Shapes {
+        let mut numbers: HashMap<Shape, u32> = HashMap::new();
+        let mut of_scope = vec![0; scopes.0.len()];
+        let mut shapes = Shapes { all: Vec::new(), reaches: Vec::new(), arrays: Vec::new(), root: 0, is_free: true };
+        for (at, scope) in scopes.0.iter().enumerate().rev() {
+            let mut arrays: Vec<Vec<u32>> = Vec::new();
+            for elements in scope.arrays.values() {
+                // An element that satisfies nothing is never a choice to make.
+                let satisfying = elements.iter().map(|inner| of_scope[*inner]);
+                let mut inner: Vec<u32> = satisfying.filter(|shape| !shapes.reaches[*shape as usize].is_empty()).collect();
+                inner.sort_unstable();
+                inner.dedup();
+                if !inner.is_empty() {
+                    arrays.push(inner);
+                }
+            }
+            arrays.sort_unstable();
+            arrays.dedup();
+            let shape = Shape { sure: scope.sure.clone(), maybe: scope.maybe.clone(), arrays };
+            of_scope[at] = match numbers.get(&shape) {
+                Some(number) => *number,
+                None => {
+                    let number = shapes.all.len() as u32;
+                    numbers.insert(shape.clone(), number);
+                    shapes.push(shape);
+                    number
+                }
+            };
+        }
+        shapes.root = of_scope[0];
+        shapes
+    }
+
+    fn push(&mut self, shape: Shape) {
+        let mut reach = shape.maybe.clone();
+        let of_arrays = shape.arrays.iter().map(|inner| {
+            let mut all = Fields::default();
+            inner.iter().for_each(|shape| all.join(&self.reaches[*shape as usize]));
+            reach.join(&all);
+            all
+        });
+        let of_arrays = of_arrays.collect();
+        self.is_free &= shape.arrays.iter().all(|inner| inner.len() == 1);
+        self.arrays.push(of_arrays);
+        self.reaches.push(reach);
+        self.all.push(shape);
+    }
+
+    /// Whether one choice satisfies a pattern that all leaves together satisfy.
+    fn satisfy(&self, tree: &Tree, of: fn(&Shape) -> &Fields, free: &Fields) -> Result<bool, Spent> {
+        if self.is_free {
+            return Ok(true);
+        }
+        let mut choice = Choice { shapes: self, of, free, possible: HashMap::new(), left: BUDGET };
+        Ok(!choice.conjunctions(tree)?.is_empty())
+    }
+}
+
+/// Which fields can hold at once, by one choice of an element in each array.
+struct Choice<'s> {
+    shapes: &'s Shapes,
+    /// What a shape satisfies.
+    of: fn(&Shape) -> &Fields,
+    /// Fields that hold without a leaf.
+    free: &'s Fields,
+    possible: HashMap<Fields, bool>,
+    left: usize,
+}
+
+impl Choice<'_> {
+    /// The conjunctions of the disjunctive form that hold. Recursive over `$or`, which nests to a bounded depth.
+    fn conjunctions(&mut self, tree: &Tree) -> Result<HashSet<Fields>, Spent> {
+        let mut own = Fields::default();
+        tree.fields.clone().for_each(|field| own.insert(field));
+        own.remove(self.free);
+        let mut found = HashSet::from([own]);
+        for alternatives in &tree.any_of {
+            let mut inner = HashSet::new();
+            for alternative in alternatives {
+                inner.extend(self.conjunctions(alternative)?);
+            }
+            let mut joined = HashSet::new();
+            for fields in found {
+                if self.is_possible(&fields) {
+                    let cost = inner.len().saturating_mul(self.shapes.all.len());
+                    self.left = self.left.checked_sub(cost).ok_or(Spent)?;
+                    joined.extend(inner.iter().map(|more| {
+                        let mut both = fields.clone();
+                        both.join(more);
+                        both
+                    }));
+                }
+            }
+            found = joined;
+        }
+        found.retain(|fields| self.is_possible(fields));
+        Ok(found)
+    }
+
+    fn is_possible(&mut self, fields: &Fields) -> bool {
+        if let Some(known) = self.possible.get(fields) {
+            return *known;
+        }
+        let is_possible = self.choose(fields);
+        self.possible.insert(fields.clone(), is_possible);
+        is_possible
+    }
+
+    fn choose(&self, fields: &Fields) -> bool {
+        let shapes = self.shapes;
+        // Of each shape: whether each of its arrays has an element with all that the array must give.
+        let mut holds: Vec<bool> = Vec::with_capacity(shapes.all.len());
+        for (shape, reaches) in shapes.all.iter().zip(&shapes.arrays) {
+            let each = shape.arrays.iter().zip(reaches).all(|(elements, reach)| {
+                if !fields.meets(reach) {
+                    return true;
+                }
+                let mut wanted = fields.clone();
+                wanted.keep(reach);
+                elements.iter().any(|element| holds[*element as usize] && self.covers(*element, &wanted))
+            });
+            holds.push(each);
+        }
+        holds[shapes.root as usize] && self.covers(shapes.root, fields)
+    }
+
+    fn covers(&self, shape: u32, fields: &Fields) -> bool {
+        let mut missing = fields.clone();
+        missing.remove((self.of)(&self.shapes.all[shape as usize]));
+        self.shapes.arrays[shape as usize].iter().for_each(|reach| missing.remove(reach));
+        missing.is_empty()
+    }
+}
+
+/// Whether the leaves of an event satisfy the pattern of *verification* in one choice of elements.
+pub(super) fn consistent(
+    store: &Store,
+    verification: &Verification,
+    tree: &Tree,
+    map: &[PathId],
+    values: &mut Values<'_>,
+) -> Result<bool, Spent> {
+    let mut scopes = Scopes::new();
+    let mut scope_of: HashMap<Position, usize> = HashMap::from([(Position::NONE, 0)]);
+    let mut free = Fields::default();
+    let mut way = Vec::new();
+    for (&field, number) in verification.fields.iter().zip(0..) {
+        let clause = store.clause(field);
+        let leaves = values.at(map[clause.path as usize], store.mode(clause.path));
+        if leaves.is_empty() {
+            let mut atoms = clause.atoms;
+            if atoms.any(|atom| matches!(atom.view, AtomView::Kinds(kinds) if kinds.has(Kind::Missing))) {
+                free.insert(number);
+            }
+        }
+        let mut own = Fields::default();
+        own.insert(number);
+        for at in leaves {
+            if any_atom_holds(&clause, values, at) {
+                // Outer scopes first; the way ends at the root, which is there.
+                let mut position = values.get(at).leaf.position();
+                while !scope_of.contains_key(&position) {
+                    way.push(position);
+                    position = values.flat().outer(position);
+                }
+                let mut scope = scope_of[&position];
+                while let Some(inner) = way.pop() {
+                    scope = scopes.enter(scope, values.flat().array(inner));
+                    scope_of.insert(inner, scope);
+                }
+                scopes.add(scope, &own);
+            }
+        }
+    }
+    Ok(scopes.verdict(tree, &free, &free, false)? == Verdict::True)
 }

@@ -42,7 +42,7 @@ use hashbrown::HashTable;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How an engine works.
 #[derive(Clone)]
@@ -103,8 +103,10 @@ pub struct Addition {
     pub flags: u8,
     /// Its CEL part.
     pub program: Option<Arc<Executable>>,
-    /// As it was given.
+    /// As it was given, or what stands for that: equal for equal subscriptions.
     pub text: Box<[u8]>,
+    /// Its conditions as JSON, where *text* is none.
+    pub conditions: Option<Box<[u8]>>,
     /// What the host keeps with it.
     pub host: Option<Host>,
 }
@@ -232,25 +234,14 @@ pub struct Matched<'s> {
     pub certain: &'s [u32],
     /// Slots of those that match in another way.
     pub told: &'s [(u32, Outcome)],
-    /// Slots of what the host must judge whole: where the event has holes, all that its partitions hold.
-    pub pending: &'s [u32],
     /// Errors of CEL that are to be told.
     pub errors: &'s [CelError],
     /// What the transition of [`Matched::certain`] is.
     pub change: Change,
     /// How many conjunctions were looked at.
     pub work: u64,
-    /// Of an event that was left for the caller to settle ([`Matched::is_open`]) and is of the sample: what it took so far.
-    pub spent: Option<Duration>,
     /// Keeps the slots from being given to others.
     pub pin: Pin,
-}
-
-impl Matched<'_> {
-    /// Whether it is for the caller to say what became of the event: `Engine::telemetry().settle(…)` or `reject`, once.
-    pub fn is_open(&self) -> bool {
-        !self.pending.is_empty()
-    }
 }
 
 /// Keeps the slots of a match from being given to other subscriptions.
@@ -432,6 +423,11 @@ impl Engine {
         scratch: &mut Scratch,
     ) -> Option<Vec<u32>> {
         self.inner.stays(root, event, tenant, collection, scratch)
+    }
+
+    /// A number that events of one tenant and collection share, as far as can be told without reading all of *event*.
+    pub fn locality(&self, event: &[u8], tenant: Option<&str>, collection: Option<&str>, scratch: &mut Scratch) -> u64 {
+        self.inner.locality(event, tenant, collection, &mut scratch.flattener)
     }
 
     /// Let one evaluation of a CEL program cost so much from now on.

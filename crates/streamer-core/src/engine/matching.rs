@@ -3,6 +3,7 @@
 use crate::bloom::filter::{Answer, Filter};
 use crate::cel::Verdict;
 use crate::engine::engine::{Inner, Matched, OldScratch, Pin, Root, Scratch};
+use crate::engine::holes::Holes;
 use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::partitions::{Partition, join};
 use crate::engine::paths::{PathMap, View};
@@ -12,8 +13,9 @@ use crate::engine::store::flags;
 use crate::engine::telemetry::Tally;
 use crate::engine::values::{Values, ValuesScratch};
 use crate::error::EventError;
-use crate::flatten::{Flat, Given};
+use crate::flatten::{Flat, Flattener, Given};
 use crate::layout::EventType;
+use crate::subscriptions::Subscription;
 use crate::value::{Number, ScalarRef};
 use std::sync::Arc;
 
@@ -40,6 +42,19 @@ impl Inner {
         seen
     }
 
+    pub(super) fn locality(
+        &self,
+        event: &[u8],
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        flattener: &mut Flattener,
+    ) -> u64 {
+        let given = Given { tenant, collection, default_tenant: self.options.default_tenant.as_deref() };
+        let (tenant, collection) = flattener.locate(&self.locator, event, &given, &self.options.limits);
+        let hash = |name: Option<&str>| self.seed.hash_bytes(name.unwrap_or_default().as_bytes());
+        join(&self.seed, hash(tenant), hash(collection))
+    }
+
     pub(super) fn match_event<'s>(
         &self,
         root: &Arc<Root>,
@@ -54,19 +69,14 @@ impl Inner {
         let Scratch { output, tally, .. } = scratch;
         let change = change.and_then(|change| change).inspect_err(|error| tally.reject(error.code))?;
         tally.looked(output.candidates, output.listed);
-        let is_open = !output.pending.is_empty();
-        if !is_open {
-            let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
-            tally.settle(output.certain.len() + output.told.len(), uncertain);
-        }
+        let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
+        tally.settle(output.certain.len() + output.told.len(), uncertain);
         Ok(Matched {
             certain: &output.certain,
             told: &output.told,
-            pending: &output.pending,
             errors: &output.errors,
             change,
             work: output.candidates + output.listed,
-            spent: if is_open { tally.spent() } else { None },
             pin: Pin(root.generation.clone()),
         })
     }
@@ -115,12 +125,16 @@ impl Inner {
         let One { root, event, view, flat, given, .. } = *one;
         let parts = flat.parts();
         let Rest { values, segment, output, old, cel, tally } = rest;
-        if parts.has_unknown {
-            one.segments().for_each(|segment| segment.everything(root.version, output));
-            return Ok(Change::Untold);
-        }
         let mut errors = std::mem::take(&mut output.errors);
         let mut programs = Programs::new(self, event, flat, given, cel, &mut errors, tally.is_timed());
+        if parts.has_unknown {
+            self.judge_open(one, values, output, &mut programs)?;
+            if let Some(took) = programs.took() {
+                tally.cel(took);
+            }
+            output.errors = errors;
+            return Ok(Change::Untold);
+        }
         let is_flagged = is_flagged(view, flat);
         if !is_flagged {
             let mut values_read = Values::begin(flat, &self.seed, values);
@@ -158,11 +172,47 @@ impl Inner {
             }
             _ => Change::Untold,
         };
+        for slot in output.spent.drain(..) {
+            programs.spent(slot);
+        }
         if let Some(took) = programs.took() {
             tally.cel(took);
         }
         output.errors = errors;
         Ok(change)
+    }
+
+    /// Judge what an event with holes may match, each subscription by itself.
+    fn judge_open(
+        &self,
+        one: &One<'_>,
+        values: &mut ValuesScratch,
+        output: &mut Output,
+        programs: &mut Programs<'_>,
+    ) -> Result<(), EventError> {
+        let options = &self.options;
+        // Lazily nobody has looked at all of it yet.
+        programs.check()?;
+        let holes = Holes::new(one.event, one.flat, &options.limits, options.soft_delete.as_ref())?;
+        let mut read = Values::begin(one.flat, &self.seed, values);
+        for (segment, map) in one.segments().zip(&one.view.maps) {
+            let asked = Asked { version: one.root.version, answer: Answer::Maybe, map, seed: &self.seed };
+            segment.find_open(&holes, &asked, &mut read, output);
+        }
+        read.end(values);
+        for slot in output.open.drain(..) {
+            let record = self.records.get(slot);
+            let Some(record) = record.as_ref() else { continue };
+            let conditions = record.conditions.as_deref().unwrap_or(&record.text);
+            // It was read so when it was added.
+            let Ok(subscription) = Subscription::parse(conditions, options.default_tenant.as_deref(), &options.limits) else {
+                continue;
+            };
+            if let Some(outcome) = holes.judge(slot, record, &subscription, programs)? {
+                output.told.push((slot, outcome));
+            }
+        }
+        Ok(())
     }
 
     /// Find what the old side matches, of subscriptions that have all of the flags *need* and are not in `output.certain`; see

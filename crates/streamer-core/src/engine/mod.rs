@@ -8,6 +8,7 @@ mod consistency;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 pub mod engine;
 mod guards;
+mod holes;
 mod judge;
 #[cfg(test)]
 mod live_tests;

@@ -105,6 +105,39 @@ impl<'e> Programs<'e> {
         Ok(self.documents.expect("made above")[usize::from(side == Side::Old)])
     }
 
+    /// Check the event in full, if that was not done.
+    ///
+    /// # Errors
+    ///
+    /// Those that lazy validation has passed over.
+    pub fn check(&mut self) -> Result<(), EventError> {
+        self.document(Side::New).map(|_| ())
+    }
+
+    /// The pattern of the subscription in *slot* takes more than its budget: an error.
+    pub fn spent(&mut self, slot: u32) -> Verdict {
+        if let Some(record) = self.inner.records.get(slot).as_ref() {
+            self.inner.cel_errors[Reason::PatternBudget as usize].fetch_add(1, Ordering::Relaxed);
+            if let Some(silenced) = self.is_due(record) {
+                let detail = "the choice of array elements for its pattern takes more than its budget".to_owned();
+                self.errors.push(CelError { slot, reason: Reason::PatternBudget, detail, silenced });
+            }
+        }
+        Verdict::Error
+    }
+
+    /// Whether an error of a subscription is to be told; if so, how many were not since the last that was.
+    fn is_due(&self, record: &Record) -> Option<u32> {
+        // Two threads at once may both tell; that is no harm.
+        let now = self.inner.started.elapsed().as_secs() + 1;
+        let heard = record.heard.load(Ordering::Relaxed);
+        let (told, silenced) = (heard >> 32, heard as u32);
+        let is_due = told == 0 || now >= told + MINUTE;
+        let next = if is_due { now << 32 } else { told << 32 | u64::from(silenced.saturating_add(1)) };
+        record.heard.store(next, Ordering::Relaxed);
+        is_due.then_some(silenced)
+    }
+
     /// Evaluate the CEL part of the subscription in *slot*; true where it has none.
     ///
     /// # Errors
@@ -131,14 +164,7 @@ impl<'e> Programs<'e> {
         let outcome = program.evaluate(&document, budget, self.scratch)?;
         if let Some(reason) = outcome.reason {
             self.inner.cel_errors[reason as usize].fetch_add(1, Ordering::Relaxed);
-            // Two threads at once may both tell; that is no harm.
-            let now = self.inner.started.elapsed().as_secs() + 1;
-            let heard = record.heard.load(Ordering::Relaxed);
-            let (told, silenced) = (heard >> 32, heard as u32);
-            if told != 0 && now < told + MINUTE {
-                record.heard.store(told << 32 | u64::from(silenced.saturating_add(1)), Ordering::Relaxed);
-            } else {
-                record.heard.store(now << 32, Ordering::Relaxed);
+            if let Some(silenced) = self.is_due(record) {
                 let (_, detail) = program.evaluate_in_words(&document, budget, self.scratch)?;
                 self.errors.push(CelError { slot, reason, detail, silenced });
             }

@@ -45,6 +45,8 @@ pub struct Record {
     pub(super) heard: AtomicU64,
     /// As it was given, for the host.
     pub text: Box<[u8]>,
+    /// Its conditions as JSON, where *text* is none.
+    pub conditions: Option<Box<[u8]>>,
     /// What the host keeps with it, from the beginning or from when it first wants to.
     pub host: OnceLock<Host>,
     /// How quickly it is found.

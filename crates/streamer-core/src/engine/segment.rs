@@ -24,6 +24,8 @@ use crate::bloom::filter::Answer;
 use crate::bloom::keys::Access;
 use crate::engine::buckets::{Found, Index, MatcherScratch, Visit, hand_out};
 use crate::engine::build::{Depth, build};
+use crate::engine::consistency::Spent;
+use crate::engine::holes::Holes;
 use crate::engine::judge::Outcome;
 use crate::engine::paths::PathMap;
 use crate::engine::programs::CelError;
@@ -110,8 +112,10 @@ pub struct Output {
     pub told: Vec<(u32, Outcome)>,
     /// Slots of those that match but for their CEL part.
     pub candidates_for_cel: Vec<u32>,
-    /// Slots of subscriptions the whole of which the host must judge.
-    pub pending: Vec<u32>,
+    /// Slots of those that may match an event with holes.
+    pub open: Vec<u32>,
+    /// Slots of those whose pattern took more than its budget.
+    pub spent: Vec<u32>,
     /// Errors of CEL that are to be told.
     pub errors: Vec<CelError>,
     /// How many conjunctions of indexes were verified or handed out.
@@ -139,7 +143,8 @@ impl Output {
         self.certain.clear();
         self.told.clear();
         self.candidates_for_cel.clear();
-        self.pending.clear();
+        self.open.clear();
+        self.spent.clear();
         self.errors.clear();
         (self.candidates, self.listed) = (0, 0);
     }
@@ -203,11 +208,12 @@ impl Segment {
         guard.map_or(0, |guard| guard.keys.div_ceil(u64::from(guard.counts.0).max(1)))
     }
 
-    /// Put all that is there at *version* out, for the host to judge whole.
-    pub fn everything(&self, version: u64, output: &mut Output) {
-        let is_there = |at: u32| !(1..=version).contains(&self.removed_at(at));
-        let all = (0..self.store.len() as u32).filter(|at| is_there(*at));
-        output.pending.extend(all.map(|at| self.store.slots[at as usize]));
+    /// Find what may match an event with holes among what is there at *version*: slots.
+    pub(super) fn find_open(&self, holes: &Holes, asked: &Asked<'_>, values: &mut Values<'_>, output: &mut Output) {
+        output.listed += self.store.conjunctions() as u64;
+        let candidates = holes.candidates(&self.store, &asked.map.ids, values);
+        let there = candidates.iter().filter(|at| !(1..=asked.version).contains(&self.removed_at(**at)));
+        output.open.extend(there.map(|at| self.store.slots[*at as usize]));
     }
 
     /// Find what one side of an event matches among what is there at *version*.
@@ -224,7 +230,7 @@ impl Segment {
             return;
         }
         for &at in found {
-            if self.holds(at, asked, values, verified) {
+            if self.holds(at, asked, values, verified, output) {
                 let list =
                     if store.flags[at as usize] & flags::CEL == 0 { &mut output.certain } else { &mut output.candidates_for_cel };
                 list.push(store.slots[at as usize]);
@@ -251,7 +257,7 @@ impl Segment {
         let verified = flags_verified(values);
         for &at in &scratch.found.once {
             let flags = store.flags[at as usize];
-            if flags & (need | flags::BEFORE) == need && self.holds(at, asked, values, verified) {
+            if flags & (need | flags::BEFORE) == need && self.holds(at, asked, values, verified, output) {
                 found.push((store.slots[at as usize], flags));
             }
         }
@@ -312,11 +318,16 @@ impl Segment {
 
     /// Whether a subscription, one of whose conjunctions holds, is there and passes what is verified besides.
     #[inline]
-    fn holds(&self, at: u32, asked: &Asked<'_>, values: &mut Values<'_>, verified: u8) -> bool {
+    fn holds(&self, at: u32, asked: &Asked<'_>, values: &mut Values<'_>, verified: u8, output: &mut Output) -> bool {
         let gone = self.removed_at(at);
-        !(gone != 0 && gone <= asked.version)
-            && (self.store.flags[at as usize] & verified == 0
-                || verify::verification_holds(&self.store, at, &asked.map.ids, values))
+        if gone != 0 && gone <= asked.version {
+            return false;
+        }
+        self.store.flags[at as usize] & verified == 0
+            || verify::verification_holds(&self.store, at, &asked.map.ids, values).unwrap_or_else(|Spent| {
+                output.spent.push(self.store.slots[at as usize]);
+                false
+            })
     }
 
     /// How many conjunctions have no access predicate; all of a plain list.

@@ -224,24 +224,10 @@ impl Telemetry {
         Tally { engine: self.id, random: 0x9E37_79B9 ^ (shards.len() as u32) << 7, shard, ..Tally::default() }
     }
 
-    /// Settle an event that [`crate::engine::Matched::is_open`] left to the caller.
-    pub fn settle(&self, matches: usize, uncertain: usize, took: Option<Duration>) {
-        if self.is_on() {
-            self.common.settle(matches, uncertain, took, beside_others);
-        }
-    }
-
     /// Count an event that was rejected before the engine saw it, or that the engine failed at (None).
     pub fn reject(&self, code: Option<EventCode>) {
         if self.is_on() {
             beside_others(&self.common.rejected[code.map_or(CODES - 1, |code| code as usize)], 1);
-        }
-    }
-
-    /// Count what the CEL programs took that the caller ran for an event of the sample.
-    pub fn cel(&self, took: Duration) {
-        if self.is_on() {
-            self.common.cel.observe(took, beside_others);
         }
     }
 
@@ -410,7 +396,6 @@ mod tests {
         tally.begin(&telemetry);
         tally.looked(1, 1);
         tally.settle(1, 0);
-        telemetry.settle(1, 0, None);
         telemetry.reject(None);
         assert_eq!(telemetry.counters(), Counters::default());
     }

@@ -384,6 +384,7 @@ impl Model {
                     form: form.clone(),
                     flags: 0,
                     program: None,
+                    conditions: None,
                     text: id.as_bytes().into(),
                     host: None,
                 }));
@@ -422,7 +423,7 @@ impl Model {
             .map(|(id, _)| id.as_str())
             .collect();
         let matched = self.engine.match_event(text.as_bytes(), Some("t"), Some("c"), &mut self.scratch).unwrap();
-        assert!(matched.pending.is_empty());
+        assert!(matched.told.is_empty());
         let mut found: Vec<String> =
             matched.certain.iter().map(|slot| self.engine.record(*slot).unwrap().id.to_string()).collect();
         found.sort();

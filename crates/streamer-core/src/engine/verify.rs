@@ -5,7 +5,7 @@ use crate::automaton::folding::fold;
 use crate::automaton::ranges::NumberCut;
 use crate::automaton::topics::topic_matches;
 use crate::automaton::wildcards::wildcard_matches;
-use crate::engine::consistency::Choice;
+use crate::engine::consistency::{Spent, consistent};
 use crate::engine::store::{ClauseView, Store};
 use crate::engine::values::Values;
 use crate::engine::words::AtomView;
@@ -83,16 +83,28 @@ fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
 }
 
 /// Whether what a candidate, one of whose conjunctions holds, must pass besides holds.
-pub fn verification_holds(store: &Store, subscription: u32, map: &[PathId], values: &mut Values<'_>) -> bool {
+///
+/// # Errors
+///
+/// That takes more than the budget of `consistency.rs`.
+pub(super) fn verification_holds(
+    store: &Store,
+    subscription: u32,
+    map: &[PathId],
+    values: &mut Values<'_>,
+) -> Result<bool, Spent> {
     let Some(verification) = store.verification(subscription) else {
-        return true;
+        return Ok(true);
     };
     let changed = verification.changed.iter().all(|(before, now)| {
         let before = values.at(map[*before as usize], store.mode(*before));
         let now = values.at(map[*now as usize], store.mode(*now));
         differ(before.start..before.end, now.start..now.end, values)
     });
-    changed && verification.tree.as_ref().is_none_or(|tree| Choice::new(store, verification, map, values).holds(tree))
+    match &verification.tree {
+        Some(tree) if changed => consistent(store, verification, tree, map, values),
+        _ => Ok(changed),
+    }
 }
 
 /// Whether two values, each at most one, differ; a number beyond float64 cannot be compared.

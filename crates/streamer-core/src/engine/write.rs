@@ -292,6 +292,7 @@ impl Inner {
                 program: addition.program,
                 heard: AtomicU64::new(0),
                 text: addition.text,
+                conditions: addition.conditions,
                 host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
                 cost_class,
                 flags: addition.flags,

@@ -20,7 +20,9 @@ use crate::limits::Limits;
 use scan::{Scan, Scanned, Scratch};
 
 pub use envelope::Locator;
+pub(crate) use holes::{Unknown, is_prefix};
 pub use old::OldText;
+pub(crate) use old::{find, substitute};
 pub use slots::{Flat, Leaf, Leaves, Parts, PathId, Position, Slots};
 pub use trie::{PathTrie, PathTrieBuilder};
 

@@ -194,6 +194,16 @@ impl<'a> Flat<'a> {
         &self.parts
     }
 
+    /// Whether there is a document.
+    pub fn has_data(&self) -> bool {
+        self.data != ALWAYS
+    }
+
+    /// What was wanted of the event.
+    pub fn trie(&self) -> &'a PathTrie {
+        self.trie
+    }
+
     /// Whether the event carries the document before the change.
     pub fn has_before(&self) -> bool {
         self.before != ALWAYS

@@ -1,0 +1,282 @@
+//! A pattern on an event with holes: true, false or unknown (semantics.md sections 5 and 8).
+//!
+//! Leaves are kept in *scopes*: the root is one, each element of each array is one, and a leaf lies in the scope of the
+//! innermost element around it. A hole is a leaf of unknown value, at each path at, above or below it, in the scope that is
+//! known so far. Being monotone, a pattern is true where the known leaves satisfy it; else unknown where known and unknown
+//! leaves together do; else false.
+//!
+//! Invariant: within a scope all leaves at one path lie either in the scope itself or all in one array of it. So the fields
+//! that a choice of elements can satisfy are found as in `consistency.rs`, once for the known leaves and once with the others.
+//!
+//! Cost: one visit to each value at or below a path of the pattern, then the choice, under the budget of `consistency.rs`.
+
+use super::tree::HoleTree;
+use crate::automaton::cidr::{net_holds, parse_address};
+use crate::automaton::folding::fold;
+use crate::automaton::regexps::Program;
+use crate::automaton::wildcards::wildcard_matches;
+use crate::cel::Verdict;
+use crate::engine::consistency::{Fields, Scopes, Spent};
+use crate::engine::store::Tree;
+use crate::subscriptions::normal_form::Atom;
+use crate::subscriptions::patterns::{AllOf, Field};
+use crate::value::{Kind, Scalar, Value};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// A name in the trie of a pattern's paths.
+#[derive(Debug, Default)]
+struct Node<'p> {
+    children: BTreeMap<&'p str, usize>,
+    /// Fields whose path ends here.
+    ends: Fields,
+    /// Those, and the fields further on.
+    through: Fields,
+    matchers: Vec<(u32, &'p [Atom])>,
+}
+
+/// What is derived from a pattern.
+#[derive(Debug, Default)]
+struct Plan<'p> {
+    nodes: Vec<Node<'p>>,
+    count: u32,
+    /// Fields that also hold where there is no leaf.
+    absent: Fields,
+    /// Fields without matchers, which hold for no leaf, known or not.
+    never: Fields,
+}
+
+impl<'p> Plan<'p> {
+    fn new(pattern: &'p AllOf) -> (Plan<'p>, Tree) {
+        let mut plan = Plan { nodes: vec![Node::default()], ..Plan::default() };
+        let tree = plan.number(pattern);
+        (plan, tree)
+    }
+
+    /// Recursive over `$or`, which nests to a bounded depth.
+    fn number(&mut self, pattern: &'p AllOf) -> Tree {
+        let start = self.count;
+        pattern.fields.iter().for_each(|field| self.field(field));
+        let fields = start..self.count;
+        let any_of =
+            pattern.any_of.iter().map(|alternatives| alternatives.iter().map(|one| self.number(one)).collect()).collect();
+        Tree { fields, any_of }
+    }
+
+    fn field(&mut self, field: &'p Field) {
+        let number = self.count;
+        self.count += 1;
+        if field.atoms.iter().any(|atom| matches!(atom, Atom::Kinds(kinds) if kinds.has(Kind::Missing))) {
+            self.absent.insert(number);
+        }
+        if field.atoms.is_empty() {
+            self.never.insert(number);
+        }
+        let mut at = 0;
+        self.nodes[at].through.insert(number);
+        for name in &field.path {
+            let new = self.nodes.len();
+            let next = *self.nodes[at].children.entry(name).or_insert(new);
+            if next == new {
+                self.nodes.push(Node::default());
+            }
+            at = next;
+            self.nodes[at].through.insert(number);
+        }
+        self.nodes[at].ends.insert(number);
+        self.nodes[at].matchers.push((number, &field.atoms));
+    }
+}
+
+/// Which element of an array: by its index, by what a hole calls it, or by what it satisfies, as scalars that satisfy the
+/// same share a scope.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Element {
+    Index(usize),
+    Token(Box<str>),
+    Satisfies(Fields),
+}
+
+/// An event as one pattern sees it.
+struct View<'v> {
+    plan: &'v Plan<'v>,
+    holes: &'v HoleTree,
+    scopes: Scopes,
+    elements: HashMap<(usize, u32, Element), usize>,
+    arrays: u32,
+    /// Fields at whose path there is a known leaf, or an unknown one.
+    known: Fields,
+    unknown: Fields,
+}
+
+/// What is known of a pattern.
+pub(super) fn pattern(pattern: &AllOf, raw: &Value, holes: &HoleTree) -> Result<Verdict, Spent> {
+    let (plan, tree) = Plan::new(pattern);
+    let mut view = View {
+        plan: &plan,
+        holes,
+        scopes: Scopes::new(),
+        elements: HashMap::new(),
+        arrays: 0,
+        known: Fields::default(),
+        unknown: Fields::default(),
+    };
+    view.read(raw);
+    view.verdict(&tree)
+}
+
+impl<'v> View<'v> {
+    fn read(&mut self, raw: &Value) {
+        let plan = self.plan;
+        let mut pending: Vec<(&Value, usize, usize, Option<u32>)> = vec![(raw, 0, 0, self.holes.root())];
+        while let Some((value, at, scope, hole)) = pending.pop() {
+            let node = &plan.nodes[at];
+            if hole.is_some_and(|hole| self.holes.node(hole).is_end) {
+                self.mark_unknown(scope, &node.through);
+                continue;
+            }
+            match value {
+                Value::Map(_) => {
+                    for (name, child) in &node.children {
+                        let below = hole.and_then(|hole| self.holes.step(hole, name));
+                        match (value.get(name), below) {
+                            (Some(member), _) => pending.push((member, *child, scope, below)),
+                            (None, Some(below)) => self.read_hole(below, *child, scope),
+                            (None, None) => {}
+                        }
+                    }
+                    if hole.is_some() {
+                        self.mark_unknown(scope, &node.ends);
+                    }
+                }
+                Value::List(elements) => {
+                    let array = self.arrays;
+                    self.arrays += 1;
+                    for (index, element) in elements.iter().enumerate() {
+                        let below = hole.and_then(|hole| self.holes.step(hole, &index.to_string()));
+                        match element {
+                            Value::Scalar(_) | Value::BeyondFloat(_) if below.is_none() => {
+                                self.add_scalar(element, at, scope, array);
+                            }
+                            _ => {
+                                let inner = self.enter(scope, array, Element::Index(index));
+                                pending.push((element, at, inner, below));
+                            }
+                        }
+                    }
+                    // An element is found by its index as a pointer spells it: "01" is none.
+                    let names = hole.map(|hole| &self.holes.node(hole).below);
+                    let beyond = names.into_iter().flatten().filter(|(token, _)| {
+                        !token.parse::<usize>().is_ok_and(|index| index < elements.len() && index.to_string() == ***token)
+                    });
+                    let beyond: Vec<(Box<str>, u32)> = beyond.map(|(token, below)| (token.clone(), *below)).collect();
+                    for (token, below) in beyond {
+                        let inner = self.enter(scope, array, Element::Token(token));
+                        self.read_hole(below, at, inner);
+                    }
+                }
+                scalar => {
+                    if let Some(hole) = hole {
+                        self.read_hole(hole, at, scope);
+                    }
+                    if !node.ends.is_empty() {
+                        let satisfied = self.satisfied(scalar, at);
+                        self.known.join(&node.ends);
+                        self.scopes.add(scope, &satisfied);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The fields that end at a node and that a leaf of this value satisfies.
+    fn satisfied(&self, value: &Value, at: usize) -> Fields {
+        let mut fields = Fields::default();
+        for (number, atoms) in &self.plan.nodes[at].matchers {
+            if atoms.iter().any(|atom| leaf_holds(atom, value)) {
+                fields.insert(*number);
+            }
+        }
+        fields
+    }
+
+    fn add_scalar(&mut self, value: &Value, at: usize, scope: usize, array: u32) {
+        let node = &self.plan.nodes[at];
+        if node.ends.is_empty() {
+            return;
+        }
+        self.known.join(&node.ends);
+        let satisfied = self.satisfied(value, at);
+        if !satisfied.is_empty() {
+            let inner = self.enter(scope, array, Element::Satisfies(satisfied.clone()));
+            self.scopes.add(inner, &satisfied);
+        }
+    }
+
+    /// Take in a hole where the event itself has nothing, so that a number may be a name or an index.
+    fn read_hole(&mut self, hole: u32, at: usize, scope: usize) {
+        let plan = self.plan;
+        let mut pending = vec![(hole, at)];
+        let mut seen = HashSet::new();
+        while let Some((hole, at)) = pending.pop() {
+            if !seen.insert((hole, at)) {
+                continue;
+            }
+            let (node, tokens) = (&plan.nodes[at], self.holes.node(hole));
+            let hidden = if tokens.is_end { &node.through } else { &node.ends };
+            self.mark_unknown(scope, hidden);
+            for (token, beyond) in &tokens.below {
+                if let Some(child) = node.children.get(&**token) {
+                    pending.push((*beyond, *child));
+                }
+                if !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_digit()) {
+                    pending.push((*beyond, at));
+                }
+            }
+        }
+    }
+
+    fn mark_unknown(&mut self, scope: usize, fields: &Fields) {
+        self.unknown.join(fields);
+        let mut may_hold = fields.clone();
+        may_hold.remove(&self.plan.never);
+        self.scopes.add_unknown(scope, &may_hold);
+    }
+
+    fn enter(&mut self, scope: usize, array: u32, element: Element) -> usize {
+        let scopes = &mut self.scopes;
+        *self.elements.entry((scope, array, element)).or_insert_with(|| scopes.enter(scope, array))
+    }
+
+    fn verdict(&self, tree: &Tree) -> Result<Verdict, Spent> {
+        let mut absent = self.plan.absent.clone();
+        absent.remove(&self.known);
+        let mut sure = absent.clone();
+        sure.remove(&self.unknown);
+        self.scopes.verdict(tree, &sure, &absent, !self.unknown.is_empty())
+    }
+}
+
+/// Whether an atom holds for a leaf.
+fn leaf_holds(atom: &Atom, leaf: &Value) -> bool {
+    match atom {
+        Atom::Equal(operand) => leaf.as_scalar().is_some_and(|scalar| *operand == scalar),
+        Atom::Numbers(range) => matches!(leaf, Value::Scalar(Scalar::Number(number)) if range.contains(number)),
+        Atom::Kinds(kinds) => kinds.has(leaf.kind()),
+        Atom::Other { kinds, none_of } => kinds.has(leaf.kind()) && !none_of.iter().any(|atom| leaf_holds(atom, leaf)),
+        atom => leaf.as_str().is_some_and(|text| text_holds(atom, text)),
+    }
+}
+
+fn text_holds(atom: &Atom, text: &str) -> bool {
+    match atom {
+        Atom::Prefix(operand) => text.starts_with(&**operand),
+        Atom::Suffix(operand) => text.ends_with(&**operand),
+        Atom::PrefixIgnoreCase(operand) => fold(text).starts_with(&**operand),
+        Atom::SuffixIgnoreCase(operand) => fold(text).ends_with(&**operand),
+        Atom::EqualIgnoreCase(operand) => fold(text) == **operand,
+        Atom::Wildcard(pieces) => wildcard_matches(pieces.iter().map(|piece| &**piece), text),
+        Atom::Regexp(regexp) => Program::compile(regexp).is_ok_and(|program| program.is_match(text)),
+        Atom::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(*net, address)),
+        _ => false,
+    }
+}

@@ -1,0 +1,75 @@
+//! The holes of one side of an event: JSON Pointers as a tree, at the end of each of which everything is unknown.
+
+use crate::flatten::is_prefix;
+use crate::layout::Pointer;
+use std::collections::HashMap;
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(super) struct HoleTree {
+    nodes: Vec<Node>,
+}
+
+/// A pointer, or the beginning of one.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    /// What comes after it.
+    pub below: HashMap<Box<str>, u32>,
+    /// Whether a pointer ends here.
+    pub is_end: bool,
+}
+
+impl HoleTree {
+    pub fn new(pointers: &[Pointer]) -> HoleTree {
+        let mut nodes: Vec<Node> = vec![Node::default()];
+        for pointer in pointers {
+            let mut at = 0;
+            for token in pointer {
+                let new = nodes.len() as u32;
+                let next = *nodes[at].below.entry(token.clone()).or_insert(new);
+                if next == new {
+                    nodes.push(Node::default());
+                }
+                at = next as usize;
+            }
+            nodes[at].is_end = true;
+        }
+        if pointers.is_empty() {
+            nodes.clear();
+        }
+        HoleTree { nodes }
+    }
+
+    /// The beginning of all pointers; None where there is none.
+    pub fn root(&self) -> Option<u32> {
+        (!self.nodes.is_empty()).then_some(0)
+    }
+
+    pub fn node(&self, at: u32) -> &Node {
+        &self.nodes[at as usize]
+    }
+
+    /// One step on.
+    pub fn step(&self, at: u32, token: &str) -> Option<u32> {
+        self.node(at).below.get(token).copied()
+    }
+}
+
+/// The holes of the old side of an event with these holes, which has its documents there.
+pub(super) fn holes_before(holes: &[Pointer], data_at: &Pointer, before_at: &Pointer) -> Vec<Pointer> {
+    let mut found: Vec<Pointer> = Vec::with_capacity(holes.len());
+    for hole in holes {
+        if is_prefix(before_at, hole) {
+            found.push([data_at, &hole[before_at.len()..]].concat().into());
+        } else if is_prefix(hole, before_at) {
+            // It covers the whole of `before`, which is now `data`.
+            found.push(hole.clone());
+            if !is_prefix(hole, data_at) {
+                found.push(data_at.clone());
+            }
+        } else if !is_prefix(data_at, hole) {
+            found.push(hole.clone());
+        }
+    }
+    found
+}
