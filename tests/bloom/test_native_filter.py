@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 import threading
 from typing import Any
@@ -123,3 +124,42 @@ def test_a_process_forked_in_the_midst_of_rebuilds_goes_on(core: NativeCore) -> 
     finally:
         stop.set()
         thread.join()
+
+
+SCALARS: tuple[Any, ...] = (
+    *(0, 1, 1.0, -0.0, 0.1, -2.5, 1e-5, 1.5e-7, 123456.789, 2**53, 2**53 + 1, -(2**63), 2**64 - 1, 1e16, 1e300, 5e-324),
+    *(True, False, None, "", "paid", 'quoted "\\" \n\t\b\f\r\x01\x7f', "ü\u2028😀", "1"),
+)
+
+
+def _clauses(rng: random.Random, number: int) -> dict[str, Any]:
+    """A subscription whose conditions are equalities, or make no key on either side."""
+    made: dict[str, Any] = {"id": f"s{number}", "collection": "c", "filters": []}
+    for _ in range(rng.randrange(3)):
+        field = rng.choice(["a", "b", "c.d"])
+        if rng.random() < 0.4:
+            made["filters"].append({"field": field, "op": "in", "value": rng.sample(SCALARS, rng.randint(0, 3))})
+        else:
+            made["filters"].append({"field": field, "op": rng.choice(["==", "==", "!=", "exists"]), "value": rng.choice(SCALARS)})
+            if made["filters"][-1]["op"] == "exists":
+                made["filters"][-1]["value"] = True
+    if rng.random() < 0.4:
+        made["pattern"] = {"data": {rng.choice(["a", "ü.x", ""]): rng.sample(SCALARS, 2)}, "$or": [{"x": [1]}, {"y": [True, 2]}]}
+    if rng.random() < 0.3:
+        made["topic"] = rng.choice(["a.b", "", "a."])
+    if rng.random() < 0.3:
+        made["types"] = rng.choice([["insert"], ["update", "delete"]])
+    return made
+
+
+def test_keys_have_the_same_bytes_on_both_sides() -> None:
+    rng = random.Random(5)
+    checked = 0
+    for number in range(1500):
+        core = _core()
+        core.write([_clauses(rng, number)], "add")
+        native, native_unkeyed = core.keys_of("default", "c")
+        keys, unkeyed = core.filter_keys("default", "c")
+        assert (sorted(native), native_unkeyed) == (sorted(keys), unkeyed), core.get(f"s{number}")
+        checked += len(keys)
+    assert checked > 1500

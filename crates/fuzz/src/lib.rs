@@ -550,8 +550,13 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
             held.push(parsed);
         }
         engine.write(items, Write::Replace, false).expect("good subscriptions");
-        match choices.below(4) {
+        match choices.below(5) {
             0 => engine.merge(),
+            2 => {
+                for filter in engine.filters() {
+                    assert!(engine.rebuild_filter(&filter.name, choices.below(200), [0.5, 0.01, 0.0001][choices.below(3)]));
+                }
+            }
             1 if !held.is_empty() => {
                 let gone = held.swap_remove(choices.below(held.len().min(256)));
                 engine.remove(&Selection { ids: Some(&[&gone.id]), ..Selection::default() });
@@ -562,6 +567,8 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
             let event = event(choices);
             // Lazily some bad events are taken, for which nothing is promised.
             let Ok(read) = naive::Event::read(&event, &layout, &limits) else { continue };
+            let stopped = |engine: &Engine| engine.filters().first().map(|filter| (filter.state.no, filter.keyed.1));
+            let before = stopped(&engine);
             let Ok(found) = engine.match_event(&event, None, None, &mut scratch) else { continue };
             if !found.told.is_empty() {
                 continue; // an event with holes
@@ -577,6 +584,12 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
                 format!("{} for {of:?}", String::from_utf8_lossy(&event))
             };
             assert_eq!(ids, expected, "{}", shown());
+            // All subscriptions are of one partition. A NO says that no keyed one wants the event.
+            if let (Some((before, _)), Some((after, unkeyed))) = (before, stopped(&engine))
+                && after > before
+            {
+                assert!(expected.len() <= unkeyed, "a NO, and {} matches of {unkeyed} unkeyed ones: {}", expected.len(), shown());
+            }
             matched += expected.len();
             pairs += held.len();
         }

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Of each conjunction one clause is chosen all of whose atoms are equalities, and each of its values is a key. Where a
-//! conjunction has no such clause, its subscription is *unkeyed*: it is looked for in every event.
+//! conjunction has no such clause, its subscription is *unkeyed*: it is looked for in every event. The Python package makes
+//! keys of ranges, prefixes and the like too, for filters that are shipped; here the index answers those.
 //!
-//! Invariant (semantics.md section 9): an event that makes a conjunction hold carries one of its keys. The choice, and the
-//! bytes of a key, are those of `streamer/subscriptions/keys.py`; a filter of the engine itself hashes the value instead, by
+//! Invariant (semantics.md section 9): an event that makes a conjunction hold carries one of its keys. The choice among
+//! equalities, and the bytes of a key, are those of `streamer/subscriptions/keys.py`; a filter of the engine itself hashes the value instead, by
 //! value: `1` and `1.0` are one key.
 //!
 //! Cost: a look at each distinct clause of a store, and one comparison for each clause of a conjunction.
@@ -174,9 +175,9 @@ pub struct Access {
 /// What a clause is worth as access clause, the less the better; see `streamer/subscriptions/keys.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
+    /// 0 for what tells much, 3 where half of all events carry it, as `active: true`, 4 for the type.
+    coarse: u8,
     preference: u8,
-    /// Half of all events carry `active: true`.
-    is_coarse: bool,
     keys: u32,
 }
 
@@ -257,19 +258,21 @@ fn rank(store: &Store, clause: u32) -> Option<Rank> {
     if clause.count == 0 {
         return None;
     }
-    let mut is_coarse = false;
+    let root = store.paths.paths[clause.path as usize].0.root;
+    let mut coarse = if root == Root::Type { 4 } else { 0 };
     let mut distinct = Vec::new();
     for atom in clause.atoms {
         let key = Key::of(&atom.view)?;
-        is_coarse |= matches!(key, Key::Equal(ScalarRef::Null | ScalarRef::Bool(_)));
+        if matches!(key, Key::Equal(ScalarRef::Null | ScalarRef::Bool(_))) {
+            coarse = coarse.max(3);
+        }
         distinct.push(atom.words);
     }
     if distinct.len() > 1 {
         distinct.sort_unstable();
         distinct.dedup();
     }
-    let preference = preference(store.paths.paths[clause.path as usize].0.root);
-    Some(Rank { preference, is_coarse, keys: distinct.len() as u32 })
+    Some(Rank { coarse, preference: preference(root), keys: distinct.len() as u32 })
 }
 
 fn better(store: &Store, ranks: &[Option<Rank>], one: u32, other: u32) -> Ordering {
