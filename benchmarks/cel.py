@@ -103,7 +103,7 @@ def native(sources: Sequence[str]) -> Runtime:
 
 
 def cel_python(sources: Sequence[str]) -> Runtime:
-    """The pure Python one."""
+    """The pure Python one, by its interpreter: its own compiler (`celpy.CompiledRunner`) fails on some of these programs."""
     environment = celpy.Environment()
     compiled = [environment.program(environment.compile(source)) for source in sources]
 
