@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections import Counter
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from streamer import _native
 from streamer.errors import CelError, EventError
 from streamer.layout import EventLayout
 from streamer.model import Event, Limits, Verdict
-from streamer.reference.cel import CelReason, compile_cel, evaluate_cel
+from streamer.reference.cel import CelReason, compile_cel, evaluate_cel, times
 from streamer.reference.cel.parse import MACROS
 from streamer.reference.cel.types import FUNCTIONS, METHODS
+from streamer.reference.cel.values import Timestamp
 from streamer.reference.events import as_before, read_event
 from tests.conformance.table import load_all
 from tests.differential.cel_expressions import Expressions
@@ -188,6 +190,21 @@ def test_every_hostile_expression_comes_to_the_same() -> None:
             compared[ours[1]] += 1
     assert compared["budget"] > 5, compared
     assert compared[None] > 10, compared
+
+
+def test_every_time_zone_says_the_same_of_every_age() -> None:
+    getters = ("getHours", "getMinutes", "getSeconds")
+    local = ", ".join(f"timestamp(data.t).{getter}(data.zone)" for getter in getters)
+    programs = native(f"[{local}] == data.local", LAYOUT, "default")
+    zones = files("tzdata").joinpath("zones").read_text("utf-8").split()
+    assert len(zones) > 500
+    for text in ("1850-01-01T00:00:00Z", "1945-07-01T12:00:00Z", "2005-03-27T01:00:00Z", "2400-07-01T00:00:00Z"):
+        moment = times.parse_timestamp(text)
+        assert isinstance(moment, Timestamp)
+        for zone in zones:
+            parts = [times.timestamp_part(moment, part, zone) for part in getters]
+            event = json.dumps({"data": {"t": text, "zone": zone, "local": parts}}).encode()
+            assert told_natively(programs, event, LIMITS.cel_budget)[0] == "true", f"{zone} at {text}: {parts}"
 
 
 def test_the_benchmark_finds_the_matches_that_all_runtimes_find(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Final
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from streamer.model import INT64_MAX, INT64_MIN
 from streamer.reference.cel.values import CelReason, Duration, Failure, Timestamp
@@ -182,11 +183,16 @@ def _offset(value: Timestamp, zone: str) -> int | Failure:
     return 0 if offset is None else int(offset.total_seconds())
 
 
+# The package's zones and not the system's, whose names and history differ from machine to machine.
+_TZDATA: Final = files("tzdata")
+
+
 @cache
 def _zones() -> frozenset[str]:
-    return frozenset(available_timezones())
+    return frozenset(_TZDATA.joinpath("zones").read_text("utf-8").split())
 
 
 @lru_cache(maxsize=64)
 def _zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
+    with _TZDATA.joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+        return ZoneInfo.from_file(rules, key=name)
