@@ -220,7 +220,7 @@ class Matching(Section):
 
 @final
 class Metrics(Section):
-    """What Prometheus is served by an engine that is made with `Engine.from_config`."""
+    """What Prometheus is served (docs/metrics.md) by an engine that is made with `Engine.from_config`."""
 
     enabled: bool = False
     """Whether metrics are served over HTTP, at `/metrics`."""
