@@ -33,7 +33,7 @@ from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.keys import access_keys
 from streamer.subscriptions.normal_form import normal_form
 from streamer.subscriptions.parse import parse_subscription
-from streamer.subscriptions.values import private_copy, same_subscription, write_json
+from streamer.subscriptions.values import plain_json, private_copy, same_subscription, write_json
 
 #: Sources that are parsed at once, with the interpreter let go.
 CHUNK: Final = 4096
@@ -207,6 +207,9 @@ class NativeCore(_native.Core):
             return source.encode("utf-8", "surrogatepass")
         if isinstance(source, bytes | bytearray):
             return bytes(source)
+        if type(source) is Subscription and (plain := _plain_text(source)) is not None:
+            # What is wrong with it is found where it is read.
+            return plain
         subscription = private_copy(parse_subscription(source))
         try:
             text, is_exact = write_json(subscription.to_dict())
@@ -300,6 +303,14 @@ class NativeCore(_native.Core):
 
 def _latency(counts: list[int], nanoseconds: int) -> Latency:
     return Latency(tuple(counts), nanoseconds)
+
+
+def _plain_text(subscription: Subscription) -> bytes | None:
+    """Return the JSON of a subscription that was made of plain values; None for any other."""
+    try:
+        return plain_json(subscription.to_dict())
+    except (AttributeError, TypeError, ValueError):
+        return None
 
 
 def _subscription(held: Held) -> Subscription:
