@@ -292,8 +292,8 @@ def agreeing_event(rng: random.Random) -> Json:
         event["type"] = "update"
     if isinstance(event.get("before"), dict) and rng.random() < 0.7:
         event["before"] = event["before"] | {"a": rng.choice(COMMON), "b": rng.choice(COMMON)}
-    event["collection"] = rng.choice(["c", "c", "c", "c", "c", "c", "c", "d", "e"])
-    if rng.random() < 0.9:
+    event["collection"] = rng.choice(["c", "c", "c", "c", "c", "c", "c", "c", "c", "d", "e"])
+    if rng.random() < 0.95:
         event["data"] |= {"a": rng.choice(COMMON), "b": rng.choice(COMMON)}
     if rng.random() < 0.05:
         event["tenant"] = "t"

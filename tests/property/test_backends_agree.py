@@ -68,7 +68,7 @@ class Pair:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.soft_delete = rng.choice(["a", "c.d"]) if rng.random() < 0.15 else None
+        self.soft_delete = rng.choice(["a", "c.d", "c.d"]) if rng.random() < 0.1 else None
         # The places of most sets are the usual ones: patterns of subscriptions look there.
         self.places = rng.choice(list(PLACES)) if rng.random() < 0.2 else "change"
         self.layout = LAYOUTS[self.places]
