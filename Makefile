@@ -69,7 +69,7 @@ bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
 	@if $(PY) -c 'import streamer._native' 2>/dev/null; then $(PY) -m benchmarks.cel; fi
 
 bench-smoke: $(VENV)/.dev-$(KIND) ## run every benchmark on a little data, and check its match counts
-	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks --smoke; $(PY) -m benchmarks.edge --smoke; $(PY) -m benchmarks.bloom --smoke; done
+	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks --smoke; $(PY) -m benchmarks.edge --smoke; $(PY) -m benchmarks.bloom --smoke; $(PY) -m benchmarks.metrics --smoke; done
 
 install: $(VENV)/.dev-$(KIND) ## create .venv and install Streamer into it, editable, with the tools of development
 

@@ -223,6 +223,9 @@ class Core:
     def counters(self) -> _Counters:
         """Return what was counted since the core was made, and what it holds now."""
 
+    def partitions(self) -> list[tuple[str, str, int, int, int, int]]:
+        """Return tenant, collection, subscriptions, segments, bytes of conditions and of the index of each partition."""
+
     def reject(self, code: str) -> None:
         """Count an event that was rejected before the core saw it; for a word that is no `EventCode`, as `internal`."""
 

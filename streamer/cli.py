@@ -159,6 +159,36 @@ def match(
     raise typer.Exit(code or (SOME_BAD if tally.bad else OK))
 
 
+@app.command(epilog=EXIT_CODES.format(one="some events were bad, the others were matched"))
+def stats(
+    subscriptions: Subscriptions = None,
+    config: ConfigFile = None,
+    events: Annotated[str | None, typer.Argument(metavar="EVENTS", help="Events to match first, one JSON object a line.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    layout: Layout = None,
+    tenant: Tenant = None,
+    collection: Collection = None,
+    default_tenant: DefaultTenant = None,
+    soft_delete: SoftDelete = None,
+) -> None:
+    """Tell what is held and what was done for the events: for each collection its memory, its filter and its stops."""
+    if subscriptions == events == "-":
+        fail("subscriptions and events cannot both come from standard input")
+    _check_names(tenant, collection)
+    engine = _setup(config, subscriptions, layout, default_tenant, soft_delete).engine()
+    if events is not None:
+        with _opened(events) as source:
+            try:
+                for _ in engine.match_jsonl(source, tenant, collection):
+                    pass
+            except InputError as error:
+                fail(f"{_name(events)}: {error}")
+    told = engine.stats()
+    show(json.dumps(told.to_dict(), ensure_ascii=False) if as_json else str(told))
+    if told.rejected:
+        raise typer.Exit(SOME_BAD)
+
+
 @app.command(epilog=EXIT_CODES.format(one="the event is bad"))
 def explain(
     id: Annotated[str, typer.Option("--id", metavar="ID", help="The subscription to explain.", show_default=False)],

@@ -199,6 +199,12 @@ class Core(Protocol):
     def reject(self, code: str) -> None:
         """Count an event that was rejected on its way here, by its `EventCode`."""
 
+    def partitions(self) -> Sequence[tuple[str, str, int, int, int, int]]:
+        """Return tenant, collection, subscriptions, segments, bytes of conditions and of the index of each partition."""
+
+    def _record(self, on: bool) -> None:
+        """Count from now on, or no longer: what counting costs is measured so."""
+
     def telemetry(self) -> Telemetry:
         """Return what was counted, each event that was begun once: matched, unmatched or rejected."""
 

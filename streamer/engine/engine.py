@@ -22,6 +22,7 @@ from streamer.engine.lines import LineSource
 from streamer.engine.matches import Matches
 from streamer.engine.metrics import EngineMetrics
 from streamer.engine.plan import Plan
+from streamer.engine.stats import Stats, read_stats
 from streamer.errors import (
     BulkSubscriptionError,
     ConfigError,
@@ -444,6 +445,12 @@ class Engine:
     def cel_errors(self) -> Mapping[str, int]:
         """How many evaluations of CEL expressions ended in an error, and so in no match, by reason (semantics.md section 4)."""
         return {reason.value: count for reason, count in self._cel_errors.counts.items()}
+
+    def stats(self) -> Stats:
+        """Return what it holds and what it did, in all and for each collection; printed, it is a table."""
+        for state in self._core.filters():
+            self._core.measure_filter(*state.name)
+        return read_stats(self._core, sum(self._bloom.rebuilds.values()))
 
     @property
     def metrics(self) -> EngineMetrics:

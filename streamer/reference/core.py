@@ -448,6 +448,9 @@ class ReferenceCore:
         root = self._root
         return self._recorder.read(subscriptions=len(root.entries), partitions=len(root.partitions))
 
+    def partitions(self) -> list[tuple[str, str, int, int, int, int]]:
+        return [(tenant, collection or "*", len(held), 1, 0, 0) for (tenant, collection), held in self._root.partitions.items()]
+
     def _record(self, on: bool) -> None:
         self._recorder.is_on = on
 

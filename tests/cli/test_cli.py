@@ -309,3 +309,14 @@ def test_percentiles_are_at_most_six_percent_too_low() -> None:
         histogram.add(nanoseconds)
     for share in (0.01, 0.5, 0.99, 1.0):
         assert 0.94 * share * 100_000 <= histogram.percentile(share) <= share * 100_000
+
+
+def test_stats_prints_a_table_or_json(run: Run) -> None:
+    printed = run("stats", "-s", "subs.jsonl", "events.jsonl")
+    assert printed.returncode in (0, 1)
+    assert b"COLLECTION" in printed.stdout
+    told = json.loads(run("stats", "-s", "subs.jsonl", "events.jsonl", "--json").stdout)
+    assert told["events"] == told["matched"] + told["unmatched"] + told["rejected"] > 0
+    assert (printed.returncode == 1) == (told["rejected"] > 0)
+    held = run("stats", "-s", "subs.jsonl")
+    assert (held.returncode, b"\n0 events" in held.stdout) == (0, True)

@@ -500,6 +500,16 @@ impl Core {
         })
     }
 
+    fn partitions(&self, py: Python<'_>) -> PyResult<Vec<(String, String, usize, usize, usize, usize)>> {
+        guard(py, || {
+            let told = |held: streamer_core::engine::Held| {
+                let (tenant, collection) = (held.name.tenant.to_string(), held.name.collection.to_string());
+                (tenant, collection, held.subscriptions, held.segments, held.store_bytes, held.index_bytes)
+            };
+            Ok(self.shared.engine.partitions().into_iter().map(told).collect())
+        })
+    }
+
     fn reject(&self, code: &str) {
         self.shared.engine.telemetry().reject(EventCode::from_word(code));
     }

@@ -23,11 +23,11 @@ use crate::engine::build::Depth;
 use crate::engine::guards::Phase1;
 use crate::engine::judge::{Change, Outcome};
 use crate::engine::merging::Signal;
-use crate::engine::partitions::Partitions;
+use crate::engine::partitions::{Name, Partitions};
 use crate::engine::paths::Views;
 use crate::engine::programs::{CelError, CelScratch};
 use crate::engine::registry::{Generation, Host, Record, Records};
-use crate::engine::segment::{Output, SegmentScratch};
+use crate::engine::segment::{Output, Segment, SegmentScratch};
 use crate::engine::telemetry::{Counters, Tally, Telemetry};
 use crate::engine::values::ValuesScratch;
 use crate::engine::write::Writer;
@@ -137,6 +137,21 @@ pub struct Changes {
     pub freed: Vec<u32>,
     /// What was passed over, by position.
     pub errors: Vec<(usize, SubscriptionError)>,
+}
+
+/// What a partition holds.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// Which partition.
+    pub name: Arc<Name>,
+    /// How many subscriptions.
+    pub subscriptions: usize,
+    /// In how many segments.
+    pub segments: usize,
+    /// Heap bytes of their conditions.
+    pub store_bytes: usize,
+    /// Heap bytes of their indexes.
+    pub index_bytes: usize,
 }
 
 /// Which subscriptions are meant: those that meet every criterion given.
@@ -452,6 +467,26 @@ impl Engine {
             }
         });
         (stores, indexes)
+    }
+
+    /// What each partition holds.
+    pub fn partitions(&self) -> Vec<Held> {
+        let mut held = Vec::new();
+        self.inner.root.load().partitions.for_each(|partition| {
+            let bytes = |(stores, indexes): (usize, usize), segment: &Arc<Segment>| {
+                let (store, index) = segment.bytes();
+                (stores + store, indexes + index)
+            };
+            let (store_bytes, index_bytes) = partition.segments.iter().fold((0, 0), bytes);
+            held.push(Held {
+                name: partition.name.clone(),
+                subscriptions: partition.segments.iter().map(|segment| segment.live()).sum(),
+                segments: partition.segments.len(),
+                store_bytes,
+                index_bytes,
+            });
+        });
+        held
     }
 
     /// How many partitions and segments there are.

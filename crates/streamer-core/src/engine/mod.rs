@@ -32,7 +32,7 @@ mod write;
 
 pub use access::{CostClass, access_of};
 pub use build::Depth;
-pub use engine::{Addition, Changes, Engine, Matched, Mode, Options, Pin, Root, Scratch, Selection};
+pub use engine::{Addition, Changes, Engine, Held, Matched, Mode, Options, Pin, Root, Scratch, Selection};
 pub use guards::{FilterState, Phase1};
 pub use judge::{Change, Outcome, Transition};
 pub use programs::CelError;

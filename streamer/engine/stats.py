@@ -1,0 +1,189 @@
+"""An engine at one moment, in numbers: for people, and for programs that want no Prometheus."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final, final
+
+from streamer.bloom.sizing import event_fp_rate
+from streamer.bloom.state import FilterState
+from streamer.engine.core import Core
+
+#: Fewer samples tell nothing of a rate.
+SAMPLES: Final = 100
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionStats:
+    """The subscriptions of one tenant and collection, and their filter; `"*"` stands for every one.
+
+    Attributes:
+        subscriptions: how many.
+        segments: in how many parts they are indexed.
+        memory_bytes: of their conditions, their index and their filter; for the reference of the filter only.
+        keys: keys in the filter; None without a filter, and so are all below.
+        fill: share of the filter's bits that are set.
+        estimated_rate: share of the events without a live key that should pass, from fill and keys asked for.
+        measured_rate: share of them that did, of a sample; None while it is too small.
+        stopped: share of all events asked for that phase 1 stopped; None before the first.
+        version: of the filter; each rebuild adds 1.
+    """
+
+    tenant: str
+    collection: str
+    subscriptions: int
+    segments: int
+    memory_bytes: int
+    keys: int | None = None
+    fill: float | None = None
+    estimated_rate: float | None = None
+    measured_rate: float | None = None
+    stopped: float | None = None
+    version: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """What `Engine.stats()` tells; `str()` prints it as a table.
+
+    Attributes:
+        events: that came in: matched, unmatched and rejected.
+        candidates: what the exact phase looked at.
+        collections: those that hold subscriptions, the largest first.
+    """
+
+    subscriptions: int
+    segments: int
+    memory_bytes: int
+    events: int
+    matched: int
+    unmatched: int
+    rejected: int
+    matches: int
+    uncertain: int
+    candidates: int
+    rebuilds: int
+    collections: tuple[CollectionStats, ...]
+
+    @property
+    def matches_per_event(self) -> float:
+        """Mean of those that could be read; 0 before the first."""
+        return self.matches / max(self.matched + self.unmatched, 1)
+
+    @property
+    def candidates_per_event(self) -> float:
+        """Likewise."""
+        return self.candidates / max(self.matched + self.unmatched, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON has it."""
+        means = {"matches_per_event": self.matches_per_event, "candidates_per_event": self.candidates_per_event}
+        return {**asdict(self), **means, "collections": [asdict(each) for each in self.collections]}
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield the table of collections, its heading first."""
+        yield "TENANT", "COLLECTION", "SUBS", "SEGMENTS", "MEMORY", "KEYS", "FILL", "ESTIMATED", "MEASURED", "STOPPED", "VERSION"
+        for each in self.collections:
+            keys, version = ("-" if number is None else f"{number:,}" for number in (each.keys, each.version))
+            yield (
+                _printable(each.tenant),
+                _printable(each.collection),
+                f"{each.subscriptions:,}",
+                str(each.segments),
+                _size(each.memory_bytes),
+                keys,
+                *map(_share, (each.fill, each.estimated_rate, each.measured_rate, each.stopped)),
+                version,
+            )
+
+    def __str__(self) -> str:
+        rows = list(self.rows())
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = "\n".join(
+            "  ".join(
+                cell.ljust(width) if at < 2 else cell.rjust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        )
+        return (
+            f"{self.subscriptions:,} subscriptions in {self.segments:,} segments, {_size(self.memory_bytes)}; "
+            f"{self.rebuilds:,} rebuilds\n"
+            f"{self.events:,} events: {self.matched:,} matched, {self.unmatched:,} unmatched, {self.rejected:,} rejected\n"
+            f"{self.matches:,} matches ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
+            f"{self.candidates_per_event:.3g} candidates an event\n\n{table}"
+        )
+
+
+def read_stats(core: Core, rebuilds: int) -> Stats:
+    """Read a core."""
+    told = core.telemetry()
+    filters = {state.name: state for state in core.filters()}
+    collections = [
+        _collection(tenant, collection, subscriptions, segments, stores + indexes, filters.get((tenant, collection)))
+        for tenant, collection, subscriptions, segments, stores, indexes in core.partitions()
+    ]
+    return Stats(
+        subscriptions=told.subscriptions,
+        segments=told.segments,
+        memory_bytes=sum(each.memory_bytes for each in collections),
+        events=told.events,
+        matched=told.matched,
+        unmatched=told.unmatched,
+        rejected=sum(told.rejected.values()),
+        matches=told.matches,
+        uncertain=told.uncertain,
+        candidates=told.candidates,
+        rebuilds=rebuilds,
+        collections=tuple(sorted(collections, key=lambda each: (-each.subscriptions, each.tenant, each.collection))),
+    )
+
+
+def _collection(
+    tenant: str, collection: str, subscriptions: int, segments: int, memory: int, state: FilterState | None
+) -> CollectionStats:
+    one = CollectionStats(
+        tenant=tenant, collection=collection, subscriptions=subscriptions, segments=segments, memory_bytes=memory
+    )
+    if state is None:
+        return one
+    return CollectionStats(
+        tenant=tenant,
+        collection=collection,
+        subscriptions=subscriptions,
+        segments=segments,
+        memory_bytes=memory + state.bits // 8,
+        keys=state.keys,
+        fill=state.fill,
+        estimated_rate=_estimate(state),
+        measured_rate=state.measured_rate if state.sampled >= SAMPLES else None,
+        stopped=state.no / state.asked if state.asked else None,
+        version=state.version,
+    )
+
+
+def _estimate(state: FilterState) -> float:
+    """As of a classic Bloom filter of this size: a key has the number of bits that is best for its capacity."""
+    bits_of_a_key = max(1, round(state.bits / max(state.capacity, 1) * math.log(2)))
+    # A rate of 1 has no logarithm.
+    return event_fp_rate(min(state.fill**bits_of_a_key, 1 - 1e-12), state.probes_per_event)
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.2%}"
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else ascii(text)
