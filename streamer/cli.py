@@ -171,7 +171,7 @@ def stats(
     default_tenant: DefaultTenant = None,
     soft_delete: SoftDelete = None,
 ) -> None:
-    """Tell what is held and what was done for the events: for each collection its memory, its filter and its stops."""
+    """Tell what the engine holds, and for each collection what its filter stops; EVENTS are matched first, where given."""
     if subscriptions == events == "-":
         fail("subscriptions and events cannot both come from standard input")
     _check_names(tenant, collection)
