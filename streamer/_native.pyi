@@ -24,6 +24,7 @@ __all__ = [
     "bloom_probe",
     "bloom_probe_any",
     "cel_check",
+    "cel_lower",
 ]
 
 __version__: str
@@ -301,3 +302,13 @@ class Hits:
 
 def cel_check(source: str, max_bytes: int, max_depth: int) -> tuple[int, int, str] | None:
     """Check a CEL expression; return line, column and what is wrong, or None. For tests: an engine checks by itself."""
+
+def cel_lower(source: str, max_conjunctions: int) -> tuple[list[list[str]], bool]:
+    """Tell what the index decides of a CEL expression.
+
+    Returns:
+        Alternatives, each the conditions of a conjunction in words, and whether they are all of it: the program is not evaluated.
+
+    Raises:
+        ValueError: it is no CEL expression.
+    """

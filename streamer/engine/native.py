@@ -298,7 +298,7 @@ class NativeCore(_native.Core):
         held, cost = self.source(subscription_id), self.cost(subscription_id)
         if held is None or cost is None:
             return None
-        return native_plan(self._host.compiled(held), self._options.limits, cost)
+        return native_plan(self._host.compiled(held), self._options.limits, cost, _native.cel_lower)
 
 
 def _latency(counts: list[int], nanoseconds: int) -> Latency:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
 from streamer.model import Limits
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.keys import access_keys
-from streamer.subscriptions.normal_form import normal_form
+from streamer.subscriptions.normal_form import Residual, normal_form
 
 CostClass = Literal["keyed", "indexed", "unkeyed"]
 
@@ -35,7 +35,7 @@ class Plan:
         normal_form: its conjunctions, each as its conditions in text: all of any conjunction make it match.
         access_keys: values of which every matching event carries one, as text; None where nothing is so telling.
         bloom_keys: the same as the bytes that go into the collection's filter; empty where it is unkeyed.
-        cel: the CEL program that runs on candidates, as written; None without one.
+        cel: the CEL program that runs on candidates, as written; None without one, or where clauses say all of it (native only).
         residual: what is evaluated as written because no clause expresses it.
         cost: for which events it is judged: `keyed`, `indexed` (native only), `unkeyed`.
         decided_by: what judges it.
@@ -98,11 +98,28 @@ def make_plan(compiled: CompiledSubscription, limits: Limits) -> Plan:
     )
 
 
-def native_plan(compiled: CompiledSubscription, limits: Limits, cost: Literal["keyed", "indexed", "unindexed"]) -> Plan:
-    """Plan a subscription as the native core runs it: by its index, then its CEL.
+def native_plan(
+    compiled: CompiledSubscription,
+    limits: Limits,
+    cost: Literal["keyed", "indexed", "unindexed"],
+    lower: Callable[[str, int], tuple[list[list[str]], bool]],
+) -> Plan:
+    """Plan a subscription as the native core runs it: by its index, then what is left of its CEL.
 
     Args:
         cost: how the core finds it.
+        lower: tells what the index decides of an expression, in at most so many alternatives, and whether that is all of it.
     """
-    decided_by = "the native index" if compiled.cel is None else "the native index, then its CEL natively"
-    return replace(make_plan(compiled, limits), cost="unkeyed" if cost == "unindexed" else cost, decided_by=decided_by)
+    plan = replace(make_plan(compiled, limits), cost="unkeyed" if cost == "unindexed" else cost, decided_by="the native index")
+    if compiled.cel is None:
+        return plan
+    written = str(Residual("cel", compiled.cel.source))
+    alternatives, is_all = lower(compiled.cel.source, max(1, limits.max_conjunctions // max(1, len(plan.normal_form))))
+    others = [[condition for condition in conditions if condition != written] for conditions in plan.normal_form]
+    rest = () if is_all else (written,)
+    form = {(*sorted({*other, *alternative}), *rest) for other in others for alternative in alternatives}
+    plan = replace(plan, normal_form=tuple(sorted(form)))
+    if is_all:
+        residual = tuple(text for text in plan.residual if text != written)
+        return replace(plan, cel=None, residual=residual)
+    return replace(plan, decided_by="the native index, then its CEL natively")

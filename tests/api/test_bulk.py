@@ -72,7 +72,7 @@ def test_skip_adds_the_good_and_returns_the_bad(holding: Engine) -> None:
 def test_what_would_be_judged_for_every_event_can_be_refused(engine: MakeEngine) -> None:
     e = engine(limits=Limits(allow_unindexed=False))
     keyed = {"id": "keyed", "filters": [{"field": "a", "op": "==", "value": 1}], "cel": "data.b > 1"}
-    bad: list[Any] = [{"id": "all"}, {"id": "cel", "cel": "data.a == 1"}, {"id": "no", "filters": [FILTER_OF_ALL]}]
+    bad: list[Any] = [{"id": "all"}, {"id": "cel", "cel": "data.a + 1 == 2"}, {"id": "no", "filters": [FILTER_OF_ALL]}]
     bad.append({"id": "any word", "topic": "*"})
     changes = e.add_many([keyed, *bad], on_error="skip")
     assert changes.added == ("keyed",)

@@ -13,7 +13,7 @@ use streamer_core::layout::{EventLayout, Pointer};
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::normal_form::{NormalForm, Path, Root};
 use streamer_core::subscriptions::parse::OnUnknown;
-use streamer_core::subscriptions::{Subscription, normal_form};
+use streamer_core::subscriptions::{Subscription, and_cel, normal_form};
 
 /// One subscription for a write, or why it cannot be one.
 pub type Item = Result<Addition, SubscriptionError>;
@@ -35,11 +35,8 @@ impl Reading {
             subscription_id: Some(subscription.id.to_string()),
             ..SubscriptionError::cel(error)
         })?;
-        let form = normal_form(&subscription, &self.limits);
+        let mut form = normal_form(&subscription, &self.limits);
         let mut bits = 0;
-        if program.is_some() {
-            bits |= core_flags::CEL;
-        }
         if subscription.on_unknown == OnUnknown::Skip {
             bits |= core_flags::SKIP;
         }
@@ -47,6 +44,9 @@ impl Reading {
             bits |= core_flags::TRANSITIONS;
         }
         let in_cel = program.as_ref().is_some_and(|program| program.program().mentions_before());
+        if program.as_ref().is_some_and(|program| !and_cel(&mut form, program.program(), &self.limits)) {
+            bits |= core_flags::CEL;
+        }
         if in_cel || mentions_before(&form, self.layout.before.pointers()) {
             bits |= core_flags::BEFORE;
         }

@@ -28,10 +28,12 @@
 
 mod arithmetic;
 pub mod ast;
+mod atoms;
 mod cache;
 mod check;
 mod compare;
 mod document;
+mod elements;
 pub mod error;
 mod evaluate;
 #[cfg(test)]
@@ -40,12 +42,14 @@ mod executable;
 mod functions;
 mod lexer;
 mod literals;
+mod lower;
 mod macros;
 mod matches;
 mod outcome;
 mod parse;
 pub mod program;
 mod regexps;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -57,6 +61,7 @@ pub use check::compile;
 pub use document::{Arena, Document};
 pub use error::Error;
 pub use executable::{Executable, Scratch};
+pub use lower::{Lowered, lower};
 pub use outcome::{Outcome, Reason, Verdict};
 use parse::parse;
 pub use program::Program;

@@ -97,11 +97,11 @@ pub struct Addition {
     pub tenant: Box<str>,
     /// A collection; None for all.
     pub collection: Option<Box<str>>,
-    /// Its conditions, `cel` apart.
+    /// Its conditions; what is left of its `cel` is evaluated on candidates, with [`flags::CEL`](crate::engine::flags::CEL).
     pub form: NormalForm,
     /// What it is besides, see [`crate::engine::flags`]; `SEVERAL` and `VERIFY` are found from its form.
     pub flags: u8,
-    /// Its CEL part.
+    /// Its CEL part, also where its form says all of it: for events with holes.
     pub program: Option<Arc<Executable>>,
     /// As it was given, or what stands for that: equal for equal subscriptions.
     pub text: Box<[u8]>,

@@ -208,10 +208,22 @@ impl Segment {
         guard.map_or(0, |guard| guard.keys.div_ceil(u64::from(guard.counts.0).max(1)))
     }
 
-    /// Find what may match an event with holes among what is there at *version*: slots.
-    pub(super) fn find_open(&self, holes: &Holes, asked: &Asked<'_>, values: &mut Values<'_>, output: &mut Output) {
+    /// Find what may match an event with holes among what is there at *version*: slots. What *has_program* may always: of an
+    /// error and an unknown CEL makes an unknown, where clauses say no.
+    pub(super) fn find_open(
+        &self,
+        holes: &Holes,
+        asked: &Asked<'_>,
+        values: &mut Values<'_>,
+        output: &mut Output,
+        has_program: impl Fn(u32) -> bool,
+    ) {
         output.listed += self.store.conjunctions() as u64;
-        let candidates = holes.candidates(&self.store, &asked.map.ids, values);
+        let mut candidates = holes.candidates(&self.store, &asked.map.ids, values);
+        let mut seen = vec![false; self.store.len()];
+        candidates.iter().for_each(|at| seen[*at as usize] = true);
+        let unseen = (0..).zip(&seen).filter(|(_, seen)| !**seen).map(|(at, _)| at);
+        candidates.extend(unseen.filter(|at: &u32| has_program(self.store.slots[*at as usize])));
         let there = candidates.iter().filter(|at| !(1..=asked.version).contains(&self.removed_at(**at)));
         output.open.extend(there.map(|at| self.store.slots[*at as usize]));
     }

@@ -13,12 +13,13 @@ use super::filters::{Filter, Operator};
 use super::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Range, Root, Verify};
 use super::parse::Subscription;
 use super::patterns::{AllOf, Field};
+use crate::cel::{self, Program};
 use crate::limits::Limits;
 use crate::value::{Kind, Kinds, Scalar, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Lower all parts of a subscription but its tenant and collection, which choose its partition, and its `cel`.
+/// Lower all parts of a subscription but its tenant and collection, which choose its partition, and its `cel`, for [`and_cel`].
 pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
     let mut clauses = Vec::new();
     let mut paths = Paths::default();
@@ -70,6 +71,31 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
     NormalForm { conjunctions, verify }
 }
 
+/// Put into the form of a subscription what clauses say of its CEL expression. Returns whether that is all of it; if not, it is
+/// evaluated on candidates.
+pub fn and_cel(form: &mut NormalForm, program: &Program, limits: &Limits) -> bool {
+    let lowered = cel::lower(program, (limits.max_conjunctions / form.conjunctions.len().max(1)).max(1));
+    if !lowered.changed.is_empty() {
+        let mut verify = form.verify.take().map(Arc::unwrap_or_clone).unwrap_or_default();
+        let mut paths = Paths::of(std::mem::take(&mut verify.paths).into());
+        let changed =
+            lowered.changed.into_iter().map(|(one, other)| (paths.index(one, Mode::Scalar), paths.index(other, Mode::Scalar)));
+        verify.changed = verify.changed.into_iter().chain(changed).collect();
+        verify.paths = paths.paths.into();
+        form.verify = Some(Arc::new(verify));
+    }
+    let both = |conjunction: Conjunction| {
+        let with = move |alternative: &Vec<Clause>| {
+            let mut clauses = [&conjunction.clauses[..], alternative].concat();
+            dedup(&mut clauses);
+            Conjunction { clauses }
+        };
+        lowered.alternatives.iter().map(with)
+    };
+    form.conjunctions = std::mem::take(&mut form.conjunctions).into_iter().flat_map(both).collect();
+    lowered.is_exact
+}
+
 /// Keep one of equal clauses.
 fn dedup(clauses: &mut Vec<Clause>) {
     let mut seen = std::collections::HashSet::new();
@@ -85,6 +111,11 @@ struct Paths {
 }
 
 impl Paths {
+    fn of(paths: Vec<(Path, Mode)>) -> Paths {
+        let known = paths.iter().cloned().zip(0..).collect();
+        Paths { paths, known }
+    }
+
     fn index(&mut self, path: Path, mode: Mode) -> u32 {
         let next = self.paths.len() as u32;
         *self.known.entry((path.clone(), mode)).or_insert_with(|| {
@@ -161,7 +192,7 @@ fn readable_way(filter: &Filter, root: Root, clauses: &mut Vec<Clause>) {
 }
 
 /// The values of the bound's own type above *low* or below *high*, each with whether the bound is inclusive.
-fn ordering(bound: &Value, low: Option<bool>, high: Option<bool>) -> Vec<Atom> {
+pub(crate) fn ordering(bound: &Value, low: Option<bool>, high: Option<bool>) -> Vec<Atom> {
     match bound {
         Value::Scalar(Scalar::Number(number)) => {
             vec![Atom::Numbers(Range { low: low.map(|closed| (*number, closed)), high: high.map(|closed| (*number, closed)) })]

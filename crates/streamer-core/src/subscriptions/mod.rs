@@ -14,7 +14,8 @@ pub mod parse;
 pub mod patterns;
 pub mod re2;
 pub mod regexps;
+mod text;
 pub mod topics;
 
-pub use lower::normal_form;
+pub use lower::{and_cel, normal_form};
 pub use parse::{OnUnknown, Subscription};

@@ -5,8 +5,8 @@
 //!                              └─ verify: what clauses cannot say, checked on a candidate
 //! ```
 //!
-//! Invariant: a subscription (its `cel` part apart) wants an event if and only if one of the conjunctions holds and
-//! `verify` is absent or holds. So the conjunctions alone never lose a match: they are what an index may look at.
+//! Invariant: a subscription (what is left of its `cel` part apart) wants an event without holes if and only if one of the
+//! conjunctions holds and `verify` is absent or holds. So the conjunctions alone never lose a match: they are what an index may look at.
 //!
 //! A clause is an OR of atoms about one path in one [`Mode`]. An error of CEL (a missing field, an ordering between types
 //! that have none) makes no atom hold: `!=` is [`Atom::Other`], which names the kinds of value that it is about.

@@ -1,0 +1,271 @@
+//! A program becomes clauses, as far as it can: what an index decides is not evaluated (semantics.md section 4).
+//!
+//! ```text
+//!  data.a == 1 && !(data.b > 2)             TRUE of it: { a = 1, b <= 2 }                          exact: nothing is evaluated
+//!  data.a == 1 && data.b - data.c > 50      TRUE of it: { a = 1, b is number, c is number }        not exact: evaluated besides
+//! ```
+//!
+//! An expression is true, false, or neither (an error, a value that is no bool), so there are two questions: for which events
+//! is it TRUE, for which FALSE? Never "not TRUE": `!(data.a == 1)` is not true where `a` is missing. `&&` and `||` absorb
+//! errors, which makes them plain: TRUE of `a || b` is TRUE of a or TRUE of b, FALSE of it is FALSE of a and FALSE of b.
+//!
+//! Invariant: an answer holds every event of which the expression is so; where it is exact, no other. Where it is not, it is
+//! still what an index may look at, and the program is evaluated on candidates.
+//!
+//! An event with holes is for the program alone: of an unknown and an error `&&` is unknown, of clauses it would be false.
+//!
+//! Cost: a ternary asks both questions of its condition, and alternatives multiply; past [`MAX_WORK`] the rest is left to the
+//! program.
+
+use super::ast::{Ast, BinaryOp, Function, LogicOp, Node, NodeId, UnaryOp};
+use super::program::Program;
+use super::{atoms, strict};
+use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path};
+use crate::value::Kinds;
+use std::collections::HashMap;
+
+/// A program as clauses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lowered {
+    /// The alternatives, each an AND; at most as many as allowed.
+    pub alternatives: Vec<Vec<Clause>>,
+    /// Pairs of paths whose values must differ besides, in all alternatives.
+    pub changed: Vec<(Path, Path)>,
+    /// Whether this is all of it: the program need not be evaluated.
+    pub is_exact: bool,
+}
+
+/// So many clauses may be made on the way.
+const MAX_WORK: usize = 100_000;
+
+/// Lower a program into at most *limit* alternatives.
+pub fn lower(program: &Program, limit: usize) -> Lowered {
+    let mut lowering = Lowering { program, limit, work: 0 };
+    let mut operands = Vec::new();
+    flatten(&program.ast, program.ast.root(), &mut operands);
+    let mut changed = Vec::new();
+    let mut all = Set::all();
+    for operand in operands {
+        let truth = match atoms::difference(&program.ast, operand) {
+            Some((pair, clauses)) => {
+                changed.push(pair);
+                Set { any_of: vec![clauses], is_exact: true }
+            }
+            None => lowering.set(operand, true),
+        };
+        all = all.and(truth, limit);
+    }
+    all.any_of.retain_mut(tidy);
+    // Of nothing there is nothing more to ask.
+    let is_exact = all.is_exact || all.any_of.is_empty();
+    Lowered { alternatives: all.any_of, changed, is_exact }
+}
+
+/// The operands of the outermost `&&`.
+pub(super) fn flatten(ast: &Ast, id: NodeId, operands: &mut Vec<NodeId>) {
+    match &ast[id] {
+        Node::Paren(inner) => flatten(ast, *inner, operands),
+        Node::Logic { op: LogicOp::And, operands: inner } => inner.iter().for_each(|inner| flatten(ast, *inner, operands)),
+        _ => operands.push(id),
+    }
+}
+
+/// A set of events: an OR of ANDs of clauses, or more than the set where it is not exact.
+#[derive(Clone, Debug)]
+pub(super) struct Set {
+    pub any_of: Vec<Vec<Clause>>,
+    pub is_exact: bool,
+}
+
+impl Set {
+    /// Every event.
+    pub fn all() -> Set {
+        Set { any_of: vec![Vec::new()], is_exact: true }
+    }
+
+    /// No event.
+    pub fn none() -> Set {
+        Set { any_of: Vec::new(), is_exact: true }
+    }
+
+    /// Exactly the events for which a clause holds.
+    pub fn clause(clause: Clause) -> Set {
+        Set { any_of: vec![vec![clause]], is_exact: true }
+    }
+
+    /// Some events for which all of *clauses* hold.
+    pub fn within(clauses: Vec<Clause>) -> Set {
+        Set { any_of: vec![clauses], is_exact: false }
+    }
+
+    fn is_all(&self) -> bool {
+        self.any_of.iter().any(Vec::is_empty)
+    }
+
+    pub fn and(mut self, mut other: Set, limit: usize) -> Set {
+        if self.any_of.is_empty() || other.any_of.is_empty() {
+            return Set::none();
+        }
+        if self.any_of.len() * other.any_of.len() > limit {
+            // Either is more than both.
+            let fewer = if other.any_of.len() < self.any_of.len() { other } else { self };
+            return Set { is_exact: false, ..fewer };
+        }
+        let is_exact = self.is_exact && other.is_exact;
+        if self.any_of.len() == 1 && other.any_of.len() > 1 {
+            std::mem::swap(&mut self, &mut other);
+        }
+        if let [one] = &other.any_of[..] {
+            self.any_of.iter_mut().for_each(|alternative| alternative.extend(one.iter().cloned()));
+            return Set { is_exact, ..self };
+        }
+        let both = |one: &Vec<Clause>| {
+            let one = one.clone();
+            other.any_of.iter().map(move |other| [&one[..], &other[..]].concat())
+        };
+        Set { any_of: self.any_of.iter().flat_map(both).collect(), is_exact }
+    }
+
+    pub fn or(mut self, other: Set, limit: usize) -> Set {
+        if (self.is_exact && self.is_all()) || (other.is_exact && other.is_all()) {
+            return Set::all();
+        }
+        let is_exact = self.is_exact && other.is_exact;
+        for alternative in other.any_of {
+            // Two conditions on one value are one clause.
+            if let [clause] = &alternative[..]
+                && let Some(same) = self
+                    .any_of
+                    .iter_mut()
+                    .find(|known| matches!(&known[..], [known] if known.path == clause.path && known.mode == clause.mode))
+            {
+                same[0].atoms.extend(alternative.into_iter().flat_map(|clause| clause.atoms));
+            } else {
+                self.any_of.push(alternative);
+            }
+        }
+        if self.any_of.len() > limit || self.is_all() {
+            return Set { is_exact: is_exact && self.any_of.len() <= limit, any_of: vec![Vec::new()] };
+        }
+        Set { is_exact, ..self }
+    }
+}
+
+struct Lowering<'p> {
+    program: &'p Program,
+    limit: usize,
+    work: usize,
+}
+
+impl Lowering<'_> {
+    /// The events of which an expression is *wanted*. Recursive: the parser limits the depth of the tree.
+    fn set(&mut self, id: NodeId, wanted: bool) -> Set {
+        if self.work > MAX_WORK {
+            return Set::within(Vec::new());
+        }
+        let set = self.set_of(id, wanted);
+        self.count(set)
+    }
+
+    fn count(&mut self, set: Set) -> Set {
+        self.work += 1 + set.any_of.iter().map(|alternative| 1 + alternative.len()).sum::<usize>();
+        set
+    }
+
+    fn set_of(&mut self, id: NodeId, wanted: bool) -> Set {
+        let limit = self.limit;
+        match &self.program.ast[id] {
+            Node::Paren(inner) => self.set(*inner, wanted),
+            Node::Call { function: Function::Dyn, args } if args.len() == 1 => self.set(args[0], wanted),
+            Node::Unary { op: UnaryOp::Not, count, operand } => self.set(*operand, wanted ^ (count % 2 == 1)),
+            Node::Logic { op, operands } => {
+                // All operands must be so, or any.
+                let all = wanted == (*op == LogicOp::And);
+                let mut whole = if all { Set::all() } else { Set::none() };
+                for operand in operands {
+                    let one = self.set(*operand, wanted);
+                    whole = if all { whole.and(one, limit) } else { whole.or(one, limit) };
+                    if all && whole.any_of.len() > 1 {
+                        whole = self.count(whole);
+                    }
+                }
+                whole
+            }
+            Node::Ternary { branches, otherwise } => {
+                let mut whole = self.set(*otherwise, wanted);
+                for branch in branches.iter().rev() {
+                    let then = self.set(branch.condition, true).and(self.set(branch.then, wanted), limit);
+                    let not = self.set(branch.condition, false).and(whole, limit);
+                    whole = then.or(not, limit);
+                }
+                whole
+            }
+            Node::Operation { first, rest } => match &rest[..] {
+                [one] => self.comparison(one.op, *first, one.operand, wanted, id),
+                _ => strict::value_of(&self.program.ast, id),
+            },
+            _ => atoms::condition(self.program, id, wanted),
+        }
+    }
+
+    fn comparison(&mut self, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool, id: NodeId) -> Set {
+        match op {
+            BinaryOp::NotEqual => atoms::comparison(self.program, BinaryOp::Equal, left, right, !wanted),
+            op => atoms::comparison(self.program, op, left, right, wanted),
+        }
+        .unwrap_or_else(|| strict::value_of(&self.program.ast, id))
+    }
+}
+
+/// Make one clause of all that ask for the kind of the same value, and drop what is said twice; false where no value can do.
+fn tidy(clauses: &mut Vec<Clause>) -> bool {
+    let mut kept: Vec<Option<Clause>> = Vec::with_capacity(clauses.len());
+    let mut places: HashMap<(Path, Mode), Vec<usize>> = HashMap::new();
+    for one in clauses.drain(..) {
+        let same = places.entry((one.path.clone(), one.mode)).or_default();
+        if same.iter().any(|at| kept[*at].as_mut().is_some_and(|kept| absorbs(kept, &one))) {
+            continue;
+        }
+        same.retain(|at| {
+            let is_implied = kept[*at].as_ref().is_some_and(|kept| implies(&one, kept));
+            if is_implied {
+                kept[*at] = None;
+            }
+            !is_implied
+        });
+        same.push(kept.len());
+        kept.push(Some(one));
+    }
+    clauses.extend(kept.into_iter().flatten());
+    !clauses.iter().any(|clause| clause.atoms.iter().all(|atom| atom.kinds().is_empty()))
+}
+
+/// Whether *one* says nothing that *kept* does not say, or could be put into it.
+fn absorbs(kept: &mut Clause, one: &Clause) -> bool {
+    if kept == one || implies(kept, one) {
+        return true;
+    }
+    if let ([Atom::Kinds(kinds)], [Atom::Kinds(other)]) = (&mut kept.atoms[..], &one.atoms[..]) {
+        *kinds = kinds.and(*other);
+        return true;
+    }
+    if let ([Atom::Numbers(range)], [Atom::Numbers(other)]) = (&mut kept.atoms[..], &one.atoms[..]) {
+        // From either side: one range for the index.
+        if range.high.is_none() && other.low.is_none() {
+            range.high.clone_from(&other.high);
+            return true;
+        }
+        if range.low.is_none() && other.high.is_none() {
+            range.low.clone_from(&other.low);
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether a clause that asks for kinds follows from another on the same value.
+fn implies(one: &Clause, kinds: &Clause) -> bool {
+    let [Atom::Kinds(kinds)] = &kinds.atoms[..] else { return false };
+    let held = one.atoms.iter().fold(Kinds::NONE, |held, atom| held.or(atom.kinds()));
+    held.and(*kinds) == held
+}

@@ -1,0 +1,145 @@
+//! Clauses in words, for `plan`.
+
+use super::normal_form::{Atom, Clause, Mode, Path, Range, Root, TopicWord};
+use crate::value::{Kind, Kinds, Scalar, Value};
+use std::fmt;
+
+impl fmt::Display for Clause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{} ", self.path, if self.mode == Mode::AnyLeaf { " any leaf" } else { "" })?;
+        if self.atoms.is_empty() {
+            return f.write_str("never");
+        }
+        joined(f, &self.atoms, " or ")
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.root {
+            Root::Raw => "event",
+            Root::Data => "data",
+            Root::Before => "before",
+            Root::Type => "type",
+            Root::Topic => "topic",
+            Root::Collection => "collection",
+            Root::Tenant => "tenant",
+        })?;
+        self.names.iter().try_for_each(|name| {
+            let is_word = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
+            if is_word && !name.starts_with(|first: char| first.is_ascii_digit()) && !name.is_empty() {
+                write!(f, ".{name}")
+            } else {
+                write!(f, "[{name:?}]")
+            }
+        })
+    }
+}
+
+impl fmt::Display for Atom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Atom::Equal(scalar) => write!(f, "= {scalar}"),
+            Atom::EqualTree(value) => write!(f, "= {value}"),
+            Atom::Numbers(range) => bounds(f, range, "any number"),
+            Atom::Strings(range) => bounds(f, &quoted(range), "any string"),
+            Atom::Prefix(text) => write!(f, "starts with {text:?}"),
+            Atom::Suffix(text) => write!(f, "ends with {text:?}"),
+            Atom::Substring(text) => write!(f, "contains {text:?}"),
+            Atom::PrefixIgnoreCase(text) => write!(f, "starts with {text:?}, in any case"),
+            Atom::SuffixIgnoreCase(text) => write!(f, "ends with {text:?}, in any case"),
+            Atom::EqualIgnoreCase(text) => write!(f, "= {text:?}, in any case"),
+            Atom::Wildcard(pieces) => write!(f, "like {:?}", pieces.join("*")),
+            Atom::Regexp(regexp) => write!(f, "matches {:?}", regexp.expression),
+            Atom::Cidr(net) => write!(f, "in {net:?}"),
+            Atom::Element(value) => write!(f, "has an element {value}"),
+            Atom::Kinds(kinds) => write_kinds(f, *kinds),
+            Atom::Other { kinds, none_of } => {
+                write_kinds(f, *kinds)?;
+                f.write_str(" and not (")?;
+                joined(f, none_of, " or ")?;
+                f.write_str(")")
+            }
+            Atom::Topic(words) => {
+                let words = words.iter().map(|word| match word {
+                    TopicWord::Word(word) => word,
+                    TopicWord::One => "*",
+                    TopicWord::Many => "#",
+                });
+                write!(f, "like {}", words.collect::<Vec<_>>().join("."))
+            }
+        }
+    }
+}
+
+fn joined<T: fmt::Display>(f: &mut fmt::Formatter<'_>, parts: &[T], between: &str) -> fmt::Result {
+    for (at, part) in parts.iter().enumerate() {
+        write!(f, "{}{part}", if at > 0 { between } else { "" })?;
+    }
+    Ok(())
+}
+
+fn quoted(range: &Range<Box<str>>) -> Range<String> {
+    let quoted = |(text, closed): &(Box<str>, bool)| (format!("{text:?}"), *closed);
+    Range { low: range.low.as_ref().map(quoted), high: range.high.as_ref().map(quoted) }
+}
+
+fn bounds<T: fmt::Display>(f: &mut fmt::Formatter<'_>, range: &Range<T>, open: &str) -> fmt::Result {
+    let low = range.low.as_ref().map(|(bound, closed)| format!("{} {bound}", if *closed { ">=" } else { ">" }));
+    let high = range.high.as_ref().map(|(bound, closed)| format!("{} {bound}", if *closed { "<=" } else { "<" }));
+    match (low, high) {
+        (Some(low), Some(high)) => write!(f, "{low} and {high}"),
+        (Some(one), None) | (None, Some(one)) => f.write_str(&one),
+        (None, None) => f.write_str(open),
+    }
+}
+
+fn write_kinds(f: &mut fmt::Formatter<'_>, kinds: Kinds) -> fmt::Result {
+    const WORDS: [(Kind, &str); 7] = [
+        (Kind::Missing, "missing"),
+        (Kind::Null, "null"),
+        (Kind::Bool, "a bool"),
+        (Kind::Number, "a number"),
+        (Kind::String, "a string"),
+        (Kind::List, "a list"),
+        (Kind::Map, "a map"),
+    ];
+    if kinds == Kinds::PRESENT || kinds == Kinds::READABLE {
+        return f.write_str("present");
+    }
+    let words: Vec<&str> = WORDS.iter().filter(|(kind, _)| kinds.has(*kind)).map(|(_, word)| *word).collect();
+    write!(f, "is {}", if words.is_empty() { "never".into() } else { words.join(" or ") })
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Null => f.write_str("null"),
+            Scalar::Bool(value) => write!(f, "{value}"),
+            Scalar::Number(value) => write!(f, "{value}"),
+            Scalar::String(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+/// Recursive: for values of subscriptions, whose depth is limited.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Scalar(scalar) => write!(f, "{scalar}"),
+            Value::BeyondFloat(literal) => f.write_str(literal),
+            Value::List(items) => {
+                f.write_str("[")?;
+                joined(f, items, ", ")?;
+                f.write_str("]")
+            }
+            Value::Map(members) => {
+                f.write_str("{")?;
+                for (at, (name, value)) in members.iter().enumerate() {
+                    write!(f, "{}{name:?}: {value}", if at > 0 { ", " } else { "" })?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}

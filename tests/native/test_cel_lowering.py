@@ -1,0 +1,242 @@
+"""CEL that the native index decides, wholly or in part, matches what the reference's evaluation says.
+
+`PAIRS` sets how many pairs of subscription and event are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from streamer import Engine, _native
+from streamer.errors import CelError
+from streamer.layout import EventLayout
+from streamer.model import Limits, Verdict
+from streamer.reference.cel.program import Program, compile_cel, evaluate_cel
+from streamer.reference.events import read_event
+from tests.differential.cel_expressions import Expressions
+
+PAIRS = int(os.environ.get("PAIRS", "10000"))
+SUBSCRIPTIONS, EVENTS = 25, 8
+LIMITS = Limits()
+
+FIELDS = ("a", "b", "c", "d.e", "d['f g']", "l", "m", "`x-y`")
+SCALARS = ("1", "2", "-1", "1.0", "1.5", "0", "2u", "'a'", "'ab'", "''", "'1'", "true", "false", "null", "9007199254740993")
+VALUES: tuple[Any, ...] = (
+    *(1, 2, -1, 1.0, 1.5, 0, "a", "ab", "", "1", "ba", True, False, None, 9007199254740993, 2**63, [], {}, [1], ["a"], ["ab", 2]),
+    *(
+        {"a": 1},
+        {"a": None, "ab": 2},
+        [[1], {"k": "a"}],
+        [{"k": "a", "n": 1}, {"k": 1}],
+        [{"k": ["a"], "n": 3}],
+        [None, True, 1.0],
+    ),
+)
+
+
+class Conditions:
+    """Makes conditions of the kinds that clauses can say, nested in all ways, and now and then of others."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self._others = Expressions(seed)
+
+    def field(self) -> str:
+        name = self.random.choice(FIELDS)
+        root = self.random.choice(("data", "data", "data", "data", "before"))
+        path = f"{root}.{name}"
+        return self.random.choice((path, path, path, f"({path})", f"dyn({path})"))
+
+    def scalar(self) -> str:
+        return self.random.choice(SCALARS)
+
+    def constant(self) -> str:
+        choose = self.random
+        if choose.random() < 0.15:
+            return choose.choice(("[]", "{}", "[1]", "['a']", "{'a': 1}", "[[1], {'k': 'a'}]", "b'a'", "dyn(1)", "['ab', 2.0]"))
+        return self.scalar()
+
+    def items(self) -> str:
+        return ", ".join(self.constant() for _ in range(self.random.randrange(4)))
+
+    def text(self) -> str:
+        return self.random.choice(("''", "'a'", "'b'", "'ab'", "'1'"))
+
+    def leaf(self) -> str:
+        choose = self.random
+        part = choose.choice(("type", "topic", "collection", "tenant"))
+        order = choose.choice(("==", "!=", "<", "<=", ">", ">=", "=="))
+        match choose.randrange(24):
+            case 0 | 1 | 2 | 3:
+                return f"{self.field()} {order} {self.constant()}"
+            case 4:
+                return f"{self.constant()} {order} {self.field()}"
+            case 5 | 6:
+                return f"{self.field()} in [{self.items()}]"
+            case 7:
+                return f"{self.constant()} in {self.field()}"
+            case 8:
+                return f"{self.field()}.{choose.choice(('startsWith', 'endsWith', 'contains'))}({self.text()})"
+            case 9:
+                return f"{self.field()}.contains({self.constant()})"
+            case 10:
+                regexp = choose.choice(("'^a'", "'b$'", "''", "'[0-9]'", "'(?i)A'"))
+                return choose.choice((f"{self.field()}.matches({regexp})", f"matches({self.field()}, {regexp})"))
+            case 11:
+                target = choose.choice(("data", "before", "data.d", "data.m", "data.l"))
+                return f"has({target}.{choose.choice(('a', 'e', 'd', 'zz'))})"
+            case 12 | 13:
+                return self.field()
+            case 14:
+                size = choose.choice((f"size({self.field()})", f"{self.field()}.size()"))
+                return f"{size} {order} {choose.choice('0012')}"
+            case 15:
+                kind = choose.choice(("string", "bool", "list", "map", "null_type", "int", "double"))
+                return f"type({self.field()}) {choose.choice(('==', '!='))} {kind}"
+            case 16:
+                body = choose.choice((f"x == {self.constant()}", f"{self.scalar()} == x", f"x in [{self.items()}]"))
+                return f"{self.field()}.{choose.choice(('exists', 'exists', 'exists_one', 'all'))}(x, {body})"
+            case 17:
+                tests = [
+                    f"x.k {order} {self.scalar()}",
+                    f"x.n > {choose.choice('012')}",
+                    "x.k.startsWith('a')",
+                    f"x.n in [{self.items()}]",
+                ]
+                body = choose.choice((" && ", " && ", " || ")).join(choose.sample(tests, choose.randrange(1, 4)))
+                return f"{self.field()}.exists(x, {body})"
+            case 18:
+                return f"{part} {order} {choose.choice(('', 'dyn'))}({choose.choice(('insert', 'a', '', 'default'))!r})"
+            case 19:
+                return f"{part}.{choose.choice(('startsWith', 'endsWith', 'contains', 'matches'))}({self.text()})"
+            case 20:
+                return f"{part} in ['insert', 'a', '', 'default']"
+            case 21:
+                return f"{self.field()} {order} {self.field()}"
+            case 22:
+                return f"'{choose.choice('abz')}' in {choose.choice(('data', 'before'))}"
+            case _:
+                other = choose.choice((self.field(), "1", "2"))
+                return f"{self.field()} {choose.choice('+-*/%')} {other} {order} {choose.choice('012')}"
+
+    def condition(self, depth: int) -> str:
+        choose = self.random
+        if depth <= 0:
+            return self.leaf()
+        inner = lambda: self.condition(depth - choose.choice((1, 1, 2)))  # noqa: E731  so that each call chooses anew
+        match choose.randrange(12):
+            case 0 | 1 | 2:
+                return " && ".join(f"({inner()})" for _ in range(choose.choice((2, 2, 3))))
+            case 3 | 4 | 5:
+                return " || ".join(f"({inner()})" for _ in range(choose.choice((2, 2, 3))))
+            case 6 | 7:
+                return f"{choose.choice(('!', '!', '!!'))}({inner()})"
+            case 8:
+                return f"({inner()}) ? ({inner()}) : ({inner()})"
+            case 9:
+                return choose.choice(("true", "false", "null", "dyn(1)", "1 == 1"))
+            case 10:
+                return self._others.of("bool", 2)
+            case _:
+                return self.leaf()
+
+    def document(self) -> dict[str, Any]:
+        choose = self.random
+        made: dict[str, Any] = {
+            name: choose.choice(VALUES) for name in ("a", "b", "c", "l", "m", "x-y") if choose.random() < 0.85
+        }
+        if choose.random() < 0.8:
+            names = [name for name in ("e", "f g", "a") if choose.random() < 0.8]
+            made["d"] = {name: choose.choice(VALUES) for name in names} if choose.random() < 0.85 else choose.choice(VALUES)
+        if choose.random() < 0.3:
+            made |= self._others.document()
+        return made
+
+    def event(self) -> bytes:
+        choose = self.random
+        made: dict[str, Any] = {}
+        if choose.random() < 0.9:
+            made["data"] = self.document()
+        if choose.random() < 0.6:
+            made["before"] = self.document() if choose.random() < 0.5 else made.get("data")
+        if choose.random() < 0.8:
+            made["type"] = choose.choice(("insert", "update", "delete"))
+        if choose.random() < 0.6:
+            made["topic"] = choose.choice(("", "a", "a.b", "ab"))
+        if choose.random() < 0.6:
+            made["collection"] = choose.choice(("a", "ab", "b"))
+        if choose.random() < 0.1:
+            made["unknown"] = [choose.choice(("/data/a", "/data/d/e", "/data/l", "/before", "/data", "/type"))]
+        text = json.dumps(made)
+        return text.replace('"ba"', "1e400").encode() if choose.random() < 0.3 else text.encode()
+
+
+def programs(conditions: Conditions) -> list[Program]:
+    found: list[Program] = []
+    while len(found) < SUBSCRIPTIONS:
+        try:
+            found.append(compile_cel(conditions.condition(conditions.random.choice((0, 1, 1, 2, 3))), LIMITS))
+        except CelError:
+            continue
+    return found
+
+
+def compare(seed: int) -> Counter[str]:
+    conditions, counted = Conditions(seed), Counter[str]()
+    made = programs(conditions)
+    engine = Engine()
+    engine.add_many([{"id": str(at), "cel": program.source} for at, program in enumerate(made)])
+    for program in made:
+        _, is_exact = _native.cel_lower(program.source, LIMITS.max_conjunctions)
+        counted["exact" if is_exact else "residual"] += 1
+    for _ in range(EVENTS):
+        event = conditions.event()
+        read = read_event(event, layout=EventLayout(), default_tenant="default", limits=LIMITS, tenant=None, collection=None)
+        matched = {match.subscription_id: match.certain for match in engine.match(event)}
+        for at, program in enumerate(made):
+            verdict = evaluate_cel(program, read, LIMITS.cel_budget).verdict
+            certain = matched.get(str(at))
+            what = f"seed {seed}: {program.source!r} on {event!r}: {verdict}, native {certain}"
+            assert (certain is not None) == (verdict in (Verdict.TRUE, Verdict.UNKNOWN)), what
+            # A match may be uncertain for its transition, too.
+            assert certain is not True or verdict is Verdict.TRUE, what
+            counted[verdict.name.lower()] += 1
+    return counted
+
+
+def test_lowered_programs_match_what_their_evaluation_says(backend: str) -> None:
+    counted = Counter[str]()
+    for seed in range(-(-PAIRS // (SUBSCRIPTIONS * EVENTS))):
+        counted += compare(seed)
+    total = counted["exact"] + counted["residual"]
+    assert counted["exact"] > total // 3, counted
+    assert counted["residual"] > total // 20, counted
+    assert min(counted[verdict] for verdict in ("true", "false", "error", "unknown")) > PAIRS // 200, counted
+
+
+@pytest.mark.parametrize(
+    ("source", "is_exact"),
+    [
+        ("data.dep_delay >= 30 && data.arr_delay < 0", True),
+        ("data.carrier in ['UA', 'DL'] && (data.dep_delay > 120 || data.arr_delay > 120)", True),
+        ("data.done", True),
+        ("!(data.a == 1)", True),
+        ("data.a.startsWith('x') ? data.b == 1 : !has(data.c)", True),
+        ("data.status == 'paid' && data.status != before.status", True),
+        ("data.tags.exists(t, t == 'vip')", True),
+        ("size(data.tags) > 0 && data.code.matches('^[A-Z]+$')", True),
+        ("type == 'insert' && !(collection in ['a', 'b'])", True),
+        ("data.dep_delay - data.arr_delay > 50", False),
+        ("data.carrier == 'UA' && data.dep_delay - data.arr_delay > 50", False),
+        ("data.lines.exists(l, l.sku == 'x' && l.qty > 2)", False),
+        ("timestamp(data.t) > timestamp('2024-01-01T00:00:00Z')", False),
+    ],
+)
+def test_what_is_lowered(source: str, is_exact: bool) -> None:
+    assert _native.cel_lower(source, LIMITS.max_conjunctions)[1] is is_exact
