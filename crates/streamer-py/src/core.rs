@@ -160,6 +160,9 @@ fn raised(py: Python<'_>, error: &EventError, text: &Text<'_>) -> PyErr {
     errors::event_error(py, error, text.is_text()).map_or_else(|other| other, PyErr::from_value)
 }
 
+/// Tenant, collection, subscriptions, segments, bytes of conditions and of the index.
+type PartitionTold = (String, String, usize, usize, usize, usize);
+
 /// An engine in native memory; see `streamer/_native.pyi`.
 #[pyclass(frozen, subclass, weakref, module = "streamer._native")]
 pub struct Core {
@@ -500,7 +503,7 @@ impl Core {
         })
     }
 
-    fn partitions(&self, py: Python<'_>) -> PyResult<Vec<(String, String, usize, usize, usize, usize)>> {
+    fn partitions(&self, py: Python<'_>) -> PyResult<Vec<PartitionTold>> {
         guard(py, || {
             let told = |held: streamer_core::engine::Held| {
                 let (tenant, collection) = (held.name.tenant.to_string(), held.name.collection.to_string());
