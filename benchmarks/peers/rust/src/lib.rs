@@ -5,6 +5,10 @@
 //! `$WARM_S` and `$MEASURE_S` say how long to warm up and to measure, `$CUT_S` after how long a first pass is cut (then the
 //! result says how many events were read), `$EVENT_LIMIT` how many events to read.
 
+/// For every driver in Rust the one that Streamer's binding has.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A build that takes longer is given up.
 pub const BUILD_LIMIT_S: f64 = 300.0;
 
