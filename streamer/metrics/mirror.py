@@ -50,6 +50,8 @@ class Mirror:
         self._before: dict[tuple[str, tuple[str, ...]], float] = {}
         self._lock = Lock()
         self._stop = threading.Event()
+        # The files are made here: whoever reads one in the moment in which it is made, and empty, fails.
+        self.flush()
         self._start()
         _mirrors.add(self)
 

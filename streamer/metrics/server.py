@@ -62,9 +62,7 @@ def serve(
     if is_on():
         # Any process tells of all.
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        mirrored = mirror(engine, name=name, collections=collections, tenants=tenants)
-        mirrored.flush()
-        close = mirrored.close
+        close = mirror(engine, name=name, collections=collections, tenants=tenants).close
     else:
         close = register(engine, registry, name=name, collections=collections, tenants=tenants).close
     try:

@@ -68,7 +68,7 @@ def test_counts_are_exact_and_add_up(engine: MakeEngine, registry: CollectorRegi
 
 def test_errors_of_cel_and_the_cache_are_counted(engine: MakeEngine, registry: CollectorRegistry) -> None:
     e = engine()
-    e.add({"id": "a", "cel": "data.missing + 1 == 2"})
+    e.add({"id": "a", "cel": "data.a + 'x' == 'y'"})
     e.metrics.register(registry)
     e.match_ids(GOOD)
     (reason,) = e.cel_errors
