@@ -29,7 +29,7 @@ class ProgramCache:
         self.size = size
         self._hits = 0
         self._misses = 0
-        self._also: list[Callable[[], tuple[int, int]]] = []
+        self._also: list[Callable[[], tuple[int, int, int]]] = []
         self._programs: OrderedDict[tuple[str, Limits], Program] = OrderedDict()
         self._lock = Lock()
 
@@ -43,8 +43,13 @@ class ProgramCache:
         """How many had to be compiled, those that turned out not to be CEL included."""
         return self._misses + sum(counts()[1] for counts in self._also)
 
-    def also(self, counts: Callable[[], tuple[int, int]]) -> None:
-        """Add the hits and misses of a native core to these."""
+    @property
+    def held(self) -> int:
+        """How many programs are kept, here and in a native core."""
+        return len(self) + sum(counts()[2] for counts in self._also)
+
+    def also(self, counts: Callable[[], tuple[int, int, int]]) -> None:
+        """Add the hits and misses of a native core, and how many programs it keeps, to these."""
         self._also.append(counts)
 
     def __len__(self) -> int:

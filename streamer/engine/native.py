@@ -137,7 +137,7 @@ class NativeCore(_native.Core):
         # Weakly: the core holds its host, which holds the log.
         this = weakref.ref(core)
         cel_errors.also(lambda: core.cel_errors() if (core := this()) is not None else [])
-        programs.also(lambda: core.programs()[:2] if (core := this()) is not None else (0, 0))
+        programs.also(lambda: core.programs() if (core := this()) is not None else (0, 0, 0))
         return core
 
     def reconfigure(self, options: Options) -> None:

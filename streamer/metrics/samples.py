@@ -143,7 +143,7 @@ def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
         (names.CEL_SECONDS, told.cel),
         (names.CEL_HITS, engine._programs.hits),
         (names.CEL_MISSES, engine._programs.misses),
-        (names.CEL_PROGRAMS, len(engine._programs)),
+        (names.CEL_PROGRAMS, engine._programs.held),
         (names.SUBSCRIPTIONS, told.subscriptions),
         (names.PARTITIONS, told.partitions),
         (names.SEGMENTS, told.segments),
