@@ -13,6 +13,9 @@ from streamer.engine.core import Core
 
 #: Fewer samples tell nothing of a rate.
 SAMPLES: Final = 100
+#: Of the blocked layout (crates/streamer-core/src/bloom/blocked.rs): a key has so many bits of one word.
+BITS_OF_A_KEY: Final = 5
+WORD_BITS: Final = 64
 
 
 @final
@@ -26,7 +29,7 @@ class CollectionStats:
         memory_bytes: of their conditions, their index and their filter; for the reference of the filter only.
         keys: keys in the filter; None without a filter, and so are all below.
         fill: share of the filter's bits that are set.
-        estimated_rate: share of the events without a live key that should pass, from fill and keys asked for.
+        estimated_rate: share of the events without a live key that should pass, from the filter's size and its keys.
         measured_rate: share of them that did, of a sample; None while it is too small.
         stopped: share of all events asked for that phase 1 stopped; None before the first.
         version: of the filter; each rebuild adds 1.
@@ -167,10 +170,25 @@ def _collection(
 
 
 def _estimate(state: FilterState) -> float:
-    """As of a classic Bloom filter of this size: a key has the number of bits that is best for its capacity."""
-    bits_of_a_key = max(1, round(state.bits / max(state.capacity, 1) * math.log(2)))
+    key_rate = _blocked_rate(state) if state.layout == "blocked" else _portable_rate(state)
     # A rate of 1 has no logarithm.
-    return event_fp_rate(min(state.fill**bits_of_a_key, 1 - 1e-12), state.probes_per_event)
+    return event_fp_rate(min(key_rate, 1 - 1e-12), state.probes_per_event)
+
+
+def _portable_rate(state: FilterState) -> float:
+    # A key has the number of bits that is best for what the filter was sized for.
+    return float(state.fill ** max(1, round(state.bits / max(state.capacity, 1) * math.log(2))))
+
+
+def _blocked_rate(state: FilterState) -> float:
+    # Keys fall into words as a Poisson distribution has it. The mean fill tells too little: full words let most of it pass.
+    mean = state.keys * WORD_BITS / max(state.bits, WORD_BITS)
+    most = int(mean + 10 * math.sqrt(mean + 1)) + 1
+    rate, share = 0.0, math.exp(-mean)
+    for keys in range(most):
+        rate += share * (1 - (1 - 1 / WORD_BITS) ** (BITS_OF_A_KEY * keys)) ** BITS_OF_A_KEY
+        share *= mean / (keys + 1)
+    return rate
 
 
 def _share(share: float | None) -> str:

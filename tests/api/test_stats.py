@@ -53,3 +53,15 @@ def test_an_engine_that_holds_nothing_has_stats_too(engine: MakeEngine) -> None:
     stats = engine().stats()
     assert (stats.events, stats.matches_per_event, stats.collections) == (0, 0.0, ())
     assert "0 subscriptions" in str(stats)
+
+
+def test_the_estimated_rate_is_near_the_one_that_is_measured(engine: MakeEngine) -> None:
+    e = engine()
+    e.add_many({"id": f"s{n}", "collection": "c", "filters": [{"field": "a", "op": "==", "value": n}]} for n in range(2000))
+    # Until it is sampled enough: the native core samples one event in 16.
+    e.match_batch([b'{"collection": "c", "data": {"a": %d}}' % n for n in range(-40_000, 0)])
+    (stats,) = e.stats().collections
+    assert stats.measured_rate is not None
+    assert stats.estimated_rate is not None
+    assert abs(stats.measured_rate - stats.estimated_rate) < 0.01
+    assert 1e-4 < stats.estimated_rate < 0.05
