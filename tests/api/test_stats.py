@@ -26,7 +26,8 @@ def test_collections_are_told_with_what_phase_1_does_for_them(engine: MakeEngine
     assert (stats.matches, stats.matches_per_event) == (50, 0.1)
     orders, users = stats.collections
     assert (orders.tenant, orders.collection, orders.subscriptions) == ("default", "orders", 500)
-    assert orders.keys == 500
+    # Counted are those that set a bit: a few find all of theirs set.
+    assert 490 <= orders.keys <= 500
     assert orders.version is not None
     assert orders.stopped is not None
     assert 0.85 <= orders.stopped <= 0.9
