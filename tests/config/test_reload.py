@@ -201,9 +201,9 @@ def test_a_stream_is_matched_in_batches_of_the_size_in_force(backend: str, monke
     sizes: list[int] = []
     match_batch = type(engine._core).match_batch
 
-    def counted(core: Any, events: Any, tenant: Any, collection: Any) -> Any:
+    def counted(core: Any, events: Any, *rest: Any) -> Any:
         sizes.append(len(events))
-        return match_batch(core, events, tenant, collection)
+        return match_batch(core, events, *rest)
 
     monkeypatch.setattr(type(engine._core), "match_batch", counted)
     lines = b"{}\n" * 10
