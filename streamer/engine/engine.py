@@ -36,7 +36,7 @@ from streamer.model import Limits, Subscription
 from streamer.reference.core import ReferenceCore
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
-from streamer.subscriptions.lint import Finding, lint
+from streamer.subscriptions.lint import Finding, FindingCode, lint
 from streamer.subscriptions.values import packed, unpacked
 
 if TYPE_CHECKING:
@@ -434,7 +434,13 @@ class Engine:
 
     def lint(self) -> list[Finding]:
         """Return what is suspicious: never or always matching, duplicates, slow, arithmetic on numbers as spelled."""
-        return lint(map(self._compile, self.subscriptions()), self._options.limits)
+        findings = lint(map(self._compile, self.subscriptions()), self._options.limits)
+        return [finding for finding in findings if finding.code is not FindingCode.SLOW or self._is_slow(finding.subscription_id)]
+
+    def _is_slow(self, subscription_id: str) -> bool:
+        """Whether this backend, too, evaluates it for every event: the native index decides some of what CEL asks."""
+        plan = self._core.plan(subscription_id)
+        return plan is not None and plan.cost == "unkeyed"
 
     @property
     def bloom(self) -> Bloom:

@@ -9,6 +9,7 @@ import pytest
 
 from streamer import Engine
 from streamer.model import Verdict
+from streamer.subscriptions.lint import FindingCode
 
 MakeEngine = Callable[..., Engine]
 
@@ -213,3 +214,10 @@ def test_lint_sees_what_is_held(engine: MakeEngine) -> None:
     assert {finding.subscription_id for finding in e.lint()} == {"never"}
     e.remove("never")
     assert e.lint() == []
+
+
+def test_lint_calls_slow_what_its_backend_evaluates_for_every_event(engine: MakeEngine, backend: str) -> None:
+    e = engine()
+    e.add_many([{"id": "two fields", "cel": "data.a == data.b"}, {"id": "one field", "cel": "data.a > 1"}])
+    slow = {finding.subscription_id for finding in e.lint() if finding.code is FindingCode.SLOW}
+    assert slow == ({"two fields"} if backend == "native" else {"two fields", "one field"})
