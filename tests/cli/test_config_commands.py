@@ -85,10 +85,10 @@ def test_an_engine_is_made_as_the_file_says_and_options_win_over_it(run: Run, pl
 
 
 def test_the_level_of_the_log_is_that_of_the_file(run: Run, place: Path) -> None:
-    (place / "s.jsonl").write_text('{"id": "a\\nb", "cel": "data.x == 1"}\n')
+    (place / "s.jsonl").write_text('{"id": "a\\nb", "cel": "data.x + 1 > data.y"}\n')
     for level, says in (("info", True), ("warning", False)):
         (place / "s.yaml").write_text(f"subscriptions: [s.jsonl]\nlogging: {{level: {level}}}\n")
-        ran = run("match", "-c", "s.yaml", "-q", stdin=b'{"data": {}}')
+        ran = run("match", "-c", "s.yaml", "-q", stdin=b'{"data": {"x": "s", "y": 1}}')
         assert (b"INFO streamer.cel_eval: subscription 'a\\nb': CEL error" in ran.stderr) is says
 
 

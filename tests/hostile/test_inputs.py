@@ -38,7 +38,10 @@ def test_a_hostile_input_gets_what_it_must(engine: Callable[..., Engine], backen
         matches = full.match(row.event)
         assert bool(matches) is row.expect
         assert all(match.certain is row.certain for match in matches)
-        assert dict(full.cel_errors) == ({} if row.cel_error is None else {row.cel_error: 1})
+        (plan,) = map(full.plan, full)
+        # What the index decides of an expression is not evaluated.
+        is_counted = row.cel_error is not None and plan.cel is not None
+        assert dict(full.cel_errors) == ({row.cel_error: 1} if is_counted else {})
     if backend != "reference":  # which checks every event in full
         check_lazy(engine, row)
     # Whatever it was given, the engine goes on.
