@@ -38,7 +38,7 @@ def main() -> None:
         venv.create(place / "venv", with_pip=True)
         python = place / "venv" / "bin" / "python"
         run(python, "-m", "pip", "install", "--quiet", f"{wheel}[test]", cwd=place)
-        for name in ("tests", "testdata", "pyproject.toml"):
+        for name in ("tests", "testdata", "docs", "pyproject.toml"):
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, place / name)
 
