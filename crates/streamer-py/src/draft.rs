@@ -43,12 +43,13 @@ impl Reading {
         if subscription.transitions {
             bits |= core_flags::TRANSITIONS;
         }
+        // Asked before CEL joins the form: an expression that is never true leaves no condition in it.
         let in_cel = program.as_ref().is_some_and(|program| program.program().mentions_before());
-        if program.as_ref().is_some_and(|program| !and_cel(&mut form, program.program(), &self.limits)) {
-            bits |= core_flags::CEL;
-        }
         if in_cel || mentions_before(&form, self.layout.before.pointers()) {
             bits |= core_flags::BEFORE;
+        }
+        if program.as_ref().is_some_and(|program| !and_cel(&mut form, program.program(), &self.limits)) {
+            bits |= core_flags::CEL;
         }
         // Those of an object are not in its text.
         if subscription.has_labels || host.is_some() {
