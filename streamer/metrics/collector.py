@@ -34,9 +34,18 @@ class Registration:
 
     Attributes:
         name: the value of the label `engine`.
+
+    Raises:
+        TypeError: a name that is no string.
+        ValueError: one that holds half of a surrogate pair.
     """
 
     def __init__(self, engine: Engine, name: str, labels: Labels) -> None:
+        # Found only when it is scraped, it would fail every scrape of the registry.
+        if not isinstance(name, str):
+            raise TypeError(f"name is a string, not {type(name).__name__}")
+        if any("\ud800" <= char <= "\udfff" for char in name):
+            raise ValueError("name: half of a surrogate pair")
         self._engine: Callable[[], Engine | None] = weakref.ref(engine)
         self.name: Final = name
         self.labels: Final = labels

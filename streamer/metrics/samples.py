@@ -48,9 +48,19 @@ class Labels:
     Args:
         collections: how many have one; the largest of those seen first. All others are `other`.
         tenants: whether the tenant is a label too; then pairs of tenant and collection are counted.
+
+    Raises:
+        TypeError: not an integer, not a bool.
+        ValueError: fewer than one collection.
     """
 
     def __init__(self, collections: int, *, tenants: bool) -> None:
+        if isinstance(collections, bool) or not isinstance(collections, int):
+            raise TypeError(f"collections is an integer, not {type(collections).__name__}")
+        if collections < 1:
+            raise ValueError(f"collections: expected at least 1, not {collections}")
+        if not isinstance(tenants, bool):
+            raise TypeError(f"tenants is a bool, not {type(tenants).__name__}")
         self._most = collections
         self._tenants = tenants
         self._named: set[tuple[str, ...]] = set()

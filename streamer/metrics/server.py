@@ -67,6 +67,7 @@ def serve(
         close = register(engine, registry, name=name, collections=collections, tenants=tenants).close
     try:
         return Server(registry, port, addr, close)
-    except OSError:
+    except BaseException:
+        # A port or an address that cannot be is not always an OSError.
         close()
         raise

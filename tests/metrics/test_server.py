@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -148,3 +149,28 @@ def test_mirroring_needs_a_place_to_mirror_to(engine: MakeEngine, monkeypatch: p
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
     with pytest.raises(RuntimeError, match="PROMETHEUS_MULTIPROC_DIR"):
         engine().metrics.mirror()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"name": 5}, TypeError),
+        ({"name": "\ud800"}, ValueError),
+        ({"collections": 0}, ValueError),
+        ({"collections": True}, TypeError),
+        ({"collections": 1.5}, TypeError),
+        ({"tenants": "no"}, TypeError),
+    ],
+)
+def test_what_no_scrape_could_tell_is_refused_at_once(
+    engine: MakeEngine, arguments: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"^(name|collections|tenants)"):
+        engine().serve_metrics(0, **arguments)
+
+
+def test_a_port_that_cannot_be_leaves_nothing_on_the_registry(engine: MakeEngine) -> None:
+    e, registry = engine(), CollectorRegistry()
+    with pytest.raises(OverflowError):
+        e.serve_metrics(65536, registry=registry, name="a")
+    e.serve_metrics(0, registry=registry, name="a").close()
