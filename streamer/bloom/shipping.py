@@ -66,6 +66,7 @@ class Shipment:
     """How events are read where the filter is asked, how good it is, and how long it may be used.
 
     Raises:
+        TypeError: a lease that is no `timedelta`, or a rate that is no number.
         ValueError: a lease of no time, or a rate that is no share.
     """
 
@@ -77,6 +78,10 @@ class Shipment:
     lease: timedelta
 
     def __post_init__(self) -> None:
+        if not isinstance(self.lease, timedelta):
+            raise TypeError(f"lease is a datetime.timedelta, not {type(self.lease).__name__}")
+        if isinstance(self.fp_rate, bool) or not isinstance(self.fp_rate, int | float):
+            raise TypeError(f"fp_rate is a number, not {type(self.fp_rate).__name__}")
         if self.lease <= timedelta():
             raise ValueError(f"a lease is longer than no time, not {self.lease}")
         if not 1e-9 <= self.fp_rate < 1:

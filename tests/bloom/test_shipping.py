@@ -144,6 +144,12 @@ def test_an_export_that_cannot_be_is_refused(e: Engine, options: dict[str, Any])
         e.bloom.export("default", "c", **options)
 
 
+@pytest.mark.parametrize("options", [{"lease": 5}, {"lease": None}, {"fp_rate": True}, {"fp_rate": "0.1"}])
+def test_an_export_with_arguments_of_other_types_is_refused(e: Engine, options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"^(lease|fp_rate) is a "):
+        e.bloom.export("default", "c", **options)
+
+
 def test_any_bit_that_flips_and_any_byte_that_is_missing_is_found(e: Engine) -> None:
     data = e.bloom.export("default", "c", fp_rate=0.1)
     for at in range(len(data)):
