@@ -96,7 +96,8 @@ class Limits:
                 continue
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ConfigError(f"expected an integer, not {type(value).__name__}", place=f"limits.{limit.name}")
-            most = MAX_CEL_DEPTH if limit.name == "max_cel_depth" else INT64_MAX
+            # Ten units a microsecond have to fit as well.
+            most = {"max_cel_depth": MAX_CEL_DEPTH, "evaluation_timeout_us": INT64_MAX // 10}.get(limit.name, INT64_MAX)
             if not 1 <= value <= most:
                 raise ConfigError(f"expected an integer from 1 to {most}", place=f"limits.{limit.name}")
 

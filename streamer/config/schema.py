@@ -31,6 +31,7 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -177,6 +178,15 @@ class Cel(Section):
     """Compiled programs that are kept for reuse."""
     evaluation_timeout: Duration = _LIMITS.evaluation_timeout_us * _MICROSECOND
     """What one evaluation may cost, in cost units, ten to a microsecond: the same on every machine (semantics.md section 4)."""
+
+    @field_validator("evaluation_timeout")
+    @classmethod
+    def _as_limits_take_it(cls, timeout: timedelta) -> timedelta:
+        try:
+            Limits(evaluation_timeout_us=timeout // _MICROSECOND)
+        except ConfigError as error:
+            raise PydanticCustomError("timeout", "{reason} microseconds", {"reason": error.reason}) from None
+        return timeout
 
 
 @final

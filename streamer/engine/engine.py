@@ -32,7 +32,7 @@ from streamer.errors import (
     UnknownSubscriptionError,
 )
 from streamer.layout import EventLayout
-from streamer.model import Limits, Subscription
+from streamer.model import INT64_MAX, Limits, Subscription
 from streamer.reference.core import ReferenceCore
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
@@ -110,6 +110,8 @@ class Engine:
             _check_option(name, number, int)
             if number < 1:
                 raise ConfigError(f"expected at least 1, not {number}", place=name)
+            if number > INT64_MAX:
+                raise ConfigError(f"expected at most {INT64_MAX}, not {number}", place=name)
         if bloom is None:
             bloom = BloomOptions()
         elif not isinstance(bloom, BloomOptions):
@@ -550,6 +552,8 @@ def _check_positive(name: str, value: int) -> None:
         raise TypeError(f"{name} is an integer, not {type(value).__name__}")
     if value < 1:
         raise ValueError(f"{name}: expected at least 1, not {value}")
+    if value > INT64_MAX:
+        raise ValueError(f"{name}: expected at most {INT64_MAX}, not {value}")
 
 
 def _check_names(tenant: str | None, collection: str | None) -> None:

@@ -14,6 +14,7 @@ from streamer import (
     DuplicateSubscriptionError,
     Engine,
     Filter,
+    Limits,
     PatternError,
     Subscription,
     SubscriptionError,
@@ -305,3 +306,12 @@ def test_errors_of_cel_are_counted_and_not_loud(engine: MakeEngine, caplog: pyte
         assert e.match_ids({"data": {"l": ["x"]}}) == []
     assert not caplog.records
     assert e.cel_errors == {"index_out_of_range": 1, "no_such_overload": 1}
+
+
+def test_numbers_past_64_bits_are_refused_where_they_are_given(engine: Any) -> None:
+    with pytest.raises(ConfigError, match="cache_size: expected at most"):
+        engine(cache_size=2**63)
+    with pytest.raises(ConfigError, match=r"limits\.evaluation_timeout_us: expected an integer from 1 to"):
+        Limits(evaluation_timeout_us=2**62)
+    with pytest.raises(ValueError, match="threads: expected at most"):
+        engine().match_batch([b"{}"], threads=2**63)

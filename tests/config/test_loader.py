@@ -146,6 +146,10 @@ zzz: 1
         ("matching: {layout: {preset: x}}", "s.yaml:1:29: matching.layout.preset: no layout 'x'"),
         ("matching: {default_tenant: '*'}", "s.yaml:1:28: matching.default_tenant: '*' is no tenant; name one, or null"),
         ("matching: {default_tenant: ''}", "s.yaml:1:28: matching.default_tenant: '' is no tenant; name one, or null"),
+        (
+            "matching: {cel: {evaluation_timeout: 10000000w}}",
+            "s.yaml:1:38: matching.cel.evaluation_timeout: expected an integer from 1 to 922337203685477580 microseconds",
+        ),
         ("matching: {cel: {cache_size: 0}}", "s.yaml:1:30: matching.cel.cache_size: expected at least 1, not 0"),
         ("matching: {cel: {cache_size: 1.5}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 1.5"),
         ("matching: {cel: {cache_size: x}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 'x'"),
