@@ -38,6 +38,7 @@ from pydantic_core import PydanticCustomError
 
 from streamer.bloom.options import BloomOptions
 from streamer.config.units import Duration, Size
+from streamer.config.yaml import kind_of, shown
 from streamer.engine.core import Options
 from streamer.errors import ConfigError, SubscriptionError
 from streamer.layout import PARTS, EventLayout
@@ -90,8 +91,22 @@ def _path_in_data(path: str) -> str:
     return path
 
 
-def _several(value: Any) -> Any:
-    return [value] if isinstance(value, str | os.PathLike) else value
+def _files(value: Any) -> Any:
+    """Take one path for a list of it, as `STREAMER_SUBSCRIPTIONS=a.jsonl` says it, and nothing for none."""
+    if isinstance(value, str | os.PathLike):
+        return [value]
+    if value is not None and not isinstance(value, list | tuple):
+        raise PydanticCustomError("files", "expected the path of a file, or a list of them, not {kind}", {"kind": kind_of(value)})
+    return value or ()
+
+
+def _address(text: str) -> str:
+    from streamer.metrics.address import parse_address
+
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise PydanticCustomError("address", "{shown}: {reason}", {"shown": repr(shown(text)), "reason": str(error)}) from None
 
 
 def _path(value: Any) -> Path:
@@ -103,6 +118,14 @@ def _path(value: Any) -> Path:
 Whole: TypeAlias = Annotated[int, Field(ge=1, le=INT64_MAX), BeforeValidator(_no_bool)]
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), BeforeValidator(_no_bool)]
 File: TypeAlias = Annotated[Path, PlainValidator(_path, json_schema_input_type=str), PlainSerializer(str, when_used="json")]
+_FILES_SCHEMA: Final = {
+    "anyOf": [
+        {"type": "array", "items": {"type": "string", "minLength": 1}},
+        {"type": "string", "minLength": 1},
+        {"type": "null"},
+    ]
+}
+Files: TypeAlias = Annotated[tuple[File, ...], BeforeValidator(_files), WithJsonSchema(_FILES_SCHEMA)]
 
 _POINTERS: Final = {"anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 _CONSTANT: Final = {"type": "object", "properties": {"constant": {"type": ["string", "integer"]}}, "required": ["constant"]}
@@ -234,8 +257,8 @@ class Metrics(Section):
 
     enabled: bool = False
     """Whether metrics are served over HTTP, at `/metrics`."""
-    address: str = "127.0.0.1"
-    """Address to listen at; `0.0.0.0` for every one of this machine."""
+    address: Annotated[str, AfterValidator(_address)] = "127.0.0.1"
+    """IP address or name of a host to listen at; `0.0.0.0` for every address of this machine."""
     port: Annotated[int, Field(ge=0, le=65_535), BeforeValidator(_no_bool)] = 9464
     """Port to listen at; 0 for any that is free."""
     name: str | None = None
@@ -260,8 +283,8 @@ class Config(Section):
     model_config = ConfigDict(title="Streamer")
 
     matching: Matching = Field(default_factory=Matching)
-    subscriptions: Annotated[tuple[File, ...], BeforeValidator(_several)] = ()
-    """JSON-lines files of subscriptions to begin with, plain, gzip or zstd; relative to the configuration file."""
+    subscriptions: Files = ()
+    """One path or a list: JSON lines of subscriptions to begin with, plain, gzip or zstd; relative to the configuration file."""
     metrics: Metrics = Field(default_factory=Metrics)
     logging: Logging = Field(default_factory=Logging)
 

@@ -4,7 +4,7 @@
 - `samples`: an engine read into samples of them.
 - `collector`: a custom collector that reads its engines when it is scraped.
 - `mirror`: the same for several processes of one service (prometheus_client's multiprocess mode).
-- `server`: an HTTP server of metrics.
+- `server`, `address`: an HTTP server of metrics, and where it may listen.
 - `dashboard`, `rules`: Grafana and Prometheus, generated from `names` by `python -m streamer.metrics`.
 
 Nothing here is imported before it is used: an engine counts whether or not anybody asks.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from streamer.metrics.address import parse_address
 from streamer.metrics.collector import COLLECTIONS, register
 from streamer.metrics.mirror import is_on, mirror
 
@@ -55,6 +56,11 @@ def serve(
     tenants: bool = False,
 ) -> Server:
     """Serve an engine's metrics; see `Engine.serve_metrics`."""
+    try:
+        parse_address(addr)
+    except ValueError as error:
+        # Python's own would be a UnicodeError, or speak of a service that is not known.
+        raise OSError(f"cannot listen at {addr!r}: {error}") from None
     if registry is None:
         registry = CollectorRegistry()
         if not is_on():
@@ -67,7 +73,8 @@ def serve(
         close = register(engine, registry, name=name, collections=collections, tenants=tenants).close
     try:
         return Server(registry, port, addr, close)
-    except BaseException:
-        # A port or an address that cannot be is not always an OSError.
+    except BaseException as error:
+        # A port that cannot be is not always an OSError.
         close()
+        error.add_note(f"while beginning to listen at {addr}, port {port}")
         raise

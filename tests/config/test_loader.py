@@ -166,7 +166,12 @@ zzz: 1
         ('matching: {"\\e[2J\\n": 1}', "s.yaml:1:12: matching.\\x1b[2J\\n: no such name; expected one of"),
         ('matching: {validation: "\\e[2J"}', "s.yaml:1:24: matching.validation: expected 'full' or 'lazy', not '\\x1b[2J'"),
         ("subscriptions: ''", "s.yaml:1:16: subscriptions[0]: expected the path of a file"),
-        ("subscriptions: {a: b}", "s.yaml:1:16: subscriptions: expected a list, not a mapping"),
+        ("subscriptions: {a: b}", "s.yaml:1:16: subscriptions: expected the path of a file, or a list of them, not a mapping"),
+        ("subscriptions: 5", "s.yaml:1:16: subscriptions: expected the path of a file, or a list of them, not a number"),
+        ("subscriptions: [[a]]", "s.yaml:1:17: subscriptions[0]: expected the path of a file"),
+        ("metrics: {address: nonsense..}", "s.yaml:1:20: metrics.address: 'nonsense..': neither an IP address nor the name of"),
+        ("metrics: {address: ''}", "s.yaml:1:20: metrics.address: '': an empty address; 0.0.0.0 is every one of this machine"),
+        ("metrics: {address: [127.0.0.1]}", "s.yaml:1:20: metrics.address: expected text, not a list"),
     ],
     ids=lambda value: value[:40],
 )
@@ -174,6 +179,40 @@ def test_one_error_says_where_and_what_was_expected(text: str, expected: str) ->
     (error,) = wrong(text)
     assert error.startswith(expected)
     assert error.isprintable()
+
+
+def test_one_path_is_a_list_of_it() -> None:
+    for text in ("subscriptions: a.jsonl", "subscriptions: [a.jsonl]"):
+        assert load(text).config.subscriptions == (Path("/etc/streamer/a.jsonl"),)
+    assert load("", {"STREAMER_SUBSCRIPTIONS": "a.jsonl"}).config.subscriptions == (Path("a.jsonl"),)
+    assert Config.from_dict({"subscriptions": "a.jsonl"}).subscriptions == (Path("a.jsonl"),)
+
+
+def test_no_path_is_none() -> None:
+    for text in ("subscriptions:\n#  - a.jsonl\n", "subscriptions: null", "subscriptions: []"):
+        assert load(text).config.subscriptions == ()
+
+
+#: What one value each of the tree is taken for; what is not here is refused. A list never stands where one value does.
+TAKEN = {
+    "x": {"matching.default_tenant", "matching.soft_delete", "subscriptions", "metrics.address", "metrics.name"},
+    "[x]": {"subscriptions"},
+    "[]": {"subscriptions"},
+    "{}": {"matching", "matching.bloom", "matching.cel", "matching.limits", "matching.layout", "metrics", "logging"},
+}
+
+
+@pytest.mark.parametrize("value", TAKEN)
+def test_one_value_a_list_and_a_mapping_are_not_taken_for_each_other(value: str) -> None:
+    taken = set()
+    for place in fields_of(Config):
+        text = "".join(f"{{{name}: " for name in place) + value + "}" * len(place)
+        try:
+            load(text)
+        except BulkConfigError:
+            continue
+        taken.add(show_place(place))
+    assert taken == TAKEN[value]
 
 
 def test_what_yaml_refuses_is_not_refused_again_by_the_schema() -> None:

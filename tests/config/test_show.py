@@ -77,6 +77,8 @@ GOOD: list[Any] = [
     {"matching": {"layout": "debezium", "cel": {"evaluation_timeout": "1h30m"}}},
     {"matching": {"layout": {"preset": "change", "tenant": {"constant": "x"}, "data": ["/a", "/b"], "before": None}}},
     {"matching": {"limits": {"max_event_bytes": 5, "max_cel_bytes": "16KiB"}}, "subscriptions": ["a"]},
+    {"subscriptions": "a.jsonl", "metrics": {"address": "0.0.0.0"}},
+    {"subscriptions": None},
     {"matching": {"default_tenant": None, "soft_delete": None}, "logging": {"level": "debug"}},
 ]
 BAD: list[Any] = [
@@ -90,6 +92,10 @@ BAD: list[Any] = [
     {"matching": {"limits": {"max_event_bytes": "5 parsecs"}}},
     {"matching": {"validation": "fast"}},
     {"logging": {"level": 5}},
+    {"subscriptions": ""},
+    {"subscriptions": [""]},
+    {"subscriptions": 5},
+    {"subscriptions": {"a": "b"}},
 ]
 
 
@@ -151,6 +157,8 @@ def accepts(root: Any, schema: Any, value: Any) -> bool:
                 good = not isinstance(value, list) or all(accepts(root, operand, item) for item in value)
             case "minItems":
                 good = not isinstance(value, list) or len(value) >= operand
+            case "minLength":
+                good = not isinstance(value, str) or len(value) >= operand
             case "minimum":
                 good = not isinstance(value, int | float) or value >= operand
             case "maximum":

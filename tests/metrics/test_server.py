@@ -16,6 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from streamer import Engine
+from streamer.metrics.address import parse_address
 
 MakeEngine = Callable[..., Engine]
 
@@ -174,3 +175,45 @@ def test_a_port_that_cannot_be_leaves_nothing_on_the_registry(engine: MakeEngine
     with pytest.raises(OverflowError):
         e.serve_metrics(65536, registry=registry, name="a")
     e.serve_metrics(0, registry=registry, name="a").close()
+
+
+def test_an_address_that_cannot_be_is_an_os_error_that_names_it(engine: MakeEngine) -> None:
+    with pytest.raises(OSError, match=r"cannot listen at 'nonsense\.\.': neither an IP address nor the name of a host"):
+        engine().serve_metrics(0, "nonsense..")
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1", "0.0.0.0", "::", "::1", "fe80::1%eth0", "localhost", "a.b.example", "a.b.", "web_1", "x-1"]
+)
+def test_an_address_is_of_ip_or_a_name(text: str) -> None:
+    assert parse_address(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty"),
+        ("nonsense..", "neither"),
+        (".", "neither"),
+        ("a b", "neither"),
+        ("-a", "neither"),
+        ("a-", "neither"),
+        ("a\n", "neither"),
+        ("a" * 64, "neither"),
+        (".".join(["a" * 49] * 6), "neither"),
+        ("bücher.example", "neither"),
+        ("256.0.0.1", "no IPv4 address"),
+        ("127.1", "no IPv4 address"),
+        ("1.2.3.4.5", "no IPv4 address"),
+        ("010.0.0.1", "no IPv4 address"),
+        ("::g", "no IPv6 address"),
+        ("1:2:3", "no IPv6 address"),
+        ("127.0.0.1:9464", "without a port"),
+        ("localhost:9464", "without a port"),
+        ("[::1]:9464", "without brackets"),
+        ("http://localhost", "a URL"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_a_reason(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_address(text)

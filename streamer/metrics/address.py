@@ -1,0 +1,48 @@
+"""What can be listened at: an IPv4 or IPv6 address, or the name of a host. Whether this machine has it shows when it is tried."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+
+#: RFC 1123, and underscores, which names of services in Compose files have.
+_LABEL: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
+_LONGEST: Final = 253
+
+
+def parse_address(text: str) -> str:
+    """Check an address to listen at, and return it.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is none; the text says what is wrong.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"an address is text, not {type(text).__name__}")
+    if not text:
+        raise ValueError("an empty address; 0.0.0.0 is every one of this machine")
+    if "//" in text:
+        raise ValueError("a URL; expected the address of a network interface, such as 127.0.0.1, or the name of a host")
+    if text.startswith("["):
+        raise ValueError("an IPv6 address stands without brackets here, and without a port")
+    if text.count(":") == 1:
+        raise ValueError("an address stands without a port here")
+    if ":" in text:
+        return _checked(text)
+    labels = text.removesuffix(".").split(".")
+    if labels[-1].isdecimal():
+        # As browsers and RFC 3493 have it, a name cannot end so; `127.1` is 127.0.0.1 to some and a name to others.
+        return _checked(text)
+    if len(text) > _LONGEST or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError("neither an IP address nor the name of a host: letters, digits and hyphens, with single dots between")
+    return text
+
+
+def _checked(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        kind = "IPv6 address" if ":" in text else "IPv4 address, which is four numbers from 0 to 255"
+        raise ValueError(f"no {kind}") from None
+    return text
