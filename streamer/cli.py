@@ -24,6 +24,7 @@ import streamer
 from streamer.cli_config import app as config_app
 from streamer.cli_config import load, refuse
 from streamer.cli_output import Format, Tally, count, progress, writer
+from streamer.cli_snapshot import app as snapshot_app
 from streamer.engine.lines import read_lines
 from streamer.errors import (
     BulkConfigError,
@@ -85,6 +86,7 @@ DefaultTenant = Annotated[str | None, typer.Option(help="The tenant of what name
 SoftDelete = Annotated[str | None, typer.Option(metavar="FIELD", help="The field of `data` that flags a document as deleted.")]
 
 app.add_typer(config_app)
+app.add_typer(snapshot_app)
 
 
 @app.callback(invoke_without_command=True)
@@ -257,6 +259,26 @@ def check(subscriptions: Subscriptions = None, config: ConfigFile = None, defaul
         note(count(bad, "bad subscription"))
         raise typer.Exit(SOME_BAD)
     note(count(len(engine), "good subscription"))
+
+
+@snapshot_app.command(name="save", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+def save_snapshot(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The snapshot to write.", show_default=False)],
+    subscriptions: Subscriptions = None,
+    config: ConfigFile = None,
+    layout: Layout = None,
+    default_tenant: DefaultTenant = None,
+    soft_delete: SoftDelete = None,
+) -> None:
+    """Check subscriptions, and write them with all options as a snapshot; what was there before is replaced at once."""
+    engine = _setup(config, subscriptions, layout, default_tenant, soft_delete).engine()
+    try:
+        engine.save(file)
+    except SubscriptionError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{file}: {error.strerror or error}")
+    note(f"{file}: {count(len(engine), 'subscription')}")
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ StreamerError
 ├── InputError                   compressed input that is damaged or cut off; also an OSError
 ├── FilterError                  an exported Bloom filter that is damaged or of an unknown format
 │   └── LeaseError               one whose lease is over
+├── SnapshotError                a snapshot that is damaged, cut off, or of a later version; says where
 ├── ConfigError                  an option that cannot be; `place` says which
 │   └── BulkConfigError          all that is wrong in a configuration; from `Config.load`, `Engine.from_config`, `Engine.reload`
 ├── BackendError                 the backend that was asked for is not there
@@ -188,6 +189,28 @@ class FilterError(StreamerError):
 
 class LeaseError(FilterError):
     """An exported Bloom filter whose lease is over: subscriptions that it does not know may have been added since."""
+
+
+class SnapshotError(StreamerError):
+    """A snapshot that cannot be used: damaged, cut off, no snapshot, or of a later version of the format.
+
+    Attributes:
+        reason: what is wrong, without the place.
+        path: the file.
+        place: the part at fault: `header`, `directory`, or `section acme/orders`.
+    """
+
+    def __init__(self, reason: str, *, path: str = "", place: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+        self.place = place
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (_shortened(self.path), _shortened(self.place), self.reason)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
 class ConfigError(StreamerError):

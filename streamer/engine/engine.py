@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
 from streamer.cel_eval import ErrorLog, ProgramCache
+from streamer.engine import snapshot
 from streamer.engine.batch import LineResult, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.core import Changes, Core, EventSource, Mode, Options, Selection, Source
@@ -28,6 +29,7 @@ from streamer.errors import (
     ConfigError,
     EventCode,
     EventError,
+    SnapshotError,
     SubscriptionError,
     UnknownSubscriptionError,
 )
@@ -155,6 +157,53 @@ class Engine:
         fill(engine, configured.config)
         configured.server = serve(engine, configured.config)
         return engine
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, collections: Iterable[tuple[str, str]] | None = None, **overrides: Any
+    ) -> Engine:
+        """Make an engine of a snapshot, which `save` wrote (docs/snapshots.md).
+
+        Args:
+            collections: pairs of tenant and collection: only what their events may match is taken. The engine then holds no more:
+                `len`, ids and `add` know of nothing else.
+            overrides: options of `Engine` that do not change what matches: `validation`, `bloom`, `cache_size`, `batch_size`,
+                `default`. All others are the file's; naming another value for one is an error.
+
+        Raises:
+            SnapshotError: it is no snapshot, damaged, cut off, or of a later version.
+            ConfigError: an option that cannot be, or is the file's.
+            OSError: it cannot be read.
+        """
+        directory = snapshot.read_directory(path)
+        stored = directory.engine_options()
+        try:
+            engine = cls(**{**stored, **overrides})
+            kept = cls(**stored)._options if overrides else engine._options
+        except ConfigError as error:
+            if error.place.split(".")[0] in overrides:
+                raise
+            raise SnapshotError(f"options that cannot be: {error}", path=directory.path, place="directory") from None
+        for name in snapshot.FIXED:
+            if getattr(engine._options, name) != getattr(kept, name):
+                raise ConfigError("a snapshot was made with another one, which its subscriptions were accepted under", place=name)
+        try:
+            engine._core.write(snapshot.read_texts(directory, snapshot.chosen(directory, collections)), "add")
+        except BulkSubscriptionError as bulk:
+            raise SnapshotError(f"subscriptions that this version refuses: {bulk.errors[0]}", path=directory.path) from bulk
+        engine._bloom.watch()
+        return engine
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all that is held, and the options, as one file that `load` reads (docs/snapshots.md).
+
+        The file is there whole, or not at all; only its owner may read it. What is added meanwhile may be left out.
+
+        Raises:
+            SubscriptionError: one that JSON does not say all of: labels hold anything.
+            OSError: it cannot be written; what was there before stays.
+        """
+        snapshot.save(path, self._options, self._core.given(Selection()))
 
     @property
     def config(self) -> Config | None:
