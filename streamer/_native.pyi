@@ -19,6 +19,7 @@ __all__ = [
     "Core",
     "Draft",
     "Hits",
+    "ShippedFilter",
     "__version__",
     "bloom_fill",
     "bloom_probe",
@@ -53,6 +54,58 @@ def bloom_probe(bits: bytes, num_slices: int, bits_per_slice: int, key: bytes) -
 
 def bloom_probe_any(bits: bytes, num_slices: int, bits_per_slice: int, keys: Iterable[bytes]) -> bool:
     """Tell whether all bits of any of *keys* are set: phase 1 for an event that carries them. Raises ValueError."""
+
+@final
+class ShippedFilter:
+    """A filter that was exported, for rows of events; `streamer.bloom.Filter.probe_arrow`. Thread-safe.
+
+    Args:
+        layout: JSON of `EventLayout.to_dict`.
+        places: root, mode, names and kind of each.
+
+    Raises:
+        ValueError: an unknown place, or fewer bits than slices.
+    """
+
+    def __new__(
+        cls,
+        layout: bytes,
+        places: list[tuple[str, str, list[str], str]],
+        bits: bytes,
+        num_slices: int,
+        bits_per_slice: int,
+        *,
+        default_tenant: str | None,
+        tenant: str,
+        collection: str | None,
+        transitions: bool,
+        max_depth: int,
+        max_event_bytes: int,
+    ) -> Self: ...
+    def ask_rows(
+        self,
+        offsets: Buffer,
+        wide: bool,
+        data: Buffer,
+        valid: Buffer | None,
+        first: int,
+        tenant: str | None,
+        collection: str | None,
+    ) -> tuple[bytes, list[int]]:
+        """Tell which rows may match.
+
+        Args:
+            offsets: of the rows and of the end of the last, of 8 bytes where *wide*, else of 4.
+            data: the bytes from the first row's on.
+            valid: Arrow's bits of the rows that are not null, the first of them at bit *first*.
+
+        Returns:
+            Arrow's bits of the rows that may match, bad and null ones among them; and the rows, bits not set, of events with
+            unknown values, which are left to the caller.
+
+        Raises:
+            ValueError: offsets that do not fit the data.
+        """
 
 class _Changes(TypedDict):
     added: list[str]

@@ -25,8 +25,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, final
 
+from streamer import _backend
+from streamer.bloom import rows
 from streamer.bloom.guard import carried_keys
 from streamer.bloom.portable import Answer, PortableBloomFilter
 from streamer.bloom.sizing import key_fp_rate, portable_capacity
@@ -37,6 +39,11 @@ from streamer.model import Limits
 from streamer.reference.events import as_before, read_event
 from streamer.subscriptions.keys import ELEMENT, GRAMS, KINDS, Key, Place
 from streamer.subscriptions.normal_form import Mode, Path, Root
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamer import _native
 
 MAGIC: Final = b"STRMBLM\n"
 FORMAT: Final = 1
@@ -176,6 +183,7 @@ class Filter:
             raise ValueError(f"{error_rate} is no rate")
         shape = (error_rate, slices, size, _of_type(header["capacity"], int), _of_type(header["count"], int))
         self._bits: Final = None if self.always else PortableBloomFilter._restore(shape, bits)
+        self._native: _native.ShippedFilter | None = None
 
     @classmethod
     def load(cls, data: bytes, *, clock: Callable[[], float] = time.time) -> Self:
@@ -245,6 +253,52 @@ class Filter:
         if carried is None or any(key.to_bytes() in self._bits for key in carried):
             return Answer.MAYBE
         return Answer.NO
+
+    def probe_arrow(self, events: Any, tenant: str | None = None, collection: str | None = None) -> pa.BooleanArray:
+        """Tell of each event of an Arrow array whether any subscription can want it; natively where the core is there.
+
+        Args:
+            events: a pyarrow Array or ChunkedArray of binary, large_binary, string or large_string, or anything with
+                `__arrow_c_array__` or `__arrow_c_stream__`; each row is JSON text.
+            tenant: wins over what the events say.
+            collection: likewise.
+
+        Returns:
+            A row for each, never null: False where `ask` says NO. Null rows and events that cannot be read are True, so that
+            whoever matches them can say why they are rejected.
+
+        Raises:
+            LeaseError: the lease is over.
+            TypeError: not such an array.
+            ModuleNotFoundError: pyarrow is not installed (`pip install 'streamer[arrow]'`).
+        """
+        self._check_lease()
+        if self._bits is None:
+            return rows.probe(events, None, None, tenant, collection)
+        if self._native is None and _backend.BACKEND == "native":
+            self._native = self._make_native(self._bits)
+        return rows.probe(events, lambda event: self.ask(event, tenant, collection), self._native, tenant, collection)
+
+    def _make_native(self, bits: PortableBloomFilter) -> _native.ShippedFilter:
+        from streamer import _native
+
+        return _native.ShippedFilter(
+            json.dumps(self._layout.to_dict()).encode(),
+            [(root, mode, names, kind) for root, mode, names, kind in _places_to_json(self._places)],
+            bits.bitarray.tobytes(),
+            bits.num_slices,
+            bits.bits_per_slice,
+            default_tenant=self._default_tenant,
+            tenant=self.tenant,
+            collection=self.collection,
+            transitions=self._transitions,
+            max_depth=self._limits.max_depth,
+            max_event_bytes=self._limits.max_event_bytes,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The native twin is made anew where it is asked.
+        return self.__dict__ | {"_native": None}
 
     def _check_lease(self) -> None:
         if self.expired:

@@ -1,14 +1,22 @@
 //! The portable Bloom layout: filled in any writable buffer of Python, probed in bytes.
 //!
 //! Filling copies the bits out and back, and probing takes bytes, which nobody can change: a reference into a buffer that
-//! other code may write is not sound, and both are as quick.
+//! other code may write is not sound, and both are as quick. Rows of events are copied for the same reason, with the
+//! interpreter held; they are asked with it let go.
 
 use crate::errors::guard;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::sync::Arc;
+use streamer_core::bloom::filter::Answer;
+use streamer_core::bloom::kinds::Kind;
 use streamer_core::bloom::portable::Slices;
+use streamer_core::bloom::shipped::{Place, Reading, Scratch, Shipped, Told};
+use streamer_core::layout::EventLayout;
+use streamer_core::limits::Limits;
+use streamer_core::subscriptions::normal_form::{Mode, Path, Root};
 
 /// The slices, if *length* bytes have room for them.
 fn slices(length: usize, slices: usize, bits_per_slice: usize) -> PyResult<Slices> {
@@ -69,4 +77,124 @@ pub fn bloom_probe_any(
         }
         Ok(false)
     })
+}
+
+/// A filter that was shipped, for rows of events; see `streamer/_native.pyi`.
+#[pyclass(frozen, module = "streamer._native")]
+pub struct ShippedFilter {
+    shipped: Shipped,
+}
+
+/// A place as the header of a filter has it: root, mode, names and kind.
+type PlaceTold = (String, String, Vec<String>, String);
+
+fn place((root, mode, names, kind): &PlaceTold) -> PyResult<Place> {
+    let root = match root.as_str() {
+        "data" => Root::Data,
+        "before" => Root::Before,
+        "event" => Root::Raw,
+        "type" => Root::Type,
+        "topic" => Root::Topic,
+        _ => return Err(PyValueError::new_err(format!("no root {root:?}"))),
+    };
+    let mode = match mode.as_str() {
+        "value" => Mode::Scalar,
+        "leaf" => Mode::AnyLeaf,
+        _ => return Err(PyValueError::new_err(format!("no mode {mode:?}"))),
+    };
+    let kind = Kind::parse(kind).ok_or_else(|| PyValueError::new_err(format!("no kind {kind:?}")))?;
+    Ok((Path::new(root, names), mode, kind))
+}
+
+#[pymethods]
+impl ShippedFilter {
+    #[new]
+    #[pyo3(signature = (layout, places, bits, num_slices, bits_per_slice, *, default_tenant, tenant, collection, transitions,
+                        max_depth, max_event_bytes))]
+    #[allow(clippy::too_many_arguments, reason = "they are members of the header, given by name")]
+    fn new(
+        py: Python<'_>,
+        layout: &[u8],
+        places: Vec<PlaceTold>,
+        bits: &[u8],
+        num_slices: usize,
+        bits_per_slice: usize,
+        default_tenant: Option<&str>,
+        tenant: &str,
+        collection: Option<&str>,
+        transitions: bool,
+        max_depth: usize,
+        max_event_bytes: usize,
+    ) -> PyResult<ShippedFilter> {
+        guard(py, || {
+            let reading = Reading {
+                layout: Arc::new(EventLayout::from_json(layout).map_err(PyValueError::new_err)?),
+                default_tenant: default_tenant.map(Box::from),
+                limits: Limits { max_depth, max_event_bytes, ..Limits::default() },
+                tenant: tenant.into(),
+                collection: collection.map(Box::from),
+                transitions,
+            };
+            let slices = slices(bits.len(), num_slices, bits_per_slice)?;
+            let places = places.iter().map(place).collect::<PyResult<_>>()?;
+            let shipped =
+                Shipped::new(reading, places, slices, bits).ok_or_else(|| PyValueError::new_err("there are fewer bits"))?;
+            Ok(ShippedFilter { shipped })
+        })
+    }
+
+    #[pyo3(signature = (offsets, wide, data, valid, first, tenant, collection))]
+    #[allow(clippy::too_many_arguments, reason = "an array of Arrow has as many parts")]
+    fn ask_rows<'py>(
+        &self,
+        py: Python<'py>,
+        offsets: PyBuffer<u8>,
+        wide: bool,
+        data: PyBuffer<u8>,
+        valid: Option<PyBuffer<u8>>,
+        first: usize,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Vec<usize>)> {
+        guard(py, || {
+            let offsets = read_offsets(&offsets.to_vec(py)?, wide)?;
+            let data = data.to_vec(py)?;
+            let valid = valid.map(|valid| valid.to_vec(py)).transpose()?;
+            let rows = offsets.len().saturating_sub(1);
+            let start = offsets.first().copied().unwrap_or_default();
+            let fits = |end: usize| end.checked_sub(start).is_some_and(|length| length <= data.len());
+            let is_sound = offsets.windows(2).all(|pair| pair[0] <= pair[1]) && offsets.last().is_none_or(|end| fits(*end));
+            if !is_sound || valid.as_ref().is_some_and(|valid| valid.len() * 8 < first + rows) {
+                return Err(PyValueError::new_err("an array whose parts do not fit one another"));
+            }
+            let is_null = |row: usize| {
+                let bit = first + row;
+                valid.as_ref().is_some_and(|valid| valid[bit / 8] >> (bit % 8) & 1 == 0)
+            };
+            let (mut passes, mut open) = (vec![0_u8; rows.div_ceil(8)], Vec::new());
+            py.detach(|| {
+                let mut scratch = Scratch::default();
+                for row in 0..rows {
+                    let event = &data[offsets[row] - start..offsets[row + 1] - start];
+                    let told = if is_null(row) { None } else { self.shipped.ask(event, tenant, collection, &mut scratch).ok() };
+                    match told {
+                        Some(Told::Answer(Answer::No)) => {}
+                        Some(Told::Open) => open.push(row),
+                        Some(Told::Answer(Answer::Maybe)) | None => passes[row / 8] |= 1 << (row % 8),
+                    }
+                }
+            });
+            Ok((PyBytes::new(py, &passes), open))
+        })
+    }
+}
+
+/// Offsets of Arrow, as little-endian words of 4 or 8 bytes.
+fn read_offsets(bytes: &[u8], wide: bool) -> PyResult<Vec<usize>> {
+    let read = |word: &[u8]| word.iter().rev().fold(0_u64, |all, byte| all << 8 | u64::from(*byte)) as usize;
+    let size = if wide { 8 } else { 4 };
+    if !bytes.len().is_multiple_of(size) {
+        return Err(PyValueError::new_err("offsets of another size"));
+    }
+    Ok(bytes.chunks_exact(size).map(read).collect())
 }

@@ -46,6 +46,11 @@ impl NumberCut {
         NumberCut(floor, u32::from(rest) * 2 + 1)
     }
 
+    /// The number that it is a cut below or above.
+    pub fn number(self) -> Number {
+        Number::from_order_key((self.0, (self.1 / 2) as u16))
+    }
+
     /// The cut as three words.
     pub fn to_words(self) -> [u32; 3] {
         [self.0 as u32, (self.0 >> 32) as u32, self.1]

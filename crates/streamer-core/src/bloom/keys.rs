@@ -16,11 +16,11 @@
 //!
 //! Cost: a look at each distinct clause of a store, and one comparison for each clause of a conjunction.
 
+use crate::bloom::kinds::{Probe, write_quoted};
 use crate::engine::store::Store;
 use crate::engine::words::AtomView;
 use crate::subscriptions::normal_form::{Mode, Path, Root, TopicWord};
-use crate::value::{Number, ScalarRef, Seed};
-use std::borrow::Cow;
+use crate::value::{ScalarRef, Seed};
 use std::cmp::Ordering;
 
 /// A key: an equality at a path, which its holder knows.
@@ -64,27 +64,32 @@ impl Key<'_> {
 
     /// `Key.to_bytes()` of `streamer/subscriptions/keys.py`: UTF-8 JSON of root, mode, names, kind and value.
     pub fn to_bytes(&self, path: &Path, mode: Mode) -> Vec<u8> {
-        let mut out = place_to_bytes(path, mode);
-        out.pop();
-        let (kind, value) = match self.scalar() {
-            ScalarRef::Null => ("null", "null".into()),
-            ScalarRef::Bool(value) => ("bool", if value { "true".into() } else { "false".into() }),
-            ScalarRef::Number(number) => ("number", quoted(&number_to_text(number))),
-            ScalarRef::String(text) => ("string", quoted(text)),
-        };
-        out.extend_from_slice(b",\"");
-        out.extend_from_slice(kind.as_bytes());
-        out.extend_from_slice(b"\",");
-        out.extend_from_slice(value.as_bytes());
+        let mut out = Vec::new();
+        begin_key(&mut out, path, mode);
+        Probe::Equal(self.scalar()).write(&mut out);
         out.push(b']');
         out
     }
 }
 
+/// Begin the bytes of a key: what comes before its tag.
+pub fn begin_key(out: &mut Vec<u8>, path: &Path, mode: Mode) {
+    out.extend_from_slice(&place_to_bytes(path, mode));
+    out.pop();
+    out.push(b',');
+}
+
 /// A place, as the first three members of the JSON of its keys.
 pub fn place_to_bytes(path: &Path, mode: Mode) -> Vec<u8> {
-    let names: Vec<String> = path.names.iter().map(|name| quoted(name)).collect();
-    format!("[\"{}\",\"{}\",[{}]]", root_name(path.root), mode_name(mode), names.join(",")).into_bytes()
+    let mut out = format!("[\"{}\",\"{}\",[", root_name(path.root), mode_name(mode)).into_bytes();
+    for (at, name) in path.names.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_quoted(&mut out, name);
+    }
+    out.extend_from_slice(b"]]");
+    out
 }
 
 fn root_name(root: Root) -> &'static str {
@@ -103,45 +108,6 @@ fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Scalar => "value",
         Mode::AnyLeaf => "leaf",
-    }
-}
-
-/// A JSON string as Python's `json.dumps(text, ensure_ascii=False)` writes it.
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for char in text.chars() {
-        match char {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\0'..' ' => out.push_str(&format!("\\u{:04x}", u32::from(char))),
-            char => out.push(char),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// All digits of an integer; of any other number Python's `repr`, the shortest text that reads back as the same float64.
-fn number_to_text(number: Number) -> Cow<'static, str> {
-    if let Some(whole) = number.as_integer() {
-        return whole.to_string().into();
-    }
-    let value = number.floor();
-    if value.fract() == 0.0 {
-        return format!("{value:.0}").into();
-    }
-    let scientific = format!("{value:e}");
-    match scientific.split_once("e-") {
-        Some((digits, exponent)) if exponent.parse::<u32>().is_ok_and(|exponent| exponent > 4) => {
-            format!("{digits}e-{exponent:0>2}").into()
-        }
-        _ => value.to_string().into(),
     }
 }
 

@@ -28,4 +28,6 @@
 pub mod blocked;
 pub mod filter;
 pub mod keys;
+pub mod kinds;
 pub mod portable;
+pub mod shipped;

@@ -1,0 +1,480 @@
+//! What a condition asks for and what a value carries, of each kind of key that is not only an equality.
+//!
+//! ```text
+//!   amount > 100            asks for     range48 12889…  range52 805…  …           amount 5000      carries one of them
+//!   name begins "ab-cde"    asks for     prefix4 "ab-c"                            "ab-cxy"         carries it, too
+//! ```
+//!
+//! The kinds, what each asks a value for, how telling it is, and the buckets of numbers are those of
+//! `streamer/subscriptions/keys.py` and `buckets.py`, which say why; so are the tag and the value that a key is written with.
+//!
+//! Invariant: a value that an atom holds for carries one of the probes of the atom, wherever [`of_atom`] gives any.
+//!
+//! Cost: of a value one probe for each kind that is asked at its place, of `gram` up to 62, of `element` one for each scalar in
+//! the list.
+
+use crate::automaton::cidr::parse_address;
+use crate::automaton::folding::fold;
+use crate::automaton::ranges::NumberCut;
+use crate::automaton::topics::words;
+use crate::engine::words::AtomView;
+use crate::subscriptions::normal_form::{Cidr, TopicWord};
+use crate::value::{Number, ScalarRef, Seed};
+use std::borrow::Cow;
+use std::io::Write;
+use std::net::IpAddr;
+
+/// Lengths of the beginnings and ends of texts.
+const LENGTHS: [u8; 5] = [16, 8, 4, 2, 1];
+/// Lengths of the beginnings and ends of topics, in words.
+const MOST_WORDS: usize = 4;
+const NETS4: [u8; 4] = [32, 24, 16, 8];
+const NETS6: [u8; 5] = [128, 64, 48, 32, 16];
+/// Characters of a gram.
+const GRAM: usize = 3;
+/// A text of more characters carries too many grams to be asked for each: it may hold anything.
+const LONGEST_FOR_GRAMS: usize = 64;
+/// Sizes of buckets of numbers, as how many of the 64 bits are cut off.
+const SHIFTS: [u8; 7] = [36, 40, 44, 48, 52, 56, 60];
+const COARSEST_EDGE: usize = 3;
+const PARTS: u64 = 16;
+const STEP: u64 = 16;
+
+/// A kind of place: what an event's value there is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// The value.
+    Equal,
+    /// The text, case folded.
+    Fold,
+    /// Three characters of the text, wherever they stand.
+    Gram,
+    /// A scalar in the list.
+    Element,
+    /// The bucket of this size that the number lies in.
+    Range(u8),
+    /// So many characters at an end of the text, folded or not.
+    End {
+        /// The end, not the beginning.
+        last: bool,
+        /// Case folded.
+        folded: bool,
+        /// Characters.
+        length: u8,
+    },
+    /// So many words at an end of the topic.
+    Words {
+        /// The end, not the beginning.
+        last: bool,
+        /// Words.
+        length: u8,
+    },
+    /// So many bits of the IPv4 address.
+    Net4(u8),
+    /// So many bits of the IPv6 address.
+    Net6(u8),
+}
+
+impl Kind {
+    /// The kind of this name; None where there is none.
+    pub fn parse(name: &str) -> Option<Kind> {
+        let plain = match name {
+            "equal" => Some(Kind::Equal),
+            "fold" => Some(Kind::Fold),
+            "gram" => Some(Kind::Gram),
+            "element" => Some(Kind::Element),
+            _ => None,
+        };
+        let number = |digits: &str| digits.parse::<u8>().ok();
+        let found = plain.or_else(|| {
+            if let Some((net, length)) = name.split_once('-') {
+                return match net {
+                    "net4" => number(length).map(Kind::Net4),
+                    "net6" => number(length).map(Kind::Net6),
+                    _ => None,
+                };
+            }
+            let (word, length) = name.split_at(name.find(|char: char| char.is_ascii_digit())?);
+            let length = number(length)?;
+            let end = |last, folded| Some(Kind::End { last, folded, length });
+            match word {
+                "range" => Some(Kind::Range(length)),
+                "prefix" => end(false, false),
+                "suffix" => end(true, false),
+                "iprefix" => end(false, true),
+                "isuffix" => end(true, true),
+                "words" => Some(Kind::Words { last: false, length }),
+                "lastwords" => Some(Kind::Words { last: true, length }),
+                _ => None,
+            }
+        })?;
+        let is_known = match found {
+            Kind::Range(shift) => SHIFTS.contains(&shift),
+            Kind::End { length, .. } => LENGTHS.contains(&length),
+            Kind::Words { length, .. } => (1..=MOST_WORDS).contains(&length.into()),
+            Kind::Net4(length) => NETS4.contains(&length),
+            Kind::Net6(length) => NETS6.contains(&length),
+            Kind::Equal | Kind::Fold | Kind::Gram | Kind::Element => true,
+        };
+        // No leading zeros, no signs: one name for each.
+        (is_known && found.name() == name).then_some(found)
+    }
+
+    /// Its name.
+    pub fn name(self) -> String {
+        match self {
+            Kind::Equal => "equal".into(),
+            Kind::Fold => "fold".into(),
+            Kind::Gram => "gram".into(),
+            Kind::Element => "element".into(),
+            Kind::Range(shift) => format!("range{shift}"),
+            Kind::End { last, folded, length } => {
+                format!("{}{}{length}", if folded { "i" } else { "" }, if last { "suffix" } else { "prefix" })
+            }
+            Kind::Words { last, length } => format!("{}words{length}", if last { "last" } else { "" }),
+            Kind::Net4(length) => format!("net4-{length}"),
+            Kind::Net6(length) => format!("net6-{length}"),
+        }
+    }
+}
+
+/// What is asked for at a place, or carried there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Probe<'a> {
+    /// This scalar, of kind `equal`.
+    Equal(ScalarRef<'a>),
+    /// This scalar in a list, of kind `element`.
+    Element(ScalarRef<'a>),
+    /// A text of this kind; of kind `equal` a whole one.
+    Text(Kind, Cow<'a, str>),
+    /// A bucket, or a net.
+    Number(Kind, u128),
+}
+
+impl Probe<'_> {
+    /// The kind of place where it is asked for.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Probe::Equal(_) => Kind::Equal,
+            Probe::Element(_) => Kind::Element,
+            Probe::Text(kind, _) | Probe::Number(kind, _) => *kind,
+        }
+    }
+
+    /// Hash by value; a text alone hashes as the scalar that it is.
+    pub fn hash(&self, seed: &Seed) -> u64 {
+        match self {
+            Probe::Equal(scalar) | Probe::Element(scalar) => scalar.hash(seed),
+            Probe::Text(_, text) => ScalarRef::String(text).hash(seed),
+            Probe::Number(_, number) => seed.hash_words(*number as u64, (*number >> 64) as u64),
+        }
+    }
+
+    /// Write the last two members of a key, `"tag",value`, as Python's `json.dumps` does without spaces.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Probe::Equal(scalar) => write_scalar(out, "\"", *scalar),
+            Probe::Element(scalar) => write_scalar(out, "\"element-", *scalar),
+            Probe::Text(Kind::Equal, text) => write_scalar(out, "\"", ScalarRef::String(text)),
+            Probe::Text(kind, text) => {
+                write_kind(out, *kind);
+                write_quoted(out, text);
+            }
+            Probe::Number(kind, number) => {
+                write_kind(out, *kind);
+                put(out, format_args!("\"{number}\""));
+            }
+        }
+    }
+}
+
+fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // A vector takes everything.
+    let _ = out.write_fmt(text);
+}
+
+fn write_kind(out: &mut Vec<u8>, kind: Kind) {
+    put(out, format_args!("\"{}\",", kind.name()));
+}
+
+fn write_scalar(out: &mut Vec<u8>, before: &str, scalar: ScalarRef<'_>) {
+    out.extend_from_slice(before.as_bytes());
+    match scalar {
+        ScalarRef::Null => out.extend_from_slice(b"null\",null"),
+        ScalarRef::Bool(true) => out.extend_from_slice(b"bool\",true"),
+        ScalarRef::Bool(false) => out.extend_from_slice(b"bool\",false"),
+        ScalarRef::Number(number) => {
+            out.extend_from_slice(b"number\",\"");
+            write_number(out, number);
+            out.push(b'"');
+        }
+        ScalarRef::String(text) => {
+            out.extend_from_slice(b"string\",");
+            write_quoted(out, text);
+        }
+    }
+}
+
+/// A JSON string as Python's `json.dumps(text, ensure_ascii=False)` writes it.
+pub(super) fn write_quoted(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+        out.extend_from_slice(&rest.as_bytes()[..at]);
+        match rest.as_bytes()[at] {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x8 => out.extend_from_slice(b"\\b"),
+            0xc => out.extend_from_slice(b"\\f"),
+            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
+            byte => put(out, format_args!("\\u{byte:04x}")),
+        }
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest.as_bytes());
+    out.push(b'"');
+}
+
+/// All digits of an integer; of any other number Python's `repr`, the shortest text that reads back as the same float64.
+fn write_number(out: &mut Vec<u8>, number: Number) {
+    if let Some(whole) = number.as_integer() {
+        return put(out, format_args!("{whole}"));
+    }
+    let value = number.floor();
+    if value.fract() == 0.0 {
+        return put(out, format_args!("{value:.0}"));
+    }
+    let scientific = format!("{value:e}");
+    match scientific.split_once("e-") {
+        Some((digits, exponent)) if exponent.parse::<u32>().is_ok_and(|exponent| exponent > 4) => {
+            put(out, format_args!("{digits}e-{exponent:0>2}"));
+        }
+        _ => put(out, format_args!("{value}")),
+    }
+}
+
+/// Call *visit* with what a scalar carries of a kind; false where that is too much to tell.
+#[inline]
+pub fn of_scalar<'a>(kind: Kind, scalar: ScalarRef<'a>, visit: &mut impl FnMut(Probe<'a>)) -> bool {
+    match (kind, scalar) {
+        (Kind::Equal, scalar) => visit(Probe::Equal(scalar)),
+        (Kind::Range(shift), ScalarRef::Number(number)) => visit(Probe::Number(kind, (code(number) >> shift).into())),
+        (_, ScalarRef::String(text)) => return of_text(kind, text, visit),
+        _ => {}
+    }
+    true
+}
+
+fn of_text<'a>(kind: Kind, text: &'a str, visit: &mut impl FnMut(Probe<'a>)) -> bool {
+    match kind {
+        Kind::Fold => visit(Probe::Text(kind, fold(text))),
+        Kind::Gram => {
+            // A character is at most four bytes.
+            if text.len() > LONGEST_FOR_GRAMS && text.chars().nth(LONGEST_FOR_GRAMS).is_some() {
+                return false;
+            }
+            let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]).skip(GRAM);
+            text.char_indices().zip(ends).for_each(|((start, _), end)| visit(Probe::Text(kind, text[start..end].into())));
+        }
+        Kind::End { last, folded, length } => {
+            if let Some(part) = end_of(text, last, length.into()) {
+                visit(Probe::Text(kind, if folded { fold(part) } else { part.into() }));
+            }
+        }
+        Kind::Words { last, length } => {
+            if let Some(part) = words_of(text, last, length.into()) {
+                visit(Probe::Text(kind, part.into()));
+            }
+        }
+        Kind::Net4(length) => {
+            if let Some(IpAddr::V4(address)) = parse_address(text) {
+                visit(Probe::Number(kind, (u32::from(address) >> (32 - length)).into()));
+            }
+        }
+        Kind::Net6(length) => {
+            if let Some(IpAddr::V6(address)) = parse_address(text) {
+                visit(Probe::Number(kind, u128::from(address) >> (128 - length)));
+            }
+        }
+        Kind::Equal | Kind::Element | Kind::Range(_) => {}
+    }
+    true
+}
+
+/// The first or last *length* characters; None where there are fewer.
+fn end_of(text: &str, last: bool, length: usize) -> Option<&str> {
+    if last {
+        let (start, _) = text.char_indices().rev().nth(length - 1)?;
+        Some(&text[start..])
+    } else {
+        let (start, char) = text.char_indices().nth(length - 1)?;
+        Some(&text[..start + char.len_utf8()])
+    }
+}
+
+/// The first or last *length* words of a topic; None where there are fewer.
+fn words_of(topic: &str, last: bool, length: usize) -> Option<&str> {
+    let count = words(topic).count();
+    if count < length {
+        return None;
+    }
+    if count == length {
+        return Some(topic);
+    }
+    let mut dots = topic.match_indices('.').map(|(at, _)| at);
+    if last { Some(&topic[dots.nth(count - length - 1)? + 1..]) } else { Some(&topic[..dots.nth(length - 1)?]) }
+}
+
+/// How telling a condition is, the smaller the better.
+pub mod rank {
+    /// One value of many.
+    pub const EXACT: u8 = 0;
+    /// A good part of a text.
+    pub const NARROW: u8 = 1;
+    /// A range, or little of a text.
+    pub const WIDE: u8 = 2;
+    /// Half of all events carry it, as `active: true`.
+    pub const HALF: u8 = 3;
+    /// The type: nearly every event has the type `update`.
+    pub const TYPE: u8 = 4;
+}
+
+/// How telling an equality with a scalar is.
+pub fn rank_of(scalar: ScalarRef<'_>) -> u8 {
+    if matches!(scalar, ScalarRef::Null | ScalarRef::Bool(_)) { rank::HALF } else { rank::EXACT }
+}
+
+/// Call *visit* with what an atom asks for, of which every value that it holds for carries one; how telling it is, or None
+/// where it asks for nothing, and *visit* was not called.
+pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(Probe<'a>)) -> Option<u8> {
+    match *atom {
+        AtomView::Equal(scalar) => {
+            visit(Probe::Equal(scalar));
+            Some(rank_of(scalar))
+        }
+        AtomView::EqualIgnoreCase(text) => {
+            visit(Probe::Text(Kind::Fold, fold(text)));
+            Some(rank::EXACT)
+        }
+        AtomView::Numbers(from, to) => {
+            let bound = |cut: NumberCut| code(cut.number());
+            buckets(from.map_or(0, bound), to.map_or(u64::MAX, bound), |shift, bucket| {
+                visit(Probe::Number(Kind::Range(shift), bucket.into()));
+            });
+            Some(rank::WIDE)
+        }
+        AtomView::Prefix(text) => ask_end(text, false, false, visit),
+        AtomView::Suffix(text) => ask_end(text, true, false, visit),
+        AtomView::PrefixIgnoreCase(text) => ask_end(text, false, true, visit),
+        AtomView::SuffixIgnoreCase(text) => ask_end(text, true, true, visit),
+        AtomView::Substring(text) => ask_gram(text, visit),
+        AtomView::Wildcard(mut pieces) => {
+            let first = pieces.next()?;
+            let Some(last) = pieces.next_back() else {
+                visit(Probe::Equal(ScalarRef::String(first)));
+                return Some(rank::EXACT);
+            };
+            let characters = |text: &str| text.chars().count();
+            if !first.is_empty() || !last.is_empty() {
+                let is_first = characters(first) >= characters(last);
+                return ask_end(if is_first { first } else { last }, !is_first, false, visit);
+            }
+            // Of several as long the first.
+            let longest = pieces.rev().max_by_key(|piece| characters(piece))?;
+            ask_gram(longest, visit)
+        }
+        AtomView::Element(value) => {
+            let scalar = value.as_scalar()?;
+            visit(Probe::Element(scalar));
+            Some(rank_of(scalar).max(rank::NARROW))
+        }
+        AtomView::Topic(words) => {
+            let (rank, probe) = topic(&words.to_vec())?;
+            visit(probe);
+            Some(rank)
+        }
+        AtomView::Cidr(net) => {
+            let longest = |lengths: &[u8], most: u8| lengths.iter().copied().find(|length| *length <= most);
+            match net {
+                Cidr::V4(bits, length) => {
+                    let length = longest(&NETS4, length)?;
+                    visit(Probe::Number(Kind::Net4(length), (bits >> (32 - length)).into()));
+                }
+                Cidr::V6(bits, length) => {
+                    let length = longest(&NETS6, length)?;
+                    visit(Probe::Number(Kind::Net6(length), bits >> (128 - length)));
+                }
+            }
+            Some(rank::NARROW)
+        }
+        AtomView::EqualTree(_) | AtomView::Strings(..) | AtomView::Regexp(_) | AtomView::Kinds(_) | AtomView::Other(..) => None,
+    }
+}
+
+fn ask_end<'a>(text: &'a str, last: bool, folded: bool, visit: &mut dyn FnMut(Probe<'a>)) -> Option<u8> {
+    let (length, part) = LENGTHS.iter().find_map(|length| Some((*length, end_of(text, last, (*length).into())?)))?;
+    visit(Probe::Text(Kind::End { last, folded, length }, if folded { fold(part) } else { part.into() }));
+    Some(if length < 4 { rank::WIDE } else { rank::NARROW })
+}
+
+fn ask_gram<'a>(text: &'a str, visit: &mut dyn FnMut(Probe<'a>)) -> Option<u8> {
+    visit(Probe::Text(Kind::Gram, end_of(text, false, GRAM)?.into()));
+    Some(rank::WIDE)
+}
+
+fn topic(words: &[TopicWord]) -> Option<(u8, Probe<'static>)> {
+    let is_wild = |word: &TopicWord| matches!(word, TopicWord::One | TopicWord::Many);
+    let text = |words: &[TopicWord]| {
+        let literal = |word: &TopicWord| match word {
+            TopicWord::Word(word) => word.to_string(),
+            TopicWord::One | TopicWord::Many => String::new(),
+        };
+        Cow::Owned(words.iter().map(literal).collect::<Vec<_>>().join("."))
+    };
+    let Some(first) = words.iter().position(is_wild) else {
+        return Some((rank::EXACT, Probe::Text(Kind::Equal, text(words))));
+    };
+    let last = words.iter().rev().position(is_wild).unwrap_or_default();
+    let length = first.max(last).min(MOST_WORDS);
+    if length == 0 {
+        return None;
+    }
+    let is_last = first < last;
+    let part = if is_last { &words[words.len() - length..] } else { &words[..length] };
+    Some((rank::NARROW, Probe::Text(Kind::Words { last: is_last, length: length as u8 }, text(part))))
+}
+
+/// 64 bits that order numbers as their values do: an integer goes to the nearest float64.
+fn code(number: Number) -> u64 {
+    let value = number.as_integer().map_or(number.floor(), |whole| whole as f64);
+    Number::from_f64(value).map_or(u64::MAX, |near| near.order_key().0)
+}
+
+/// Call *visit* with shift and bucket of buckets that together hold every number from *first* to *last*, both as [`code`].
+fn buckets(first: u64, last: u64, mut visit: impl FnMut(u8, u64)) {
+    if first > last {
+        return;
+    }
+    let is_fine = |shift: &u8| (last >> shift) - (first >> shift) < PARTS;
+    let start = SHIFTS[..COARSEST_EDGE].iter().position(is_fine).unwrap_or(COARSEST_EDGE);
+    let (mut first, mut last) = (first >> SHIFTS[start], last >> SHIFTS[start]);
+    for shift in &SHIFTS[start..] {
+        let is_largest = *shift == SHIFTS[SHIFTS.len() - 1];
+        // Whole buckets of the next size are left to it; what sticks out at either end is told here.
+        while first <= last && (first % STEP != 0 || is_largest) {
+            visit(*shift, first);
+            first += 1;
+        }
+        while first <= last && last % STEP != STEP - 1 {
+            visit(*shift, last);
+            // Below zero there is none: then it was the last one.
+            let Some(before) = last.checked_sub(1) else { return };
+            last = before;
+        }
+        if first > last {
+            return;
+        }
+        (first, last) = (first / STEP, last / STEP);
+    }
+}

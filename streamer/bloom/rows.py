@@ -1,0 +1,113 @@
+"""A shipped filter over the rows of an Arrow array: what `Filter.ask` says of each, without a Python object for each.
+
+```
+offsets │0│52│104│…      data │{"collection": …}{"collection": …}…        the buffers of the array, asked where the core is there
+                                       │
+bits    │1│0│1│…          row 17: an event with unknown values, asked here
+```
+
+Invariant: a row says False only where `Filter.ask` says NO. What cannot be read is True: whoever matches it says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from streamer.bloom.portable import Answer
+from streamer.errors import EventError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamer import _native
+
+Ask: TypeAlias = Callable[[bytes], Answer]
+"""Asks for one event. Raises EventError."""
+
+#: Rows that are handed over at once, a multiple of 8: they are copied, and asked with the interpreter let go.
+BLOCK: Final = 4096
+#: Names of the types of Arrow whose rows are events; of those with True offsets are of 64 bits.
+_WIDE: Final = {"binary": False, "string": False, "large_binary": True, "large_string": True}
+
+
+def probe(
+    events: Any, ask: Ask | None, native: _native.ShippedFilter | None, tenant: str | None, collection: str | None
+) -> pa.BooleanArray:
+    """Return for each row whether it may match.
+
+    Args:
+        events: an array, a chunked array, or anything that pyarrow takes for one.
+        ask: the filter; None where it always says MAYBE.
+        native: the same natively.
+
+    Raises:
+        ModuleNotFoundError: there is no pyarrow.
+        TypeError: no array of Arrow, or one of another type.
+    """
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("probe_arrow needs pyarrow: pip install 'streamer[arrow]'", name=error.name) from None
+    if not isinstance(events, pa.Array | pa.ChunkedArray):
+        if hasattr(events, "__arrow_c_array__"):
+            events = pa.array(events)
+        elif hasattr(events, "__arrow_c_stream__"):
+            events = pa.chunked_array(events)
+        else:
+            raise TypeError(f"events is an array of Arrow, not {type(events).__name__}")
+    if str(events.type) not in _WIDE:
+        raise TypeError(f"events is an array of binary or string, not of {events.type}")
+    if ask is None:
+        return pa.array([True], pa.bool_()).take(pa.nulls(len(events), pa.int32()).fill_null(0))
+    chunks = [events] if isinstance(events, pa.Array) else events.chunks
+    answers = [
+        _python(chunk, ask) if native is None else _native_rows(chunk, ask, native, tenant, collection) for chunk in chunks
+    ]
+    return answers[0] if len(answers) == 1 else pa.concat_arrays([pa.array([], pa.bool_()), *answers])
+
+
+def _python(events: pa.Array, ask: Ask) -> pa.BooleanArray:
+    import pyarrow as pa
+
+    rows = _as_binary(events)
+    return pa.array([row is None or _may_match(row, ask) for row in rows.to_pylist()], pa.bool_())
+
+
+def _native_rows(
+    events: pa.Array, ask: Ask, native: _native.ShippedFilter, tenant: str | None, collection: str | None
+) -> pa.BooleanArray:
+    import pyarrow as pa
+
+    if len(events) == 0:
+        return pa.array([], pa.bool_())
+    wide = _WIDE[str(events.type)]
+    valid, offsets, data = (None if buffer is None else memoryview(buffer).cast("B") for buffer in events.buffers())
+    assert offsets is not None
+    words = offsets.cast("q" if wide else "i")[events.offset : events.offset + len(events) + 1]
+    bits, unknown = bytearray(), []
+    for row in range(0, len(events), BLOCK):
+        block = words[row : row + BLOCK + 1]
+        part = memoryview(b"") if data is None else data[block[0] : max(block[0], block[-1])]
+        passes, left = native.ask_rows(block.cast("B"), wide, part, valid, events.offset + row, tenant, collection)
+        bits += passes
+        unknown += [row + each for each in left]
+    rows = _as_binary(events)
+    for row in unknown:
+        if _may_match(rows[row].as_py(), ask):
+            bits[row // 8] |= 1 << row % 8
+    return pa.BooleanArray.from_buffers(pa.bool_(), len(events), [None, pa.py_buffer(bytes(bits))])
+
+
+def _as_binary(events: pa.Array) -> pa.Array:
+    """Return the rows as bytes: a string of Arrow need not be UTF-8."""
+    import pyarrow as pa
+
+    return events.cast(pa.large_binary() if _WIDE[str(events.type)] else pa.binary())
+
+
+def _may_match(event: bytes, ask: Ask) -> bool:
+    try:
+        return ask(event) is Answer.MAYBE
+    except EventError:
+        return True
