@@ -18,6 +18,7 @@ __all__ = [
     "CelPrograms",
     "Core",
     "Draft",
+    "GatheredKeys",
     "Hits",
     "ShippedFilter",
     "__version__",
@@ -54,6 +55,26 @@ def bloom_probe(bits: bytes, num_slices: int, bits_per_slice: int, key: bytes) -
 
 def bloom_probe_any(bits: bytes, num_slices: int, bits_per_slice: int, keys: Iterable[bytes]) -> bool:
     """Tell whether all bits of any of *keys* are set: phase 1 for an event that carries them. Raises ValueError."""
+
+@final
+class GatheredKeys:
+    """The keys that a filter to ship is made of, of the subscriptions that were held when they were gathered.
+
+    Attributes:
+        unkeyed: how many of these have no key.
+        transitions: whether any of them wants to be told of what no longer matches.
+        holes_pass: whether they say nothing of an event with unknown values.
+        places: root, mode, names and kind of each place where an event is asked for them.
+    """
+
+    unkeyed: int
+    transitions: bool
+    holes_pass: bool
+    places: list[tuple[str, str, list[str], str]]
+
+    def __len__(self) -> int: ...
+    def fill(self, bits: Buffer, num_slices: int, bits_per_slice: int) -> int:
+        """Set the bits of all keys, as `bloom_fill` does of some."""
 
 @final
 class ShippedFilter:
@@ -264,6 +285,9 @@ class Core:
 
     def settle_filter(self, tenant: str, collection: str) -> None:
         """Compare the samples of a filter with the live keys."""
+
+    def gathered(self, partitions: list[tuple[str, str]]) -> GatheredKeys:
+        """Gather the keys of these partitions, each a tenant and a collection; of what is not there, none."""
 
     def keys_of(self, tenant: str, collection: str) -> tuple[list[bytes], int]:
         """Return the live keys of a partition, and how many of its subscriptions have none."""

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, final
 
 from streamer import _backend
 from streamer.bloom import rows
@@ -37,7 +37,7 @@ from streamer.errors import FilterError, LeaseError, StreamerError
 from streamer.layout import EventLayout
 from streamer.model import Limits
 from streamer.reference.events import as_before, read_event
-from streamer.subscriptions.keys import ELEMENT, GRAMS, KINDS, Key, Place
+from streamer.subscriptions.keys import ELEMENT, GRAMS, KINDS, Place
 from streamer.subscriptions.normal_form import Mode, Path, Root
 
 if TYPE_CHECKING:
@@ -55,8 +55,28 @@ _CHECKSUM: Final = 32
 #: Keys that an event is asked for at a place of these kinds, on the whole; one at every other.
 _PROBES: Final = {GRAMS: 20, ELEMENT: 4}
 
-Fill: TypeAlias = Callable[[PortableBloomFilter, Iterable[bytes]], object]
-"""Adds keys to a filter."""
+
+@final
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The keys of some partitions of a core, at one moment.
+
+    Attributes:
+        count: how many there are.
+        places: where an event is asked for them.
+        unkeyed: subscriptions that have none.
+        transitions: whether any subscription wants to be told of what no longer matches.
+        holes_pass: whether they say nothing of an event with unknown values. There an error beside an unknown is unknown,
+            while of a condition that has become another one, as CEL does natively, nobody knows what is an error.
+        fill: sets the bits of all of them.
+    """
+
+    count: int
+    places: frozenset[Place]
+    unkeyed: int
+    transitions: bool
+    holes_pass: bool
+    fill: Callable[[PortableBloomFilter], object]
 
 
 class Source(Protocol):
@@ -64,7 +84,7 @@ class Source(Protocol):
 
     def filters(self) -> Sequence[FilterState]: ...
 
-    def filter_keys(self, tenant: str, collection: str) -> tuple[Sequence[bytes], int]: ...
+    def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered: ...
 
 
 @final
@@ -96,30 +116,27 @@ class Shipment:
 
 
 def ship(
-    source: Source,
-    shipment: Shipment,
-    tenant: str,
-    collection: str | None,
-    *,
-    fill: Fill = PortableBloomFilter.fill,
-    clock: Callable[[], float] = time.time,
+    source: Source, shipment: Shipment, tenant: str, collection: str | None, *, clock: Callable[[], float] = time.time
 ) -> bytes:
-    """Return the filter for events of one tenant and collection, None for events that have no collection."""
+    """Return the filter for events of one tenant and collection, None for events that have no collection.
+
+    Raises:
+        TypeError: a name that is no text.
+        ValueError: one that is `"*"`, which no event has, or that UTF-8 cannot hold.
+    """
+    _check_name("tenant", tenant)
+    if collection is not None:
+        _check_name("collection", collection)
     made = clock()
     partitions = [(t, c) for t in (tenant, "*") for c in ((collection, "*") if collection is not None else ("*",))]
     versions = [[*state.name, state.version] for state in source.filters() if state.name in partitions]
-    keys: set[bytes] = set()
-    unkeyed = 0
-    for name in partitions:
-        held, without = source.filter_keys(*name)
-        keys.update(held)
-        unkeyed += without
-    places = {Key.from_bytes(key).place for key in keys}
-    rate = key_fp_rate(shipment.fp_rate, sum(_PROBES.get(place.kind, 1) for place in places))
-    bits = PortableBloomFilter(portable_capacity(max(len(keys), 1), rate), rate)
+    keys = source.gather_keys(partitions)
+    rate = key_fp_rate(shipment.fp_rate, sum(_PROBES.get(place.kind, 1) for place in keys.places))
+    always = keys.unkeyed > 0
     # Where it always says MAYBE nobody needs the bits.
-    if not unkeyed:
-        fill(bits, keys)
+    bits = PortableBloomFilter(1 if always else portable_capacity(max(keys.count, 1), rate), rate)
+    if not always:
+        keys.fill(bits)
     header = {
         "tenant": tenant,
         "collection": collection,
@@ -129,20 +146,22 @@ def ship(
         "layout": shipment.layout.to_dict(),
         "default_tenant": shipment.default_tenant,
         "soft_delete": shipment.soft_delete,
-        "transitions": True,
+        # A document that the engine's flag hides is judged by what it was before, for every subscription.
+        "transitions": keys.transitions or shipment.soft_delete is not None,
+        "holes_pass": keys.holes_pass,
         "max_depth": shipment.limits.max_depth,
         "max_event_bytes": shipment.limits.max_event_bytes,
-        "always": unkeyed > 0,
-        "places": [] if unkeyed else sorted(_places_to_json(places)),
+        "always": always,
+        "places": [] if always else sorted(_places_to_json(keys.places)),
         "hash": HASH,
         "error_rate": bits.error_rate,
         "slices": bits.num_slices,
         "bits_per_slice": bits.bits_per_slice,
         "capacity": bits.capacity,
-        "count": bits.count,
+        "count": 0 if always else keys.count,
     }
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    body = _PREFIX.pack(MAGIC, FORMAT, len(text)) + text + (b"" if unkeyed else bits.bitarray.tobytes())
+    body = _PREFIX.pack(MAGIC, FORMAT, len(text)) + text + (b"" if always else bits.bitarray.tobytes())
     return bytes(body + hashlib.sha256(body).digest())
 
 
@@ -170,8 +189,9 @@ class Filter:
         self._layout: Final = EventLayout.from_dict(header["layout"])
         self._default_tenant: Final[str | None] = _of_type(header["default_tenant"], str, type(None))
         self._transitions: Final[bool] = _of_type(header["transitions"], bool)
+        self._holes_pass: Final[bool] = _of_type(header["holes_pass"], bool)
         self._limits: Final = Limits(max_depth=header["max_depth"], max_event_bytes=header["max_event_bytes"])
-        self._places: Final = frozenset(_places_from_json(header["places"]))
+        self._places: Final = frozenset(places_from_json(header["places"]))
         self._clock: Final = clock
         if header["hash"] != HASH:
             raise ValueError(f"hash {header['hash']!r} is not known here")
@@ -248,6 +268,8 @@ class Filter:
         )
         if (read.tenant, read.collection) != (self.tenant, self.collection):
             return Answer.MAYBE
+        if read.unknown and self._holes_pass:
+            return Answer.MAYBE
         has_old_side = self._transitions and (read.before is not None or bool(read.unknown))
         carried = carried_keys([read, as_before(read, self._layout)] if has_old_side else [read], self._places)
         if carried is None or any(key.to_bytes() in self._bits for key in carried):
@@ -308,11 +330,23 @@ class Filter:
         return f"<Filter of {self.tenant!r}, {self.collection!r}: until {self.lease_end.isoformat()}>"
 
 
+def _check_name(part: str, name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"{part} is a string, not {type(name).__name__}")
+    if name == "*":
+        raise ValueError(f"{part} '*' means every one, and no event has it; export a filter for each")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the {part} holds half of a surrogate pair") from None
+
+
 def _places_to_json(places: Iterable[Place]) -> list[list[Any]]:
     return [[place.path.root.value, place.mode.value, list(place.path.names), place.kind] for place in places]
 
 
-def _places_from_json(places: Any) -> Iterable[Place]:
+def places_from_json(places: Any) -> Iterable[Place]:
+    """Yield the places of a header. Raises ValueError for a kind that is not known here."""
     for root, mode, names, kind in places:
         # A place of a kind that is not known here cannot be asked, and what it guards would be lost.
         if kind not in KINDS:

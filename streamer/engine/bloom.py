@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, final
 
-from streamer import _backend
 from streamer.bloom.loop import Loop
 from streamer.bloom.manager import Manager, Name, Reason
-from streamer.bloom.portable import PortableBloomFilter
 from streamer.bloom.shipping import Shipment, ship
 from streamer.bloom.state import FilterState
 from streamer.engine.core import Core, Options
@@ -78,7 +76,8 @@ class Bloom:
             fp_rate: share of the events without any live key that may pass; by default the engine's.
 
         Raises:
-            ValueError: a lease of no time, or a rate that is no share.
+            ValueError: a lease of no time, a rate that is no share, or a name that no event has.
+            TypeError: an argument of another type.
         """
         shipment = Shipment(
             layout=self._options.layout,
@@ -88,7 +87,7 @@ class Bloom:
             fp_rate=self._options.bloom.fp_rate if fp_rate is None else fp_rate,
             lease=lease,
         )
-        return ship(self._core, shipment, tenant, collection, fill=_fill)
+        return ship(self._core, shipment, tenant, collection)
 
     def reconfigure(self, options: Options) -> None:
         """Take other options for the filters that are built and exported from now on."""
@@ -106,13 +105,3 @@ class Bloom:
 
     def __repr__(self) -> str:
         return f"<Bloom: {len(self._core.filters())} filters>"
-
-
-def _fill(bits: PortableBloomFilter, keys: Iterable[bytes]) -> None:
-    """Add keys, natively where that is to be had: the bits are the same."""
-    if _backend.BACKEND == "native":
-        from streamer import _native
-
-        bits.count += _native.bloom_fill(bits.bitarray, bits.num_slices, bits.bits_per_slice, keys)
-    else:
-        bits.fill(keys)

@@ -32,6 +32,7 @@ from streamer.layout import EventLayout
 from streamer.model import Limits, Match, Subscription
 
 if TYPE_CHECKING:
+    from streamer.bloom.shipping import Gathered
     from streamer.engine.plan import Plan
     from streamer.engine.telemetry import Telemetry
 
@@ -224,8 +225,8 @@ class Core(Protocol):
             key_fp_rate: share of foreign keys that may pass when it is full.
         """
 
-    def filter_keys(self, tenant: str, collection: str) -> tuple[Sequence[bytes], int]:
-        """Return the live keys of a partition, with a filter or without, and how many of its subscriptions have none."""
+    def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered:
+        """Return the live keys of partitions, with a filter or without, of one root."""
 
     def measure_filter(self, tenant: str, collection: str) -> None:
         """Settle the samples that wait to be compared with the live keys; `FilterState` then counts them."""

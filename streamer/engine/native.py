@@ -14,10 +14,12 @@ import itertools
 import json
 import os
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias, final
 
 from streamer import _native
+from streamer.bloom.portable import PortableBloomFilter
+from streamer.bloom.shipping import Gathered, places_from_json
 from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
@@ -30,8 +32,6 @@ from streamer.reference.cel import CelReason
 from streamer.reference.events import encode, json_value
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
-from streamer.subscriptions.keys import access_keys
-from streamer.subscriptions.normal_form import normal_form
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.values import plain_json, private_copy, same_subscription, write_json
 
@@ -260,16 +260,20 @@ class NativeCore(_native.Core):
     def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
         self.build_filter(tenant, collection, capacity, key_fp_rate)
 
-    def filter_keys(self, tenant: str, collection: str) -> tuple[list[bytes], int]:
-        keys: set[bytes] = set()
-        unkeyed = 0
-        for held in self.given(Selection(tenant=tenant, collection=collection)):
-            made = access_keys(normal_form(self._host.compile(held), self._options.limits))
-            if made is None:
-                unkeyed += 1
-            else:
-                keys.update(key.to_bytes() for key in made)
-        return list(keys), unkeyed
+    def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered:
+        keys = self.gathered(list(dict.fromkeys(partitions)))
+
+        def fill(bits: PortableBloomFilter) -> None:
+            bits.count += keys.fill(bits.bitarray, bits.num_slices, bits.bits_per_slice)
+
+        return Gathered(
+            count=len(keys),
+            places=frozenset(places_from_json(keys.places)),
+            unkeyed=keys.unkeyed,
+            transitions=keys.transitions,
+            holes_pass=keys.holes_pass,
+            fill=fill,
+        )
 
     def measure_filter(self, tenant: str, collection: str) -> None:
         self.settle_filter(tenant, collection)

@@ -31,6 +31,7 @@ from rpds import HashTrieMap
 from streamer.bloom.guard import CollectionFilter, carried_keys
 from streamer.bloom.options import BloomOptions
 from streamer.bloom.portable import Answer
+from streamer.bloom.shipping import Gathered
 from streamer.bloom.sizing import key_fp_rate
 from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
@@ -520,9 +521,23 @@ class ReferenceCore:
             partition = Partition(now.keyed, now.unkeyed, guard.places, guard, stale)
             self._root = Root(root.entries, root.partitions.insert(name, partition))
 
-    def filter_keys(self, tenant: str, collection: str) -> tuple[list[bytes], int]:
-        partition = self._root.partitions.get(_partition_name(tenant, collection), Partition())
-        return [key.to_bytes() for key in partition.live_keys()], len(partition.unkeyed)
+    def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered:
+        root = self._root
+        held = [root.partitions.get(_partition_name(*name), Partition()) for name in dict.fromkeys(partitions)]
+        keys = frozenset(key for partition in held for key in partition.live_keys())
+        return Gathered(
+            count=len(keys),
+            places=frozenset(key.place for key in keys),
+            unkeyed=sum(len(partition.unkeyed) for partition in held),
+            transitions=any(
+                entry.compiled.subscription.transitions
+                for partition in held
+                for entry in (*partition.keyed.values(), *partition.unkeyed.values())
+            ),
+            # CEL makes no keys here.
+            holes_pass=False,
+            fill=lambda bits: bits.fill(key.to_bytes() for key in keys),
+        )
 
     def measure_filter(self, tenant: str, collection: str) -> None:
         """Nothing waits: every event is compared with the live keys as it is matched."""

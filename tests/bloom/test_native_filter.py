@@ -6,14 +6,22 @@ import os
 import random
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from streamer.bloom.options import BloomOptions
+from streamer.bloom.portable import PortableBloomFilter
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine.core import Options, Selection
 from streamer.layout import EventLayout
+from streamer.model import Limits
+from streamer.subscriptions.compile import compile_subscription
+from streamer.subscriptions.keys import access_keys
+from streamer.subscriptions.normal_form import Mode, normal_form
+from tests.bloom.test_no_false_negatives import random_subscription
+from tests.generators import random_document_pattern, random_filter
 
 pytest.importorskip("streamer._native")
 from streamer.engine.native import NativeCore  # there is no native core before the line above
@@ -71,7 +79,8 @@ def test_a_rebuild_drops_what_is_stale_and_counts_one_version_more(core: NativeC
 def test_where_nothing_is_there_is_nothing_to_rebuild_or_measure(core: NativeCore, name: tuple[str, str]) -> None:
     core.rebuild_filter(*name, 10, 0.01)
     core.measure_filter(*name)
-    assert core.filter_keys(*name) == ([], 0)
+    assert core.keys_of(*name) == ([], 0)
+    assert core.gather_keys([name]).count == 0
     assert [state.version for state in core.filters()] == [1]
 
 
@@ -80,7 +89,7 @@ def test_without_phase_1_there_is_no_filter_and_the_same_is_found() -> None:
     off.write(map(_user, range(USERS)), "add")
     assert off.filters() == ()
     assert off.match_ids(_event("u7")) == ["s7"]
-    assert len(off.filter_keys("default", "c")[0]) == USERS
+    assert off.gather_keys([("default", "c")]).count == USERS
 
 
 def test_any_key_rate_is_reached() -> None:
@@ -152,14 +161,51 @@ def _clauses(rng: random.Random, number: int) -> dict[str, Any]:
     return made
 
 
-def test_keys_have_the_same_bytes_on_both_sides() -> None:
+def _any_kind(rng: random.Random, number: int) -> dict[str, Any]:
+    """A subscription with conditions of every kind but CEL and orderings of bools, which make keys on the native side alone."""
+    made = random_subscription(rng, f"s{number}").to_dict() | {"tenant": "default", "collection": "c"}
+    made.pop("cel", None)
+    if rng.random() < 0.5:
+        made |= {"filters": [random_filter(rng) for _ in range(rng.randint(1, 3))]}
+    filters = made.get("filters", [])
+    made |= {"filters": [each for each in filters if each["op"][0] not in "<>" or not isinstance(each["value"], bool)]}
+    if rng.random() < 0.3:
+        made |= {"pattern": random_document_pattern(rng)}
+    return made
+
+
+@pytest.mark.parametrize("make", [_clauses, _any_kind])
+def test_keys_have_the_same_bytes_on_both_sides(make: Callable[[random.Random, int], dict[str, Any]]) -> None:
     rng = random.Random(5)
     checked = 0
     for number in range(1500):
         core = _core()
-        core.write([_clauses(rng, number)], "add")
+        core.write([make(rng, number)], "add")
         native, native_unkeyed = core.keys_of("default", "c")
-        keys, unkeyed = core.filter_keys("default", "c")
-        assert (sorted(native), native_unkeyed) == (sorted(keys), unkeyed), core.get(f"s{number}")
-        checked += len(keys)
+        held = core.get(f"s{number}")
+        assert held is not None
+        keys = access_keys(normal_form(compile_subscription(held, programs=ProgramCache(1)), Limits()))
+        expected = [] if keys is None else sorted(key.to_bytes() for key in keys)
+        assert (sorted(native), native_unkeyed) == (expected, int(keys is None)), held
+        gathered = core.gather_keys([("default", "c"), ("*", "*")])
+        places = frozenset() if keys is None else frozenset(key.place for key in keys)
+        assert (gathered.count, gathered.places, gathered.unkeyed) == (len(expected), places, int(keys is None))
+        is_bool = any(key.tag == "bool" and key.place.mode is Mode.VALUE for key in keys or ())
+        assert (gathered.transitions, gathered.holes_pass) == (held.transitions, is_bool)
+        checked += len(expected)
     assert checked > 1500
+
+
+def test_the_keys_of_a_hundred_thousand_are_gathered_and_filled_at_once() -> None:
+    core = _core()
+    core.write(
+        ({**_user(n), "filters": [{"field": "user", "op": "starts_with", "value": f"{n:016}"}]} for n in range(100_000)),
+        "add",
+    )
+    gathered = core.gather_keys([("default", "c")])
+    assert gathered.count == 100_000
+    bits = PortableBloomFilter(gathered.count, 0.01)
+    gathered.fill(bits)
+    other = PortableBloomFilter(gathered.count, 0.01)
+    other.fill(core.keys_of("default", "c")[0])
+    assert bits.bitarray == other.bitarray

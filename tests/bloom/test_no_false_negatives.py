@@ -28,6 +28,18 @@ OPERATORS = ["==", "==", "==", "!=", "in", "in", "not in", "contains", "exists",
 OPERATORS += ["<", "<=", ">", ">=", "starts_with", "ends_with", "matches"]
 
 
+#: What the native core makes keys of, and what it does not; errors and unknown values among them.
+CEL = [
+    "data.a == 1",
+    "data.a > 3 && data.c.d == 'paid'",
+    "data.b in ['paid', 'x'] || data.a == true",
+    "(data.a == 1 ? data.b == 'x' : data.b == 'paid') && data.c.d > 0",
+    "data.b.startsWith('paid') && type == 'update'",
+    "'x' in data.a || has(before.a) && before.a < 0.5",
+    "!(data.a != 1) && topic == 'a.b'",
+]
+
+
 def random_filter(rng: random.Random) -> dict[str, Any]:
     op = rng.choice(OPERATORS)
     made: dict[str, Any] = {"field": rng.choice(FIELDS), "op": op}
@@ -36,7 +48,7 @@ def random_filter(rng: random.Random) -> dict[str, Any]:
     elif op == "exists":
         made["value"] = rng.random() < 0.5
     elif op in ("<", "<=", ">", ">="):
-        made["value"] = rng.choice([*NUMBERS, "m"])
+        made["value"] = rng.choice([*NUMBERS, "m", True, False])
     elif op in ("starts_with", "ends_with", "matches"):
         made["value"] = re.escape(rng.choice(TEXTS)) if op == "matches" else rng.choice(TEXTS)
     elif op == "contains":
@@ -88,7 +100,7 @@ def random_subscription(rng: random.Random, name: str) -> Subscription:
         filters=[random_filter(rng) for _ in range(rng.choice([0, 1, 1, 2]))],
         pattern=random_pattern(rng) if rng.random() < 0.4 else None,
         topic=rng.choice([None, None, None, "a.#", "a.b", "*", "b", "a.b.*", "#.c", "*.b.c.d.#", "#.d.e.f"]),
-        cel=rng.choice([None] * 6 + ["data.a == 1"]),
+        cel=rng.choice([None] * 6 + CEL),
         on_unknown=rng.choice(["deliver", "deliver", "skip"]),
         transitions=rng.random() < 0.5,
     )

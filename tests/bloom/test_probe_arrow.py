@@ -126,6 +126,7 @@ def test_each_kind_of_topic_is_asked_as_alone(engine: Any, topic: str, kind: str
 
 
 def test_both_sides_and_unknown_values_are_asked(e: Engine) -> None:
+    e.add({"id": "told", **ON_C, "transitions": True, "filters": [{"field": "f1", "op": "==", "value": 10**6}]})
     guard = load(e)
     events: list[dict[str, Any]] = [
         {**ON_C, "type": "update", "data": {"f1": "gone"}, "before": {"f1": 1}},

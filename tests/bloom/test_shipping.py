@@ -173,6 +173,50 @@ def test_a_filter_travels_between_processes(e: Engine) -> None:
         assert twin.ask({"collection": "c", "data": {"f1": "foreign"}}) is Answer.NO
 
 
+@pytest.mark.parametrize(("tenant", "collection"), [(1, "c"), (None, "c"), (b"t", "c"), ("t", 2), ("t", b"c"), (["t"], None)])
+def test_an_export_for_what_is_no_name_is_refused(e: Engine, tenant: Any, collection: Any) -> None:
+    with pytest.raises(TypeError, match=r"^(tenant|collection) is a string, not "):
+        e.bloom.export(tenant, collection)
+
+
+@pytest.mark.parametrize(("tenant", "collection"), [("*", "c"), ("t", "*"), ("\ud800", "c"), ("t", "a\udfff")])
+def test_an_export_for_a_name_that_no_event_has_is_refused(e: Engine, tenant: str, collection: str) -> None:
+    with pytest.raises(ValueError, match=r"^(the )?(tenant|collection) "):
+        e.bloom.export(tenant, collection)
+
+
+def test_the_old_side_is_asked_only_where_somebody_is_told_of_it(engine: Any) -> None:
+    e: Engine = engine()
+    e.add_many({"id": f"s{n}", "collection": "c", "filters": [{"field": "a", "op": "==", "value": n}]} for n in range(9))
+    gone = {"collection": "c", "type": "update", "data": {"a": -1}, "before": {"a": 1}}
+    assert load(e).ask(gone) is Answer.NO
+    assert not e.matches_any(gone)
+    e.add({"id": "told", "collection": "c", "transitions": True, "filters": [{"field": "a", "op": "==", "value": 10**6}]})
+    assert load(e).ask(gone) is Answer.MAYBE
+    e.remove("told")
+    assert header_of(e.bloom.export("default", "c"))["transitions"] is False
+    flagged: Engine = engine(soft_delete="gone")
+    flagged.add_many(e.subscriptions())
+    last = {"collection": "c", "type": "delete", "data": {"a": -1, "gone": True}, "before": {"a": 1}}
+    assert flagged.match_ids(last) == ["s1"]
+    assert load(flagged).ask(last) is Answer.MAYBE
+
+
+def test_cel_makes_keys_that_say_nothing_of_unknown_values(engine: Any, backend: str) -> None:
+    """Of an error and an unknown `&&` is unknown, of two conditions on an index it would be false."""
+    e: Engine = engine()
+    e.add({"id": "s", "collection": "c", "cel": "(data.a > 1 ? data.b == 7 : data.b == 8) && data.hidden == 1"})
+    e.add({"id": "t", "collection": "c", "filters": [{"field": "b", "op": "==", "value": 9}]})
+    guard = load(e)
+    # Reading `a` is an error, whatever `b` is.
+    event = {"collection": "c", "data": {"b": 1}, "unknown": ["/data/hidden"]}
+    assert e.match_ids(event) == ["s"]
+    assert guard.ask(event) is Answer.MAYBE
+    foreign = guard.ask({"collection": "c", "data": {"b": 1}})
+    assert foreign is (Answer.NO if backend == "native" else Answer.MAYBE)
+    assert guard.always == (backend == "reference")
+
+
 def test_a_later_format_is_refused_by_its_number(e: Engine) -> None:
     data = e.bloom.export("default", "c")
     body = MAGIC + struct.pack("<H", 2) + data[10:-32]
@@ -191,6 +235,7 @@ def test_a_later_format_is_refused_by_its_number(e: Engine) -> None:
         ("layout", {"data": 7}),
         ("max_depth", -1),
         ("always", "no"),
+        ("holes_pass", "left out"),
         ("always", "left out"),
         ("hash", "xxh3"),
         ("slices", 0),

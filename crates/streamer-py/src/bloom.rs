@@ -11,9 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Arc;
 use streamer_core::bloom::filter::Answer;
+use streamer_core::bloom::keys::{mode_name, root_name};
 use streamer_core::bloom::kinds::Kind;
-use streamer_core::bloom::portable::Slices;
+use streamer_core::bloom::portable::{Slices, murmur3_x64_128, set};
 use streamer_core::bloom::shipped::{Place, Reading, Scratch, Shipped, Told};
+use streamer_core::engine::Gathered;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::normal_form::{Mode, Path, Root};
@@ -39,12 +41,7 @@ pub fn bloom_fill(
         let mut bytes = bits.to_vec(py)?;
         let mut added = 0;
         for key in keys {
-            let mut is_new = false;
-            for (byte, bit) in slices.bits_of(key.as_bytes()) {
-                is_new |= bytes[byte] & bit == 0;
-                bytes[byte] |= bit;
-            }
-            added += usize::from(is_new);
+            added += usize::from(set(&mut bytes, slices, murmur3_x64_128(key.as_bytes())));
         }
         bits.copy_from_slice(py, &bytes)?;
         Ok(added)
@@ -77,6 +74,60 @@ pub fn bloom_probe_any(
         }
         Ok(false)
     })
+}
+
+/// The keys that a filter to ship is made of; see `streamer/_native.pyi`.
+#[pyclass(frozen, module = "streamer._native")]
+pub struct GatheredKeys {
+    gathered: Gathered,
+    places: Vec<PlaceTold>,
+}
+
+impl GatheredKeys {
+    pub fn new(gathered: Gathered) -> GatheredKeys {
+        let told = |(path, mode, kind): &Place| {
+            let names = path.names.iter().map(|name| name.to_string()).collect();
+            (root_name(path.root).into(), mode_name(*mode).into(), names, kind.name())
+        };
+        GatheredKeys { places: gathered.places.iter().map(told).collect(), gathered }
+    }
+}
+
+#[pymethods]
+impl GatheredKeys {
+    fn __len__(&self) -> usize {
+        self.gathered.len()
+    }
+
+    #[getter]
+    fn unkeyed(&self) -> usize {
+        self.gathered.unkeyed
+    }
+
+    #[getter]
+    fn transitions(&self) -> bool {
+        self.gathered.transitions
+    }
+
+    #[getter]
+    fn holes_pass(&self) -> bool {
+        self.gathered.holes_pass
+    }
+
+    #[getter]
+    fn places(&self) -> Vec<PlaceTold> {
+        self.places.clone()
+    }
+
+    fn fill(&self, py: Python<'_>, bits: PyBuffer<u8>, num_slices: usize, bits_per_slice: usize) -> PyResult<usize> {
+        guard(py, || {
+            let slices = slices(bits.len_bytes(), num_slices, bits_per_slice)?;
+            let mut bytes = bits.to_vec(py)?;
+            let added = py.detach(|| self.gathered.fill(&mut bytes, slices));
+            bits.copy_from_slice(py, &bytes)?;
+            Ok(added)
+        })
+    }
 }
 
 /// A filter that was shipped, for rows of events; see `streamer/_native.pyi`.

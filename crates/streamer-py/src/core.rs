@@ -1,5 +1,6 @@
 //! An engine: events and selections in, packed hits and changes out.
 
+use crate::bloom::GatheredKeys;
 use crate::draft::{Draft, Reading};
 use crate::errors::{self, guard};
 use crate::hits::{Hits, OldSide};
@@ -459,6 +460,12 @@ impl Core {
             py.detach(|| self.shared.engine.measure_filter(&name));
             Ok(())
         })
+    }
+
+    fn gathered(&self, py: Python<'_>, partitions: Vec<(String, String)>) -> PyResult<GatheredKeys> {
+        let name = |(tenant, collection): (String, String)| Name { tenant: tenant.into(), collection: collection.into() };
+        let names: Vec<Name> = partitions.into_iter().map(name).collect();
+        guard(py, || Ok(GatheredKeys::new(py.detach(|| self.shared.engine.gather(&names)))))
     }
 
     fn keys_of<'py>(&self, py: Python<'py>, tenant: &str, collection: &str) -> PyResult<(Vec<Bound<'py, PyBytes>>, usize)> {

@@ -6,70 +6,52 @@
 //!   {"data": {"status": "sent", "amount": 9}}      carries none: NO
 //! ```
 //!
-//! Of each conjunction one clause is chosen all of whose atoms are equalities, and each of its values is a key. Where a
-//! conjunction has no such clause, its subscription is *unkeyed*: it is looked for in every event. The Python package makes
-//! keys of ranges, prefixes and the like too, for filters that are shipped; here the index answers those.
+//! Of each conjunction one clause is chosen all of whose atoms make keys, and all of these are keys of its subscriptions. Where
+//! a conjunction has no such clause, its subscription is *unkeyed*: it is looked for in every event. A filter of the engine
+//! itself has keys of equalities alone ([`Scope::Guarding`]), the index answers ranges, prefixes and the like as quickly; one
+//! that is shipped has keys of every kind ([`Scope::Shipping`]).
 //!
-//! Invariant (semantics.md section 9): an event that makes a conjunction hold carries one of its keys. The choice among
-//! equalities, and the bytes of a key, are those of `streamer/subscriptions/keys.py`; a filter of the engine itself hashes the value instead, by
-//! value: `1` and `1.0` are one key.
+//! Invariant (semantics.md section 9): an event that makes a conjunction hold carries one of its keys. The choice, and the bytes
+//! of a key, are those of `streamer/subscriptions/keys.py`, but that here CEL has become clauses, too; a filter of the engine
+//! itself hashes the value instead, by value: `1` and `1.0` are one key.
 //!
 //! Cost: a look at each distinct clause of a store, and one comparison for each clause of a conjunction.
 
-use crate::bloom::kinds::{Probe, write_quoted};
+use crate::bloom::kinds::{Probe, of_atom, rank, write_quoted};
 use crate::engine::store::Store;
 use crate::engine::words::AtomView;
-use crate::subscriptions::normal_form::{Mode, Path, Root, TopicWord};
-use crate::value::{ScalarRef, Seed};
+use crate::subscriptions::normal_form::{Mode, Path, Root};
 use std::cmp::Ordering;
 
-/// A key: an equality at a path, which its holder knows.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Key<'a> {
-    /// The value is this scalar.
-    Equal(ScalarRef<'a>),
-    /// The routing key is this one: a topic without `*` and `#`.
-    Topic(Box<str>),
+/// What keys are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// A filter of the engine itself.
+    Guarding,
+    /// A filter that is asked elsewhere, by whoever knows the kinds of `streamer/subscriptions/keys.py`.
+    Shipping,
 }
 
-impl Key<'_> {
-    /// The key that an atom is; None if it has none.
-    fn of<'a>(atom: &AtomView<'a>) -> Option<Key<'a>> {
-        match atom {
-            AtomView::Equal(scalar) => Some(Key::Equal(*scalar)),
-            AtomView::Topic(words) => {
-                let words = words.to_vec();
-                let literal = |word: &TopicWord| match word {
-                    TopicWord::Word(word) => Some(word.to_string()),
-                    TopicWord::One | TopicWord::Many => None,
-                };
-                let words: Option<Vec<String>> = words.iter().map(literal).collect();
-                Some(Key::Topic(words?.join(".").into()))
-            }
-            _ => None,
-        }
+impl Scope {
+    /// What an atom at a part of the event asks for; see [`of_atom`].
+    fn probes<'a>(self, root: Root, atom: &AtomView<'a>, visit: &mut dyn FnMut(Probe<'a>)) -> Option<u8> {
+        let has_keys = match (self, atom) {
+            // To whom an event belongs is settled before a shipped filter is asked.
+            (Scope::Shipping, _) => !matches!(root, Root::Collection | Root::Tenant),
+            (Scope::Guarding, AtomView::Equal(_)) => true,
+            (Scope::Guarding, AtomView::Topic(words)) => words.is_literal(),
+            (Scope::Guarding, _) => false,
+        };
+        if has_keys { of_atom(atom, visit) } else { None }
     }
+}
 
-    /// What it is hashed as; at one place equal keys hash equally.
-    pub fn hash(&self, seed: &Seed) -> u64 {
-        self.scalar().hash(seed)
-    }
-
-    fn scalar(&self) -> ScalarRef<'_> {
-        match self {
-            Key::Equal(scalar) => *scalar,
-            Key::Topic(text) => ScalarRef::String(text),
-        }
-    }
-
-    /// `Key.to_bytes()` of `streamer/subscriptions/keys.py`: UTF-8 JSON of root, mode, names, kind and value.
-    pub fn to_bytes(&self, path: &Path, mode: Mode) -> Vec<u8> {
-        let mut out = Vec::new();
-        begin_key(&mut out, path, mode);
-        Probe::Equal(self.scalar()).write(&mut out);
-        out.push(b']');
-        out
-    }
+/// `Key.to_bytes()` of `streamer/subscriptions/keys.py`: UTF-8 JSON of root, mode, names, tag and value.
+pub fn key_to_bytes(path: &Path, mode: Mode, probe: &Probe<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    begin_key(&mut out, path, mode);
+    end_key(&mut out, probe);
+    out
 }
 
 /// Begin the bytes of a key: what comes before its tag.
@@ -77,6 +59,12 @@ pub fn begin_key(out: &mut Vec<u8>, path: &Path, mode: Mode) {
     out.extend_from_slice(&place_to_bytes(path, mode));
     out.pop();
     out.push(b',');
+}
+
+/// End the bytes of a key that was begun.
+pub fn end_key(out: &mut Vec<u8>, probe: &Probe<'_>) {
+    probe.write(out);
+    out.push(b']');
 }
 
 /// A place, as the first three members of the JSON of its keys.
@@ -92,7 +80,8 @@ pub fn place_to_bytes(path: &Path, mode: Mode) -> Vec<u8> {
     out
 }
 
-fn root_name(root: Root) -> &'static str {
+/// The name of a root in the bytes of a key.
+pub fn root_name(root: Root) -> &'static str {
     match root {
         Root::Raw => "event",
         Root::Data => "data",
@@ -104,7 +93,8 @@ fn root_name(root: Root) -> &'static str {
     }
 }
 
-fn mode_name(mode: Mode) -> &'static str {
+/// The name of a mode there.
+pub fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Scalar => "value",
         Mode::AnyLeaf => "leaf",
@@ -136,12 +126,13 @@ pub struct Access {
     bare: Box<[bool]>,
     keyed: usize,
     unkeyed: usize,
+    scope: Scope,
 }
 
 /// What a clause is worth as access clause, the less the better; see `streamer/subscriptions/keys.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// 0 for what tells much, 3 where half of all events carry it, as `active: true`, 4 for the type.
+    /// See [`rank`].
     coarse: u8,
     preference: u8,
     keys: u32,
@@ -149,13 +140,13 @@ struct Rank {
 
 impl Access {
     /// Choose the access clauses of a store.
-    pub fn of(store: &Store) -> Access {
-        let ranks: Vec<Option<Rank>> = (0..store.distinct_clauses() as u32).map(|clause| rank(store, clause)).collect();
+    pub fn of(store: &Store, scope: Scope) -> Access {
+        let ranks: Vec<Option<Rank>> = (0..store.distinct_clauses() as u32).map(|clause| rank_of(store, scope, clause)).collect();
         let mut is_unkeyed = vec![false; store.len()];
         let mut clauses = vec![NONE; store.conjunctions()];
         for (conjunction, chosen) in clauses.iter_mut().enumerate() {
             let usable = store.clauses(conjunction as u32).iter().filter(|clause| ranks[**clause as usize].is_some());
-            match usable.min_by(|one, other| better(store, &ranks, **one, **other)) {
+            match usable.min_by(|one, other| better(store, scope, &ranks, **one, **other)) {
                 Some(clause) => *chosen = *clause,
                 None => store.targets(conjunction as u32).iter().for_each(|at| is_unkeyed[*at as usize] = true),
             }
@@ -170,7 +161,7 @@ impl Access {
             }
         }
         let unkeyed = is_unkeyed.iter().filter(|is_unkeyed| **is_unkeyed).count();
-        Access { clauses: clauses.into(), always: always.into(), bare, keyed: store.len() - unkeyed, unkeyed }
+        Access { clauses: clauses.into(), always: always.into(), bare, keyed: store.len() - unkeyed, unkeyed, scope }
     }
 
     /// How many subscriptions have keys, and how many have none.
@@ -209,39 +200,51 @@ impl Access {
 
     /// Call *visit* with the path, by position in the store's path set, and the key, of each key of the subscriptions that
     /// *is_live* holds for, by position in *store*: the one that this was made of, renumbered or not.
-    pub fn for_each<'s>(&self, store: &'s Store, is_live: impl Fn(u32) -> bool, mut visit: impl FnMut(u32, Key<'s>)) {
+    pub fn for_each<'s>(&self, store: &'s Store, is_live: impl Fn(u32) -> bool, mut visit: impl FnMut(u32, Probe<'s>)) {
         for (conjunction, clause) in self.clauses.iter().enumerate() {
             if *clause != NONE && store.targets(conjunction as u32).iter().any(|at| is_live(*at)) {
-                let clause = store.clause(*clause);
-                clause.atoms.filter_map(|atom| Key::of(&atom.view)).for_each(|key| visit(clause.path, key));
+                let path = store.clause(*clause).path;
+                for_each_probe(store, self.scope, *clause, |probe| visit(path, probe));
             }
         }
     }
 }
 
-fn rank(store: &Store, clause: u32) -> Option<Rank> {
+/// Call *visit* with each key of a clause, and tell how telling it is; None where one of its atoms makes none.
+fn for_each_probe<'s>(store: &'s Store, scope: Scope, clause: u32, mut visit: impl FnMut(Probe<'s>)) -> Option<u8> {
     let clause = store.clause(clause);
-    if clause.count == 0 {
-        return None;
-    }
     let root = store.paths.paths[clause.path as usize].0.root;
-    let mut coarse = if root == Root::Type { 4 } else { 0 };
-    let mut distinct = Vec::new();
+    let mut coarse = rank::EXACT;
     for atom in clause.atoms {
-        let key = Key::of(&atom.view)?;
-        if matches!(key, Key::Equal(ScalarRef::Null | ScalarRef::Bool(_))) {
-            coarse = coarse.max(3);
-        }
-        distinct.push(atom.words);
+        coarse = coarse.max(scope.probes(root, &atom.view, &mut visit)?);
     }
-    if distinct.len() > 1 {
-        distinct.sort_unstable();
-        distinct.dedup();
-    }
-    Some(Rank { coarse, preference: preference(root), keys: distinct.len() as u32 })
+    // A clause without atoms has no key to tell of its place, where a hole makes it unknown.
+    (clause.count > 0).then_some(if root == Root::Type { rank::TYPE } else { coarse })
 }
 
-fn better(store: &Store, ranks: &[Option<Rank>], one: u32, other: u32) -> Ordering {
+fn rank_of(store: &Store, scope: Scope, clause: u32) -> Option<Rank> {
+    let mut keys = Vec::new();
+    let coarse = for_each_probe(store, scope, clause, |probe| keys.push(probe))?;
+    // One atom asks for nothing twice.
+    let keys = if store.clause(clause).count > 1 { written(&keys).len() } else { keys.len() };
+    let root = store.paths.paths[store.clause(clause).path as usize].0.root;
+    Some(Rank { coarse, preference: preference(root), keys: keys as u32 })
+}
+
+/// The bytes of distinct keys of one clause, sorted.
+fn written(keys: &[Probe<'_>]) -> Vec<Vec<u8>> {
+    let write = |probe: &Probe<'_>| {
+        let mut out = Vec::new();
+        end_key(&mut out, probe);
+        out
+    };
+    let mut all: Vec<Vec<u8>> = keys.iter().map(write).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn better(store: &Store, scope: Scope, ranks: &[Option<Rank>], one: u32, other: u32) -> Ordering {
     ranks[one as usize].cmp(&ranks[other as usize]).then_with(|| {
         let path_of = |clause: u32| &store.paths.paths[store.clause(clause).path as usize];
         let ((left, left_mode), (right, right_mode)) = (path_of(one), path_of(other));
@@ -250,17 +253,12 @@ fn better(store: &Store, ranks: &[Option<Rank>], one: u32, other: u32) -> Orderi
             mode_name(*right_mode),
             &right.names,
         ));
-        by_place.then_with(|| bytes_of(store, one).cmp(&bytes_of(store, other)))
+        // Of one place, so what the bytes begin with is the same.
+        let bytes_of = |clause: u32| {
+            let mut keys = Vec::new();
+            for_each_probe(store, scope, clause, |probe| keys.push(probe));
+            written(&keys)
+        };
+        by_place.then_with(|| bytes_of(one).cmp(&bytes_of(other)))
     })
-}
-
-/// The sorted bytes of all keys of a clause.
-fn bytes_of(store: &Store, clause: u32) -> Vec<Vec<u8>> {
-    let clause = store.clause(clause);
-    let (path, mode) = &store.paths.paths[clause.path as usize];
-    let mut all: Vec<Vec<u8>> =
-        clause.atoms.filter_map(|atom| Key::of(&atom.view)).map(|key| key.to_bytes(path, *mode)).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
 }

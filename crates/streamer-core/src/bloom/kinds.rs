@@ -21,6 +21,7 @@ use crate::engine::words::AtomView;
 use crate::subscriptions::normal_form::{Cidr, TopicWord};
 use crate::value::{Number, ScalarRef, Seed};
 use std::borrow::Cow;
+use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
 
@@ -122,18 +123,24 @@ impl Kind {
 
     /// Its name.
     pub fn name(self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Equal => "equal".into(),
-            Kind::Fold => "fold".into(),
-            Kind::Gram => "gram".into(),
-            Kind::Element => "element".into(),
-            Kind::Range(shift) => format!("range{shift}"),
+            Kind::Equal => f.write_str("equal"),
+            Kind::Fold => f.write_str("fold"),
+            Kind::Gram => f.write_str("gram"),
+            Kind::Element => f.write_str("element"),
+            Kind::Range(shift) => write!(f, "range{shift}"),
             Kind::End { last, folded, length } => {
-                format!("{}{}{length}", if folded { "i" } else { "" }, if last { "suffix" } else { "prefix" })
+                write!(f, "{}{}{length}", if *folded { "i" } else { "" }, if *last { "suffix" } else { "prefix" })
             }
-            Kind::Words { last, length } => format!("{}words{length}", if last { "last" } else { "" }),
-            Kind::Net4(length) => format!("net4-{length}"),
-            Kind::Net6(length) => format!("net6-{length}"),
+            Kind::Words { last, length } => write!(f, "{}words{length}", if *last { "last" } else { "" }),
+            Kind::Net4(length) => write!(f, "net4-{length}"),
+            Kind::Net6(length) => write!(f, "net6-{length}"),
         }
     }
 }
@@ -194,7 +201,7 @@ fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 }
 
 fn write_kind(out: &mut Vec<u8>, kind: Kind) {
-    put(out, format_args!("\"{}\",", kind.name()));
+    put(out, format_args!("\"{kind}\","));
 }
 
 fn write_scalar(out: &mut Vec<u8>, before: &str, scalar: ScalarRef<'_>) {

@@ -32,8 +32,12 @@ impl Slices {
 
     /// The byte and the bit in it for each slice, of a key.
     pub fn bits_of(self, key: &[u8]) -> impl Iterator<Item = (usize, u8)> {
+        self.bits_at(murmur3_x64_128(key))
+    }
+
+    /// Likewise of a key with this hash.
+    pub fn bits_at(self, (low, high): (u64, u64)) -> impl Iterator<Item = (usize, u8)> {
         let size = self.bits_per_slice as u64;
-        let (low, high) = murmur3_x64_128(key);
         let (mut offset, step) = (low % size, high % size);
         (0..self.slices).map(move |slice| {
             let bit = slice * self.bits_per_slice + offset as usize;
@@ -42,6 +46,16 @@ impl Slices {
             (bit / 8, 1 << (bit % 8))
         })
     }
+}
+
+/// Set the bits of a key with this hash, and tell whether one was not set; *bits* are at least [`Slices::bytes`].
+pub fn set(bits: &mut [u8], slices: Slices, hash: (u64, u64)) -> bool {
+    let mut is_new = false;
+    for (byte, bit) in slices.bits_at(hash) {
+        is_new |= bits[byte] & bit == 0;
+        bits[byte] |= bit;
+    }
+    is_new
 }
 
 /// MurmurHash3 x64-128 with seed 0, as Austin Appleby published it: the two halves of the hash.

@@ -10,7 +10,7 @@
 //! Cost: about that of reading the event in full, and 50 to 100 ns for each key that it carries.
 
 use crate::bloom::filter::Answer;
-use crate::bloom::keys::begin_key;
+use crate::bloom::keys::{begin_key, end_key};
 use crate::bloom::kinds::{Kind, Probe, of_scalar};
 use crate::bloom::portable::Slices;
 use crate::error::EventError;
@@ -146,8 +146,7 @@ impl Shipped {
             if !is_there {
                 key.clear();
                 key.extend_from_slice(&place.begin);
-                probe.write(key);
-                key.push(b']');
+                end_key(key, &probe);
                 is_there = self.slices.bits_of(key).all(|(byte, bit)| self.bits[byte] & bit != 0);
             }
         };

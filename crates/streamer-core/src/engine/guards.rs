@@ -10,14 +10,14 @@
 
 use crate::bloom::blocked::Blocked;
 use crate::bloom::filter::{Filter, State, for_each_hash};
-use crate::bloom::keys::Access;
+use crate::bloom::keys::{Access, Scope};
 use crate::engine::engine::{Engine, Inner, Root};
 use crate::engine::partitions::{Name, Partition};
 use crate::engine::segment::{INDEXED_FROM, Segment};
 use crate::engine::store::Store;
 use crate::engine::write::Writer;
 use crate::subscriptions::normal_form::{Mode, Path};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// How phase 1 works.
@@ -70,7 +70,7 @@ struct Keys {
 impl Inner {
     /// The access keys of a store, where they are wanted.
     pub(super) fn access(&self, store: &Store) -> Option<Access> {
-        self.options.bloom.map(|_| Access::of(store))
+        self.options.bloom.map(|_| Access::of(store, Scope::Guarding))
     }
 
     fn collect(&self, segment: &Segment, access: &Access, keys: &mut Keys) {
@@ -113,7 +113,7 @@ impl Inner {
             }
             keys = Keys::default();
         }
-        segments.iter().for_each(|segment| self.collect(segment, &Access::of(&segment.store), &mut keys));
+        segments.iter().for_each(|segment| self.collect(segment, &Access::of(&segment.store, Scope::Guarding), &mut keys));
         keys.hashes.sort_unstable();
         keys.hashes.dedup();
         let room = options.initial_capacity.min(4 * keys.hashes.len() + SPARE);
@@ -144,7 +144,7 @@ impl Engine {
         states
     }
 
-    fn pinned(&self, name: &Name) -> Option<(Arc<Root>, Arc<Partition>)> {
+    pub(super) fn pinned(&self, name: &Name) -> Option<(Arc<Root>, Arc<Partition>)> {
         let root = self.inner.root.load_full();
         let partition = self.inner.partition(&root.partitions, name)?.clone();
         Some((root, partition))
@@ -162,7 +162,7 @@ impl Engine {
             };
             let mut more = Keys::default();
             for segment in unseen(&partition.segments, &seen) {
-                self.inner.collect(&segment, &Access::of(&segment.store), &mut more);
+                self.inner.collect(&segment, &Access::of(&segment.store, Scope::Guarding), &mut more);
                 seen.push(segment);
             }
             more.hashes.sort_unstable();
@@ -186,7 +186,8 @@ impl Engine {
                     return Some(false);
                 }
                 let mut last = Keys::default();
-                new.iter().for_each(|segment| self.inner.collect(segment, &Access::of(&segment.store), &mut last));
+                new.iter()
+                    .for_each(|segment| self.inner.collect(segment, &Access::of(&segment.store, Scope::Guarding), &mut last));
                 keys.places.extend(last.places);
                 let (capacity, (filter, added)) = filled.take()?;
                 let places = writer.sets.get(keys.places.drain().collect());
@@ -213,29 +214,10 @@ impl Engine {
         filter.settle(|visit| {
             for segment in &partition.segments {
                 let is_live = |at: u32| segment.removed_at(at) == 0;
-                let access = Access::of(&segment.store);
+                let access = Access::of(&segment.store, Scope::Guarding);
                 for_each_hash(&segment.store, &access, &self.inner.seed, is_live, |_, hash| visit(hash));
             }
         });
-    }
-
-    /// The bytes of all live access keys of a partition, sorted, and how many subscriptions have keys and have none.
-    pub fn filter_keys(&self, name: &Name) -> (BTreeSet<Vec<u8>>, (usize, usize)) {
-        let mut all = BTreeSet::new();
-        let Some((_, partition)) = self.pinned(name) else { return (all, (0, 0)) };
-        let mut counts = (0, 0);
-        for segment in &partition.segments {
-            let is_live = |at: u32| segment.removed_at(at) == 0;
-            let paths = &segment.store.paths.paths;
-            let access = Access::of(&segment.store);
-            access.for_each(&segment.store, is_live, |path, key| {
-                let (path, mode) = &paths[path as usize];
-                all.insert(key.to_bytes(path, *mode));
-            });
-            let (keyed, unkeyed) = access.live(&segment.store, is_live);
-            counts = (counts.0 + keyed, counts.1 + unkeyed);
-        }
-        (all, counts)
     }
 }
 

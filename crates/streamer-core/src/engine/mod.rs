@@ -7,6 +7,7 @@ mod checks;
 mod consistency;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 pub mod engine;
+mod gathering;
 mod guards;
 mod holes;
 mod judge;
@@ -33,6 +34,7 @@ mod write;
 pub use access::{CostClass, access_of};
 pub use build::Depth;
 pub use engine::{Addition, Changes, Engine, Held, Matched, Mode, Options, Pin, Root, Scratch, Selection};
+pub use gathering::Gathered;
 pub use guards::{FilterState, Phase1};
 pub use judge::{Change, Outcome, Transition};
 pub use programs::CelError;

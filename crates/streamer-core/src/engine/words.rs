@@ -135,6 +135,11 @@ impl Words<'_> {
         !self.0.words.is_empty() && self.0.words.iter().all(|word| *word >= MANY)
     }
 
+    /// Whether none is `*` or `#`.
+    pub fn is_literal(&self) -> bool {
+        self.0.words.iter().all(|word| *word < MANY)
+    }
+
     /// The words, owned.
     pub fn to_vec(self) -> Vec<TopicWord> {
         self.0
