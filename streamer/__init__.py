@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from streamer._backend import BACKEND, ReferenceBackendWarning
+from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes
 from streamer.engine.engine import Engine
 from streamer.engine.matches import Matches
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BACKEND",
+    "ArrowMatches",
     "BackendError",
     "BulkConfigError",
     "BulkSubscriptionError",

@@ -8,6 +8,7 @@ from typing import Literal, Self, TypeAlias, TypedDict, final
 
 from typing_extensions import Buffer, disjoint_base
 
+from streamer.engine.arrow import Column
 from streamer.engine.core import EventSource, Mode
 from streamer.engine.native import Held, Host
 from streamer.errors import EventError, SubscriptionError
@@ -128,6 +129,12 @@ class ShippedFilter:
             ValueError: offsets that do not fit the data.
         """
 
+_Chunk: TypeAlias = tuple[Buffer | None, Buffer | None, Buffer | None, int, int, bool]
+"""An Arrow array of texts: validity, offsets, data, offset, length, whether offsets are of 64 bits."""
+
+_Batch: TypeAlias = tuple[int, list[Column]]
+"""How many rows, and the columns."""
+
 class _Changes(TypedDict):
     added: list[str]
     replaced: list[str]
@@ -247,6 +254,27 @@ class Core:
         Args:
             threads: how many are used, this one included.
         """
+
+    def match_columns(
+        self, chunks: Iterable[_Chunk], tenant: str | None, collection: str | None, threads: int, text_limit: int
+    ) -> tuple[_Batch, _Batch, _Batch, tuple[int, int] | None]:
+        """Match the rows of Arrow arrays, with the interpreter let go, reading the buffers where they lie.
+
+        Args:
+            threads: how many are used, this one included.
+            text_limit: a column of more bytes has offsets of 64 bits.
+
+        Returns:
+            The batches of `ArrowMatches`, in order, and the lowest and the highest address that the engine read events at.
+
+        Raises:
+            ValueError: an array whose buffers are not those of a valid one.
+        """
+
+    def locate_columns(
+        self, chunks: Iterable[_Chunk], tenant: str | None, collection: str | None, threads: int, text_limit: int
+    ) -> tuple[_Batch, _Batch, _Batch, tuple[int, int] | None]:
+        """Do the same without matching and without counting the events; the first batch is empty. Raises ValueError."""
 
     def commit(self, draft: Draft, mode: Mode, skip: bool) -> _Changes:
         """Write what a draft holds, which empties it; with errors and not *skip* nothing is changed, and only they are told."""

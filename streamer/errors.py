@@ -58,8 +58,8 @@ class SubscriptionError(StreamerError):
         self.index = index
 
     def __str__(self) -> str:
-        where = f"{_shortened(self.place)}: " if self.place else ""
-        who = f"subscription {_shortened(self.subscription_id)!r}: " if self.subscription_id is not None else ""
+        where = f"{shortened(self.place)}: " if self.place else ""
+        who = f"subscription {shortened(self.subscription_id)!r}: " if self.subscription_id is not None else ""
         which = f"[{self.index}] " if self.index is not None else ""
         return f"{which}{who}{where}{self.reason}"
 
@@ -176,7 +176,7 @@ class EventError(StreamerError):
     def __str__(self) -> str:
         which = f"[{self.index}] " if self.index is not None else ""
         where = f" at byte {self.offset}" if self.offset is not None else ""
-        what = f" at {_shortened(self.place)}" if self.place else ""
+        what = f" at {shortened(self.place)}" if self.place else ""
         return f"{which}{self.code.value}{where}{what}: {self.reason}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -207,7 +207,7 @@ class SnapshotError(StreamerError):
         self.place = place
 
     def __str__(self) -> str:
-        return ": ".join(filter(None, (_shortened(self.path), _shortened(self.place), self.reason)))
+        return ": ".join(filter(None, (shortened(self.path), shortened(self.place), self.reason)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -236,7 +236,7 @@ class ConfigError(StreamerError):
 
     def __str__(self) -> str:
         where = ":".join(str(part) for part in (self.source, self.line, self.column) if part is not None)
-        return ": ".join(filter(None, (where, _shortened(self.place), self.reason)))
+        return ": ".join(filter(None, (where, shortened(self.place), self.reason)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -278,7 +278,7 @@ class InternalError(StreamerError):
     """A defect of Streamer itself. The engine stays usable; please report it."""
 
 
-def _shortened(text: Any) -> Any:
+def shortened(text: Any) -> Any:
     """Leave out the middle of what a hostile name made long; the attributes keep it whole."""
     return f"{text[:200]} ... {text[-80:]}" if isinstance(text, str) and len(text) > 300 else text
 

@@ -32,7 +32,10 @@ from streamer.layout import EventLayout
 from streamer.model import Limits, Match, Subscription
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from streamer.bloom.shipping import Gathered
+    from streamer.engine.arrow import ArrowMatches
     from streamer.engine.plan import Plan
     from streamer.engine.telemetry import Telemetry
 
@@ -187,6 +190,18 @@ class Core(Protocol):
         Args:
             threads: how many may be used.
         """
+
+    def match_arrow(self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int) -> ArrowMatches:
+        """Match the rows of arrays of binary or string, one array after the other, on one root.
+
+        Raises:
+            ValueError: an array whose buffers are not those of a valid one.
+        """
+
+    def locate_arrow(
+        self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Return `ArrowMatches.events` and `.rejected` without matching, and without counting the events. Raises ValueError."""
 
     def reconfigure(self, options: Options) -> None:
         """Take the options that may change while events are matched: the budget of CEL and the size of its cache.

@@ -15,6 +15,7 @@ from streamer import _backend
 from streamer.bloom.options import BloomOptions
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.engine import snapshot
+from streamer.engine.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.engine.batch import LineResult, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.core import Changes, Core, EventSource, Mode, Options, Selection, Source
@@ -42,6 +43,7 @@ from streamer.subscriptions.lint import Finding, FindingCode, lint
 from streamer.subscriptions.values import packed, unpacked
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from prometheus_client import CollectorRegistry
 
     # Imported when used: pydantic takes longer to import than the rest.
@@ -455,6 +457,56 @@ class Engine:
         if tenant is not None or collection is not None:
             _check_names(tenant, collection)
         return match_lines(self._core, source, self._options, tenant, collection, batch_size=batch_size, threads=threads)
+
+    def match_arrow(
+        self,
+        events: pa.Array | pa.ChunkedArray | ArrowExportable,
+        tenant: str | None = None,
+        collection: str | None = None,
+        *,
+        threads: int = 1,
+    ) -> ArrowMatches:
+        """Match an Arrow array of events on one state of the engine, into Arrow batches.
+
+        The native backend reads the array's buffers where they lie and writes those of the batches: no Python object is made
+        for an event or a match.
+
+        Args:
+            events: of `binary`, `string` or their `large_` kinds; anything with `__arrow_c_array__` or `__arrow_c_stream__`.
+            tenant: as in `match`.
+            collection: likewise.
+            threads: as in `match_batch`.
+
+        Raises:
+            ImportError: there is no pyarrow.
+            TypeError: *events* are no Arrow array of texts.
+            ValueError: an array whose buffers are not those of a valid one.
+        """
+        _check_positive("threads", threads)
+        if tenant is not None or collection is not None:
+            _check_names(tenant, collection)
+        return self._core.match_arrow(read_arrays(events), tenant, collection, threads)
+
+    def locate_arrow(
+        self,
+        events: pa.Array | pa.ChunkedArray | ArrowExportable,
+        tenant: str | None = None,
+        collection: str | None = None,
+        *,
+        threads: int = 1,
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Tell what the events of an Arrow array are called and where they belong, without matching them.
+
+        Such events are counted by no metric. Arguments and errors are those of `match_arrow`.
+
+        Returns:
+            `ArrowMatches.events` and `ArrowMatches.rejected`, as `match_arrow` returns them. Where validation is lazy,
+            `match_arrow` may reject more: it reads more of an event.
+        """
+        _check_positive("threads", threads)
+        if tenant is not None or collection is not None:
+            _check_names(tenant, collection)
+        return self._core.locate_arrow(read_arrays(events), tenant, collection, threads)
 
     # Understanding
 

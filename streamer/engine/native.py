@@ -15,13 +15,15 @@ import json
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
 
 from streamer import _native
 from streamer.bloom.portable import PortableBloomFilter
 from streamer.bloom.shipping import Gathered, places_from_json
 from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
+from streamer.engine import arrow
+from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, native_plan
 from streamer.engine.telemetry import Latency, Telemetry
@@ -34,6 +36,9 @@ from streamer.subscriptions.compile import CompiledSubscription, compile_subscri
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.values import plain_json, private_copy, same_subscription, write_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Sources that are parsed at once, with the interpreter let go.
 CHUNK: Final = 4096
@@ -251,6 +256,24 @@ class NativeCore(_native.Core):
 
     def given(self, selection: Selection) -> list[Source]:
         return [held for _, held in self.sources(*_criteria(selection))]
+
+    # Arrow
+
+    def match_arrow(self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int) -> ArrowMatches:
+        given = arrow.lend(arrays)
+        matches, events, rejected, _ = self.match_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT)
+        return ArrowMatches(
+            arrow.make_batch(arrow.MATCHES, *matches),
+            arrow.make_batch(arrow.EVENTS, *events),
+            arrow.make_batch(arrow.REJECTED, *rejected),
+        )
+
+    def locate_arrow(
+        self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        given = arrow.lend(arrays)
+        _, events, rejected, _ = self.locate_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT)
+        return arrow.make_batch(arrow.EVENTS, *events), arrow.make_batch(arrow.REJECTED, *rejected)
 
     # Phase 1
 

@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from rpds import HashTrieMap
 
@@ -35,10 +35,12 @@ from streamer.bloom.shipping import Gathered
 from streamer.bloom.sizing import key_fp_rate
 from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
+from streamer.engine import arrow
+from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, make_plan
 from streamer.engine.telemetry import Recorder, Telemetry
-from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, SubscriptionError
+from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventCode, EventError, SubscriptionError
 from streamer.locks import Lock
 from streamer.model import Event, Match, Subscription
 from streamer.reference.events import as_before, read_for
@@ -49,6 +51,9 @@ from streamer.subscriptions.keys import Key, Place, access_keys
 from streamer.subscriptions.normal_form import normal_form
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.values import private_copy, same_subscription
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: A filter of fewer subscriptions is built in the time of a write.
 SMALL: Final = 64
@@ -441,6 +446,40 @@ class ReferenceCore:
                 error.index = index
                 results.append(error.with_traceback(None))
         return results
+
+    def match_arrow(self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int) -> ArrowMatches:
+        """See `Core`; *threads* makes no difference here."""
+        root = self._root
+        rows = arrow.Rows()
+        for text in arrow.texts(arrays):
+            try:
+                if text is None:
+                    self.reject(EventCode.NOT_AN_OBJECT.value)
+                    raise arrow.null_row()
+                hits = ReferenceHits(self._settled(root, text, tenant, collection))
+                event = read_for(self._options, text, tenant, collection)
+            except EventError as error:
+                rows.reject(error)
+            else:
+                rows.add(event, [hits.match(position, text) for position in range(len(hits))])
+        return rows.batches()
+
+    def locate_arrow(
+        self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """See `Core`."""
+        rows = arrow.Rows()
+        for text in arrow.texts(arrays):
+            try:
+                if text is None:
+                    raise arrow.null_row()
+                event = read_for(self._options, text, tenant, collection)
+            except EventError as error:
+                rows.reject(error)
+            else:
+                rows.add(event, ())
+        batches = rows.batches()
+        return batches.events, batches.rejected
 
     def reject(self, code: str) -> None:
         self._recorder.reject(code)

@@ -1,5 +1,6 @@
 //! An engine: events and selections in, packed hits and changes out.
 
+use crate::arrow::Ask;
 use crate::bloom::GatheredKeys;
 use crate::draft::{Draft, Reading};
 use crate::errors::{self, guard};
@@ -8,7 +9,7 @@ use crate::host::{self, Asked, Text};
 use crate::open::Open;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamer_core::cel::Cache;
@@ -419,6 +420,32 @@ impl Core {
         threads: usize,
     ) -> PyResult<Bound<'py, PyList>> {
         self.batch(py, events, tenant, collection, threads)
+    }
+
+    #[pyo3(signature = (chunks, tenant, collection, threads, text_limit))]
+    fn match_columns<'py>(
+        &self,
+        py: Python<'py>,
+        chunks: &Bound<'py, PyAny>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        threads: usize,
+        text_limit: usize,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, is_matching: true })
+    }
+
+    #[pyo3(signature = (chunks, tenant, collection, threads, text_limit))]
+    fn locate_columns<'py>(
+        &self,
+        py: Python<'py>,
+        chunks: &Bound<'py, PyAny>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        threads: usize,
+        text_limit: usize,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, is_matching: false })
     }
 
     fn merge(&self, py: Python<'_>) -> PyResult<()> {

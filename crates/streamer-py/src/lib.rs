@@ -5,13 +5,15 @@
 //!  draft.rs   subscriptions on their way in                    errors.rs  every error, mapped
 //!  host.rs    what the core asks of Python                     batch.rs   several events at once      bloom.rs   the portable Bloom layout over buffers
 //!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
-//!  open.rs    events that are not settled yet
+//!  open.rs    events that are not settled yet            arrow.rs     events from Arrow buffers, results into such
+//!  shared_out.rs  blocks of work, for several threads
 //! ```
 //!
 //! Two rules keep threads apart. The writer's lock is only waited for with the interpreter let go, since its holder may be
 //! waiting for the interpreter. The table of ids is only read while the interpreter is held, so that no other thread is
 //! inside it when the process forks.
 
+mod arrow;
 mod batch;
 mod bloom;
 mod cel;
@@ -22,6 +24,7 @@ mod hits;
 mod host;
 mod open;
 mod programs;
+mod shared_out;
 
 use pyo3::prelude::*;
 

@@ -21,7 +21,7 @@
 use crate::cel::{Executable, Reason};
 use crate::engine::build::Depth;
 use crate::engine::guards::Phase1;
-use crate::engine::judge::{Change, Outcome};
+use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::merging::Signal;
 use crate::engine::partitions::{Name, Partitions};
 use crate::engine::paths::Views;
@@ -32,8 +32,8 @@ use crate::engine::telemetry::{Counters, Tally, Telemetry};
 use crate::engine::values::ValuesScratch;
 use crate::engine::write::Writer;
 use crate::error::{EventError, SubscriptionError};
-use crate::flatten::{Flattener, Locator, PathTrie, Validation};
-use crate::layout::EventLayout;
+use crate::flatten::{EventId, Flattener, Locator, PathTrie, Validation};
+use crate::layout::{EventLayout, EventType};
 use crate::limits::Limits;
 use crate::subscriptions::normal_form::{NormalForm, Path};
 use crate::value::Seed;
@@ -196,6 +196,7 @@ pub(super) struct Inner {
     pub options: Options,
     pub seed: Seed,
     pub(super) locator: Locator,
+    pub(super) id_locator: Locator,
     /// For events that are read for their parts alone.
     pub(super) no_paths: PathTrie,
     /// What one evaluation of a program may cost; it may change while the engine runs.
@@ -257,6 +258,35 @@ pub struct Matched<'s> {
     pub work: u64,
     /// Keeps the slots from being given to others.
     pub pin: Pin,
+    /// See [`OldScratch::found`].
+    pub(super) found: &'s [u32],
+}
+
+/// What an event is called, and where it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity<'e> {
+    /// What names it.
+    pub id: Option<EventId<'e>>,
+    /// Whose it is: the argument, else its own, else the default.
+    pub tenant: &'e str,
+    /// Which collection: the argument, else its own.
+    pub collection: Option<&'e str>,
+    /// What happened.
+    pub event_type: Option<EventType>,
+}
+
+/// Which of the matches of an event matched the document before an update too.
+#[derive(Clone, Copy, Debug)]
+pub struct Stays<'s>(pub(super) Option<&'s [u32]>);
+
+impl Stays<'_> {
+    /// The transition of an ordinary match, of a subscription with *flags*.
+    pub fn transition(&self, change: Change, slot: u32, flags: u8) -> Option<Transition> {
+        change.transition(flags).unwrap_or_else(|| {
+            let is_there = |stays: &[u32]| stays.binary_search(&slot).is_ok();
+            self.0.map(|stays| if is_there(stays) { Transition::Stay } else { Transition::Enter })
+        })
+    }
 }
 
 /// Keeps the slots of a match from being given to other subscriptions.
@@ -277,6 +307,7 @@ impl Engine {
         };
         let inner = Inner {
             locator: Locator::new(&options.layout),
+            id_locator: Locator::of_id(&options.layout),
             no_paths: PathTrie::builder(options.layout.clone()).build(),
             cel_budget: AtomicU64::new(options.limits.cel_budget),
             cel_errors: Default::default(),
@@ -425,6 +456,40 @@ impl Engine {
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
         self.inner.match_event(root, event, tenant, collection, scratch)
+    }
+
+    /// Find what an event matches in the state that *root* is, with all that can be said of it: what it is called, which is
+    /// *told* if it can be read, and which matches of an update stay.
+    ///
+    /// # Errors
+    ///
+    /// The event cannot be read; nothing was told.
+    pub fn match_in_full<'s>(
+        &self,
+        root: &Arc<Root>,
+        event: &[u8],
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        scratch: &'s mut Scratch,
+        tell: impl FnOnce(Identity<'_>),
+    ) -> Result<(Matched<'s>, Stays<'s>), EventError> {
+        self.inner.match_in_full(root, event, tenant, collection, scratch, tell)
+    }
+
+    /// *Tell* what an event is called, without matching or counting it.
+    ///
+    /// # Errors
+    ///
+    /// The event cannot be read; nothing was told. Lazily, matching may read on and find more.
+    pub fn identify(
+        &self,
+        event: &[u8],
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        scratch: &mut Scratch,
+        tell: impl FnOnce(Identity<'_>),
+    ) -> Result<(), EventError> {
+        self.inner.identify(event, tenant, collection, scratch, tell)
     }
 
     /// Which subscriptions match the document before an update, in the state that *root* is: slots, sorted. None where the

@@ -2,7 +2,7 @@
 
 use crate::bloom::filter::{Answer, Filter};
 use crate::cel::Verdict;
-use crate::engine::engine::{Inner, Matched, OldScratch, Pin, Root, Scratch};
+use crate::engine::engine::{Identity, Inner, Matched, OldScratch, Options, Pin, Root, Scratch, Stays};
 use crate::engine::holes::Holes;
 use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::partitions::{Partition, join};
@@ -13,7 +13,7 @@ use crate::engine::store::flags;
 use crate::engine::telemetry::Tally;
 use crate::engine::values::{Values, ValuesScratch};
 use crate::error::EventError;
-use crate::flatten::{Flat, Flattener, Given};
+use crate::flatten::{Flat, Flattener, Given, Parts, Validation};
 use crate::layout::EventType;
 use crate::subscriptions::Subscription;
 use crate::value::{Number, ScalarRef};
@@ -63,22 +63,83 @@ impl Inner {
         collection: Option<&str>,
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
+        self.match_and(root, event, tenant, collection, scratch, |_, _, _| ()).map(|(matched, ())| matched)
+    }
+
+    pub(super) fn match_in_full<'s>(
+        &self,
+        root: &Arc<Root>,
+        event: &[u8],
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        scratch: &'s mut Scratch,
+        tell: impl FnOnce(Identity<'_>),
+    ) -> Result<(Matched<'s>, Stays<'s>), EventError> {
+        let (matched, is_read) = self.match_and(root, event, tenant, collection, scratch, |one, rest, change| {
+            tell(self.identity(one.event, one.flat, &mut rest.old.flattener));
+            change == Change::Compare && !rest.output.certain.is_empty() && self.find_stays(one, rest)
+        })?;
+        let Matched { found, .. } = matched;
+        Ok((matched, Stays(is_read.then_some(found))))
+    }
+
+    /// What an event is called.
+    fn identity<'e>(&'e self, event: &'e [u8], flat: &Flat<'e>, flattener: &'e mut Flattener) -> Identity<'e> {
+        let Parts { tenant, collection, event_type, .. } = *flat.parts();
+        let id = match (flat.id(), self.options.validation) {
+            (None, Validation::Lazy) => flattener.locate_id(&self.id_locator, event, &self.options.limits),
+            (id, _) => id,
+        };
+        Identity { id, tenant, collection, event_type }
+    }
+
+    pub(super) fn identify(
+        &self,
+        event: &[u8],
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        scratch: &mut Scratch,
+        tell: impl FnOnce(Identity<'_>),
+    ) -> Result<(), EventError> {
+        let Scratch { flattener, old, .. } = scratch;
+        let Options { default_tenant, limits, validation, .. } = &self.options;
+        let given = Given { tenant, collection, default_tenant: default_tenant.as_deref() };
+        let flat = flattener.flatten(&self.no_paths, event, *validation, &given, limits)?;
+        tell(self.identity(event, &flat, &mut old.flattener));
+        Ok(())
+    }
+
+    /// Match an event, and when it is judged do *more* while it is flat.
+    fn match_and<'s, T>(
+        &self,
+        root: &Arc<Root>,
+        event: &[u8],
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        scratch: &'s mut Scratch,
+        more: impl FnOnce(&One<'_>, &mut Rest<'_>, Change) -> T,
+    ) -> Result<(Matched<'s>, T), EventError> {
         scratch.output.clear();
         scratch.tally.begin(&self.telemetry);
-        let change = self.with_flat(root, event, tenant, collection, scratch, |one, rest| self.judge(one, rest));
-        let Scratch { output, tally, .. } = scratch;
-        let change = change.and_then(|change| change).inspect_err(|error| tally.reject(error.code))?;
+        let change = self.with_flat(root, event, tenant, collection, scratch, |one, rest| {
+            let change = self.judge(one, rest)?;
+            Ok((change, more(one, rest, change)))
+        });
+        let Scratch { output, tally, old, .. } = scratch;
+        let (change, more) = change.and_then(|change| change).inspect_err(|error| tally.reject(error.code))?;
         tally.looked(output.candidates, output.listed);
         let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
         tally.settle(output.certain.len() + output.told.len(), uncertain);
-        Ok(Matched {
+        let matched = Matched {
             certain: &output.certain,
             told: &output.told,
             errors: &output.errors,
             change,
             work: output.candidates + output.listed,
             pin: Pin(root.generation.clone()),
-        })
+            found: &old.found,
+        };
+        Ok((matched, more))
     }
 
     /// Flatten an event for the partitions that it sees.
@@ -257,6 +318,22 @@ impl Inner {
         Ok(true)
     }
 
+    /// Find what the old side of an update matches: sorted, in `rest.old.found`. False where it cannot be read.
+    fn find_stays(&self, one: &One<'_>, rest: &mut Rest<'_>) -> bool {
+        let Rest { segment, output, old, cel, .. } = rest;
+        // What was found and counted for the event stays as it is.
+        let (certain, counts) = (std::mem::take(&mut output.certain), (output.candidates, output.listed));
+        // Its errors are counted; there will be others to be told.
+        let mut errors = Vec::new();
+        let mut programs = Programs::new(self, one.event, one.flat, one.given, cel, &mut errors, false);
+        let is_read = self.find_old(0, one, segment, output, old, &mut programs);
+        output.spent.clear();
+        output.certain = certain;
+        (output.candidates, output.listed) = counts;
+        old.found.sort_unstable();
+        matches!(is_read, Ok(true))
+    }
+
     pub(super) fn stays(
         &self,
         root: &Arc<Root>,
@@ -266,16 +343,10 @@ impl Inner {
         scratch: &mut Scratch,
     ) -> Option<Vec<u32>> {
         let found = self.with_flat(root, event, tenant, collection, scratch, |one, rest| {
-            let Rest { segment, output, old, cel, .. } = rest;
-            output.clear();
-            // Its errors are counted; there will be others to be told.
-            let mut errors = Vec::new();
-            let mut programs = Programs::new(self, event, one.flat, one.given, cel, &mut errors, false);
-            self.find_old(0, one, segment, output, old, &mut programs).map(|is_read| is_read.then(|| old.found.clone()))
+            rest.output.clear();
+            self.find_stays(one, rest).then(|| rest.old.found.clone())
         });
-        let mut slots = found.and_then(|found| found).ok()??;
-        slots.sort_unstable();
-        Some(slots)
+        found.ok().flatten()
     }
 }
 

@@ -33,7 +33,7 @@ mod write;
 
 pub use access::{CostClass, access_of};
 pub use build::Depth;
-pub use engine::{Addition, Changes, Engine, Held, Matched, Mode, Options, Pin, Root, Scratch, Selection};
+pub use engine::{Addition, Changes, Engine, Held, Identity, Matched, Mode, Options, Pin, Root, Scratch, Selection, Stays};
 pub use gathering::Gathered;
 pub use guards::{FilterState, Phase1};
 pub use judge::{Change, Outcome, Transition};

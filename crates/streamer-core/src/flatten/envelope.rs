@@ -2,8 +2,10 @@
 //!
 //! An error of an earlier part hides those of later ones; the order is that of the section's table.
 
-use super::slots::{Entry, Parts, Slots};
-use super::trie::{ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, PathTrie, Place, TENANT, TOPIC, TS, TYPE, UNKNOWN};
+use super::slots::{Entry, EventId, Flat, Parts, Slots};
+use super::trie::{
+    ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, OPTIONAL, PathTrie, Place, ROOT, TENANT, TOPIC, TS, TYPE, UNKNOWN,
+};
 use super::{Flattener, Given, Limits};
 use crate::error::{EventCode, EventError};
 use crate::flatten::scan::Scan;
@@ -397,17 +399,52 @@ pub struct Locator(PathTrie);
 impl Locator {
     /// A locator for events of *layout*.
     pub fn new(layout: &EventLayout) -> Locator {
-        let only = EventLayout {
-            id: Part::Never,
-            event_type: Part::Never,
-            ts: Part::Never,
-            topic: Part::Never,
-            data: Part::Never,
-            before: Part::Never,
-            unknown: Part::Never,
-            ..layout.clone()
-        };
-        Locator(PathTrie::builder(Arc::new(only)).build())
+        let (tenant, collection) = (layout.tenant.clone(), layout.collection.clone());
+        Locator(PathTrie::builder(Arc::new(EventLayout { tenant, collection, ..nothing_of(layout) })).build())
+    }
+
+    /// A locator of what names an event, for [`Flattener::locate_id`].
+    pub fn of_id(layout: &EventLayout) -> Locator {
+        let only = EventLayout { id: layout.id.clone(), ..nothing_of(layout) };
+        let mut trie = PathTrie::builder(Arc::new(only)).build();
+        // A lazy reading of an event does without it; this one is for nothing else.
+        trie.nodes.iter_mut().for_each(|node| node.flags &= !OPTIONAL);
+        trie.needed = trie.nodes[ROOT as usize].children;
+        Locator(trie)
+    }
+}
+
+/// The layout without any part.
+fn nothing_of(layout: &EventLayout) -> EventLayout {
+    EventLayout {
+        id: Part::Never,
+        tenant: Part::Never,
+        collection: Part::Never,
+        event_type: Part::Never,
+        ts: Part::Never,
+        topic: Part::Never,
+        data: Part::Never,
+        before: Part::Never,
+        unknown: Part::Never,
+        ..layout.clone()
+    }
+}
+
+impl<'a> Flat<'a> {
+    /// What names the event, as far as it was read: a lazy reading may have stopped before it.
+    pub fn id(&self) -> Option<EventId<'a>> {
+        id_of(self.trie, self.slots, self.text, self.plain)
+    }
+}
+
+fn id_of<'a>(trie: &'a PathTrie, slots: &'a Slots, text: &'a str, plain: &'a str) -> Option<EventId<'a>> {
+    let reader = Reader { trie, slots, text };
+    match (reader.find(ID), reader.constant(ID)) {
+        (Some((_, _, entry)), _) if entry.kind == Kind::String => Some(EventId::Text(text_of(entry, text, plain))),
+        (Some((_, _, entry)), _) => integer(reader.raw(entry)).map(EventId::Integer),
+        (None, Some(Scalar::String(text))) => Some(EventId::Text(text)),
+        (None, Some(Scalar::Number(number))) => number.as_integer().map(EventId::Integer),
+        (None, _) => None,
     }
 }
 
@@ -452,6 +489,29 @@ impl Flattener {
             }
         };
         (given.tenant.or_else(|| find(TENANT)).or(given.default_tenant), given.collection.or_else(|| find(COLLECTION)))
+    }
+
+    /// Find what names an event that can be read, checking nothing else: what a lazy reading may have stopped before.
+    pub fn locate_id<'a>(&'a mut self, locator: &'a Locator, event: &'a [u8], limits: &Limits) -> Option<EventId<'a>> {
+        let trie = &locator.0;
+        let Flattener { slots, scratch } = self;
+        let mut read = 0;
+        if trie.needed > 0 {
+            let mut scan = Scan::<false> {
+                text: event,
+                trie,
+                slots: &mut *slots,
+                scratch,
+                max_depth: limits.max_depth,
+                missing: trie.needed,
+            };
+            read = scan.event().ok()?.end;
+        } else {
+            slots.begin(trie.nodes.len());
+        }
+        let slots: &'a Slots = slots;
+        let text = std::str::from_utf8(event.get(..read)?).ok()?;
+        id_of(trie, slots, text, std::str::from_utf8(&slots.plain).ok()?)
     }
 }
 

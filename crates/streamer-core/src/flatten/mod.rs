@@ -23,7 +23,7 @@ pub use envelope::Locator;
 pub(crate) use holes::{Unknown, is_prefix};
 pub use old::OldText;
 pub(crate) use old::{find, substitute};
-pub use slots::{Flat, Leaf, Leaves, Parts, PathId, Position, Slots};
+pub use slots::{EventId, Flat, Leaf, Leaves, Parts, PathId, Position, Slots};
 pub use trie::{PathTrie, PathTrieBuilder};
 
 /// How much of an event is checked.

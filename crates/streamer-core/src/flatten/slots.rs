@@ -143,6 +143,15 @@ impl Slots {
     }
 }
 
+/// What names an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventId<'a> {
+    /// A string.
+    Text(&'a str),
+    /// An integer of 64 bits, with a sign or without.
+    Integer(i128),
+}
+
 /// The parts of an event, resolved through its layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {

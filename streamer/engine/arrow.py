@@ -1,0 +1,196 @@
+"""Arrow arrays of events in, Arrow batches of matches out: the columns, and what of them is the same on every backend.
+
+```
+pyarrow Array, ChunkedArray, polars ...  ──►  arrays of texts  ──►  core.match_arrow  ──►  ArrowMatches
+                                              (no copy)             native: buffers in, buffers out
+                                                                    reference: a Python object for each row
+```
+
+pyarrow is imported when it is first needed: `pip install 'streamer[arrow]'` brings it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
+
+from streamer.errors import EventCode, EventError, shortened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamer.model import Event, Match
+
+#: A column of more bytes than this is a `large_string`, since the offsets of a `string` are of 32 bits.
+TEXT_LIMIT: Final = 2**31 - 1
+
+#: What stands in a null row's place.
+NULL_ROW: Final = "an event is a JSON object, not a null row"
+
+MATCHES: Final = ("row", "subscription_id", "gateway_id", "transition", "certain")
+EVENTS: Final = ("event_id", "tenant", "collection", "type")
+REJECTED: Final = ("row", "code", "detail", "position")
+
+Column: TypeAlias = tuple[str, bytes | None, bytes | None, bytes, int]
+"""Kind of column, validity, offsets, data, and how many are null."""
+
+
+class ArrowExportable(Protocol):
+    """What offers itself through Arrow's PyCapsule interface; an `__arrow_c_stream__` will do as well."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ArrowMatches:
+    """What the events of an array came to, each a `pyarrow.RecordBatch`.
+
+    A column of strings is a `large_string` where its text is longer than 2 GiB.
+
+    Attributes:
+        matches: `row` (int64, the position of the event), `subscription_id`, `gateway_id`, `transition` (strings), `certain`
+            (bool): one row for each match, by event, in no promised order within one.
+        events: `event_id`, `tenant`, `collection`, `type` (strings): one row for each event, in order; null where the event has
+            none, and all of them where it was rejected. An id that is an integer is its digits.
+        rejected: `row` (int64), `code` (an `EventCode`), `detail` (strings), `position` (int64, byte offset in the event, null
+            where it is not known): one row for each event that cannot be read, in order. A null row is `not_an_object`.
+    """
+
+    matches: pa.RecordBatch
+    events: pa.RecordBatch
+    rejected: pa.RecordBatch
+
+
+def import_pyarrow() -> Any:
+    """Import pyarrow. Raises ImportError that says where to get it."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError("events from Arrow need pyarrow: pip install 'streamer[arrow]'", name="pyarrow") from error
+    return pyarrow
+
+
+def read_arrays(events: pa.Array | pa.ChunkedArray | ArrowExportable) -> list[pa.Array]:
+    """Return the arrays of binary or string that *events* are.
+
+    Nothing is copied, but for views and dictionaries, which are laid out as plain texts.
+
+    Raises:
+        TypeError: it is no Arrow array, or one of something else than texts.
+        ValueError: an array to be laid out that is not a valid one.
+    """
+    pa = import_pyarrow()
+    if isinstance(events, pa.ChunkedArray):
+        arrays = events.chunks
+    elif isinstance(events, pa.Array):
+        arrays = [events]
+    elif hasattr(events, "__arrow_c_stream__"):
+        arrays = pa.chunked_array(events).chunks
+    elif hasattr(events, "__arrow_c_array__"):
+        arrays = [pa.array(events)]
+    else:
+        made = "pyarrow.array(events, pyarrow.binary()) makes one"
+        raise TypeError(f"events are an Arrow array, not {type(events).__name__}; {made}")
+    return [_plain(array, pa) for array in arrays]
+
+
+def _plain(array: Any, pa: Any) -> Any:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    types = pa.types
+    if types.is_binary(array.type) or types.is_string(array.type):
+        return array
+    if types.is_large_binary(array.type) or types.is_large_string(array.type):
+        return array
+    if types.is_null(array.type):
+        return array.cast(pa.binary())
+    if types.is_dictionary(array.type):
+        array.validate(full=True)
+        return _plain(array.dictionary_decode(), pa)
+    if array.type in (pa.binary_view(), pa.string_view()):
+        array.validate(full=True)
+        return array.cast(pa.large_binary())
+    raise TypeError(f"events are an array of binary or string, not of {array.type}")
+
+
+def lend(arrays: Sequence[pa.Array]) -> list[tuple[Any, Any, Any, int, int, bool]]:
+    """Return for each array what the native core reads: validity, offsets, data, offset, length, whether offsets are wide."""
+    types = import_pyarrow().types
+
+    def is_large(array: Any) -> bool:
+        return bool(types.is_large_binary(array.type) or types.is_large_string(array.type))
+
+    return [(*array.buffers(), array.offset, len(array), is_large(array)) for array in arrays]
+
+
+def make_batch(names: Sequence[str], length: int, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Wrap the buffers of columns, without copying them."""
+    pa = import_pyarrow()
+    kinds = {"int64": pa.int64(), "string": pa.string(), "large_string": pa.large_string(), "bool": pa.bool_()}
+    arrays = []
+    for kind, validity, offsets, data, nulls in columns:
+        parts = [validity, data] if offsets is None else [validity, offsets, data]
+        buffers = [None if part is None else pa.py_buffer(part) for part in parts]
+        arrays.append(pa.Array.from_buffers(kinds[kind], length, buffers, nulls))
+    return pa.RecordBatch.from_arrays(arrays, list(names))
+
+
+def texts(arrays: Sequence[pa.Array]) -> Iterator[bytes | None]:
+    """Yield each row as bytes.
+
+    Raises:
+        ValueError: an array whose buffers are not those of a valid one.
+    """
+    pa = import_pyarrow()
+    for array in arrays:
+        is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
+        # Whether it is UTF-8 is asked of each event.
+        plain = array.view(pa.large_binary() if is_large else pa.binary())
+        plain.validate(full=True)
+        yield from (value.as_py() for value in plain)
+
+
+@final
+@dataclass(slots=True)
+class Rows:
+    """Batches that are filled a row at a time."""
+
+    matches: list[tuple[Any, ...]] = field(default_factory=list)
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+    rejected: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def add(self, event: Event, matches: Sequence[Match]) -> None:
+        """Add an event that was read, and what it matched."""
+        row = len(self.events)
+        self.events.append((None if event.id is None else str(event.id), event.tenant, event.collection, event.type))
+        self.matches += [(row, each.subscription_id, each.gateway_id, each.transition, each.certain) for each in matches]
+
+    def reject(self, error: EventError) -> None:
+        """Add an event that was not."""
+        place = f"{shortened(error.place)}: " if error.place else ""
+        self.rejected.append((len(self.events), error.code.value, place + error.reason, error.offset))
+        self.events.append((None,) * len(EVENTS))
+
+    def batches(self) -> ArrowMatches:
+        """Return the batches."""
+        pa = import_pyarrow()
+        kinds = {"row": pa.int64(), "certain": pa.bool_(), "position": pa.int64()}
+
+        def batch(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Any:
+            columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+            types = [kinds[name] if name in kinds else _string(column, pa) for name, column in zip(names, columns, strict=True)]
+            return pa.RecordBatch.from_arrays(list(map(pa.array, columns, types)), list(names))
+
+        return ArrowMatches(batch(MATCHES, self.matches), batch(EVENTS, self.events), batch(REJECTED, self.rejected))
+
+
+def _string(column: Sequence[str | None], pa: Any) -> Any:
+    size = sum(len(text.encode()) for text in column if text is not None)
+    return pa.large_string() if size > TEXT_LIMIT else pa.string()
+
+
+def null_row() -> EventError:
+    """Return the error of a null row."""
+    return EventError(EventCode.NOT_AN_OBJECT, NULL_ROW)
