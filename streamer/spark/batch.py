@@ -1,0 +1,265 @@
+"""Which subscriptions want these events, as a DataFrame.
+
+`match_events` takes subscriptions of any form and size, chooses how they reach the events, and gives an ordinary DataFrame
+back, with the rejected events beside it. The two ways are in broadcast.py and cogroup.py; what runs in a worker is in
+worker.py.
+
+| subscriptions | broadcast | cogroup |
+|---|---|---|
+| Engine, snapshot | the snapshot travels | its texts become a DataFrame |
+| JSON lines | read on the driver | read by Spark, from where workers reach them |
+| DataFrame | fetched to the driver, in pieces | stays on the cluster |
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType, StringType
+
+from streamer import _backend
+from streamer.engine.engine import Engine
+from streamer.engine.snapshot import MAGIC, read_directory
+from streamer.errors import BackendError, ConfigError
+from streamer.layout import EventLayout
+from streamer.spark import broadcast, cogroup, schema
+from streamer.spark.worker import COUNTS, Want
+
+if TYPE_CHECKING:
+    from pyspark.sql import Observation, SparkSession
+
+Strategy: TypeAlias = Literal["auto", "broadcast", "cogroup"]
+OnError: TypeAlias = Literal["reject", "fail"]
+Subscriptions: TypeAlias = "DataFrame | Engine | str | os.PathLike[str]"
+
+logger: Final = logging.getLogger("streamer.spark")
+
+#: Texts of subscriptions beyond which `auto` leaves them on the cluster: a worker that meets every collection holds about three
+#: times this.
+BROADCAST_BYTES: Final = 512 * 1024 * 1024
+
+
+class SparkMatches(DataFrame):
+    """What `match_events` gives: a DataFrame of matches, and what else its pass can tell.
+
+    At run time it is the very class of DataFrame that the session makes (classic or Connect) with these attributes; what is
+    made of it (`where`, `select`, ...) has them no longer.
+
+    Attributes:
+        rejected: event, code, detail, position (in bytes), and the columns that were kept. Planned by itself: it reads and
+            validates the events and matches nothing.
+        outcomes: matches, rejected events and counts of one pass, told apart by `kind`. Persist it where more than one of them
+            is wanted, and take it apart with `matches_of`, `rejected_of` and `tallies_of`, so that every event is matched once.
+        strategy: `broadcast` or `cogroup`.
+        reason: why.
+        version: digest of the snapshot that travels; None under cogroup.
+    """
+
+    rejected: DataFrame
+    outcomes: DataFrame
+    strategy: str
+    reason: str
+    version: str | None
+
+
+def match_events(
+    events: DataFrame,
+    subscriptions: Subscriptions,
+    *,
+    event_col: str = "value",
+    layout: EventLayout | str | Mapping[str, Any] | None = None,
+    strategy: Strategy = "auto",
+    on_error: OnError = "reject",
+    keep: Sequence[str] = (),
+    keep_event: bool = False,
+    backend: _backend.Backend | None = None,
+    observation: Observation | str | None = None,
+    broadcast_bytes: int = BROADCAST_BYTES,
+    cogroup_options: cogroup.CogroupOptions | None = None,
+    **engine_options: Any,
+) -> SparkMatches:
+    """Match the events of a DataFrame, exactly as `Engine.match` does each of them.
+
+    Broadcast runs no job of its own; cogroup looks through subscriptions and events first (cogroup.py), and plans by what it
+    found, so both must be the same when the result is computed.
+
+    Args:
+        events: a DataFrame, classic or Connect, of which a column holds events as JSON text or bytes. Null rows are rejected.
+        subscriptions: an `Engine`; the path of a snapshot or of JSON lines; or a DataFrame: of one column of JSON text, or of a
+            column for each member of a subscription.
+        event_col: the column with the events.
+        layout: where the parts of an event stand. An engine and a snapshot have one; naming it again must name the same.
+        strategy: `auto` takes broadcast up to *broadcast_bytes*, and says so in `.reason` and the log `streamer.spark`.
+        on_error: `reject` leaves out events that cannot be read (they are in `.rejected`), `fail` ends the job at the first.
+        keep: columns of *events* that every match and every rejected event carries, under their names.
+        keep_event: whether a match carries its event, as `event`.
+        backend: what the workers run: `native` or `reference`; by default what the driver runs. A worker without it fails with
+            `BackendError`.
+        observation: counts `events`, `matched`, `matches`, `rejected`, `pruned`, `shuffled` while the matches are computed; a
+            name in a streaming query.
+        broadcast_bytes: how many bytes of subscriptions `auto` lets travel.
+        cogroup_options: numbers that cogroup goes by.
+        engine_options: further options of `Engine` (`default_tenant`, `limits`, ...), as *layout*.
+
+    Returns:
+        event_id, tenant, collection, type, subscription_id, gateway_id, transition, certain [, event] [, *keep], in no promised
+        order.
+
+    Raises:
+        SubscriptionError: subscriptions that cannot be accepted, in every form but the snapshot.
+        SnapshotError: a snapshot that is damaged.
+        ConfigError: options that cannot be, or are not those of the engine or snapshot.
+        BackendError: the driver itself has no native core, and it was asked for.
+        ValueError: columns or choices that are not there.
+    """
+    for name, value, choices in (
+        ("strategy", strategy, ("auto", "broadcast", "cogroup")),
+        ("on_error", on_error, ("reject", "fail")),
+        ("backend", backend, (None, "native", "reference")),
+    ):
+        if value not in choices:
+            raise ValueError(f"{name}: expected {' or '.join(repr(choice) for choice in choices if choice)}, not {value!r}")
+    if backend == "native" and backend not in _backend.available():
+        raise BackendError("backend='native', but the driver has no native core, which checks the subscriptions")
+    schema.check_columns(events, event_col, keep)
+    spark = events.sparkSession
+    given = _given(spark, subscriptions, dict(engine_options) if layout is None else {"layout": layout, **engine_options})
+    chosen, reason = _choose(given, strategy, broadcast_bytes)
+    logger.info("match_events: %s, since %s", chosen, reason)
+    passing: dict[str, Any] = {
+        "event_col": event_col,
+        "on_error": on_error,
+        "keep": tuple(keep),
+        "keep_event": keep_event,
+        "backend": backend,
+    }
+    prepared: broadcast.Broadcast | cogroup.Prepared
+    if chosen == "broadcast":
+        prepared = broadcast.ship(spark, given.engine_or_snapshot())
+    else:
+        prepared = cogroup.prepare(
+            events, given.texts(), given.options, cogroup_options or cogroup.CogroupOptions(), event_col, backend
+        )
+
+    def planned(want: Want) -> DataFrame:
+        if isinstance(prepared, broadcast.Broadcast):
+            return broadcast.plan(events, prepared, want=want, **passing)
+        return cogroup.plan(events, prepared, want=want, **passing)
+
+    outcomes = planned("all")
+    if observation is None:
+        matches = planned("matches")
+    else:
+        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTS]
+        matches = schema.matches_of(outcomes.observe(observation, *sums), keep_event=keep_event)
+    result = cast(SparkMatches, matches)
+    result.rejected = planned("rejected")
+    result.outcomes = outcomes
+    result.strategy, result.reason = chosen, reason
+    result.version = prepared.digest if isinstance(prepared, broadcast.Broadcast) else None
+    return result
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Subscriptions in the form that they came in, and the options that their engine has."""
+
+    spark: SparkSession
+    source: DataFrame | Engine | Path
+    #: The path is one of JSON lines.
+    lines: bool
+    options: dict[str, Any]
+
+    def size(self) -> tuple[int, str]:
+        """Return how many bytes the texts take, about, and what was looked at."""
+        if isinstance(self.source, Engine):
+            return 0, "the engine is on the driver already"
+        if isinstance(self.source, Path):
+            size = self.source.stat().st_size
+            # JSON lines shrink to about a fifth.
+            return (size * 5, "the compressed file") if self.source.suffix in (".gz", ".zst") else (size, "the file")
+        text = _text_column(self.source)
+        (row,) = text.agg(F.coalesce(F.sum(F.octet_length("text")), F.lit(0)).alias("bytes")).collect()
+        return row["bytes"], "the DataFrame"
+
+    def engine_or_snapshot(self) -> Engine | Path:
+        """Return what `broadcast.ship` takes. Raises SubscriptionError."""
+        if isinstance(self.source, Engine):
+            return self.source
+        if isinstance(self.source, Path):
+            if not self.lines:
+                return self.source
+            engine = Engine(**self.options)
+            engine.add_jsonl(self.source)
+        else:
+            engine = Engine(**self.options)
+            engine.add_many(row["text"] for row in _text_column(self.source).toLocalIterator(prefetchPartitions=True))
+        engine.bloom.stop()
+        return engine
+
+    def texts(self) -> DataFrame:
+        """Return what `cogroup.prepare` takes: a column `text`."""
+        if isinstance(self.source, DataFrame):
+            return _text_column(self.source)
+        if isinstance(self.source, Path) and self.lines:
+            return _text_column(self.spark.read.text(str(self.source)).where("trim(value) != ''"))
+        return cogroup.texts_of(self.spark, self.source)
+
+
+def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) -> _Given:
+    if options.get("default") is not None:
+        raise ConfigError("events of a DataFrame are JSON already", place="default")
+    if isinstance(source, Engine):
+        held = {name: getattr(source._options, name) for name in source._options.__dataclass_fields__ if name != "default"}
+        _same(options, held, "the engine")
+        return _Given(spark, source, False, held)
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        with open(path, "rb") as file:
+            is_snapshot = file.read(len(MAGIC)) == MAGIC
+        if is_snapshot:
+            held = {name: value for name, value in read_directory(path).engine_options().items() if name != "default"}
+            _same(options, held, "the snapshot")
+            return _Given(spark, path, False, held)
+        Engine(**options)
+        return _Given(spark, path, True, options)
+    if not isinstance(source, DataFrame):
+        raise TypeError(f"subscriptions: expected a DataFrame, an Engine or a path, not {type(source).__name__}")
+    Engine(**options)
+    return _Given(spark, source, False, options)
+
+
+def _same(named: Mapping[str, Any], held: Mapping[str, Any], whose: str) -> None:
+    """Refuse options that are not those under which the subscriptions were accepted."""
+    made = Engine(**{**held, **named})._options
+    for name in named:
+        if getattr(made, name) != getattr(Engine(**held)._options, name):
+            raise ConfigError(f"{whose} has another one", place=name)
+
+
+def _text_column(source: DataFrame) -> DataFrame:
+    """Return the subscriptions as JSON, in a column `text`."""
+    fields = source.schema.fields
+    if len(fields) == 1 and isinstance(fields[0].dataType, StringType | BinaryType):
+        return source.select(F.col(source.columns[0]).cast("string").alias("text"))
+    # Null members are left out, as if they had not been written.
+    return source.select(F.to_json(F.struct("*")).alias("text"))
+
+
+def _choose(given: _Given, strategy: Strategy, most: int) -> tuple[Literal["broadcast", "cogroup"], str]:
+    if strategy != "auto":
+        return strategy, "it was asked for"
+    size, what = given.size()
+    if isinstance(given.source, Engine):
+        return "broadcast", what
+    if size <= most:
+        return "broadcast", f"{what} has {size:,} bytes of subscriptions, of at most {most:,}"
+    return "cogroup", f"{what} has {size:,} bytes of subscriptions, more than {most:,}"

@@ -1,0 +1,281 @@
+"""Nobody has all subscriptions: each collection's are compiled where its events come together.
+
+```
+subscriptions ─► count by (tenant, collection) ─► split the large ones ─► one Bloom filter a part ─► a file on every machine
+events ─► locate, ask the filters of the parts that they can match ─► count by part ─► salt the hot ones
+
+what passes       (group, 1, event) ─┐  repartition by group,   ┌──────────────── group: part and salt ───────────────┐
+                                     ├─ sort by group, kind ──► │ 0 {"id": "a", ...}  0 {"id": "b"...  1 event  1 ... │
+each subscription (group, 0, text) ──┘                          │    compiled once,       then the events stream past │
+                                                                └─────────────────────────────────────────────────────┘
+```
+
+A *part* is a slice of the subscriptions of one (tenant, collection), either of which may be `*`. A subscription is in one part;
+an event goes to each part that it can match: those of (tenant, collection), (tenant, every), (every, collection), (every,
+every), as the engine's own partitions are asked. So subscriptions to every collection are compiled once and not in each
+collection: replicating them costs their number times that of the collections, routing an event to up to four parts costs what
+their filters let pass.
+
+Invariant: a row's group follows from the row alone (the salt is a hash of the event, the split one of the subscription's id),
+never from its place in a task; a shuffle that is computed again after a worker was lost gives every row to the same group. Each
+group checks that as many subscriptions came as were counted; where the subscriptions or the events changed between the passes,
+the job fails rather than lose a match.
+
+Cost: subscriptions are read three times and parsed lightly each time, events twice; an event is shuffled once for each part
+whose filter lets it pass; the subscriptions of a part are shuffled and compiled once for each salt. A worker holds the
+subscriptions of one part and a batch of events; the driver one row at a time of the parts' filters, which go to a file, and a
+count for each part that events touch.
+
+Rejected: `cogroup().applyInArrow`, which hands over both sides of a group as tables, so that all events of a group are in
+memory at once, and starts an Arrow stream for each of them; one sorted shuffle of both kinds is the same join as a stream.
+Salts by a running number: they change when a task is run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
+
+from streamer import _backend
+from streamer.engine.engine import Engine
+from streamer.engine.snapshot import read_directory, read_texts
+from streamer.errors import BulkSubscriptionError, SubscriptionError
+from streamer.spark import schema
+from streamer.spark.broadcast import carry
+from streamer.spark.groups import (
+    Split,
+    build_parts,
+    by_groups,
+    carry_subscriptions,
+    name_subscriptions,
+    route,
+    split_subscriptions,
+    told,
+    touch,
+    untold,
+)
+from streamer.spark.parts import SALTS, Writer
+from streamer.spark.worker import Pass, Want, by_reading
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Bad subscriptions that are told of one by one.
+MOST_ERRORS: Final = 1000
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CogroupOptions:
+    """Numbers that cogroup goes by.
+
+    Attributes:
+        subscriptions_per_task: a (tenant, collection) with more is split, each event going to all of its parts whose filters
+            let it pass.
+        events_per_task: a part with more events is salted: they go to several tasks, to each of which its subscriptions go too.
+        fp_rate: share of the events that nobody wants which a filter lets pass.
+        partitions: of the shuffle; by default `spark.sql.shuffle.partitions`, which adaptive execution joins where they are
+            small.
+        prune: False lets all events pass to the parts of their tenant and collection, filters or not.
+
+    Raises:
+        ValueError: numbers that cannot be.
+    """
+
+    subscriptions_per_task: int = 200_000
+    events_per_task: int = 500_000
+    fp_rate: float = 0.01
+    partitions: int | None = None
+    prune: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("subscriptions_per_task", "events_per_task", "partitions"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name}: expected an integer from 1, not {value!r}")
+        if not 1e-9 <= self.fp_rate < 1:
+            raise ValueError(f"fp_rate: expected a share from 1e-9 to less than 1, not {self.fp_rate!r}")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What `prepare` found out, by which a pass is planned.
+
+    Attributes:
+        texts: the subscriptions, in a column `text`.
+        options: of `Engine`.
+        parts: name of the file with the parts and their filters, among those that Spark carries.
+        splits: (tenant, collection) of which there is more than one part.
+        salts: how many tasks a part's events go to, where it is more than one.
+        touched: parts to which events go: bit by bit, lowest first.
+    """
+
+    texts: DataFrame
+    options: dict[str, Any]
+    numbers: CogroupOptions
+    parts: str
+    splits: tuple[Split, ...]
+    salts: dict[int, int]
+    touched: bytes
+
+
+def texts_of(spark: SparkSession, source: Engine | Path) -> DataFrame:
+    """Return the subscriptions of an engine, or of a snapshot on the driver, in a column `text`."""
+    with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
+        path = source
+        if isinstance(path, Engine):
+            path = Path(folder) / "engine"
+            source.save(path)  # type: ignore[union-attr]
+        directory = read_directory(path)
+        texts = [text.decode() for text in read_texts(directory, range(len(directory.sections)))]
+    return spark.createDataFrame(pa.table({"text": pa.array(texts, pa.string())}))
+
+
+def prepare(
+    events: DataFrame,
+    texts: DataFrame,
+    options: dict[str, Any],
+    numbers: CogroupOptions,
+    event_col: str,
+    backend: _backend.Backend | None,
+) -> Prepared:
+    """Look through subscriptions and events: four jobs, none of which fetches either.
+
+    Raises:
+        SubscriptionError: subscriptions that cannot be accepted, or an id that stands twice.
+    """
+    spark = texts.sparkSession
+    chosen = backend or _backend.BACKEND
+    # Events are validated in full where they are routed; a part's engine needs no filter of its own behind that of the part.
+    options = {**options, "validation": "full", "bloom": {"enabled": False}}
+    named = texts.mapInArrow(name_subscriptions(options, chosen), "tenant string, collection string, id string, error string")
+    # One job for what is hoped to be all: the few collections that are large, and none that cannot be read.
+    counted = named.groupBy("tenant", "collection").agg(F.count("*").alias("count"), F.count("error").alias("errors"))
+    large = counted.where((F.col("count") > numbers.subscriptions_per_task) | (F.col("errors") > 0)).collect()
+    if any(row["errors"] for row in large):
+        _refuse_bad([row["error"] for row in named.where("error is not null").limit(MOST_ERRORS).collect()])
+    twice = named.groupBy("id").count().where("count > 1").limit(MOST_ERRORS).collect()
+    _refuse_bad([told(SubscriptionError(f"its id is there {row['count']} times", subscription_id=row["id"])) for row in twice])
+    splits = tuple((row["tenant"], row["collection"], -(-row["count"] // numbers.subscriptions_per_task)) for row in large)
+    parts = _ship_parts(spark, texts, options, numbers, splits, chosen)
+    asked = Pass(event_col, (), False, "matches", False, chosen)
+    counted = events.select(event_col).mapInArrow(touch(asked, options, parts, prune=numbers.prune), "slot bigint, events bigint")
+    touched = bytearray()
+    salts = {}
+    for row in counted.groupBy("slot").agg(F.sum("events").alias("events")).toLocalIterator():
+        slot, found = row["slot"], row["events"]
+        touched.extend(bytes(max(0, slot // 8 + 1 - len(touched))))
+        touched[slot // 8] |= 1 << slot % 8
+        if found > numbers.events_per_task:
+            salts[slot] = min(-(-found // numbers.events_per_task), SALTS)
+    return Prepared(texts, options, numbers, parts, splits, salts, bytes(touched))
+
+
+def plan(
+    events: DataFrame,
+    prepared: Prepared,
+    *,
+    event_col: str = "value",
+    want: Want = "all",
+    on_error: str = "reject",
+    keep: Sequence[str] = (),
+    keep_event: bool = False,
+    backend: _backend.Backend | None = None,
+) -> DataFrame:
+    """Plan one pass over events; no job is run. See `match_events` for the arguments."""
+    event_type, kept = schema.check_columns(events, event_col, keep)
+    asked = Pass(event_col, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND)
+    given = events.select(*dict.fromkeys((event_col, *keep)))
+    result = schema.outcomes(want, event_type, kept, keep_event=keep_event)
+    if want == "rejected":
+        return given.mapInArrow(by_reading(asked, prepared.options), result)
+    how = (prepared.options, prepared.parts)
+    # Every row of the shuffle: a group, what kind of row it is, what it carries. Only under `all` are there others than
+    # subscriptions and events.
+    body = StructField("body", BinaryType())
+    more = [StructField("told", BinaryType())] if want == "all" else []
+    routed = given.mapInArrow(
+        route(asked, *how, prepared.salts, prune=prepared.numbers.prune),
+        StructType(
+            [
+                StructField("slot", LongType()),
+                StructField("salts", LongType()),
+                StructField("kind", ByteType()),
+                body,
+                *more,
+                *kept,
+            ]
+        ),
+    )
+    salt = F.when(F.col("salts") > 1, F.pmod(F.xxhash64("body"), F.col("salts"))).otherwise(0)
+    group = (F.col("slot") * SALTS + salt).alias("group")
+    columns = ["kind", "body", *(field.name for field in (*more, *kept))]
+    rows = routed.select(group, *columns)
+    held = prepared.texts.mapInArrow(
+        carry_subscriptions(prepared.options, asked.backend, prepared.parts, prepared.splits, prepared.salts, prepared.touched),
+        "slot bigint, salts bigint, body binary",
+    )
+    every_salt = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col("salts") - 1)).alias("salt")
+    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in (*more, *kept)]
+    copies = held.select("slot", "body", every_salt).select(
+        (F.col("slot") * SALTS + F.col("salt")).alias("group"), F.lit(0).cast("tinyint").alias("kind"), "body", *nulls
+    )
+    shuffled = rows.union(copies)
+    by = () if prepared.numbers.partitions is None else (prepared.numbers.partitions,)
+    sorted_ = shuffled.repartition(*by, "group").sortWithinPartitions("group", "kind")
+    as_text = isinstance(event_type, StringType)
+    return sorted_.mapInArrow(by_groups(asked, *how, as_text=as_text), result)
+
+
+def _ship_parts(
+    spark: SparkSession,
+    texts: DataFrame,
+    options: dict[str, Any],
+    numbers: CogroupOptions,
+    splits: tuple[Split, ...],
+    backend: _backend.Backend,
+) -> str:
+    """Make the parts and their filters on the cluster, and let them travel as a file. Raises SubscriptionError."""
+    placed = texts.mapInArrow(
+        split_subscriptions(options, backend, splits), "tenant string, collection string, split bigint, text string"
+    )
+    by = ["tenant", "collection", "split"]
+    made = (
+        placed.repartition(*by)
+        .sortWithinPartitions(*by)
+        .mapInArrow(
+            build_parts(options, backend, numbers.fp_rate if numbers.prune else None),
+            "tenant string, collection string, split bigint, subscriptions bigint, filter binary, error string",
+        )
+    )
+    errors = []
+    with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
+        path = Path(folder) / "parts"
+        with Writer(path) as writer:
+            # A row at a time, so that the driver never holds them all. It asks for one partition after another; the shuffle
+            # before it has them made side by side.
+            for row in made.repartition(*by).toLocalIterator(prefetchPartitions=True):
+                if row["error"] is not None:
+                    errors.append(row["error"])
+                    continue
+                writer.add(row["tenant"], row["collection"], row["split"], row["subscriptions"], bytes(row["filter"] or b""))
+        _refuse_bad(errors)
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        name = f"streamer-{digest}.parts"
+        carry(spark, path, name)
+    return name
+
+
+def _refuse_bad(errors: Sequence[str]) -> None:
+    if errors:
+        raise BulkSubscriptionError([untold(error) for error in errors])

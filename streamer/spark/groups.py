@@ -1,0 +1,475 @@
+"""What runs in Spark's Python workers under cogroup: name, split, build, route, and match group by group. cogroup.py has the
+picture.
+
+Each function here returns what a `mapInArrow` runs. Events are never made Python objects; subscriptions are where their text is
+compiled, and where it names `*` or something odd.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamer import _backend
+from streamer.engine.engine import Engine
+from streamer.errors import BulkSubscriptionError, InternalError, StreamerError, SubscriptionError
+from streamer.layout import EventLayout
+from streamer.spark.parts import SALTS, Parts, label, mapped
+from streamer.spark.worker import (
+    MOST_TALLIES,
+    REJECTED,
+    ROWS_AT_ONCE,
+    Batches,
+    Chunks,
+    Output,
+    Pass,
+    Tallies,
+    choose_backend,
+    count,
+    match_rows,
+    refuse,
+    repeated,
+)
+
+Split: TypeAlias = tuple[str, str, int]
+"""A tenant, a collection, and how many parts it has."""
+Run: TypeAlias = Callable[[Batches], Batches]
+Options: TypeAlias = Mapping[str, Any]
+
+#: Kinds of rows in the shuffle, in the order in which a group has them.
+SUBSCRIPTION: Final = 0
+EVENT: Final = 1
+#: Only handed on: rejected events, and counts, in groups of their own.
+BAD_EVENT: Final = 2
+COUNT: Final = 3
+BAD_EVENTS: Final = (-1, 64)
+COUNTS_SLOT: Final = -2
+
+#: A filter is asked in the run that it was made for.
+_LEASE: Final = timedelta(days=36_500)
+_CHANGED: Final = "they must be the same from the call of match_events until its result is computed; persist or write them first"
+
+
+# Subscriptions
+
+
+def name_subscriptions(options: Options, backend: _backend.Backend) -> Run:
+    """Of texts, give tenant, collection and id, or what is wrong: `tenant, collection, id, error`."""
+
+    def run(batches: Batches) -> Batches:
+        names = Names(options, backend)
+        for batch in batches:
+            yield pa.record_batch(names.of(batch.column("text")), names=["tenant", "collection", "id", "error"])
+
+    return run
+
+
+def split_subscriptions(options: Options, backend: _backend.Backend, splits: Sequence[Split]) -> Run:
+    """Of texts, give those that can be named, with the split that they go to: `tenant, collection, split, text`."""
+
+    def run(batches: Batches) -> Batches:
+        names, parts_of = Names(options, backend), _parts_of(splits)
+        for batch in batches:
+            tenant, collection, id_, error = names.of(batch.column("text"))
+            split = _split(tenant, collection, id_, parts_of)
+            yield pa.record_batch(
+                [tenant, collection, split, batch.column("text")], names=["tenant", "collection", "split", "text"]
+            ).filter(pc.is_null(error))
+
+    return run
+
+
+def carry_subscriptions(
+    options: Options,
+    backend: _backend.Backend,
+    parts_name: str,
+    splits: Sequence[Split],
+    salts: Mapping[int, int],
+    touched: bytes,
+) -> Run:
+    """Of texts, give those that events can meet, with the part that they are in: `slot, salts, body`."""
+
+    def run(batches: Batches) -> Batches:
+        names, parts_of, parts = Names(options, backend), _parts_of(splits), mapped(parts_name)
+        for batch in batches:
+            tenant, collection, id_, _ = names.of(batch.column("text"))
+            split = _split(tenant, collection, id_, parts_of)
+            slots = []
+            places: dict[tuple[Any, ...], int | None] = {}
+            for place in zip(tenant.to_pylist(), collection.to_pylist(), split.to_pylist(), strict=True):
+                if place not in places:
+                    places[place] = _slot(parts, *place, touched)
+                slots.append(places[place])
+            rows = pa.record_batch(
+                {
+                    "slot": pa.array(slots, pa.int64()),
+                    "salts": pa.array([1 if slot is None else salts.get(slot, 1) for slot in slots], pa.int64()),
+                    "body": batch.column("text").cast(pa.binary()),
+                }
+            )
+            yield rows.filter(pc.is_valid(rows.column("slot")))
+
+    return run
+
+
+def _slot(parts: Parts, tenant: str | None, collection: str | None, split: int, touched: bytes) -> int | None:
+    """Return where a subscription is; None where no event goes there."""
+    if tenant is None or collection is None:
+        raise StreamerError(f"the subscriptions changed: one cannot be read any more; {_CHANGED}")
+    slots = parts.slots(tenant, collection)
+    if split >= len(slots):
+        raise StreamerError(f"the subscriptions changed: {tenant}/{collection} was not there; {_CHANGED}")
+    slot = slots[split]
+    return slot if slot // 8 < len(touched) and touched[slot // 8] >> slot % 8 & 1 else None
+
+
+class Names:
+    """Reads tenant, collection and id of subscriptions: natively where they are ordinary, with the engine's own words where
+    they are odd."""
+
+    _LAYOUT: Final = EventLayout(type=None, ts=None, topic=None, data="/\0", before=None, unknown=None)
+
+    def __init__(self, options: Options, backend: _backend.Backend) -> None:
+        choose_backend(backend)
+        self._options: Final = options
+        self._default: Final[str | None] = options.get("default_tenant", "default")
+        # Read as if they were events: of these, too, tenant and collection are read without the rest.
+        self._reader: Final = Engine(layout=self._LAYOUT, default_tenant=self._default)
+
+    def of(self, texts: pa.Array) -> list[pa.Array]:
+        """Return tenant, collection (`*` for every one), id and error; the error is null, or else all others are."""
+        events, rejected = self._reader.locate_arrow(texts)
+        odd = set(rejected.column("row").to_pylist())
+        odd.update(pc.indices_nonzero(pc.is_null(events.column("event_id"))).to_pylist())
+        tenants, ids = events.column("tenant"), events.column("event_id")
+        collections = events.column("collection").fill_null("*")
+        errors = pa.nulls(len(texts), pa.string())
+        if odd:
+            read = {row: self._read(texts[row].as_py()) for row in odd}
+            columns = [tenants.to_pylist(), collections.to_pylist(), ids.to_pylist(), errors.to_pylist()]
+            for row, values in read.items():
+                for column, value in zip(columns, values, strict=True):
+                    column[row] = value
+            tenants, collections, ids, errors = (pa.array(column, pa.string()) for column in columns)
+        return [tenants, collections, ids, errors]
+
+    def _read(self, text: str | None) -> tuple[str | None, str | None, str | None, str | None]:
+        try:
+            if text is None:
+                raise SubscriptionError("expected JSON text, not null")
+            engine = Engine(**self._options)
+            engine.add(text)
+        except SubscriptionError as error:
+            return None, None, None, told(error)
+        (held,) = engine.subscriptions()
+        tenant = held.tenant if held.tenant is not None else self._default
+        return tenant, held.collection if held.collection is not None else "*", held.id, None
+
+
+def told(error: SubscriptionError) -> str:
+    """Return an error as text, for `untold` on the driver."""
+    return json.dumps({"reason": error.reason, "place": error.place, "subscription_id": error.subscription_id})
+
+
+def untold(text: str) -> SubscriptionError:
+    return SubscriptionError(**json.loads(text))
+
+
+def _parts_of(splits: Sequence[Split]) -> dict[tuple[str, str], int]:
+    return {(tenant, collection): parts for tenant, collection, parts in splits}
+
+
+def _split(tenants: pa.Array, collections: pa.Array, ids: pa.Array, parts_of: Mapping[tuple[str, str], int]) -> pa.Array:
+    """Return the split of each subscription: a hash of its id, which is the same in every process."""
+    if not parts_of:
+        return repeated(0, len(ids), pa.int64())
+    named = zip(tenants.to_pylist(), collections.to_pylist(), ids.to_pylist(), strict=True)
+    return pa.array(
+        [zlib.crc32((id_ or "").encode()) % parts_of.get((tenant, collection), 1) for tenant, collection, id_ in named],
+        pa.int64(),
+    )
+
+
+def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | None) -> Run:
+    """Of texts sorted by part, compile each part and give its filter, or what is wrong with its subscriptions.
+
+    The columns are tenant, collection, split, subscriptions, filter, error.
+    """
+    names = ["tenant", "collection", "split", "subscriptions", "filter", "error"]
+    types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.binary(), pa.string()]
+
+    def built(part: tuple[str, str, int], texts: list[str]) -> list[tuple[Any, ...]]:
+        engine = Engine(**options)
+        try:
+            engine.add_many(texts)
+        except BulkSubscriptionError as bulk:
+            return [(*part, 0, None, told(error)) for error in bulk.errors[: BulkSubscriptionError.SHOWN]]
+        data = b""
+        if fp_rate is not None:
+            data = engine.bloom.export(label(part[0]), label(part[1]), lease=_LEASE, fp_rate=fp_rate)
+        return [(*part, len(texts), data, None)]
+
+    def run(batches: Batches) -> Batches:
+        choose_backend(backend)
+        part: tuple[str, str, int] | None = None
+        texts: list[str] = []
+        rows: list[tuple[Any, ...]] = []
+        size = 0
+
+        def given_away() -> pa.RecordBatch:
+            arrays = [pa.array(column, type_) for column, type_ in zip(zip(*rows, strict=True), types, strict=True)]
+            rows.clear()
+            return pa.record_batch(arrays, names=names)
+
+        for batch in batches:
+            for run_ in runs(batch, ("tenant", "collection", "split")):
+                key = tuple(run_.column(name)[0].as_py() for name in ("tenant", "collection", "split"))
+                if part is not None and key != part:
+                    rows += built(part, texts)
+                    texts = []
+                    size += len(rows[-1][4] or b"") + 100
+                    if size > ROWS_AT_ONCE * 16:
+                        yield given_away()
+                        size = 0
+                part = key
+                texts += run_.column("text").to_pylist()
+        if part is not None:
+            rows += built(part, texts)
+        if rows:
+            yield given_away()
+
+    return run
+
+
+# Events
+
+
+class Router:
+    """Says of a batch of events which parts each goes to."""
+
+    def __init__(self, options: Options, parts: Parts, *, prune: bool) -> None:
+        self._engine: Final = Engine(**options)
+        self._parts: Final = parts
+        self._prune: Final = prune
+
+    def locate(self, events: pa.Array) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Return what `Engine.locate_arrow` does."""
+        located: tuple[pa.RecordBatch, pa.RecordBatch] = self._engine.locate_arrow(events)
+        return located
+
+    def route(self, events: pa.Array, located: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+        """Return pairs of a slot and a row of the batch: each row as often as there are parts that may match it."""
+        given = pa.table(
+            {
+                "tenant": located.column("tenant"),
+                "collection": located.column("collection"),
+                "row": pa.array(range(len(events)), pa.int64()),
+            }
+        )
+        together = given.group_by(["tenant", "collection"]).aggregate([("row", "list")])
+        rows_of: dict[tuple[str, str], list[pa.Array]] = {}
+        lists = together.column("row_list").combine_chunks()
+        for at, (tenant, collection) in enumerate(
+            zip(together.column("tenant").to_pylist(), together.column("collection").to_pylist(), strict=True)
+        ):
+            if tenant is None:
+                # Rejected.
+                continue
+            rows = lists[at].values
+            for t in (tenant, "*"):
+                for c in (collection, "*") if collection is not None else ("*",):
+                    if self._parts.slots(t, c):
+                        rows_of.setdefault((t, c), []).append(rows)
+        slots, passing = [], []
+        for (tenant, collection), lists_ in rows_of.items():
+            rows = pa.concat_arrays(lists_)
+            asked = events.take(rows) if self._prune else None
+            for slot in self._parts.slots(tenant, collection):
+                passed = rows if asked is None else rows.filter(self._parts.may_match(slot, asked))
+                if len(passed):
+                    slots.append(repeated(slot, len(passed), pa.int64()))
+                    passing.append(passed)
+        empty = pa.array([], pa.int64())
+        return pa.concat_arrays([empty, *slots]), pa.concat_arrays([empty, *passing])
+
+
+def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run:
+    """Count the events that go to each part: `slot, events`."""
+
+    def run(batches: Batches) -> Batches:
+        asked.begin()
+        router: Router | None = None
+        found: dict[int, int] = {}
+        for batch in batches:
+            router = router or Router(options, mapped(parts_name), prune=prune)
+            events = batch.column(asked.event_col)
+            slots, _ = router.route(events, router.locate(events)[0])
+            counted = pc.value_counts(slots)
+            for slot, number in zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True):
+                found[slot] = found.get(slot, 0) + number
+        if found:
+            yield pa.record_batch({"slot": pa.array(found.keys(), pa.int64()), "events": pa.array(found.values(), pa.int64())})
+
+    return run
+
+
+def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, int], *, prune: bool) -> Run:
+    """Send events to the parts that may match them: `slot, salts, kind, body` [, `told`] and what is kept."""
+    hot = [(slot, number) for slot, number in salts.items() if number > 1]
+
+    def run(batches: Batches) -> Batches:
+        asked.begin()
+        router: Router | None = None
+        tallies = Tallies()
+        kept: pa.Schema | None = None
+
+        def rows(
+            batch: pa.RecordBatch | None, slots: pa.Array, salted: pa.Array, kind: int, picked: pa.Array, told: pa.Array | None
+        ) -> pa.RecordBatch:
+            parts = {"slot": slots, "salts": salted, "kind": repeated(kind, len(slots), pa.int8())}
+            if batch is None:
+                parts["body"] = pa.nulls(len(slots), pa.binary())
+            else:
+                parts["body"] = batch.column(asked.event_col).take(picked).cast(pa.binary())
+            if asked.want == "all":
+                parts["told"] = pa.nulls(len(slots), pa.binary()) if told is None else told
+            assert kept is not None
+            for name in asked.keep:
+                parts[name] = pa.nulls(len(slots), kept.field(name).type) if batch is None else batch.column(name).take(picked)
+            return pa.record_batch(parts)
+
+        def counts() -> Batches:
+            told = pa.array([json.dumps(row).encode() for row in tallies.take()], pa.binary())
+            if len(told):
+                slots = repeated(COUNTS_SLOT, len(told), pa.int64())
+                yield rows(None, slots, repeated(1, len(told), pa.int64()), COUNT, slots, told)
+
+        for batch in batches:
+            router = router or Router(options, mapped(parts_name), prune=prune)
+            kept = batch.schema
+            events = batch.column(asked.event_col)
+            located, rejected = router.locate(events)
+            if asked.fail:
+                refuse(rejected)
+            slots, picked = router.route(events, located)
+            if len(slots):
+                salted = repeated(1, len(slots), pa.int64())
+                for slot, number in hot:
+                    salted = pc.if_else(pc.equal(slots, slot), number, salted)
+                yield rows(batch, slots, salted, EVENT, picked, None)
+            if asked.want == "all":
+                if rejected.num_rows:
+                    told = pa.array([json.dumps(row).encode() for row in rejected.drop_columns("row").to_pylist()], pa.binary())
+                    slots, salted = (repeated(number, len(told), pa.int64()) for number in BAD_EVENTS)
+                    yield rows(batch, slots, salted, BAD_EVENT, rejected.column("row"), told)
+                count(tallies, located, rejected)
+                _count_routed(tallies, located, picked)
+                if len(tallies) > MOST_TALLIES:
+                    yield from counts()
+        if kept is not None:
+            yield from counts()
+
+    return run
+
+
+def _count_routed(tallies: Tallies, located: pa.RecordBatch, picked: pa.Array) -> None:
+    tenants, collections = located.column("tenant"), located.column("collection")
+    tallies.add("shuffled", tenants.take(picked), collections.take(picked))
+    rows = pa.array(range(located.num_rows), pa.int64())
+    stopped = pc.and_(pc.is_valid(tenants), pc.invert(pc.is_in(rows, value_set=pc.unique(picked))))
+    tallies.add("pruned", tenants.filter(stopped), collections.filter(stopped))
+
+
+# Both
+
+
+def by_groups(asked: Pass, options: Options, parts_name: str, *, as_text: bool) -> Run:
+    """Match events group by group, of rows sorted by group and kind: the subscriptions of its part come first."""
+
+    def run(batches: Batches) -> Batches:
+        asked.begin()
+        return gathered(_by_groups(asked, options, mapped(parts_name), batches, as_text=as_text))
+
+    return run
+
+
+def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *, as_text: bool) -> Batches:
+    group: int | None = None
+    texts: list[str] = []
+    engine: Engine | None = None
+    # Salts of one part often come one after another.
+    compiled: tuple[int, Engine] | None = None
+    output: Output | None = None
+    chunks, tallies = Chunks(), Tallies()
+    for batch in batches:
+        events = batch.column("body").cast(pa.string()) if as_text else batch.column("body")
+        given = pa.record_batch([events, *(batch.column(name) for name in asked.keep)], names=[asked.event_col, *asked.keep])
+        output = output or Output(asked, given.schema)
+        start = 0
+        for run in runs(batch.select(["group", "kind"]), ("group", "kind")):
+            end = start + run.num_rows
+            this, kind = run.column("group")[0].as_py(), run.column("kind")[0].as_py()
+            rows = given.slice(start, run.num_rows)
+            if this != group:
+                group, texts, engine = this, [], None
+            if kind == SUBSCRIPTION:
+                if engine is not None:
+                    raise InternalError("a subscription after the events of its group")
+                texts += batch.column("body").slice(start, run.num_rows).cast(pa.string()).to_pylist()
+            elif kind == EVENT:
+                if engine is None:
+                    slot = this // SALTS
+                    if len(texts) != (expected := parts.subscriptions(slot)):
+                        name = "/".join(parts.name(slot))
+                        changed = f"{len(texts)} subscriptions came, {expected} were counted: these or the events changed"
+                        raise StreamerError(f"{name}: {changed}; {_CHANGED}")
+                    if compiled is None or compiled[0] != slot:
+                        compiled = None
+                        made = Engine(**options)
+                        made.add_many(texts)
+                        compiled = (slot, made)
+                    texts, engine = [], compiled[1]
+                yield from match_rows(asked, output, engine, rows, chunks, tallies, counting=False)
+            else:
+                told = [json.loads(each) for each in batch.column("told").slice(start, run.num_rows).to_pylist()]
+                if kind == COUNT:
+                    for row in told:
+                        tallies.merge(row)
+                else:
+                    columns = {name: pa.array([row[name] for row in told]) for name in ("code", "detail", "position")}
+                    parts_ = {"kind": repeated(REJECTED, len(told), pa.int8()), "event": rows.column(asked.event_col), **columns}
+                    yield output.batch(len(told), {**parts_, **{name: rows.column(name) for name in asked.keep}})
+            start = end
+    if output is not None and asked.want == "all":
+        yield from tallies.rows(output)
+
+
+def runs(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Cut a batch where any of these columns changes."""
+    ends: set[int] = set()
+    for name in names:
+        ends.update(pc.run_end_encode(batch.column(name)).run_ends.to_pylist())
+    start = 0
+    for end in sorted(ends):
+        yield batch.slice(start, end - start)
+        start = end
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Batches:
+    """Put small batches together: each costs Spark as much as some hundred rows."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= ROWS_AT_ONCE // 8 or len(held) >= 1000:
+            yield pa.concat_batches(held)
+            held, rows = [], 0
+    if held:
+        yield pa.concat_batches(held)

@@ -1,0 +1,158 @@
+"""The parts of a set of subscriptions, as one file on every machine: how many each has, and the filter that guards it.
+
+```
+filters, one after another, as they come              index, an Arrow file                        where the index begins
+│ bytes of streamer.bloom.Filter │ ...               │ slot  tenant  collection  split  ...     │ 8 bytes
+                                                       0     *       *           0      12
+                                                       1     acme    orders      0      200000    sorted, so that a name is
+                                                       2     acme    orders      1      199871    found in log2(n) looks
+```
+
+It is mapped: a worker touches the pages of the names that it looks at and of the filters that it asks. Rejected: filters in the
+closure of a task (each task would unpickle all of them), and joined to the events by Spark (a shuffle of the events, which is
+what they are to spare).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_left
+from collections import OrderedDict
+from types import TracebackType
+from typing import Final, Self, final
+
+import pyarrow as pa
+
+from streamer.bloom import Filter
+from streamer.spark.worker import travelled
+
+#: Groups of the shuffle are `slot * SALTS + salt`.
+SALTS: Final = 4096
+#: Bytes of filters that a process keeps open.
+OPEN_BYTES: Final = 256 * 1024 * 1024
+#: What a name stands for that is none: filters are asked by the name that they were exported under.
+ANY: Final = "any"
+
+_INDEX: Final = pa.schema(
+    {
+        "tenant": pa.string(),
+        "collection": pa.string(),
+        "split": pa.int64(),
+        "subscriptions": pa.int64(),
+        "start": pa.int64(),
+        "length": pa.int64(),
+    }
+)
+_FOOTER: Final = struct.Struct("<Q")
+
+
+@final
+class Writer:
+    """Writes the file, of parts in any order; holds their names."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file: Final = open(path, "wb")  # noqa: SIM115  # closed by __exit__
+        self._rows: Final[list[tuple[str, str, int, int, int, int]]] = []
+        self._at = 0
+
+    def add(self, tenant: str, collection: str, split: int, subscriptions: int, guard: bytes) -> None:
+        self._rows.append((tenant, collection, split, subscriptions, self._at, len(guard)))
+        self._file.write(guard)
+        self._at += len(guard)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._file:
+            if error is None:
+                start = -(-self._at // 64) * 64
+                self._file.write(bytes(start - self._at))
+                self._rows.sort()
+                columns = zip(*self._rows, strict=True) if self._rows else [()] * len(_INDEX)
+                arrays = [pa.array(column, field.type) for column, field in zip(columns, _INDEX, strict=True)]
+                with pa.ipc.new_file(pa.PythonFile(self._file, "w"), _INDEX) as index:
+                    index.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_INDEX))
+                self._file.write(_FOOTER.pack(start))
+
+
+@final
+class Parts:
+    """The file, mapped. Not thread-safe; a worker runs one task at a time."""
+
+    def __init__(self, path: str) -> None:
+        with pa.memory_map(path) as file:
+            self._data: Final = file.read_buffer()
+        (start,) = _FOOTER.unpack(self._data[-_FOOTER.size :])
+        index = pa.ipc.open_file(pa.BufferReader(self._data[start : -_FOOTER.size])).get_batch(0)
+        self._names: Final = (index.column("tenant"), index.column("collection"))
+        self._counts: Final = index.column("subscriptions")
+        self._places: Final = (index.column("start"), index.column("length"))
+        self._found: dict[tuple[str, str], range] = {}
+        self._open: Final[OrderedDict[int, tuple[Filter | None, int]]] = OrderedDict()
+        self._open_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def slots(self, tenant: str, collection: str) -> range:
+        """Return the parts of one tenant (or `*`) and collection (or `*`); none where nobody subscribes to it."""
+        name = (tenant, collection)
+        found = self._found.get(name)
+        if found is None:
+            first = bisect_left(range(len(self)), name, key=self.name)
+            end = first
+            while end < len(self) and self.name(end) == name:
+                end += 1
+            if len(self._found) > 100_000:
+                self._found.clear()
+            found = self._found[name] = range(first, end)
+        return found
+
+    def name(self, slot: int) -> tuple[str, str]:
+        return self._names[0][slot].as_py(), self._names[1][slot].as_py()
+
+    def subscriptions(self, slot: int) -> int:
+        """Return how many subscriptions a part has."""
+        count: int = self._counts[slot].as_py()
+        return count
+
+    def may_match(self, slot: int, events: pa.Array) -> pa.BooleanArray:
+        """Ask a part's filter which of these events may match, all of its own tenant and collection."""
+        guard = self._filter(slot)
+        if guard is None:
+            return pa.repeat(pa.scalar(True), len(events))
+        tenant, collection = self.name(slot)
+        return guard.probe_arrow(events, tenant=label(tenant), collection=label(collection))
+
+    def _filter(self, slot: int) -> Filter | None:
+        held = self._open.get(slot)
+        if held is None:
+            start, length = (place[slot].as_py() for place in self._places)
+            data = self._data[start : start + length].to_pybytes()
+            held = self._open[slot] = (Filter.load(data) if data else None, len(data))
+            self._open_bytes += len(data)
+            while self._open_bytes > OPEN_BYTES and len(self._open) > 1:
+                self._open_bytes -= self._open.popitem(last=False)[1][1]
+        self._open.move_to_end(slot)
+        return held[0]
+
+
+def label(name: str) -> str:
+    """Return under which name the filter of a part is exported and asked."""
+    return ANY if name == "*" else name
+
+
+_MAPPED: Final[OrderedDict[str, Parts]] = OrderedDict()
+
+
+def mapped(name: str) -> Parts:
+    """Return the parts that travel under a name, from this process's cache or from their file."""
+    held = _MAPPED.get(name)
+    if held is None:
+        held = _MAPPED[name] = Parts(travelled(name))
+        while len(_MAPPED) > 2:
+            _MAPPED.popitem(last=False)
+    _MAPPED.move_to_end(name)
+    return held

@@ -1,0 +1,76 @@
+"""A function for SQL: which subscriptions does this value want?"""
+
+from __future__ import annotations
+
+import os
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamer import _backend
+from streamer.engine.engine import Engine
+from streamer.spark import broadcast
+from streamer.spark.worker import Opened, choose_backend, opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TYPE: Final = "array<string>"
+
+
+def register(
+    spark: SparkSession,
+    subscriptions: Engine | str | os.PathLike[str],
+    name: str = "streamer_match",
+    *,
+    backend: _backend.Backend | None = None,
+) -> Any:
+    """Make a function of SQL that returns the ids of the subscriptions that want an event, null for one that cannot be read.
+
+    ```sql
+    SELECT value, streamer_match(value) AS wanted_by FROM events
+    ```
+
+    Its argument is a string; cast binary to one. It holds the subscriptions as they are now: register again for later ones.
+
+    Args:
+        subscriptions: an engine, or the path of a snapshot on the driver.
+        name: of the function.
+        backend: as of `match_events`.
+
+    Returns:
+        The function, for columns of DataFrames.
+    """
+    shipped = broadcast.ship(spark, subscriptions)
+    function = _function(shipped.name, backend or _backend.BACKEND)
+    return spark.udf.register(name, function)
+
+
+def _function(file: str, backend: _backend.Backend) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def ids(events: pa.Array) -> pa.Array:
+        choose_backend(backend)
+        return ids_of(opened(file, backend), events)
+
+    arrow_udf: Any = getattr(F, "arrow_udf", None)
+    if arrow_udf is None:
+        raise ImportError("a function of SQL needs PySpark 4.1 or later; match_events does not", name="pyspark")
+    return arrow_udf(ids, _TYPE)
+
+
+def ids_of(snapshot: Opened, events: pa.Array) -> pa.ListArray:
+    """Return for each event a list of ids; null where it was rejected."""
+    result = snapshot.engine.match_arrow(events)
+    if snapshot.meet(result.events):
+        result = snapshot.engine.match_arrow(events)
+    # Matches come by event: how many each has says where its list ends.
+    counted = pc.value_counts(result.matches.column("row"))
+    numbers = dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
+    ends: list[int | None] = list(accumulate((numbers.get(row, 0) for row in range(len(events))), initial=0))
+    # A null offset makes the list that begins there null; it is empty.
+    for row in result.rejected.column("row").to_pylist():
+        ends[row] = None
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), result.matches.column("subscription_id"))

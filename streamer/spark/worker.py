@@ -1,0 +1,384 @@
+"""What runs in Spark's Python workers: batches of events in, batches of matches out, as Arrow, without a Python object a row.
+
+```
+batch of events ─► an engine of the sections met so far ─► matches, by row ─► take: event_id, tenant, ... ─► batch of matches
+                        ▲ a pair (tenant, collection) that is new: its section is opened, and the batch matched again
+```
+
+Nothing here needs pyspark except for finding a file that travelled with the job.
+
+Invariant: what a task gives depends on its rows alone, in their order, so that a task may be run again, or twice at once
+(speculation), on any worker. What a process keeps from one task to the next is a cache by digest.
+
+Cost: memory of a worker is the sections that it met, one batch of Spark's (`spark.sql.execution.arrow.maxRecordsPerBatch`) and
+about 65,536 matches at once, however large a partition is.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamer import _backend
+from streamer.engine.engine import Engine
+from streamer.engine.snapshot import Directory, chosen, read_directory, read_texts
+from streamer.errors import BackendError, EventCode, EventError, StreamerError
+
+Want: TypeAlias = Literal["matches", "rejected", "all"]
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+
+#: Kinds of rows.
+MATCH: Final = 0
+REJECTED: Final = 1
+TALLY: Final = 2
+
+MATCHES: Final = ("event_id", "tenant", "collection", "type", "subscription_id", "gateway_id", "transition", "certain")
+REJECTION: Final = ("event", "code", "detail", "position")
+COUNTS: Final = ("events", "matched", "matches", "rejected", "pruned", "shuffled")
+RESERVED: Final = frozenset({"kind", *MATCHES, *REJECTION, *COUNTS})
+
+#: Rows of a result that are made at once, about.
+ROWS_AT_ONCE: Final = 65_536
+#: So many (tenant, collection) are counted before the counts are given away.
+MOST_TALLIES: Final = 10_000
+#: Snapshots that a process keeps open: the current one, and the one before for tasks that still ask it.
+KEPT_OPEN: Final = 2
+
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "kind": pa.int8(),
+    "certain": pa.bool_(),
+    "position": pa.int64(),
+    **dict.fromkeys(COUNTS, pa.int64()),
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What is asked of one pass over the events.
+
+    Attributes:
+        want: `matches`, `rejected` (nothing is matched), or `all`: both and counts, told apart by a column `kind`.
+        fail: the first event that cannot be read ends the job.
+        backend: which a worker must run.
+    """
+
+    event_col: str
+    keep: tuple[str, ...]
+    keep_event: bool
+    want: Want
+    fail: bool
+    backend: _backend.Backend
+
+    def begin(self) -> None:
+        """Choose the backend for this task. Raises BackendError where this worker has not got it."""
+        choose_backend(self.backend)
+
+
+def columns(want: Want, *, keep_event: bool) -> tuple[str, ...]:
+    """Return the names of the columns of a pass, without those that are kept."""
+    if want == "matches":
+        return (*MATCHES, "event") if keep_event else MATCHES
+    if want == "rejected":
+        return REJECTION
+    return ("kind", *MATCHES, *REJECTION, *COUNTS)
+
+
+def choose_backend(backend: _backend.Backend) -> None:
+    """Make every engine of this process run on a backend from now on.
+
+    Raises:
+        BackendError: it is the native one and this worker has none.
+    """
+    if backend not in _backend.available():
+        raise BackendError(
+            f"the worker on {socket.gethostname()} has no native core: install a wheel of Streamer that has one there, "
+            "or pass backend='reference' for the reference in Python, which is exact but slow"
+        )
+    # A worker runs one task at a time; engines ask for it when they are made.
+    _backend.__dict__["BACKEND"] = backend
+
+
+@final
+class Output:
+    """Puts columns together as Spark expects them for a pass: those that are left out are null."""
+
+    def __init__(self, asked: Pass, given: pa.Schema) -> None:
+        types = {**_ARROW, "event": given.field(asked.event_col).type}
+        names = columns(asked.want, keep_event=asked.keep_event)
+        self._schema: Final = pa.schema(
+            [
+                *(pa.field(name, types.get(name, pa.string())) for name in names),
+                *(given.field(name).with_nullable(True) for name in asked.keep),
+            ]
+        )
+
+    def batch(self, rows: int, parts: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Return a batch of so many rows; *parts* that the pass has no column for are left out."""
+        arrays = []
+        for field in self._schema:
+            part = parts.get(field.name)
+            if part is None:
+                part = pa.nulls(rows, field.type)
+            elif part.type != field.type:
+                part = part.cast(field.type)
+            arrays.append(part)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+@final
+class Tallies:
+    """Counts by tenant and collection, of one task."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str | None, str | None], list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def add(self, name: str, tenants: pa.Array, collections: pa.Array, numbers: pa.Array | None = None) -> None:
+        """Add to a count: one for each row, or a number for each."""
+        if not len(tenants):
+            return
+        if numbers is None:
+            numbers = repeated(1, len(tenants), pa.int64())
+        given = pa.table({"tenant": tenants, "collection": collections, "number": numbers})
+        summed = given.group_by(["tenant", "collection"]).aggregate([("number", "sum")])
+        at = COUNTS.index(name)
+        for row in summed.to_pylist():
+            self._counts.setdefault((row["tenant"], row["collection"]), [0] * len(COUNTS))[at] += row["number_sum"]
+
+    def take(self) -> list[list[Any]]:
+        """Give the counts away, each row as tenant, collection and numbers, and begin anew."""
+        counted, self._counts = self._counts, {}
+        return [[*name, *numbers] for name, numbers in counted.items()]
+
+    def merge(self, row: Sequence[Any]) -> None:
+        """Add a row that `take` gave."""
+        tenant, collection, *numbers = row
+        held = self._counts.setdefault((tenant, collection), [0] * len(COUNTS))
+        self._counts[tenant, collection] = [a + b for a, b in zip(held, numbers, strict=True)]
+
+    def rows(self, output: Output) -> Batches:
+        """Give the counts away as rows of a pass, and begin anew."""
+        if taken := self.take():
+            named = dict(zip(("tenant", "collection", *COUNTS), zip(*taken, strict=True), strict=True))
+            parts = {name: pa.array(values, _ARROW.get(name, pa.string())) for name, values in named.items()}
+            yield output.batch(len(taken), {"kind": repeated(TALLY, len(taken), pa.int8()), **parts})
+
+
+def refuse(rejected: pa.RecordBatch) -> None:
+    """Raise the first of the rejected events, if there is one."""
+    if not rejected.num_rows:
+        return
+    first = {name: rejected.column(name)[0].as_py() for name in ("code", "detail", "position")}
+    reason = f"{first['detail']} (on_error='reject' puts such events aside)"
+    try:
+        code = EventCode(first["code"])
+    except ValueError:
+        raise StreamerError(f"{first['code']}: {reason}") from None
+    raise EventError(code, reason, offset=first["position"])
+
+
+def rejections(asked: Pass, output: Output, batch: pa.RecordBatch, rejected: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows for rejected events, of whose batch `row` says which each was."""
+    rows = rejected.column("row")
+    parts = {
+        "kind": repeated(REJECTED, len(rows), pa.int8()),
+        "event": batch.column(asked.event_col).take(rows),
+        "code": rejected.column("code"),
+        "detail": rejected.column("detail"),
+        "position": rejected.column("position"),
+        **{name: batch.column(name).take(rows) for name in asked.keep},
+    }
+    return output.batch(len(rows), parts)
+
+
+def matches(asked: Pass, output: Output, batch: pa.RecordBatch, found: pa.RecordBatch, events: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows for matches, of whose batch `row` says which event each is of."""
+    rows = found.column("row")
+    parts = {
+        "kind": repeated(MATCH, len(rows), pa.int8()),
+        **{name: events.column(name).take(rows) for name in ("event_id", "tenant", "collection", "type")},
+        **{name: found.column(name) for name in ("subscription_id", "gateway_id", "transition", "certain")},
+        **{name: batch.column(name).take(rows) for name in asked.keep},
+    }
+    if asked.keep_event:
+        parts["event"] = batch.column(asked.event_col).take(rows)
+    return output.batch(len(rows), parts)
+
+
+@final
+class Chunks:
+    """Cuts batches so that about `ROWS_AT_ONCE` matches are made at once, by how many there were so far."""
+
+    def __init__(self) -> None:
+        self._rows = 1024
+
+    def of(self, batch: pa.RecordBatch) -> Batches:
+        start = 0
+        while start < batch.num_rows:
+            chunk = batch.slice(start, self._rows)
+            start += chunk.num_rows
+            yield chunk
+
+    def learn(self, rows: int, matches: int) -> None:
+        """Say how many matches so many rows had."""
+        self._rows = min(max(rows * ROWS_AT_ONCE // max(matches, 1), 16), 4 * self._rows, ROWS_AT_ONCE)
+
+
+def match_rows(
+    asked: Pass,
+    output: Output,
+    engine: Engine,
+    batch: pa.RecordBatch,
+    chunks: Chunks,
+    tallies: Tallies,
+    *,
+    meet: Callable[[pa.RecordBatch], bool] = lambda met: False,
+    counting: bool = True,
+) -> Batches:
+    """Match the events of a batch, a few at once.
+
+    Args:
+        meet: told of the events that were matched (`ArrowMatches.events`), says whether the engine has learnt more, for which
+            they must be matched again.
+        counting: count the events, too, and not only what they match.
+    """
+    for chunk in chunks.of(batch):
+        events = chunk.column(asked.event_col)
+        result = engine.match_arrow(events)
+        if meet(result.events):
+            result = engine.match_arrow(events)
+        if asked.fail:
+            refuse(result.rejected)
+        chunks.learn(chunk.num_rows, result.matches.num_rows)
+        if result.matches.num_rows:
+            yield matches(asked, output, chunk, result.matches, result.events)
+        if asked.want == "all":
+            if result.rejected.num_rows:
+                yield rejections(asked, output, chunk, result.rejected)
+            if counting:
+                count(tallies, result.events, result.rejected)
+            count_matches(tallies, result.events, result.matches)
+            if len(tallies) > MOST_TALLIES:
+                yield from tallies.rows(output)
+
+
+def count(tallies: Tallies, events: pa.RecordBatch, rejected: pa.RecordBatch) -> None:
+    """Count the events of a batch, and the rejected among them."""
+    tenants, collections = events.column("tenant"), events.column("collection")
+    tallies.add("events", tenants, collections)
+    rows = rejected.column("row")
+    tallies.add("rejected", tenants.take(rows), collections.take(rows))
+
+
+def count_matches(tallies: Tallies, events: pa.RecordBatch, found: pa.RecordBatch) -> None:
+    """Count matches, and the events that have some."""
+    counted = pc.value_counts(found.column("row"))
+    rows = counted.field("values")
+    tenants, collections = events.column("tenant").take(rows), events.column("collection").take(rows)
+    tallies.add("matched", tenants, collections)
+    tallies.add("matches", tenants, collections, counted.field("counts"))
+
+
+@final
+class Opened:
+    """A snapshot in this process, of which only the sections are open whose tenant and collection were met.
+
+    One engine holds them all, so that an event asks it once: a section is added to it when the first event of its tenant and
+    collection comes. Not thread-safe; a worker runs one task at a time.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._directory: Final[Directory] = read_directory(path)
+        self._path: Final = path
+        self.engine: Final = Engine.load(path, collections=[])
+        self._met: set[tuple[str, str | None]] = set()
+        self._added: set[int] = set()
+
+    def meet(self, events: pa.RecordBatch) -> bool:
+        """Open the sections that these events can match; tell whether there were any that were closed before."""
+        pairs = pa.table({"t": events.column("tenant"), "c": events.column("collection")}).group_by(["t", "c"]).aggregate([])
+        named = zip(pairs.column("t").to_pylist(), pairs.column("c").to_pylist(), strict=True)
+        # A rejected event has no tenant.
+        new = {pair for pair in named if pair[0] is not None} - self._met
+        if not new:
+            return False
+        # Events without a collection see the sections for every one.
+        wanted = [at for at in chosen(self._directory, [(t, "*" if c is None else c) for t, c in new]) if at not in self._added]
+        if wanted:
+            self.engine.add_many(text.decode() for text in read_texts(self._directory, wanted))
+            # Nothing changes from now on, so nobody needs to look after the filters.
+            self.engine.bloom.stop()
+            self._added.update(wanted)
+        self._met |= new
+        return bool(wanted)
+
+
+_OPENED: Final[OrderedDict[tuple[str, str], Opened]] = OrderedDict()
+
+
+def opened(name: str, backend: str) -> Opened:
+    """Return the snapshot that travels under a name, from this process's cache or from its file."""
+    key = (name, backend)
+    held = _OPENED.get(key)
+    if held is None:
+        held = _OPENED[key] = Opened(travelled(name))
+        while len(_OPENED) > KEPT_OPEN:
+            _OPENED.popitem(last=False)
+    _OPENED.move_to_end(key)
+    return held
+
+
+def travelled(name: str) -> str:
+    """Return where Spark put a file that was added to the session."""
+    from pyspark import SparkFiles
+
+    return SparkFiles.get(name)
+
+
+def by_snapshot(asked: Pass, name: str) -> Callable[[Batches], Batches]:
+    """Return what `mapInArrow` runs under broadcast."""
+
+    def run(batches: Batches) -> Batches:
+        asked.begin()
+        snapshot: Opened | None = None
+        output: Output | None = None
+        chunks, tallies = Chunks(), Tallies()
+
+        for batch in batches:
+            if snapshot is None or output is None:
+                # Not before there is an event: an empty partition opens nothing.
+                snapshot, output = opened(name, asked.backend), Output(asked, batch.schema)
+            yield from match_rows(asked, output, snapshot.engine, batch, chunks, tallies, meet=snapshot.meet)
+        if output is not None and asked.want == "all":
+            yield from tallies.rows(output)
+
+    return run
+
+
+def by_reading(asked: Pass, options: Mapping[str, Any]) -> Callable[[Batches], Batches]:
+    """Return what `mapInArrow` runs where only the rejected events are asked for."""
+
+    def run(batches: Batches) -> Batches:
+        asked.begin()
+        engine = Engine(**options)
+        for batch in batches:
+            _, rejected = engine.locate_arrow(batch.column(asked.event_col))
+            if asked.fail:
+                refuse(rejected)
+            if rejected.num_rows:
+                yield rejections(asked, Output(asked, batch.schema), batch, rejected)
+
+    return run
+
+
+def repeated(value: int, times: int, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), times)

@@ -1,0 +1,342 @@
+"""What the embedded engine says of each event is what Spark says, by either strategy, however the rows lie."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import streamer
+from streamer import BulkSubscriptionError, ConfigError, Engine, EventError
+from tests.conformance.table import Case, load_all, load_known_failures
+from tests.generators import agreeing_event, agreeing_subscription, random_text
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
+pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer[spark]')")
+
+from pyspark.errors import PythonException
+from pyspark.sql import Observation
+
+from streamer.spark import CogroupOptions, match_events, matches_of, register, rejected_of, tallies_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STRATEGIES = ("broadcast", "cogroup")
+#: So few that a small set is split, and a few events are salted.
+SMALL = CogroupOptions(subscriptions_per_task=7, events_per_task=25)
+
+Row = tuple[Any, ...]
+
+
+def expected(engine: Engine, events: list[bytes]) -> Counter[Row]:
+    """The row for each match, by the embedded engine; `n` is which event it is of."""
+    rows: Counter[Row] = Counter()
+    for n, event in enumerate(events):
+        try:
+            found = engine.match(event)
+        except EventError:
+            continue
+        rows.update((n, match.subscription_id, match.gateway_id, match.transition, match.certain) for match in found)
+    return rows
+
+
+def rejected(engine: Engine, events: list[bytes]) -> Counter[Row]:
+    rows: Counter[Row] = Counter()
+    for n, event in enumerate(events):
+        try:
+            engine.match(event)
+        except EventError as error:
+            rows[n, event, error.code.value, error.offset] += 1
+    return rows
+
+
+def frame(spark: SparkSession, events: list[bytes], partitions: int) -> DataFrame:
+    rows = [(n, bytearray(event)) for n, event in enumerate(events)]
+    return spark.createDataFrame(rows, "n int, value binary").repartition(partitions)
+
+
+def found(matches: DataFrame) -> Counter[Row]:
+    rows = matches.select("n", "subscription_id", "gateway_id", "transition", "certain").collect()
+    return Counter(tuple(row) for row in rows)
+
+
+def random_engine(rng: random.Random, size: int) -> Engine:
+    engine = Engine()
+    for n in range(size):
+        engine.add_many([json.dumps(agreeing_subscription(rng, f"s{n}"))], on_error="skip")
+    return engine
+
+
+def random_events(rng: random.Random, number: int) -> list[bytes]:
+    events = [random_text(rng, agreeing_event(rng)) for _ in range(number)]
+    events[::50] = [event[: rng.randrange(len(event))] for event in events[::50]]
+    return events
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_random_sets_match_as_in_the_embedded_engine(spark: SparkSession, backend: str, strategy: Any) -> None:
+    """Also with `*`, transitions, holes, bad events, splits, salts, and one event a partition in places."""
+    rng = random.Random(11)
+    engine = random_engine(rng, 60)
+    events = random_events(rng, 300)
+    given = frame(spark, events, 7)
+    matches = match_events(given, engine, strategy=strategy, keep=["n"], cogroup_options=SMALL)
+    want = expected(engine, events)
+    assert found(matches) == want
+    assert len(want) > 300, "too few matches to tell"
+    bad = matches.rejected.select("n", "event", "code", "position").collect()
+    assert Counter((row.n, bytes(row.event), row.code, row.position) for row in bad) == rejected(engine, events)
+    # Another order, and other partitions.
+    again = match_events(given.orderBy("value").coalesce(2), engine, strategy=strategy, keep=["n"], cogroup_options=SMALL)
+    assert found(again) == want
+
+
+def table_of_cases() -> dict[str, list[Case]]:
+    """Cases that one engine can hold together, by their options."""
+    known = {(failure.file, failure.name) for failure in load_known_failures()}
+    together: dict[str, list[Case]] = {}
+    for case in load_all():
+        if case.event is None or case.subscription_error is not None or (case.file, case.name) in known:
+            continue
+        # Arguments of `match` are not Spark's to give.
+        if case.tenant is None and case.collection is None and "full" in case.validation:
+            options = [case.layout.to_dict(), case.soft_delete, case.default_tenant, repr(case.limits)]
+            together.setdefault(json.dumps(options), []).append(case)
+    return together
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_table_of_cases_holds_on_spark(spark: SparkSession, backend: str, strategy: Any) -> None:
+    """All cases that share their options are one run: every event meets the subscriptions of all of them."""
+    step = 1 if backend == "native" else 40
+    cases = max(table_of_cases().values(), key=len)[::step]
+    assert len(cases) > 2000 // step
+    first = cases[0]
+    engine = Engine(layout=first.layout, soft_delete=first.soft_delete, default_tenant=first.default_tenant, limits=first.limits)
+    own: list[dict[str, str]] = []
+    for number, case in enumerate(cases):
+        named = {}
+        for text in case.subscriptions:
+            probe = Engine(layout=first.layout, default_tenant=first.default_tenant, limits=first.limits)
+            probe.add(text)
+            (held,) = probe.subscriptions()
+            named[f"{number}/{held.id}"] = held.id
+            engine.add({**held.to_dict(), "id": f"{number}/{held.id}"})
+        own.append(named)
+    events = [case.event or b"" for case in cases]
+    matches = match_events(frame(spark, events, 3), engine, strategy=strategy, keep=["n"])
+    got = found(matches)
+    assert got == expected(engine, events)
+    ids: list[set[str]] = [set() for _ in cases]
+    for n, subscription_id, *_ in got:
+        if subscription_id in own[n]:
+            ids[n].add(own[n][subscription_id])
+    for case, seen in zip(cases, ids, strict=True):
+        assert seen == (case.expect_ids or frozenset()), case.id
+    codes = {row.n: (row.code, row.position) for row in matches.rejected.select("n", "code", "position").collect()}
+    for n, case in enumerate(cases):
+        if case.event_error is None:
+            assert n not in codes, case.id
+        else:
+            assert codes[n][0] == case.event_error["code"], case.id
+            assert codes[n][1] == case.event_error.get("offset", codes[n][1]), case.id
+
+
+ORDERS = [
+    {"id": "de", "gateway_id": "g", "collection": "orders", "filters": [{"field": "country", "op": "==", "value": "DE"}]},
+    {"id": "large", "collection": "orders", "filters": [{"field": "amount", "op": ">", "value": 100}]},
+    {"id": "any", "filters": [{"field": "country", "op": "==", "value": "DE"}]},
+]
+EVENTS = [
+    '{"id": 1, "collection": "orders", "type": "insert", "data": {"country": "DE", "amount": 250}}',
+    '{"id": "2", "collection": "users", "type": "delete", "data": {"country": "DE"}}',
+    '{"id": 3, "collection": "orders", "data": {"country": "FR", "amount": 1}}',
+    '{"collection": "orders", "data": tru}',
+    None,
+]
+IDS = {("1", "de"), ("1", "large"), ("1", "any"), ("2", "any")}
+
+
+def orders() -> Engine:
+    engine = Engine()
+    engine.add_many(ORDERS)
+    return engine
+
+
+def texts(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(text,) for text in EVENTS], "value string")
+
+
+def pairs(matches: DataFrame) -> set[tuple[str, str]]:
+    return {(row.event_id, row.subscription_id) for row in matches.collect()}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_subscriptions_come_in_any_form(spark: SparkSession, strategy: Any, tmp_path: Path) -> None:
+    lines = tmp_path / "subscriptions.jsonl"
+    lines.write_text("\n".join(map(json.dumps, ORDERS)) + "\n\n")
+    snapshot = tmp_path / "engine.snapshot"
+    orders().save(snapshot)
+    columns = "id string, gateway_id string, collection string, filters array<struct<field:string,op:string,value:variant>>"
+    members = spark.createDataFrame([(json.dumps(each),) for each in ORDERS], "text string")
+    forms: dict[str, Any] = {
+        "engine": orders(),
+        "snapshot": snapshot,
+        "lines": str(lines),
+        "texts": members,
+        "columns": members.selectExpr(f"inline(array(from_json(text, '{columns}')))"),
+    }
+    for name, form in forms.items():
+        assert pairs(match_events(texts(spark), form, strategy=strategy)) == IDS, name
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_rows_say_all_of_a_match_and_of_a_rejection(spark: SparkSession, backend: str, strategy: Any) -> None:
+    matches = match_events(texts(spark), orders(), strategy=strategy, keep_event=True)
+    (row,) = matches.where("subscription_id = 'de'").collect()
+    assert row.asDict() == {
+        "event_id": "1",
+        "tenant": "default",
+        "collection": "orders",
+        "type": "insert",
+        "subscription_id": "de",
+        "gateway_id": "g",
+        "transition": "enter",
+        "certain": True,
+        "event": EVENTS[0],
+    }
+    bad = {row.event: (row.code, row.position) for row in matches.rejected.collect()}
+    assert bad == {EVENTS[3]: ("malformed_json", 36), None: ("not_an_object", None)}
+    assert all(row.detail for row in matches.rejected.collect())
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_counts_add_up(spark: SparkSession, backend: str, strategy: Any) -> None:
+    observation = Observation()
+    matches = match_events(texts(spark), orders(), strategy=strategy, observation=observation)
+    assert pairs(matches) == IDS
+    counts = observation.get
+    assert (counts["events"], counts["rejected"], counts["matches"]) == (5, 2, 4)
+    outcomes = match_events(texts(spark), orders(), strategy=strategy).outcomes.persist()
+    try:
+        assert pairs(matches_of(outcomes)) == IDS
+        assert rejected_of(outcomes).count() == 2
+        tallies = {(row.tenant, row.collection): row for row in tallies_of(outcomes).collect()}
+    finally:
+        outcomes.unpersist()
+    assert {name: (row.events, row.rejected, row.matches) for name, row in tallies.items()} == {
+        ("default", "orders"): (2, 0, 3),
+        ("default", "users"): (1, 0, 1),
+        (None, None): (2, 2, 0),
+    }
+    if strategy == "cogroup":
+        # Of the orders one is sent to the part of its collection and to that of every collection; nobody can want the other.
+        assert (tallies["default", "orders"].pruned, tallies["default", "orders"].shuffled) == (1, 2)
+        assert (tallies["default", "users"].pruned, tallies["default", "users"].shuffled) == (0, 1)
+    else:
+        assert (tallies["default", "orders"].matched, tallies["default", "users"].matched) == (1, 1)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nothing_comes_of_nothing(spark: SparkSession, strategy: Any) -> None:
+    """No events, no subscriptions, no subscriptions to what the events are of, partitions without a row."""
+    none = texts(spark).limit(0)
+    assert match_events(none, orders(), strategy=strategy).collect() == []
+    assert match_events(none, orders(), strategy=strategy).rejected.collect() == []
+    assert match_events(texts(spark), Engine(), strategy=strategy).collect() == []
+    other = Engine()
+    other.add({"id": "s", "collection": "others"})
+    matches = match_events(texts(spark).repartition(9), other, strategy=strategy)
+    assert matches.collect() == []
+    assert matches.rejected.count() == 2
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_bad_event_fails_the_job_only_where_it_was_asked_for(spark: SparkSession, strategy: Any) -> None:
+    # Cogroup counts what can be read before, and does not fail there.
+    matches = match_events(texts(spark), orders(), strategy=strategy, on_error="fail")
+    with pytest.raises(PythonException, match=r"(malformed_json at byte 36|not_an_object).*on_error='reject'"):
+        matches.collect()
+    good = match_events(texts(spark).where("value like '%}}'"), orders(), strategy=strategy, on_error="fail")
+    assert pairs(good) == IDS
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_bad_subscriptions_are_refused_before_anything_is_matched(spark: SparkSession, strategy: Any) -> None:
+    bad = [*map(json.dumps, ORDERS), '{"id": "x", "collection": "c", "cel": "data.a >"}', '{"id": "y", "tenant": 7}', "{"]
+    with pytest.raises(BulkSubscriptionError, match="bad subscription"):
+        match_events(texts(spark), spark.createDataFrame([(text,) for text in bad], "s string"), strategy=strategy)
+    twice = ['{"id": "x", "collection": "c"}', '{"id": "x", "collection": "d"}']
+    with pytest.raises(BulkSubscriptionError, match="'x'"):
+        match_events(texts(spark), spark.createDataFrame([(text,) for text in twice], "s string"), strategy=strategy)
+
+
+def test_auto_goes_by_size_and_says_why(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    subscriptions = spark.createDataFrame([(json.dumps(each),) for each in ORDERS], "text string")
+    with caplog.at_level(logging.INFO, "streamer.spark"):
+        small = match_events(texts(spark), subscriptions)
+        large = match_events(texts(spark), subscriptions, broadcast_bytes=100)
+    assert (small.strategy, large.strategy) == ("broadcast", "cogroup")
+    assert "bytes of subscriptions" in large.reason
+    assert large.reason in caplog.text
+    assert pairs(small) == pairs(large) == IDS
+    assert small.version is not None
+    assert large.version is None
+
+
+def test_what_cannot_be_is_refused_at_once(spark: SparkSession) -> None:
+    events, engine = texts(spark), orders()
+    with pytest.raises(ValueError, match="there is no column 'nothing'"):
+        match_events(events, engine, event_col="nothing")
+    with pytest.raises(ValueError, match="strategy: expected 'auto' or 'broadcast' or 'cogroup', not 'best'"):
+        match_events(events, engine, strategy="best")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"is struct<.*to_json"):
+        match_events(events.selectExpr("struct(value) AS value"), engine)
+    with pytest.raises(ValueError, match="columns certain of its own"):
+        match_events(events.selectExpr("value", "1 AS certain"), engine, keep=["certain"])
+    with pytest.raises(ConfigError, match=r"layout.*the engine has another one"):
+        match_events(events, engine, layout="debezium")
+    with pytest.raises(TypeError, match="expected a DataFrame, an Engine or a path, not dict"):
+        match_events(events, {})  # type: ignore[arg-type]
+    assert pairs(match_events(events, engine, layout="change")) == IDS
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_layout_of_ones_own(spark: SparkSession, backend: str, strategy: Any) -> None:
+    events = spark.createDataFrame([('{"country": "DE"}',)], "doc string")
+    subscriptions = spark.createDataFrame([(json.dumps(ORDERS[2]),)], "text string")
+    matches = match_events(events, subscriptions, event_col="doc", layout="document", strategy=strategy, default_tenant="acme")
+    assert [(row.tenant, row.subscription_id) for row in matches.collect()] == [("acme", "any")]
+
+
+def test_sql_knows_who_wants_an_event(spark: SparkSession, backend: str) -> None:
+    register(spark, orders(), "wanted_by")
+    texts(spark).createOrReplaceTempView("events")
+    rows = spark.sql("SELECT value, wanted_by(value) AS ids FROM events").collect()
+    assert {row.value: None if row.ids is None else sorted(row.ids) for row in rows} == {
+        EVENTS[0]: ["any", "de", "large"],
+        EVENTS[1]: ["any"],
+        EVENTS[2]: [],
+        EVENTS[3]: None,
+        None: None,
+    }
+
+
+def test_a_worker_without_the_native_core_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streamer import BackendError, _backend
+    from streamer.spark.worker import choose_backend
+
+    monkeypatch.setattr(_backend, "available", lambda: ("reference",))
+    with pytest.raises(BackendError, match=r"the worker on .* has no native core.*backend='reference'"):
+        choose_backend("native")
+
+
+def test_the_reference_can_be_chosen(spark: SparkSession) -> None:
+    assert pairs(match_events(texts(spark), orders(), strategy="broadcast", backend="reference")) == IDS
+    assert streamer.BACKEND in ("native", "reference")
