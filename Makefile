@@ -14,13 +14,16 @@ RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-integration lint types format docs rust pytest wheel fuzz bench bench-smoke install clean
+.PHONY: help demo season test test-integration lint types format docs rust pytest wheel fuzz bench bench-smoke install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo-$(KIND) ## replay the flights that left New York in 2013 against subscriptions of every kind
 	@$(if $(RUST),,STREAMER_BACKEND=reference) $(PY) -m examples.flights
+
+season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while subscribers come and go for a year
+	@$(if $(RUST),,STREAMER_BACKEND=reference) $(PY) -m examples.flights.season --plot docs/filters.png
 
 test: lint types rust pytest wheel ## every gate: lint, types, Rust, pytest on each backend, an installed wheel
 	@echo "make test: all gates passed on: $(BACKENDS)$(if $(RUST),, (no cargo: the native core and its gates were left out))"

@@ -24,7 +24,10 @@ import streamer
 from streamer.cli_config import app as config_app
 from streamer.cli_config import load, refuse
 from streamer.cli_output import Format, Tally, count, progress, writer
+from streamer.cli_plot import app as plot_app
+from streamer.cli_plot import check_plot, draw
 from streamer.cli_snapshot import app as snapshot_app
+from streamer.engine.history import History
 from streamer.engine.lines import read_lines
 from streamer.errors import (
     BulkConfigError,
@@ -86,6 +89,7 @@ DefaultTenant = Annotated[str | None, typer.Option(help="The tenant of what name
 SoftDelete = Annotated[str | None, typer.Option(metavar="FIELD", help="The field of `data` that flags a document as deleted.")]
 
 app.add_typer(config_app)
+app.add_typer(plot_app)
 app.add_typer(snapshot_app)
 
 
@@ -167,6 +171,12 @@ def stats(
     config: ConfigFile = None,
     events: Annotated[str | None, typer.Argument(metavar="EVENTS", help="Events to match first, one JSON object a line.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the filters while EVENTS are matched: .png, .svg, .pdf.")
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what is drawn as JSON lines; `streamer plot` draws it.")
+    ] = None,
     layout: Layout = None,
     tenant: Tenant = None,
     collection: Collection = None,
@@ -176,17 +186,29 @@ def stats(
     """Tell what the engine holds, and for each collection what its filter stops; EVENTS are matched first, where given."""
     if subscriptions == events == "-":
         fail("subscriptions and events cannot both come from standard input")
+    if events is None and (plot or history):
+        fail("--plot and --history show what happens while EVENTS are matched; name a file of them, or -")
+    if plot is not None:
+        check_plot(plot)
     _check_names(tenant, collection)
     engine = _setup(config, subscriptions, layout, default_tenant, soft_delete).engine()
+    samples = History(engine)
     if events is not None:
         with _opened(events) as source:
             try:
                 for _ in engine.match_jsonl(source, tenant, collection):
-                    pass
+                    if plot or history:
+                        samples.tick()
             except InputError as error:
                 fail(f"{_name(events)}: {error}")
     told = engine.stats()
     show(json.dumps(told.to_dict(), ensure_ascii=False) if as_json else str(told))
+    if plot or history:
+        samples.sample()
+    if history is not None:
+        samples.write(history)
+    if plot is not None:
+        draw(samples.samples, plot)
     if told.rejected:
         raise typer.Exit(SOME_BAD)
 

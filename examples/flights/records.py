@@ -91,6 +91,11 @@ def flight_events(row: Row) -> Iterator[bytes]:
         yield _text({**event, "data": departed, "before": scheduled})
 
 
+def weather_event(row: Row) -> bytes:
+    """Return the insert of a row of the weather."""
+    return _insert("weather", row)
+
+
 def _insert(table: str, row: Row) -> bytes:
     key = row[KEYS[table]]
     event: Row = {"id": key, "collection": table, "type": "insert", "topic": f"{table}.{key}", "data": row}

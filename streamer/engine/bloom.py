@@ -8,6 +8,7 @@ from typing import Final, final
 
 from streamer.bloom.loop import Loop
 from streamer.bloom.manager import Manager, Name, Reason
+from streamer.bloom.options import BloomOptions
 from streamer.bloom.shipping import Shipment, ship
 from streamer.bloom.state import FilterState
 from streamer.engine.core import Core, Options
@@ -45,6 +46,11 @@ class Bloom:
             Whether there is such a filter; small collections have none.
         """
         return self._manager.rebuild(tenant, collection)
+
+    @property
+    def options(self) -> BloomOptions:
+        """What the filters are kept by at present."""
+        return self._options.bloom
 
     @property
     def rebuilds(self) -> Mapping[tuple[Name, Reason], int]:

@@ -320,3 +320,44 @@ def test_stats_prints_a_table_or_json(run: Run) -> None:
     assert (printed.returncode == 1) == (told["rejected"] > 0)
     held = run("stats", "-s", "subs.jsonl")
     assert (held.returncode, b"\n0 events" in held.stdout) == (0, True)
+
+
+def many(place: Path) -> None:
+    subs = ({"id": f"s{n}", "collection": "orders", "filters": [{"field": "a", "op": "==", "value": n}]} for n in range(100))
+    (place / "many.jsonl").write_text("".join(json.dumps(each) + "\n" for each in subs))
+    (place / "all.jsonl").write_text('{"id": "all"}')
+    (place / "more.jsonl").write_text("".join(f'{{"collection": "orders", "data": {{"a": {n}}}}}\n' for n in range(2000)))
+
+
+def test_stats_draws_what_the_filters_did_and_plot_draws_it_again(run: Run, place: Path) -> None:
+    pytest.importorskip("matplotlib")
+    many(place)
+    drawn = run("stats", "-s", "many.jsonl", "more.jsonl", "--plot", "one.png", "--history", "history.jsonl")
+    assert (drawn.returncode, drawn.stderr) == (0, b"drawn: one.png\n")
+    assert drawn.stdout.startswith(b"100 subscriptions")
+    samples = [json.loads(line) for line in (place / "history.jsonl").read_text().splitlines()]
+    assert samples[-1]["filters"][0]["asked"] == 2000
+    again = run("plot", "history.jsonl", "two.png")
+    assert (again.returncode, again.stdout) == (0, b"")
+    assert (place / "two.png").read_bytes() == (place / "one.png").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("stats", "-s", "subs.jsonl", "--plot", "a.png"), b"--plot and --history show what happens while EVENTS are matched"),
+        (("stats", "-s", "subs.jsonl", "events.jsonl", "--plot", "a.xyz"), b"a.xyz: expected a name that ends in .png, .svg"),
+        (("stats", "-s", "all.jsonl", "events.jsonl", "--plot", "a.png"), b"nothing to draw: no collection has a filter"),
+        (("stats", "-s", "many.jsonl", "more.jsonl", "--plot", "no/a.png"), b"no/a.png: No such file or directory"),
+        (("stats", "-s", "many.jsonl", "more.jsonl", "--history", "no/a"), b"No such file or directory"),
+        (("plot", "nothing.jsonl", "a.png"), b"nothing.jsonl: No such file or directory"),
+        (("plot", "subs.jsonl", "a.png"), b"subs.jsonl: line 1: no sample of an engine"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_on_one_line(run: Run, place: Path, arguments: Sequence[str], told: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    many(place)
+    ran = run(*arguments)
+    assert ran.returncode == 2
+    assert told in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
