@@ -80,12 +80,12 @@ Subscriptions = Annotated[
 Layout = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME|FILE", help="Where an event's parts are: a preset (debezium, ...) or a JSON file.  [default: change]"
+        metavar="NAME|FILE", help="Where an event's parts are: a preset (debezium, ...) or a JSON file.  \\[default: change]"
     ),
 ]
 Tenant = Annotated[str | None, typer.Option(help="The tenant of every event; wins over what an event says.")]
 Collection = Annotated[str | None, typer.Option(help="The collection of every event; wins over what an event says.")]
-DefaultTenant = Annotated[str | None, typer.Option(help="The tenant of what names none.  [default: default]")]
+DefaultTenant = Annotated[str | None, typer.Option(help="The tenant of what names none.  \\[default: default]")]
 SoftDelete = Annotated[str | None, typer.Option(metavar="FIELD", help="The field of `data` that flags a document as deleted.")]
 
 app.add_typer(config_app)
@@ -108,7 +108,7 @@ def match(
     config: ConfigFile = None,
     events: Annotated[str, typer.Argument(metavar="EVENTS", help="Events, one JSON object a line.")] = "-",
     format: Annotated[
-        Format, typer.Option("-f", "--format", help="jsonl: an object a match; ids: an id a match.")
+        Format, typer.Option("-f", "--format", help="jsonl: an object a match; ids: an id a match; table: for people.")
     ] = Format.jsonl,
     layout: Layout = None,
     tenant: Tenant = None,
@@ -116,7 +116,7 @@ def match(
     default_tenant: DefaultTenant = None,
     soft_delete: SoftDelete = None,
     validation: Annotated[
-        Validation | None, typer.Option(help="full: check the whole event; lazy: what is walked.  [default: full]")
+        Validation | None, typer.Option(help="full: check the whole event; lazy: what is walked.  \\[default: full]")
     ] = None,
     line_buffered: Annotated[bool, typer.Option("--line-buffered", help="Write each match at once.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")] = False,
@@ -454,6 +454,8 @@ def _event(name: str, line: int | None, longest: int) -> bytes:
 def _opened(name: str) -> Iterator[BinaryIO]:
     """Open a file, or standard input for `-`; end the program where it cannot be opened."""
     if name == "-":
+        if sys.stdin.isatty():
+            note("reading from the terminal, one JSON object a line; Ctrl-D ends it")
         yield sys.stdin.buffer
         return
     with ExitStack() as opened:

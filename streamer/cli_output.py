@@ -48,10 +48,13 @@ class Tally:
     def __str__(self) -> str:
         parts = [
             f"{count(self.events, 'event')}, {count(self.matches, 'match', 'matches')}, {count(self.bad, 'bad event')}",
-            f"p50 {_time(self.durations.percentile(0.50))}, p99 {_time(self.durations.percentile(0.99))} an event",
-            f"{self.rate:,.0f} events/s",
-            f"{streamer.BACKEND} backend",
         ]
+        if self.events > self.bad:
+            parts += [
+                f"p50 {_time(self.durations.percentile(0.50))}, p99 {_time(self.durations.percentile(0.99))} an event",
+                f"{self.rate:,.0f} events/s",
+            ]
+        parts.append(f"{streamer.BACKEND} backend")
         return "; ".join(parts)
 
 

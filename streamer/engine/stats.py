@@ -114,10 +114,11 @@ class Stats:
             for row in rows
         )
         return (
-            f"{self.subscriptions:,} subscriptions in {self.segments:,} segments, {_size(self.memory_bytes)}; "
-            f"{self.rebuilds:,} rebuilds\n"
-            f"{self.events:,} events: {self.matched:,} matched, {self.unmatched:,} unmatched, {self.rejected:,} rejected\n"
-            f"{self.matches:,} matches ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
+            f"{_count(self.subscriptions, 'subscription')} in {_count(self.segments, 'segment')}, {_size(self.memory_bytes)}; "
+            f"{_count(self.rebuilds, 'rebuild')}\n"
+            f"{_count(self.events, 'event')}: "
+            f"{self.matched:,} matched, {self.unmatched:,} unmatched, {self.rejected:,} rejected\n"
+            f"{_count(self.matches, 'match', 'matches')} ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
             f"{self.candidates_per_event:.3g} candidates an event\n\n{table}"
         )
 
@@ -189,6 +190,10 @@ def _blocked_rate(state: FilterState) -> float:
         rate += share * (1 - (1 - 1 / WORD_BITS) ** (BITS_OF_A_KEY * keys)) ** BITS_OF_A_KEY
         share *= mean / (keys + 1)
     return rate
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def _share(share: float | None) -> str:

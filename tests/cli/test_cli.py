@@ -322,6 +322,17 @@ def test_stats_prints_a_table_or_json(run: Run) -> None:
     assert (held.returncode, b"\n0 events" in held.stdout) == (0, True)
 
 
+def test_help_names_every_default(run: Run) -> None:
+    told = run("match", "--help").stdout.decode()
+    assert all(f"[default: {name}]" in told for name in ("change", "default", "full", "jsonl", "-"))
+
+
+def test_where_nothing_was_matched_no_time_is_told(run: Run) -> None:
+    told = run("match", "-s", "subs.jsonl", stdin=b"").stderr.decode()
+    assert told.startswith("0 events, 0 matches, 0 bad events; ")
+    assert "p50" not in told
+
+
 def many(place: Path) -> None:
     subs = ({"id": f"s{n}", "collection": "orders", "filters": [{"field": "a", "op": "==", "value": n}]} for n in range(100))
     (place / "many.jsonl").write_text("".join(json.dumps(each) + "\n" for each in subs))

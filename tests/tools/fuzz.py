@@ -151,11 +151,12 @@ def needs_nightly() -> None:
 
 
 def revision() -> str:
-    """Return the commit that is checked out, and whether more than it was fuzzed."""
+    """Return the commit that is checked out, and whether something else than it was fuzzed; records change nothing."""
     if shutil.which("git") is None:
         return "unknown"
-    told = run(["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"])
-    return told.stdout.strip() or "unknown"
+    commit = run(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip()
+    changed = run(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", f":!{RECORDS.relative_to(HOME)}"]).stdout
+    return f"{commit}{'-dirty' if changed.strip() else ''}" if commit else "unknown"
 
 
 TARGETS: dict[str, Callable[[float], Result]] = {
@@ -176,17 +177,21 @@ def main() -> None:
         parser.error(f"no such target: {', '.join(sorted(unknown))}")
     targets = arguments.targets or list(TARGETS)
     share = arguments.seconds / max(1, sum(target != "miri" for target in targets))
-    found = False
+    found: list[str] = []
+    left_out: list[str] = []
+    commit = revision()
     for target in targets:
-        date, commit, begun = datetime.now(UTC), revision(), time.monotonic()
+        date, begun = datetime.now(UTC), time.monotonic()
         try:
             result = TARGETS[target](share)
         except LeftOut as error:
             result = {"left_out": str(error), "finds": []}
+            left_out.append(f"{target}: {error}")
         record = {
             "date": date.isoformat(timespec="seconds"),
             "commit": commit,
-            "command": " ".join(["make fuzz", f"SECONDS={arguments.seconds:g}", f"TARGETS={target}"]),
+            "command": f"make fuzz SECONDS={arguments.seconds:g}"
+            + (f" TARGETS='{' '.join(targets)}'" if arguments.targets else ""),
             "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
             "target": target,
             "seconds": round(time.monotonic() - begun),
@@ -196,8 +201,12 @@ def main() -> None:
         with RECORDS.open("a") as records:
             records.write(json.dumps(record) + "\n")
         print(json.dumps(record), flush=True)
-        found = found or bool(result["finds"])
-    sys.exit(found)
+        found += [f"{target}: {find}" for find in result["finds"]]
+    ran = len(targets) - len(left_out)
+    print(f"\n{ran} of {len(targets)} targets ran; {len(found)} finds; recorded in {RECORDS.relative_to(HOME)}", file=sys.stderr)
+    for line in (*(f"left out: {each}" for each in left_out), *(f"found: {each}" for each in found)):
+        print(line, file=sys.stderr)
+    sys.exit(bool(found))
 
 
 if __name__ == "__main__":
