@@ -82,6 +82,7 @@ clean: ## remove what was built, and .venv
 
 # A stamp per kind, so that switching STREAMER_BUILD_RUST reinstalls, and a second `make test` does not.
 $(VENV)/.%-native: pyproject.toml setup.py $(RUST_SOURCES) | $(PY)
+	@echo "installing into $(VENV), and building the native core: some minutes the first time"
 	$(PY) -m pip install -qq --editable '.[$*]'
 	@rm -f $(VENV)/.*-pure; touch $@
 

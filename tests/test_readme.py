@@ -23,6 +23,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+#: Pages whose links are looked after, too.
+OTHERS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benchmarks/README.md", "testdata/README.md")
 
 BLOCK = re.compile(r"(?:<!--\s*(?P<mark>[^>]*?)\s*-->\s*\n)?^```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^```\s*$", re.M | re.S)
 
@@ -169,3 +171,30 @@ def test_the_makefile_describes_every_target_it_offers() -> None:
     assert phony is not None
     described = set(re.findall(r"^([a-z-]+):.*## \S", makefile, re.M))
     assert set(phony[1].split()) == described
+
+
+def local_links(page: Path) -> list[tuple[Path, str]]:
+    """Return the file and the anchor of each link of a page that does not leave the repository."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S))
+    parts = [target.partition("#") for target in targets if not re.match(r"[a-z]+:", target)]
+    return [((page.parent / file).resolve() if file else page, anchor) for file, _, anchor in parts]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {
+        re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).strip().replace(" ", "-") for heading in headings
+    }
+
+
+@pytest.mark.parametrize("page", [*PAGES, *(ROOT / name for name in OTHERS)], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for file, anchor in local_links(page):
+        assert file.exists(), file
+        assert not anchor or anchor in anchors(file), f"{file}#{anchor}"
+
+
+def test_every_guide_is_linked_from_the_readme() -> None:
+    linked = {file for file, _ in local_links(ROOT / "README.md")}
+    assert set((ROOT / "docs").glob("*.md")) <= linked
