@@ -402,7 +402,7 @@ def _setup(
     given = {"default_tenant": default_tenant, "soft_delete": soft_delete, "validation": validation and validation.value}
     options |= {name: value for name, value in given.items() if value is not None}
     if layout is not None:
-        options["layout"] = _layout(layout)
+        options["layout"] = read_layout(layout)
     return Setup(options, files)
 
 
@@ -412,7 +412,7 @@ def _check_names(tenant: str | None, collection: str | None) -> None:
             fail(f"{option}: '*' stands for every one and cannot name one; leave {option} out where the events say it")
 
 
-def _layout(name: str) -> EventLayout:
+def read_layout(name: str) -> EventLayout:
     """Read a layout: the name of a preset, or a JSON file."""
     path = Path(name)
     try:

@@ -1,4 +1,5 @@
-"""The same matches over DataFrames: `match_events` for those at hand, functions of SQL by `register`.
+"""The same matches over DataFrames: `match_events` for those at hand, `match_stream` for streams, functions of
+SQL by `register`.
 
 Needs PySpark 4 and pyarrow: `pip install 'streamer[spark]'`. Names are imported when they are first asked for: a worker imports
 the package for what runs there, and needs no part of PySpark for it.
@@ -15,29 +16,39 @@ if TYPE_CHECKING:
     from streamer.spark.cogroup import CogroupOptions
     from streamer.spark.schema import matches_of, rejected_of, tallies_of
     from streamer.spark.sql import register
+    from streamer.spark.streaming import match_batches, match_stream, write_by_gateway
+    from streamer.spark.versions import publish
 
 __all__ = [
     "Broadcast",
     "CogroupOptions",
     "SparkMatches",
+    "match_batches",
     "match_events",
+    "match_stream",
     "matches_of",
+    "publish",
     "register",
     "rejected_of",
     "ship",
     "tallies_of",
+    "write_by_gateway",
 ]
 
 _HOMES = {
     "Broadcast": "broadcast",
     "CogroupOptions": "cogroup",
     "SparkMatches": "batch",
+    "match_batches": "streaming",
     "match_events": "batch",
+    "match_stream": "streaming",
     "matches_of": "schema",
+    "publish": "versions",
     "register": "sql",
     "rejected_of": "schema",
     "ship": "broadcast",
     "tallies_of": "schema",
+    "write_by_gateway": "streaming",
 }
 
 

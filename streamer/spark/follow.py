@@ -1,0 +1,76 @@
+"""What runs in workers when subscriptions change while a stream runs: each batch of rows says which snapshot it is for.
+
+```
+ one row: snapshot, path ─ broadcast, once a micro-batch ─┐
+ events ──────────────────────────────────────────────────┴─ cross join ─► events, each with the same snapshot ─► matches
+```
+
+Invariant: rows of one Arrow batch are of one micro-batch, so its first row speaks for all.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from streamer.engine.snapshot import read_directory
+from streamer.errors import SnapshotError
+from streamer.spark.versions import find
+from streamer.spark.worker import KEPT_OPEN, Batches, Chunks, Opened, Output, Pass, Tallies, match_rows
+
+#: Columns beside an event's.
+SNAPSHOT: Final = "snapshot"
+PATH: Final = "_streamer_path"
+REFUSED: Final = "_streamer_refused"
+
+_HELD: Final[OrderedDict[tuple[str, str, str], Opened]] = OrderedDict()
+
+
+def by_looking(path: str) -> Callable[[Batches], Batches]:
+    """Return what finds the snapshot that holds now: a row for each row given, of which there is one."""
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            version = find(path)
+            rows = batch.num_rows
+            columns = {SNAPSHOT: [version.digest] * rows, PATH: [version.path] * rows, REFUSED: [version.refused] * rows}
+            yield pa.RecordBatch.from_pydict(columns)
+
+    return run
+
+
+def by_version(asked: Pass) -> Callable[[Batches], Batches]:
+    """Return what `mapInArrow` runs: each batch of events against the snapshot that its rows name."""
+
+    def run(batches: Batches) -> Batches:
+        asked.begin()
+        output: Output | None = None
+        chunks, tallies = Chunks(), Tallies()
+
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            snapshot = _held(batch.column(PATH)[0].as_py(), batch.column(SNAPSHOT)[0].as_py(), asked.backend)
+            output = Output(asked, batch.schema)
+            yield from match_rows(asked, output, snapshot.engine, batch, chunks, tallies, meet=snapshot.meet)
+        if output is not None and asked.want == "all":
+            yield from tallies.rows(output)
+
+    return run
+
+
+def _held(path: str, digest: str, backend: str) -> Opened:
+    key = (path, digest, backend)
+    opened = _HELD.get(key)
+    if opened is None:
+        # What the file holds now need not be what it held when the micro-batch began, unless it is kept as versions are.
+        if read_directory(path).digest != digest:
+            raise SnapshotError("it was replaced while a micro-batch read it; the batch is to be repeated", path=path)
+        opened = _HELD[key] = Opened(path)
+        while len(_HELD) > KEPT_OPEN:
+            _HELD.popitem(last=False)
+    _HELD.move_to_end(key)
+    return opened

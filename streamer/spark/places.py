@@ -1,0 +1,173 @@
+"""Where a job's events come from and its rows go: files and Kafka, in words of the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, final
+
+import pyspark
+
+from streamer.engine.snapshot import MAGIC
+from streamer.spark.failures import Bad
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Comes with Spark, but apart from it.
+CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+
+_KAFKA: Final = re.compile(r"kafka://(?P<brokers>[^/\s]+)/(?P<topic>[^/\s]+)")
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+
+
+class Format(StrEnum):
+    """What a file, or a topic, is."""
+
+    parquet = "parquet"
+    jsonl = "jsonl"
+    kafka = "kafka"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place as it was named, and what is known of it.
+
+    Attributes:
+        text: as the user wrote it.
+        format: None where only a look at it would tell.
+        options: of Spark's source or sink.
+    """
+
+    text: str
+    format: Format | None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def kafka(self) -> tuple[str, str]:
+        """Brokers and topic."""
+        match = _KAFKA.fullmatch(self.text)
+        if match is None:
+            raise Bad(f"{self.text}: expected kafka://BROKER[:PORT][,BROKER...]/TOPIC")
+        return match["brokers"], match["topic"]
+
+
+def place(text: str, format: Format | None = None, options: Mapping[str, str] | None = None) -> Place:  # noqa: A002
+    """Read a place. Raises Bad for one that cannot be."""
+    if not text.strip():
+        raise Bad("a place with no name")
+    if text.startswith("kafka:") or format is Format.kafka:
+        made = Place(text, Format.kafka, options or {})
+        _ = made.kafka
+        return made
+    return Place(text, format or _by_name(text), options or {})
+
+
+def _by_name(text: str) -> Format | None:
+    name = text.rstrip("/").lower()
+    for ending in (".gz", ".zst", ".bz2", ".lz4", ".snappy"):
+        name = name.removesuffix(ending)
+    if name.endswith(".parquet"):
+        return Format.parquet
+    if name.endswith((".jsonl", ".json", ".ndjson")):
+        return Format.jsonl
+    if os.path.isdir(text):
+        inside = {
+            _by_name(entry.name)
+            for entry in os.scandir(text)
+            if not entry.name.startswith((".", "_")) and (entry.is_file() or "=" not in entry.name)
+        }
+        if len(inside - {None}) == 1:
+            return next(iter(inside - {None}))
+    return None
+
+
+def read(spark: SparkSession, source: Place, *, stream: bool) -> DataFrame:
+    """Return the events of a place; those of JSON lines and Kafka are in a column `value`. Raises Bad."""
+    reader = spark.readStream if stream else spark.read
+    for name, value in source.options.items():
+        reader = reader.option(name, value)
+    if source.format is Format.kafka:
+        brokers, topic = source.kafka
+        reader = reader.format("kafka").option("kafka.bootstrap.servers", brokers).option("subscribe", topic)
+        if "startingOffsets" not in source.options and "startingTimestamp" not in source.options:
+            reader = reader.option("startingOffsets", "earliest")
+        return reader.load()
+    if source.format is None:
+        raise Bad(f"--events {source}: its name does not tell what it is; say --events-format parquet or jsonl")
+    if source.format is Format.parquet:
+        # A stream must know the columns before there is a file; a batch finds them by itself.
+        return (reader.schema(spark.read.parquet(source.text).schema) if stream else reader).parquet(source.text)
+    # As bytes: what is no UTF-8 is to be told of, not mended. Lines end as JSON lines do, and those that are blank are none.
+    lines = reader.text(source.text, lineSep="\n").selectExpr("cast(value as binary) as value")
+    return lines.where(r"length(value) > 0 and not (length(value) < 64 and trim(both ' \t\r' from cast(value as string)) = '')")
+
+
+def read_subscriptions(spark: SparkSession, path: str) -> DataFrame | str:
+    """Return subscriptions as `match_events` takes them: a path that the driver reads, or a DataFrame. Raises Bad."""
+    name = path.rstrip("/").lower()
+    local = path.removeprefix("file://") if path.startswith("file://") else path
+    if not _SCHEME.match(local):
+        if os.path.isdir(local) and any(entry.endswith(".snapshot") for entry in os.listdir(local)):
+            from streamer.spark.versions import find
+
+            return find(local).path
+        if os.path.isfile(local) and not name.endswith(".parquet"):
+            return local
+        if not os.path.exists(local) and not any(char in local for char in "*?[{"):
+            raise Bad(f"--subscriptions {path}: no such file or directory")
+    if _by_name(local) is Format.jsonl or name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
+        return spark.read.text(path, lineSep="\n").where(r"trim(both ' \t\r' from value) != ''")
+    return spark.read.parquet(path)
+
+
+def is_snapshot(path: str) -> bool:
+    """Tell whether a path of the driver is a snapshot, or a directory of versions."""
+    if os.path.isdir(path):
+        return any(entry.endswith(".snapshot") for entry in os.listdir(path))
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return path.endswith(".snapshot")
+
+
+def exists(spark: SparkSession, target: Place) -> bool:
+    """Tell whether there is something at a place; False where that cannot be asked, as of Kafka and over Spark Connect."""
+    if target.format is Format.kafka:
+        return False
+    try:
+        context: Any = spark.sparkContext
+        path = context._jvm.org.apache.hadoop.fs.Path(target.text)
+        return bool(path.getFileSystem(context._jsc.hadoopConfiguration()).exists(path))
+    except Exception:
+        return False
+
+
+def write(frame: DataFrame, target: Place, *, by: Sequence[str] = (), overwrite: bool = False) -> None:
+    """Write rows to a place. Raises what Spark raises."""
+    if target.format is Format.kafka:
+        to_kafka(frame, target)
+        return
+    writer = frame.write.mode("overwrite" if overwrite else "errorifexists").options(**target.options)
+    if by:
+        writer = writer.partitionBy(*by)
+    if target.format is Format.jsonl:
+        writer.json(target.text)
+    else:
+        writer.parquet(target.text)
+
+
+def to_kafka(frame: DataFrame, target: Place) -> None:
+    """Send each row as a JSON object, with the gateway's id as key where there is one: a gateway's matches keep their order."""
+    brokers, topic = target.kafka
+    key = "gateway_id" if "gateway_id" in frame.columns else "event_id"
+    rows = frame.selectExpr(f"cast({key} as string) as key", "to_json(struct(*)) as value")
+    rows.write.format("kafka").option("kafka.bootstrap.servers", brokers).option("topic", topic).options(**target.options).save()

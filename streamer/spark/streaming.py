@@ -1,0 +1,306 @@
+"""Streams: the same matches, while events come and subscriptions change.
+
+```
+                         ┌─ which snapshot holds now? asked once, broadcast ─┐
+ source ─► micro-batch n ┤                                                   ├─► matches, each with its snapshot ─► sink
+                         └─ events ──────────────────────────────────────────┘
+```
+
+Two ways, with what each guarantees:
+
+- `match_stream` returns a streaming DataFrame, for any sink. The snapshots lie where every worker can read them.
+- `match_batches` is for `foreachBatch`: it ships each new snapshot itself, may shuffle (`cogroup`), and has the rejected events
+  too.
+
+Invariant: a micro-batch is matched against one snapshot, the newest good one when it began; none that is bad takes the place of
+one that is good. Nothing is kept between micro-batches: there is no state store, and any number of tasks take part.
+
+Delivery: Spark repeats a micro-batch that was cut off, with the same events and the same id, perhaps against a newer snapshot.
+So a sink that is idempotent by batch id (Spark's file sink, Delta, `write_by_gateway`) gets each match exactly once; any other,
+Kafka among them, at least once.
+
+Rejected: asking for the snapshot in each task (two tasks of a batch could differ); a timer in the driver (a batch would begin
+with the old one and its repeated tasks end with the new one); stream-stream joins with the subscriptions (all of them would be
+state).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+from streamer.errors import StreamerError
+from streamer.spark.versions import Version, find
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streamer._backend import Backend
+
+log = logging.getLogger("streamer.spark")
+
+Write = Callable[["DataFrame", int], object]
+"""Takes a DataFrame and the id of the micro-batch, as `foreachBatch` calls it."""
+
+_OWNER: Final = "_streamer"
+
+
+def match_stream(
+    events_df: DataFrame,
+    subscriptions_path: str | os.PathLike[str],
+    *,
+    event_col: str = "value",
+    on_error: Literal["reject", "fail"] = "reject",
+    keep: Sequence[str] = (),
+    keep_event: bool = False,
+    want: Literal["matches", "all"] = "matches",
+    observation: str | None = None,
+    backend: Backend | None = None,
+) -> DataFrame:
+    """Match a streaming DataFrame against subscriptions that change while it runs; returns one of matches, for any sink.
+
+    Every micro-batch is matched against the newest good snapshot that was at the path when it began, whose digest is in the
+    column `snapshot`. Driver and workers read the path, so it lies on storage that all of them have; where they do not,
+    `match_batches` ships the snapshots. It is stateless. A micro-batch that finds no good snapshot, now or earlier, fails.
+
+    Args:
+        events_df: from any source; a DataFrame that does not stream is one micro-batch.
+        subscriptions_path: a snapshot that is replaced by rename (`engine.save(path)`), or a directory of versions (`publish`).
+        event_col: string or binary column with one JSON event a row.
+        on_error: `reject` leaves out what cannot be read (see *want*); `fail` ends the stream with the first.
+        keep: columns that are carried into every match, under their names.
+        keep_event: with a column `event`.
+        want: `all` gives one pass with a column `kind`, to be taken apart by `matches_of`, `rejected_of` and `tallies_of`.
+        observation: a name under which each progress of the query tells `matches`, and `refused` snapshots that were passed
+            over; with *want* `all` also `events`, `matched`, `rejected`.
+        backend: which one workers must run; None for the driver's.
+
+    Raises:
+        SnapshotError: there is no good snapshot at the path.
+        OSError: the path cannot be read here.
+        ValueError: a column that is not there, or whose name the result needs.
+        TypeError: events that are neither text nor bytes.
+    """
+    from pyspark.sql import functions
+
+    from streamer import _backend
+    from streamer.spark import schema
+    from streamer.spark.follow import PATH, REFUSED, SNAPSHOT, by_looking, by_version
+    from streamer.spark.worker import COUNTS, MATCH, Pass
+
+    if on_error not in ("reject", "fail"):
+        raise ValueError(f"on_error: expected 'reject' or 'fail', not {on_error!r}")
+    if want not in ("matches", "all"):
+        raise ValueError(f"want: expected 'matches' or 'all', not {want!r}")
+    event_type, kept = schema.check_columns(events_df, event_col, keep)
+    if SNAPSHOT in keep:
+        raise ValueError(f"the result has a column {SNAPSHOT} of its own; rename the one to be kept")
+    path = os.path.abspath(subscriptions_path)
+    find(path)
+    asked = Pass(
+        event_col=event_col,
+        keep=(*keep, SNAPSHOT, *((REFUSED,) if observation else ())),
+        keep_event=keep_event,
+        want=want,
+        fail=on_error == "fail",
+        backend=backend or _backend.BACKEND,
+    )
+    # One row, asked for anew by each micro-batch, since its plan is made anew; all tasks of a batch see what was broadcast.
+    now = f"{SNAPSHOT} string, {PATH} string, {REFUSED} bigint"
+    versions = events_df.sparkSession.range(0, 1, 1, 1).mapInArrow(by_looking(path), now)
+    columns = list(dict.fromkeys((event_col, *keep)))
+    rows = events_df.select(*columns).crossJoin(functions.broadcast(versions))
+    fields = {each.name: each for each in rows.schema.fields}
+    shape = schema.outcomes(want, event_type, [*kept, *(fields[name] for name in asked.keep[len(kept) :])], keep_event=keep_event)
+    found = rows.mapInArrow(by_version(asked), shape)
+    if observation is not None:
+        sums = [functions.max(REFUSED).alias("refused")]
+        if want == "all":
+            sums += [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
+        else:
+            sums.append(functions.count(functions.lit(MATCH)).alias("matches"))
+        found = found.observe(observation, *sums).drop(REFUSED)
+    return found
+
+
+@final
+@dataclass(slots=True)
+class BatchWriter:
+    """Writes each micro-batch to a folder of its own, `PATH/batch_id=N/`, once; see `write_by_gateway`."""
+
+    path: str
+    format: str = "parquet"
+    by: Sequence[str] = ("gateway_id",)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch.
+
+        Raises:
+            StreamerError: the folder holds what another stream wrote: its ids would be taken for this one's.
+        """
+        folder = f"{self.path.rstrip('/')}/batch_id={batch_id}"
+        if self._is_written(frame.sparkSession, folder):
+            log.info("%s is there already", folder)
+            return
+        if self.by:
+            # Rows of one gateway come together, or each task would write a file for each gateway; a hot one is split again.
+            frame = frame.hint("rebalance", *self.by)
+        writer = frame.write.mode("overwrite").format(self.format).options(**self.options)
+        (writer.partitionBy(*self.by) if self.by else writer).save(folder)
+
+    def _is_written(self, spark: SparkSession, folder: str) -> bool:
+        """Whether this stream has written the folder whole; claims the path for the stream at first."""
+        try:
+            context: Any = spark.sparkContext
+            query = context.getLocalProperty("sql.streaming.queryId")
+            jvm = context._jvm
+            path = jvm.org.apache.hadoop.fs.Path
+            files = path(self.path).getFileSystem(context._jsc.hadoopConfiguration())
+        except Exception:
+            # Over Spark Connect there is no way to ask: then the folder is written again, which comes to the same.
+            return False
+        if query is None:
+            return False
+        mark = path(self.path, _OWNER)
+        if not files.exists(mark):
+            written = files.create(mark, False)
+            try:
+                written.write(bytearray(query.encode()))
+            finally:
+                written.close()
+        opened = files.open(mark)
+        try:
+            owner = bytes(opened.readNBytes(1000)).decode(errors="replace")
+        finally:
+            opened.close()
+        if owner != query:
+            reason = "a new checkpoint counts its batches from 0 again; give it a folder of its own"
+            raise StreamerError(f"{self.path} holds what the stream {owner} wrote, and this is {query}: {reason}")
+        return bool(files.exists(path(folder, "_SUCCESS")))
+
+
+def write_by_gateway(path: str | os.PathLike[str], *, file_format: str = "parquet", **options: str) -> BatchWriter:
+    """Return what writes the matches of each micro-batch by gateway, for `foreachBatch`: `PATH/batch_id=N/gateway_id=G/`.
+
+    A micro-batch that Spark repeats is written once: what is there whole stays, what was cut off is replaced. A folder belongs
+    to one stream, that is, to one checkpoint.
+
+    Args:
+        path: any that Spark writes to.
+        file_format: `parquet`, `json`, ...
+        options: as of `DataFrameWriter`.
+    """
+    return BatchWriter(os.fspath(path), file_format, ("gateway_id",), options)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A micro-batch that was written.
+
+    Attributes:
+        version: the snapshot it was matched against.
+        tallies: what became of the events of each tenant and collection, as `tallies_of` has them.
+        codes: how many were rejected for each reason.
+        seconds: how long it took.
+    """
+
+    id: int
+    version: Version
+    tallies: Sequence[Mapping[str, Any]]
+    codes: Mapping[str, int]
+    seconds: float
+
+
+@final
+class BatchMatcher:
+    """Matches each micro-batch; see `match_batches`.
+
+    Attributes:
+        version: the snapshot of the last micro-batch.
+        refused: how many snapshots were passed over so far, each once.
+    """
+
+    def __init__(
+        self,
+        subscriptions_path: str | os.PathLike[str],
+        write: Write,
+        *,
+        rejected: Write | None = None,
+        settled: Callable[[Settled], object] | None = None,
+        **options: Any,
+    ) -> None:
+        self._path = os.fspath(subscriptions_path)
+        self._write = write
+        self._rejected = rejected
+        self._settled = settled
+        self._options = options
+        self.version: Version | None = None
+        self.refused = 0
+
+    def __call__(self, events: DataFrame, batch_id: int) -> None:
+        """Match one micro-batch and write it; Spark calls this."""
+        from pyspark.sql import functions
+        from pyspark.storagelevel import StorageLevel
+
+        from streamer.spark.batch import match_events
+        from streamer.spark.schema import matches_of, rejected_of, tallies_of
+
+        began = time.monotonic()
+        before, version = self.version, find(self._path)
+        if before is None or before.digest != version.digest:
+            log.info("batch %s: subscriptions are %s, %s of them", batch_id, version.digest, version.subscriptions)
+            self.refused += version.refused
+        elif version.refused > before.refused:
+            self.refused += version.refused - before.refused
+        self.version = version
+        found = match_events(events, version.path, **self._options)
+        named = functions.lit(version.digest).alias("snapshot")
+        if self._rejected is None and self._settled is None:
+            self._write(found.select("*", named), batch_id)
+            return
+        # One pass over the events, written to the workers' disks, from which each part is taken.
+        outcomes = found.outcomes.persist(StorageLevel.DISK_ONLY)
+        try:
+            self._write(matches_of(outcomes, keep_event=self._options.get("keep_event", False)).select("*", named), batch_id)
+            bad = rejected_of(outcomes).select("*", named)
+            if self._rejected is not None:
+                self._rejected(bad, batch_id)
+            if self._settled is not None:
+                tallies = [row.asDict() for row in tallies_of(outcomes).collect()]
+                codes = {}
+                if any(row["rejected"] for row in tallies):
+                    codes = {row["code"]: row["count"] for row in bad.groupBy("code").count().collect()}
+                self._settled(Settled(batch_id, version, tallies, codes, time.monotonic() - began))
+        finally:
+            outcomes.unpersist()
+
+
+def match_batches(
+    subscriptions_path: str | os.PathLike[str],
+    write: Write,
+    *,
+    rejected: Write | None = None,
+    settled: Callable[[Settled], object] | None = None,
+    **options: Any,
+) -> BatchMatcher:
+    """Return a function for `foreachBatch` that matches each micro-batch against the snapshot that holds when it begins.
+
+        events.writeStream.foreachBatch(match_batches("subscriptions.snapshot", write_by_gateway("out"))).start()
+
+    Each new snapshot travels to the workers with Spark's files, so that only the driver must be able to read the path. A bad one
+    is passed over: it is logged and counted, and the one before goes on.
+
+    Args:
+        subscriptions_path: a snapshot that is replaced by rename, or a directory of versions (`publish`).
+        write: called with the matches, which have a column `snapshot`, and the id of the micro-batch.
+        rejected: likewise with the events that could not be read; without it they are left out.
+        settled: called when a micro-batch was written, with what was counted. It may be called again for one that Spark repeats.
+        options: as of `match_events`.
+    """
+    return BatchMatcher(subscriptions_path, write, rejected=rejected, settled=settled, **options)

@@ -1,0 +1,239 @@
+"""Which snapshot holds now? The newest good one at a path, while others put new ones there.
+
+```
+ subscriptions/                       subscriptions.snapshot            replaced: `engine.save(path)`
+   0000000001-3f2a9c1e04b7.snapshot   .subscriptions.snapshot.versions/
+   0000000002-b81d00c27aa1.snapshot     3f2a9c1e...  b81d00c2...        copies of what was good
+   0000000003-77e6bd915c02.snapshot     current                         which of them is the last, and of what file
+   ▲ the last by name that is good      ▲ where the file itself is bad, missing, or half written
+```
+
+A path is a *file* that is replaced, or a *directory* of versions that are only ever added (`publish`). Either way what is
+returned is a file that does not change while a batch reads it.
+
+Invariant: only what was verified, every checksum, is ever returned; a bad file never takes the place of a good one. A file is
+known by device, inode, size and time, and verified once: what a directory holds by each process, a file by whoever sees it
+first. Nothing here imports PySpark: it also runs in its workers. Concurrency: any number of processes and threads look at one
+path at once; whatever is written appears by link or rename.
+
+Rejected: the time of a file as its order (a copy has a later one than what it copies); remembering the last good one in memory
+alone (a worker that is started anew would have none); hard links instead of copies (who writes into the file, as `cp` does,
+would write into what is kept).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+from streamer.engine.snapshot import read_directory, verify
+from streamer.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from streamer.engine.engine import Engine
+
+T = TypeVar("T")
+
+log = logging.getLogger("streamer.spark")
+
+#: How many versions of a file that is replaced are kept: batches under way may still read the one before.
+KEPT: Final = 3
+_CURRENT: Final = "current"
+ENDING: Final = ".snapshot"
+_NUMBERED: Final = re.compile(r"(\d+)(?:-.*)?\.snapshot")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A snapshot that is good.
+
+    Attributes:
+        digest: names its content (hex).
+        path: a file that holds it and does not change.
+        subscriptions: how many it has.
+        refused: how many newer ones, which are bad, were passed over for it.
+    """
+
+    digest: str
+    path: str
+    subscriptions: int
+    refused: int = 0
+
+
+def find(path: str | os.PathLike[str]) -> Version:
+    """Return the newest good version at *path*; what is bad is logged once by a process.
+
+    Raises:
+        SnapshotError: none is good.
+        OSError: the path cannot be read.
+    """
+    path = Path(path)
+    return _in_directory(path) if path.is_dir() else _replaced(path)
+
+
+def publish(source: Engine | str | os.PathLike[str], directory: str | os.PathLike[str]) -> Version:
+    """Add an engine, or a snapshot file, to a directory of versions, as the newest; the directory is made where it is missing.
+
+    Publishing what is the newest already adds nothing.
+
+    Raises:
+        SnapshotError: the file is no good snapshot.
+        OSError: it cannot be written.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=".publish.", dir=directory)
+    os.close(descriptor)
+    try:
+        if isinstance(source, str | os.PathLike):
+            shutil.copyfile(source, name)
+            held = verify(name)
+        else:
+            source.save(name)
+            held = read_directory(name)
+        while True:
+            numbers = [(int(match[1]), each) for each in os.listdir(directory) if (match := _NUMBERED.fullmatch(each))]
+            last, newest = max(numbers, default=(0, ""))
+            if newest.endswith(f"-{held.digest[:12]}{ENDING}"):
+                return Version(held.digest, str(directory / newest), held.subscriptions)
+            target = directory / f"{last + 1:010}-{held.digest[:12]}{ENDING}"
+            try:
+                # A link refuses a name that is taken: who publishes at the same time takes the next number.
+                os.link(name, target)
+            except FileExistsError:
+                continue
+            return Version(held.digest, str(target), held.subscriptions)
+    finally:
+        with suppress(OSError):
+            os.unlink(name)
+
+
+def _in_directory(directory: Path) -> Version:
+    names = sorted((name for name in os.listdir(directory) if name.endswith(ENDING) and not name.startswith(".")), reverse=True)
+    first: SnapshotError | None = None
+    for refused, name in enumerate(names):
+        try:
+            digest, subscriptions = _verified(directory / name)
+        except SnapshotError as error:
+            first = first or error
+            continue
+        return Version(digest, str(directory / name), subscriptions, refused)
+    raise first or SnapshotError(f"no file of the directory ends with {ENDING}", path=str(directory), place="directory")
+
+
+def _replaced(path: Path) -> Version:
+    kept = path.parent / f".{path.name}.versions"
+    last = _current(kept)
+    try:
+        status = path.stat()
+        identity = _identity(path, status)
+        if last is not None and last[0] == list(identity[1:]):
+            return _version(kept / last[1])
+        if (known := _seen.get(identity)) is not None:
+            raise known.with_traceback(None)
+        try:
+            return _version(_keep(path, identity, kept))
+        except SnapshotError as error:
+            _refuse(path, identity, error)
+            raise
+    except (SnapshotError, FileNotFoundError) as error:
+        if isinstance(error, FileNotFoundError):
+            _say(path, "it is not there")
+        if last is None:
+            raise
+        return replace(_version(kept / last[1]), refused=1)
+
+
+def _keep(path: Path, identity: Identity, kept: Path) -> Path:
+    """Copy a file beside, verify the copy, and make it the current one. Raises SnapshotError."""
+    try:
+        kept.mkdir(exist_ok=True, mode=0o700)
+        descriptor, name = tempfile.mkstemp(prefix=".keep.", dir=kept)
+    except OSError as error:
+        # Then it is read where it is: who replaces it during a micro-batch makes Spark repeat that.
+        _say(kept, f"good versions cannot be kept: {error.strerror or error}")
+        verify(path)
+        return path
+    os.close(descriptor)
+    try:
+        shutil.copyfile(path, name)
+        digest = verify(name).digest
+        copy = kept / digest
+        os.replace(name, copy)
+        with open(name, "w", encoding="utf-8") as file:
+            json.dump([list(identity[1:]), digest], file)
+        os.replace(name, kept / _CURRENT)
+    finally:
+        with suppress(OSError):
+            os.unlink(name)
+    others = [each for each in kept.iterdir() if not each.name.startswith(".") and each.name not in (_CURRENT, digest)]
+    for each in sorted(others, key=lambda each: each.stat().st_mtime_ns)[: -KEPT + 1]:
+        with suppress(OSError):
+            each.unlink()
+    return copy
+
+
+def _current(kept: Path) -> tuple[list[int], str] | None:
+    """Return what the last good file was, and its digest."""
+    try:
+        identity, digest = json.loads((kept / _CURRENT).read_bytes())
+    except (OSError, ValueError, TypeError):
+        return None
+    return (identity, digest) if (kept / digest).is_file() else None
+
+
+def _version(path: Path) -> Version:
+    held = read_directory(path)
+    return Version(held.digest, str(path), held.subscriptions)
+
+
+# What this process has seen that is bad, and what it has said.
+Identity = tuple[str, int, int, int, int]
+_seen: dict[Identity, SnapshotError] = {}
+_good: dict[Identity, tuple[str, int]] = {}
+_said: set[tuple[str, str]] = set()
+
+
+def _identity(path: Path, status: os.stat_result) -> Identity:
+    return str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _verified(path: Path) -> tuple[str, int]:
+    identity = _identity(path, path.stat())
+    if (known := _seen.get(identity)) is not None:
+        raise known.with_traceback(None)
+    if identity not in _good:
+        try:
+            held = verify(path)
+        except SnapshotError as error:
+            _refuse(path, identity, error)
+            raise
+        _bounded(_good)[identity] = held.digest, held.subscriptions
+    return _good[identity]
+
+
+def _refuse(path: Path, identity: Identity, error: SnapshotError) -> None:
+    _bounded(_seen)[identity] = error
+    log.warning("%s is passed over: %s: %s", path, error.place, error.reason)
+
+
+def _say(path: Path, reason: str) -> None:
+    """Log a thing once."""
+    if (str(path), reason) not in _said:
+        _said.add((str(path), reason))
+        log.warning("%s: %s", path, reason)
+
+
+def _bounded(seen: dict[Identity, T]) -> dict[Identity, T]:
+    if len(seen) >= 1000:
+        seen.clear()
+    return seen

@@ -1,0 +1,256 @@
+"""The job: what it reads and writes, what it tells, and how it ends, in one process with the tests' session."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streamer import Engine
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+
+from streamer.spark.failures import said
+from streamer.spark.job import FAILED, app
+from streamer.spark.places import Format, Place, place, read
+from streamer.spark.versions import publish
+from streamer.terminal import OK, SOME_BAD, USAGE
+
+SUBSCRIPTIONS = [
+    {
+        "id": f"s{number}",
+        "gateway_id": f"g{number % 3}",
+        "collection": ("orders", "users")[number % 2],
+        "filters": [{"field": "n", "op": "==", "value": number}],
+    }
+    for number in range(40)
+]
+
+
+def events(count: int = 400) -> list[bytes]:
+    random = Random(7)
+    made = []
+    for number in range(count):
+        collection = random.choices(["orders", "users", "nobody's"], [90, 8, 2])[0]
+        event = {"id": f"e{number}", "collection": collection, "type": "insert", "data": {"n": random.randrange(40)}}
+        made.append(json.dumps(event).encode())
+    return made
+
+
+def expected(lines: list[bytes]) -> Counter[tuple[str, str]]:
+    engine = Engine()
+    engine.add_many(SUBSCRIPTIONS)
+    return Counter((json.loads(line)["id"], match.subscription_id) for line in lines for match in engine.match(line))
+
+
+def pairs(frame: DataFrame) -> Counter[tuple[str, str]]:
+    return Counter((row["event_id"], row["subscription_id"]) for row in frame.collect())
+
+
+PATHS = ("--events", "-s", "--out", "--metrics-file", "--report", "--checkpoint")
+
+
+def run(folder: Path, *arguments: str) -> Any:
+    """Run the job on names in a folder: the JVM has a working directory of its own."""
+    words = list(arguments)
+    for index, word in enumerate(words[:-1]):
+        if word in PATHS and ":" not in words[index + 1]:
+            words[index + 1] = str(folder / words[index + 1])
+    return CliRunner().invoke(app, words)
+
+
+@pytest.fixture
+def files(spark: SparkSession, tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with events, some of them bad, and subscriptions."""
+    monkeypatch.chdir(tmp_path)
+    bad = [b'{"collection": "or\xff"}', b"{", b"", b"  "]
+    Path("events.jsonl").write_bytes(b"\n".join([*events(), *bad]))
+    Path("subscriptions.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SUBSCRIPTIONS))
+    return tmp_path
+
+
+def test_json_lines_become_matches_rejected_events_and_an_account(files: Path, spark: SparkSession) -> None:
+    done = run(
+        files,
+        "--events",
+        "events.jsonl",
+        "-s",
+        "subscriptions.jsonl",
+        "--out",
+        "out",
+        "--metrics-file",
+        "job.prom",
+        "--report",
+        "job.html",
+    )
+    assert done.exit_code == SOME_BAD, done.output
+    assert done.stdout == ""
+    found = spark.read.parquet(str(files / "out"))
+    assert pairs(found) == expected(events())
+    bad = {row["code"]: bytes(row["event"]) for row in spark.read.parquet(str(files / "out.rejected")).collect()}
+    assert bad == {"bad_utf8": b'{"collection": "or\xff"}', "malformed_json": b"{"}
+
+    told = re.search(r"(\d+) events, ([\d,]+) matches, 2 rejected events", done.stderr)
+    assert told is not None
+    assert (int(told[1]), int(told[2].replace(",", ""))) == (402, found.count())
+    samples = dict(line.rsplit(" ", 1) for line in Path("job.prom").read_text().splitlines() if not line.startswith("#"))
+    by_collection = Counter(json.loads(line)["collection"] for line in events())
+    for collection, count in by_collection.items():
+        assert float(samples[f'streamer_spark_events_total{{collection="{collection}"}}']) == count
+    assert float(samples['streamer_spark_events_rejected_total{code="bad_utf8"}']) == 1
+    assert (
+        sum(float(value) for name, value in samples.items() if name.startswith("streamer_spark_matches_total")) == found.count()
+    )
+    page = Path("job.html").read_text()
+    assert "orders" in page
+    assert "bad_utf8" in page
+
+
+def test_parquet_snapshots_gateways_and_columns_that_are_kept(files: Path, spark: SparkSession) -> None:
+    rows = [(number, line.decode()) for number, line in enumerate(events())]
+    spark.createDataFrame(rows, "place int, change string").repartition(3).write.parquet(str(files / "events.parquet"))
+    engine = Engine()
+    engine.add_many(SUBSCRIPTIONS)
+    engine.save("subscriptions.snapshot")
+    common = ["--events", "events.parquet", "-s", "subscriptions.snapshot", "--out", "out", "--by-gateway", "-q"]
+    common += ["--event-col", "change", "--keep", "place", "--keep-event"]
+    done = run(files, *common)
+    assert (done.exit_code, done.output) == (OK, "")
+    found = spark.read.parquet(str(files / "out"))
+    assert pairs(found) == expected(events())
+    assert sorted(each.name for each in Path("out").iterdir() if each.is_dir()) == [
+        f"gateway_id=g{number}" for number in range(3)
+    ]
+    assert found.where("get_json_object(event, '$.id') != concat('e', place)").count() == 0
+    assert not Path("out.rejected").exists()
+
+    again = run(files, *common)
+    assert again.exit_code == USAGE
+    assert again.stderr == f"streamer: {files / 'out'} is there already; --overwrite replaces it\n"
+    assert run(files, *common, "--overwrite", "--strategy", "cogroup").exit_code == OK
+    assert pairs(spark.read.parquet(str(files / "out"))) == expected(events())
+
+
+def test_a_stream_takes_what_is_there_and_goes_on_with_what_comes(files: Path, spark: SparkSession) -> None:
+    Path("events").mkdir()
+    engine = Engine()
+    engine.add_many(SUBSCRIPTIONS[:20])
+    publish(engine, "subscriptions")
+    arguments = ["--events", "events", "--events-format", "jsonl", "-s", "subscriptions", "--out", "out", "--out-format", "jsonl"]
+    arguments += ["--stream", "--checkpoint", "checkpoint", "--trigger", "available-now", "--by-gateway", "--report", "job.html"]
+    lines = events()
+    Path("events/1.jsonl").write_bytes(b"\n".join(lines[:200]))
+    first = run(files, *arguments)
+    assert first.exit_code == OK, first.output
+    assert re.search(r"^batch 0: 200 events, [\d,]+ matches, .*, subscriptions [0-9a-f]{12}$", first.stderr, re.M)
+    engine.add_many(SUBSCRIPTIONS[20:])
+    publish(engine, "subscriptions")
+    Path("events/2.jsonl").write_bytes(b"\n".join([*lines[200:], b"{"]))
+    second = run(files, *arguments)
+    assert second.exit_code == SOME_BAD, second.output
+    wanted = expected(lines)
+    early = {f"s{number}" for number in range(20)}
+    wanted = Counter({pair: n for pair, n in wanted.items() if int(pair[0][1:]) >= 200 or pair[1] in early})
+    assert pairs(spark.read.json(str(files / "out"))) == wanted
+    assert spark.read.json(str(files / "out.rejected")).count() == 1
+    assert "Micro-batches" in Path("job.html").read_text()
+
+
+def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
+    given = {"--events": "events.jsonl", "-s": "subscriptions.jsonl", "--out": "out"}
+    Path("bad.jsonl").write_text('{"id": "a"}\n{"id": "a", "filters": [{"field": "n", "op": "~"}]}\n')
+    Path("half.snapshot").write_bytes(b"\x89STRM\r\n\x1a")
+    Path("unknown").mkdir()
+    Path("a.parquet").write_bytes(b"no parquet")
+    cases: list[tuple[dict[str, str], tuple[str, ...], str]] = [
+        ({"--events": "nowhere.jsonl"}, (), "nowhere.jsonl"),
+        ({"--events": "unknown"}, (), "its name does not tell what it is"),
+        ({"--events": "a.parquet"}, (), "a.parquet"),
+        ({"--events": "kafka://broker"}, (), "expected kafka://BROKER"),
+        ({"-s": "nowhere.snapshot"}, (), "nowhere.snapshot"),
+        ({"-s": "bad.jsonl"}, (), "filters[0].op"),
+        ({"-s": "half.snapshot"}, (), "cut off"),
+        ({"--out": "events.jsonl"}, (), "the same place"),
+        ({}, ("--stream",), "--checkpoint"),
+        ({}, ("--trigger", "1 second"), "are for --stream"),
+        ({}, ("--stream", "--checkpoint", "c", "--trigger", "now and then"), "now and then"),
+        ({}, ("--keep", "number"), "there is no column 'number'"),
+        ({}, ("--layout", "nothing"), "nothing"),
+        ({}, ("--option", "x"), "NAME=VALUE"),
+        ({}, ("--metrics-file", "no/such/folder/job.prom"), "no/such/folder"),
+    ]
+    for changed, more, what in cases:
+        done = run(files, *[part for pair in {**given, **changed}.items() for part in pair], *more)
+        assert done.exit_code == USAGE, (changed, more, done.output)
+        assert what in done.stderr, (changed, more, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert "at org.apache" not in done.stderr
+        assert done.exception is None or isinstance(done.exception, SystemExit)
+
+
+def test_a_bad_event_ends_the_job_where_that_is_asked(files: Path) -> None:
+    done = run(files, "--events", "events.jsonl", "-s", "subscriptions.jsonl", "--out", "out", "--on-error", "fail")
+    assert done.exit_code == SOME_BAD
+    assert re.search(r"^streamer: (malformed_json|bad_utf8) at byte \d+: ", done.stderr, re.M), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_kafka_without_its_connector_says_how_to_get_it(files: Path) -> None:
+    done = run(files, "--events", "kafka://localhost:9/topic", "-s", "subscriptions.jsonl", "--out", "out")
+    assert done.exit_code == USAGE
+    assert "spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:" in done.stderr
+    sent = run(files, "--events", "events.jsonl", "-s", "subscriptions.jsonl", "--out", "kafka://localhost:9/topic")
+    assert sent.exit_code == USAGE
+    assert "spark-submit --packages" in sent.stderr
+
+
+def test_places_are_told_apart_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "days").mkdir()
+    (tmp_path / "days" / "1.jsonl.gz").touch()
+    (tmp_path / "days" / "_SUCCESS").touch()
+    names = {
+        "a.parquet": Format.parquet,
+        "s3a://bucket/a.JSONL.zst": Format.jsonl,
+        "a.ndjson": Format.jsonl,
+        str(tmp_path / "days"): Format.jsonl,
+        "kafka://a:9092,b:9092/topic": Format.kafka,
+        "a.csv": None,
+    }
+    assert {name: place(name).format for name in names} == names
+    assert place("kafka://a:9092,b:9092/topic").kafka == ("a:9092,b:9092", "topic")
+
+
+def test_lines_keep_their_bytes_and_blank_ones_are_none(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    lines = [b'{"a": "\xff\xfe"}', b"\t \r", b"", b'{"b": 1}\r', b" " * 100, b"\xc2\xa0"]
+    path.write_bytes(b"\n".join(lines))
+    found = [bytes(row["value"]) for row in read(spark, Place(str(path), Format.jsonl), stream=False).collect()]
+    assert [each for each in found if each.strip()] == [lines[0], lines[3], lines[5]]
+    assert b"" not in found
+
+
+def test_spark_s_errors_are_put_in_a_sentence() -> None:
+    worker = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n  File ...\n"
+    assert said(RuntimeError(f"{worker}streamer.errors.EventError: malformed_json at byte 3: no value\n")) == (
+        "event",
+        "malformed_json at byte 3: no value",
+    )
+    assert said(RuntimeError(f"{worker}ZeroDivisionError: division by zero\n SQLSTATE: 38000"))[0] == "spark"
+    java = "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted.\n\tat org.A.b(C.scala:1)\n"
+    assert said(RuntimeError(f"{java}Caused by: java.io.IOException: No space left on device\n\tat ...")) == (
+        "spark",
+        "IOException: No space left on device",
+    )
+    assert said(RuntimeError("[PATH_NOT_FOUND] Path does not exist: file:/a. SQLSTATE: 42K03")) == (
+        "user",
+        "Path does not exist: file:/a.",
+    )
+    assert FAILED not in (OK, SOME_BAD, USAGE)
