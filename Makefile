@@ -54,6 +54,7 @@ ifeq ($(RUST),yes)
 	cargo fmt --all --check
 	$(CARGO_ENV) cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO_ENV) cargo test --workspace --locked
+	cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target/peers-check
 else
 	@echo "rust: left out, there is no cargo here; everything runs on the reference"
 endif

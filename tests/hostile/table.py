@@ -22,6 +22,7 @@ _MEMBERS = {
     "event_hex": str,
     "layout": str,
     "engine": dict,
+    "validation": str,
     "expect": str,
     "certain": bool,
     "cel_error": str,
@@ -45,6 +46,7 @@ class Row:
         event: likewise of `Engine.match`; None where the subscription is refused.
         expect: whether it matches.
         certain: of the match.
+        is_full: under lazy validation it may match or not.
         cel_error: the reason that is counted for the CEL expression.
         subscription_error: the type, and attributes of the error; `contains` is a part of its message.
         event_error: attributes of the error.
@@ -57,6 +59,7 @@ class Row:
     limits: Limits = field(default_factory=Limits)
     expect: bool | None = None
     certain: bool = True
+    is_full: bool = False
     cel_error: str | None = None
     subscription_error: Mapping[str, Any] | None = None
     event_error: Mapping[str, Any] | None = None
@@ -80,6 +83,8 @@ def _row(members: dict[str, Any]) -> Row:
     for member, value in members.items():
         if member not in _MEMBERS or not isinstance(value, _MEMBERS[member]):
             raise ValueError(f"{where}: {member} = {value!r} is not known")
+    if members.get("validation", "full") != "full":
+        raise ValueError(f"{where}: validation is 'full' or not said")
     outcomes = {"expect", "subscription_error", "event_error"} & set(members)
     if len(outcomes) != 1:
         raise ValueError(f"{where}: expected just one of expect, subscription_error and event_error")
@@ -101,6 +106,7 @@ def _row(members: dict[str, Any]) -> Row:
         limits=Limits(**members.get("engine", {})),
         expect=members["expect"] == "match" if "expect" in members else None,
         certain=members.get("certain", True),
+        is_full="validation" in members,
         cel_error=members.get("cel_error"),
         subscription_error=members.get("subscription_error"),
         event_error=members.get("event_error"),

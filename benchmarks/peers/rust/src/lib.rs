@@ -59,8 +59,7 @@ pub fn peak_mb() -> u64 {
 
 /// Nanoseconds that this (single) thread has been on a core: what a busy neighbour does not add to.
 fn cpu_ns() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    status.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0)
+    cpu_time::ThreadTime::now().as_duration().as_nanos() as f64
 }
 
 fn seconds_since(begun: f64) -> f64 {

@@ -195,6 +195,8 @@ impl Root {
 pub(super) struct Inner {
     pub options: Options,
     pub seed: Seed,
+    /// The hash of `*`, the name of every tenant and of every collection.
+    pub(super) all: u64,
     pub(super) locator: Locator,
     pub(super) id_locator: Locator,
     /// For events that are read for their parts alone.
@@ -289,9 +291,9 @@ impl Stays<'_> {
     }
 }
 
-/// Keeps the slots of a match from being given to other subscriptions.
+/// Keeps the slots of a match from being given to other subscriptions; of a match without slots it holds nothing.
 #[derive(Clone, Debug)]
-pub struct Pin(#[allow(dead_code, reason = "held, never read")] pub(super) Arc<Generation>);
+pub struct Pin(#[allow(dead_code, reason = "held, never read")] pub(super) Option<Arc<Generation>>);
 
 impl Engine {
     /// An engine without subscriptions.
@@ -305,6 +307,7 @@ impl Engine {
             any_collection: 0,
             len: 0,
         };
+        let seed = Seed::random();
         let inner = Inner {
             locator: Locator::new(&options.layout),
             id_locator: Locator::of_id(&options.layout),
@@ -313,7 +316,8 @@ impl Engine {
             cel_errors: Default::default(),
             started: Instant::now(),
             options,
-            seed: Seed::random(),
+            all: seed.hash_bytes(b"*"),
+            seed,
             root: ArcSwap::from_pointee(root),
             records: Records::default(),
             writer: Mutex::new(writer),
@@ -439,7 +443,7 @@ impl Engine {
         collection: Option<&str>,
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
-        self.inner.match_event(&self.root(), event, tenant, collection, scratch)
+        self.inner.match_event(&self.inner.root.load(), event, tenant, collection, scratch)
     }
 
     /// Find what an event matches in the state that *root* is.

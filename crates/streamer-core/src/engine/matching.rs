@@ -22,7 +22,6 @@ use std::sync::Arc;
 impl Inner {
     /// The partitions that an event of *tenant* and *collection* sees: its own, and those for all collections or tenants.
     fn seen_by<'r>(&self, root: &'r Root, tenant: &str, collection: Option<&str>) -> Seen<'r> {
-        let all = self.seed.hash_bytes(b"*");
         let tenant_hash = self.seed.hash_bytes(tenant.as_bytes());
         let find = |hash, tenant, collection| root.partitions.get(hash, tenant, collection);
         let mut seen = [None; 4];
@@ -30,13 +29,13 @@ impl Inner {
             let hash = self.seed.hash_bytes(name.as_bytes());
             seen[0] = find(join(&self.seed, tenant_hash, hash), tenant, name);
             if root.any_tenant > 0 {
-                seen[1] = find(join(&self.seed, all, hash), "*", name);
+                seen[1] = find(join(&self.seed, self.all, hash), "*", name);
             }
         }
         if root.any_collection > 0 {
-            seen[2] = find(join(&self.seed, tenant_hash, all), tenant, "*");
+            seen[2] = find(join(&self.seed, tenant_hash, self.all), tenant, "*");
             if root.any_tenant > 0 {
-                seen[3] = find(join(&self.seed, all, all), "*", "*");
+                seen[3] = find(join(&self.seed, self.all, self.all), "*", "*");
             }
         }
         seen
@@ -130,13 +129,15 @@ impl Inner {
         tally.looked(output.candidates, output.listed);
         let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
         tally.settle(output.certain.len() + output.told.len(), uncertain);
+        let has_slots = !(output.certain.is_empty() && output.told.is_empty() && output.errors.is_empty());
         let matched = Matched {
             certain: &output.certain,
             told: &output.told,
             errors: &output.errors,
             change,
             work: output.candidates + output.listed,
-            pin: Pin(root.generation.clone()),
+            // Two writes to a line that all threads share, which most events can do without.
+            pin: Pin(has_slots.then(|| root.generation.clone())),
             found: &old.found,
         };
         Ok((matched, more))
@@ -165,18 +166,13 @@ impl Inner {
             if !is_settled {
                 // What was located is a guess: an event with duplicates, say, may belong elsewhere.
                 is_settled = true;
-                let settled = self.seen_by(root, flat.parts().tenant, flat.parts().collection);
-                let is_same = |(one, other): (&Option<&Arc<Partition>>, &Option<&Arc<Partition>>)| match (one, other) {
-                    (None, None) => true,
-                    (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-                    _ => false,
-                };
-                if !seen.iter().zip(&settled).all(is_same) {
-                    seen = settled;
+                let parts = flat.parts();
+                if parts.tenant != located.unwrap_or_default() || parts.collection != name {
+                    seen = self.seen_by(root, parts.tenant, parts.collection);
                     continue;
                 }
             }
-            let one = One { root, event, seen: &seen, view: &view, flat: &flat, given };
+            let one = One { root, event, seen: &seen, view, flat: &flat, given };
             return Ok(use_(&one, &mut Rest { values, segment, output, old, cel, tally }));
         }
     }

@@ -94,6 +94,8 @@ pub struct Views {
     known: HashMap<Box<[u64]>, Arc<View>>,
     key: Vec<u64>,
     weight: usize,
+    /// The view that was asked for last, whose sets are `key`: most often it is asked for again.
+    last: Option<Arc<View>>,
 }
 
 /// Paths that a thread's views may hold together before all are dropped.
@@ -106,12 +108,25 @@ impl Views {
         sets: impl Iterator<Item = &'a PathSet> + Clone,
         layout: &Arc<EventLayout>,
         flag: Option<&Path>,
-    ) -> Arc<View> {
-        self.key.clear();
-        self.key.extend(sets.clone().map(|set| set.number));
-        if let Some(view) = self.known.get(self.key.as_slice()) {
-            return view.clone();
+    ) -> &View {
+        if self.last.is_none() || !self.key.iter().copied().eq(sets.clone().map(|set| set.number)) {
+            self.key.clear();
+            self.key.extend(sets.clone().map(|set| set.number));
+            let view = match self.known.get(self.key.as_slice()) {
+                Some(view) => view.clone(),
+                None => self.make(sets, layout, flag),
+            };
+            self.last = Some(view);
         }
+        self.last.as_ref().expect("set above")
+    }
+
+    fn make<'a>(
+        &mut self,
+        sets: impl Iterator<Item = &'a PathSet> + Clone,
+        layout: &Arc<EventLayout>,
+        flag: Option<&Path>,
+    ) -> Arc<View> {
         let mut builder = PathTrie::builder(layout.clone());
         let ids: Vec<Box<[PathId]>> =
             sets.clone().map(|set| set.paths.iter().map(|(path, mode)| builder.want(path, *mode)).collect()).collect();

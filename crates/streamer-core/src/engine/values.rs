@@ -46,7 +46,8 @@ pub struct Values<'f> {
     stamp: u64,
     present: Vec<PathId>,
     present_is_known: bool,
-    trees: HashMap<usize, Option<Value>>,
+    /// Made when the first one is asked for.
+    trees: Option<HashMap<usize, Option<Value>>>,
 }
 
 impl<'f> Values<'f> {
@@ -65,7 +66,7 @@ impl<'f> Values<'f> {
             stamp: scratch.stamp,
             present: std::mem::take(&mut scratch.present),
             present_is_known: false,
-            trees: HashMap::new(),
+            trees: None,
         }
     }
 
@@ -118,7 +119,7 @@ impl<'f> Values<'f> {
             let options = json::Options { max_depth: usize::MAX, max_bytes: usize::MAX };
             matches!(seen.kind, Kind::List | Kind::Map).then(|| json::parse(seen.leaf.raw().as_bytes(), options).ok())?
         };
-        self.trees.entry(position).or_insert_with(read).as_ref()
+        self.trees.get_or_insert_default().entry(position).or_insert_with(read).as_ref()
     }
 
     /// Find the paths at which there is anything, for [`Values::present`].

@@ -50,7 +50,10 @@ pub(super) fn resolve(
     max_depth: usize,
 ) -> Result<Resolved, EventError> {
     let reader = Reader { trie, slots, text };
-    reader.id()?;
+    let has = |part: usize| trie.has_part[part];
+    if has(ID) {
+        reader.id()?;
+    }
     let mut tenant = reader.name(TENANT, given.tenant)?;
     if let Text::None = tenant {
         if given.default_tenant.is_none() {
@@ -64,13 +67,14 @@ pub(super) fn resolve(
         tenant = Text::Default;
     }
     let collection = reader.name(COLLECTION, given.collection)?;
-    let event_type = reader.event_type()?;
-    let ts_ns = reader.ts()?;
-    let topic = reader.string(TOPIC)?;
+    let event_type = if has(TYPE) { reader.event_type()? } else { None };
+    let ts_ns = if has(TS) { reader.ts()? } else { None };
+    let topic = if has(TOPIC) { reader.string(TOPIC)? } else { Text::None };
     let mut data = reader.object(DATA)?.map_or(ALWAYS, |place| place as u16);
     let first_before = trie.places[DATA].len();
-    let before = reader.object(BEFORE)?.map_or(ALWAYS, |place| (first_before + place) as u16);
-    let has_unknown = reader.unknown(checked, max_depth)?;
+    let before = if has(BEFORE) { reader.object(BEFORE)? } else { None };
+    let before = before.map_or(ALWAYS, |place| (first_before + place) as u16);
+    let has_unknown = has(UNKNOWN) && reader.unknown(checked, max_depth)?;
     let mut fallback = None;
     if event_type == Some(EventType::Delete) && data == ALWAYS && before != ALWAYS {
         data = before;
@@ -181,10 +185,9 @@ impl<'r> Reader<'r> {
     }
 
     fn name(&self, part: usize, argument: Option<&str>) -> Result<Text, EventError> {
-        let text = self.string(part)?;
-        let name = self.name_of(part);
+        let text = if self.trie.has_part[part] { self.string(part)? } else { Text::None };
         let reserved = |found| {
-            let reason = format!("{name} '*' means every one and cannot name one");
+            let reason = format!("{} '*' means every one and cannot name one", self.name_of(part));
             Err(self.error(EventCode::ReservedName, reason, found))
         };
         match (text, argument) {
@@ -451,11 +454,11 @@ fn id_of<'a>(trie: &'a PathTrie, slots: &'a Slots, text: &'a str, plain: &'a str
 impl Flattener {
     /// Find an event's tenant and collection, without checking anything and stopping as soon as both are found.
     ///
-    /// It is a guess that holds for a good event without duplicates: whoever flattens the event afterwards compares it with
-    /// the parts found then, and flattens again for another view where they differ. An event that cannot be read has the
-    /// default tenant here, and its error when it is flattened.
+    /// It is a guess that holds for a good event without duplicates, and without escapes in those names: whoever flattens the
+    /// event afterwards compares it with the parts found then, and flattens again for another view where they differ. An event
+    /// that cannot be read has the default tenant here, and its error when it is flattened.
     pub fn locate<'a>(
-        &'a mut self,
+        &mut self,
         locator: &'a Locator,
         event: &'a [u8],
         given: &Given<'a>,
@@ -472,15 +475,13 @@ impl Flattener {
         if trie.needed > 0 && !matches!(scan.event(), Ok(scanned) if scanned.not_an_object.is_none()) {
             return unread;
         }
-        let slots: &'a Slots = slots;
+        let slots: &Slots = slots;
         let find = |part: usize| -> Option<&'a str> {
             let found = trie.places[part].iter().find_map(|place| slots.value(place.node).filter(|e| e.kind != Kind::Null));
             match found {
                 Some(entry) if entry.kind != Kind::String => None,
-                Some(entry) if entry.plain != 0 => {
-                    let plain = slots.plain.get(entry.plain as usize - 1..)?.get(..entry.plain_length as usize)?;
-                    std::str::from_utf8(plain).ok()
-                }
+                // Its plain text is not the event's.
+                Some(entry) if entry.plain != 0 => None,
                 Some(entry) => std::str::from_utf8(event.get(entry.start as usize + 1..entry.end as usize - 1)?).ok(),
                 None => match trie.layout.parts()[part].1.constant() {
                     Some(Scalar::String(text)) => Some(text),

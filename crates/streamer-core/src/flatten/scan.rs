@@ -35,8 +35,9 @@ struct Frame {
     entry: u32,
     position: Position,
     in_object: bool,
-    /// Of an object: the member that is being read, and the object's serial number.
+    /// Of an object: the member that is being read, how many wanted ones were not seen yet, and the object's serial number.
     child: u32,
+    unseen: u32,
     object: u64,
     /// Of an array: its serial number, the index of the element being read, and where to read that element again.
     array: u32,
@@ -173,14 +174,10 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
                             (node, position) = self.element(at);
                             continue 'value;
                         }
-                        at = match self.member(at, &mut duplicate)? {
-                            (after, NOWHERE) => self.skip(after)?,
-                            (after, child) => {
-                                node = child;
-                                at = after;
-                                continue 'value;
-                            }
-                        };
+                        (at, node) = self.member(at, &mut duplicate)?;
+                        if node != NOWHERE {
+                            continue 'value;
+                        }
                         entry = NO_ENTRY;
                     }
                 }
@@ -191,30 +188,27 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
             // Here a value is complete: go on in the container that it stands in, or close it.
             while let Some(frame) = self.scratch.frames.last_mut() {
                 if frame.in_object {
+                    let is_done = !CHECKED && frame.child != NOWHERE && frame.unseen == 0;
                     if frame.child != NOWHERE {
                         self.scratch.seen[frame.child as usize].to = self.slots.entries.len() as u32;
-                        if !CHECKED && self.missing == 0 && self.scratch.frames.len() == 1 && !again {
+                        if !CHECKED && !again && self.missing == 0 && self.has_all() {
                             return Ok(Scanned { end: at, not_an_object: None, duplicate });
                         }
                     }
-                    // Members that nobody wants are passed over here, without leaving the loop.
-                    loop {
+                    if is_done {
+                        at = skip::rest_of_object(text, at)? - 1;
+                    } else {
                         at = space(text, at);
-                        if peek(text, at) != b',' {
-                            break;
-                        }
-                        match self.member(space(text, at + 1), &mut duplicate)? {
-                            (after, NOWHERE) => at = self.skip(after)?,
-                            (after, child) => {
-                                at = after;
-                                node = child;
+                        if peek(text, at) == b',' {
+                            (at, node) = self.member(space(text, at + 1), &mut duplicate)?;
+                            if node != NOWHERE {
                                 position = self.scratch.frames[self.scratch.frames.len() - 1].position;
                                 continue 'value;
                             }
                         }
-                    }
-                    if peek(text, at) != b'}' {
-                        return Err(token::expected_more(text, at, true));
+                        if peek(text, at) != b'}' {
+                            return Err(token::expected_more(text, at, true));
+                        }
                     }
                 } else {
                     if frame.again != 0 {
@@ -254,6 +248,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
             position,
             in_object,
             child: NOWHERE,
+            unseen: self.trie.nodes[node as usize].children,
             object: self.scratch.serial,
             array: self.scratch.serial as u32,
             index: 0,
@@ -261,43 +256,67 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         }
     }
 
-    /// Read a member's name and colon in the object on top; returns where its value begins and its node.
-    #[inline(always)]
-    fn member(&mut self, at: usize, duplicate: &mut Option<(u32, usize)>) -> Result<(usize, u32)> {
-        let text = self.text;
-        if peek(text, at) != b'"' {
-            return Err(token::expected_name(text, at));
+    /// Whether nothing that is wanted can stand in the rest of the event, all members of the root that are needed having
+    /// been seen. The end of a container that is wanted as a value is needed too, but for the root's.
+    fn has_all(&self) -> bool {
+        let inner = self.scratch.frames.iter().skip(1);
+        inner.into_iter().all(|frame| frame.in_object && frame.unseen == 0 && frame.entry == NO_ENTRY)
+    }
+
+    /// Read members of the object on top, the first one's name being at *at*, until there is one that is wanted: where its
+    /// value begins, and its node. Or where what follows the last one begins, and [`NOWHERE`].
+    ///
+    /// Most members of most events are passed over in this loop, which touches nothing else.
+    fn member(&mut self, mut at: usize, duplicate: &mut Option<(u32, usize)>) -> Result<(usize, u32)> {
+        let (text, trie) = (self.text, self.trie);
+        let frame = &self.scratch.frames[self.scratch.frames.len() - 1];
+        let wanted = &trie.nodes[frame.node as usize];
+        let in_array = frame.position != Position::NONE;
+        loop {
+            if peek(text, at) != b'"' {
+                return Err(token::expected_name(text, at));
+            }
+            let (end, escaped) = token::string(text, at)?;
+            let colon = space(text, end);
+            if peek(text, colon) != b':' {
+                return Err(token::expected_colon(text, colon));
+            }
+            let value = space(text, colon + 1);
+            let child = if escaped { self.escaped(wanted, at, end) } else { trie.member(wanted, text, at + 1, end - 1) };
+            if child != NOWHERE && (!in_array || trie.nodes[child as usize].flags & THROUGH != 0) {
+                self.want(child, at, duplicate);
+                return Ok((value, child));
+            }
+            // Strings, most of what is passed over, without a call.
+            at = space(text, if peek(text, value) == b'"' { token::string(text, value)?.0 } else { self.skip(value)? });
+            if peek(text, at) != b',' {
+                let top = self.scratch.frames.len() - 1;
+                self.scratch.frames[top].child = NOWHERE;
+                return Ok((at, NOWHERE));
+            }
+            at = space(text, at + 1);
         }
-        let (end, escaped) = token::string(text, at)?;
-        let colon = space(text, end);
-        if peek(text, colon) != b':' {
-            return Err(token::expected_colon(text, colon));
-        }
-        let value = space(text, colon + 1);
+    }
+
+    /// The node of a member whose name has escapes.
+    #[cold]
+    fn escaped(&mut self, wanted: &Node, at: usize, end: usize) -> u32 {
+        let name = &mut self.scratch.name;
+        name.clear();
+        token::unescape(&self.text[at + 1..end - 1], name);
+        self.trie.member(wanted, name, 0, name.len())
+    }
+
+    /// Begin a member of the object on top that is wanted; its name is at *at*.
+    fn want(&mut self, child: u32, at: usize, duplicate: &mut Option<(u32, usize)>) {
+        let flags = self.trie.nodes[child as usize].flags;
         let top = self.scratch.frames.len() - 1;
         let frame = &mut self.scratch.frames[top];
-        let wanted = &self.trie.nodes[frame.node as usize];
-        let child = if escaped {
-            self.scratch.name.clear();
-            token::unescape(&text[at + 1..end - 1], &mut self.scratch.name);
-            self.trie.member(wanted, &self.scratch.name, 0, self.scratch.name.len())
-        } else {
-            self.trie.member(wanted, text, at + 1, end - 1)
-        };
-        frame.child = NOWHERE;
-        if child == NOWHERE {
-            return Ok((value, NOWHERE));
-        }
-        let flags = self.trie.nodes[child as usize].flags;
-        if frame.position != Position::NONE && flags & THROUGH == 0 {
-            return Ok((value, NOWHERE));
-        }
         frame.child = child;
-        let (object, position) = (frame.object, frame.position);
         let seen = &mut self.scratch.seen[child as usize];
         let from = self.slots.entries.len() as u32;
-        if seen.object == object {
-            if flags & ENVELOPE != 0 && position == Position::NONE && duplicate.is_none() {
+        if seen.object == frame.object {
+            if flags & ENVELOPE != 0 && frame.position == Position::NONE && duplicate.is_none() {
                 *duplicate = Some((child, at));
             }
             for entry in &mut self.slots.entries[seen.from as usize..seen.to as usize] {
@@ -305,12 +324,12 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
             }
             seen.from = from;
         } else {
-            *seen = Seen { object, from, to: from };
+            *seen = Seen { object: frame.object, from, to: from };
+            frame.unseen -= 1;
             if !CHECKED && top == 0 && flags & OPTIONAL == 0 {
                 self.missing = self.missing.wrapping_sub(1); // wraps only below a fallback, where nobody asks
             }
         }
-        Ok((value, child))
     }
 
     /// Begin the next element of the array on top; returns its node and position.

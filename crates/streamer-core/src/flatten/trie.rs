@@ -108,6 +108,8 @@ pub struct PathTrie {
     envelope: Vec<(u32, Vec<Box<str>>)>,
     /// The paths of the string parts: type, topic, collection, tenant.
     pub(crate) part_paths: [Option<PathId>; 4],
+    /// Of each part, in the order of `EventLayout::parts`, whether an event can have it.
+    pub(crate) has_part: [bool; 9],
     pub(crate) has_constants: bool,
     /// How many members of the root a lazy reading needs: all but those that only `id` and `ts` want.
     pub(crate) needed: u32,
@@ -332,6 +334,7 @@ impl Growing {
             outputs: Vec::with_capacity(self.outputs.len()),
             needed: 0,
             envelope: std::mem::take(&mut self.envelope),
+            has_part: layout.parts().map(|(_, part)| part.constant().is_some() || !part.pointers().is_empty()),
             has_constants: layout.parts().iter().any(|(_, part)| part.constant().is_some()),
             layout,
             seed,
@@ -453,12 +456,16 @@ impl PathTrie {
     }
 
     /// The node of the member *name* = `text[from..to]` below *node*, or [`NOWHERE`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn member(&self, node: &Node, text: &[u8], from: usize, to: usize) -> u32 {
-        let length = to - from;
-        if node.lengths & (1 << (length % 64)) == 0 {
+        if node.lengths & (1 << ((to - from) % 64)) == 0 {
             return NOWHERE;
         }
+        self.member_of_length(node, text, from, to)
+    }
+
+    fn member_of_length(&self, node: &Node, text: &[u8], from: usize, to: usize) -> u32 {
+        let length = to - from;
         let edges = &self.edges[node.edges as usize..][..node.children as usize];
         if edges.len() > FEW {
             return self.member_of_many(node, &text[from..to]);

@@ -82,6 +82,11 @@ pub(crate) fn trusted(text: &[u8], at: usize) -> Result<usize> {
     }
 }
 
+/// Skip what is left of an object, from the end of a member's value on, trusting it to be JSON. Returns the offset after it.
+pub(crate) fn rest_of_object(text: &[u8], at: usize) -> Result<usize> {
+    container(text, at, b'{', b'}')
+}
+
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
 fn container(text: &[u8], mut at: usize, open: u8, close: u8) -> Result<usize> {

@@ -34,9 +34,12 @@ impl From<Fault> for EventError {
 
 pub(crate) type Result<T> = std::result::Result<T, Fault>;
 
-/// Skip white space. Most often there is none.
+/// Skip white space. Most often there is none, and one comparison tells.
 #[inline(always)]
 pub(crate) fn space(text: &[u8], mut at: usize) -> usize {
+    if peek(text, at) > b' ' {
+        return at;
+    }
     while let Some(b' ' | b'\n' | b'\t' | b'\r') = text.get(at) {
         at += 1;
     }

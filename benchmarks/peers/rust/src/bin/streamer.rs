@@ -28,7 +28,9 @@ fn addition(id: u32, pattern: &str) -> Addition {
         tenant: subscription.tenant,
         collection: subscription.collection,
         flags: 0,
+        program: None,
         text: text.into_bytes().into(),
+        conditions: None,
         host: None,
     }
 }
