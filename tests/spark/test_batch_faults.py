@@ -1,0 +1,174 @@
+"""Workers die, and only what may match is sent: asked of Spark itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer import Engine
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
+pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer[spark]')")
+
+from streamer.spark import CogroupOptions, match_events
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What runs in a worker, by strategy and by where a plan takes it from.
+PLACES = {
+    "matching": ("broadcast", "streamer.spark.broadcast.by_snapshot"),
+    "routing": ("cogroup", "streamer.spark.cogroup.route"),
+    "groups": ("cogroup", "streamer.spark.cogroup.by_groups"),
+    "counting": ("cogroup", "streamer.spark.cogroup.touch"),
+    "building": ("cogroup", "streamer.spark.cogroup.build_parts"),
+}
+
+
+@pytest.fixture
+def small_batches(spark: SparkSession) -> Iterator[None]:
+    """A task sees many batches, so that it can die between two of them."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "16")
+    yield
+    spark.conf.set(name, before or "10000")
+
+
+def numbers() -> Engine:
+    """Each number that ends in a digit under 5 is wanted by two, in nine collections, and by one everywhere."""
+    engine = Engine()
+    for n in range(450):
+        filters = [{"field": "n", "op": "in", "value": [n, n + 1]}]
+        engine.add(
+            {"id": f"s{n}", "collection": f"c{n % 9}", "filters": filters} if n % 10 else {"id": f"s{n}", "filters": filters}
+        )
+    return engine
+
+
+def numbered(spark: SparkSession, count: int) -> tuple[DataFrame, list[str]]:
+    texts = [json.dumps({"id": n, "collection": f"c{n % 9}", "data": {"n": n // 2}}) for n in range(count)]
+    return spark.createDataFrame([(text,) for text in texts], "value string").repartition(3), texts
+
+
+def pairs(matches: DataFrame) -> list[tuple[str, str]]:
+    return sorted((row.event_id, row.subscription_id) for row in matches.collect())
+
+
+def expected(engine: Engine, texts: list[str]) -> list[tuple[str, str]]:
+    return sorted((str(json.loads(text)["id"]), match.subscription_id) for text in texts for match in engine.match(text))
+
+
+def dying(make: Callable[..., Any], marker: str, after: int) -> Callable[..., Any]:
+    """Make what a worker runs as *make* does, and let the first task that comes so far be killed, without a word."""
+
+    def made(*args: Any, **kwargs: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        run = make(*args, **kwargs)
+
+        def dies(batches: Iterator[Any]) -> Iterator[Any]:
+            for n, batch in enumerate(batches):
+                if n == after:
+                    try:
+                        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+                    except FileExistsError:
+                        pass
+                    else:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                yield batch
+
+        return lambda batches: run(dies(batches))
+
+    return made
+
+
+def die_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, marker: Path, place: str, after: int) -> None:
+    strategy, where = PLACES[place]
+    module, _, name = where.rpartition(".")
+    make = getattr(__import__(module, fromlist=[name]), name)
+    monkeypatch.setattr(where, dying(make, str(marker), after))
+    engine = numbers()
+    events, texts = numbered(spark, 600)
+    options = CogroupOptions(subscriptions_per_task=20, events_per_task=50)
+    matches = match_events(events, engine, strategy=strategy, cogroup_options=options)  # type: ignore[arg-type]
+    assert pairs(matches) == expected(engine, texts)
+    assert marker.exists(), "nobody died"
+
+
+@pytest.mark.parametrize("place", ["matching", "routing", "groups"])
+def test_a_killed_worker_costs_no_match_and_doubles_none(
+    spark: SparkSession, small_batches: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
+) -> None:
+    die_once(spark, monkeypatch, tmp_path / "died", place, after=2)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("after", range(4))
+@pytest.mark.parametrize("place", list(PLACES))
+def test_workers_may_be_killed_anywhere(
+    spark: SparkSession, small_batches: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, after: int
+) -> None:
+    die_once(spark, monkeypatch, tmp_path / "died", place, after)
+
+
+def shuffled(matches: DataFrame) -> tuple[int, int]:
+    """Rows and bytes that the shuffle of an executed plan wrote, as Spark counted them."""
+    found = []
+
+    def walk(node: Any) -> None:
+        name = node.getClass().getSimpleName()
+        if name == "AdaptiveSparkPlanExec":
+            walk(node.executedPlan())
+        elif name.endswith("QueryStageExec"):
+            walk(node.plan())
+        else:
+            if name == "ShuffleExchangeExec" and "group#" in node.outputPartitioning().toString():
+                metrics = node.metrics()
+                found.append((metrics.apply("shuffleRecordsWritten").value(), metrics.apply("dataSize").value()))
+            children = node.children()
+            for at in range(children.size()):
+                walk(children.apply(at))
+
+    walk(matches._jdf.queryExecution().executedPlan())  # type: ignore[operator]
+    (shuffle,) = found
+    return shuffle
+
+
+def test_pruned_events_never_reach_the_shuffle(spark: SparkSession, backend: str) -> None:
+    """Of 2,000 events ten can be wanted; the shuffle has these, what else the filter lets pass, and the subscriptions."""
+    engine = Engine()
+    engine.add_many(
+        {"id": f"s{n}", "collection": "orders", "filters": [{"field": "n", "op": "==", "value": n}]} for n in range(0, 2000, 200)
+    )
+    # No event is of this collection, so that nobody needs its subscriptions.
+    engine.add_many({"id": f"t{n}", "collection": "others"} for n in range(500))
+    texts = [json.dumps({"id": n, "collection": "orders", "data": {"n": n, "text": "x" * 200}}) for n in range(2000)]
+    events = spark.createDataFrame([(text,) for text in texts], "value string")
+    matches = match_events(events, engine, strategy="cogroup", cogroup_options=CogroupOptions(fp_rate=0.001))
+    assert len(matches.collect()) == 10
+    rows, size = shuffled(matches)
+    assert 20 <= rows <= 20 + 20, "ten events, ten subscriptions, and what chance lets pass"
+    unpruned = match_events(events, engine, strategy="cogroup", cogroup_options=CogroupOptions(prune=False))
+    assert len(unpruned.collect()) == 10
+    all_rows, all_bytes = shuffled(unpruned)
+    assert all_rows == 2010
+    assert size * 20 < all_bytes
+
+
+def test_hot_collections_are_salted_and_large_ones_are_split(spark: SparkSession) -> None:
+    """One collection has nine tenths of events and subscriptions; no group has more of either than was asked for."""
+    engine = Engine()
+    engine.add_many({"id": f"s{n}", "collection": "hot" if n % 10 else f"c{n}", "types": ["insert"]} for n in range(100))
+    texts = [json.dumps({"id": n, "collection": "hot" if n % 10 else "cold", "type": "insert"}) for n in range(400)]
+    events = spark.createDataFrame([(text,) for text in texts], "value string").repartition(2)
+    options = CogroupOptions(subscriptions_per_task=30, events_per_task=100)
+    matches = match_events(events, engine, strategy="cogroup", cogroup_options=options)
+    assert len(matches.collect()) == 360 * 90
+    rows, _ = shuffled(matches)
+    # 90 subscriptions in three parts, 360 events to each of these, in four salts.
+    assert rows == 3 * 360 + 4 * 90
