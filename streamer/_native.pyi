@@ -220,6 +220,7 @@ class Core:
         cache_size: int,
         allow_unindexed: bool,
         bloom: tuple[float, int] | None,
+        portable: bool,
     ) -> Self:
         """Make an engine without subscriptions.
 
@@ -229,6 +230,7 @@ class Core:
             cache_size: how many compiled CEL programs to keep for reuse.
             soft_delete: the names down to the field of `data` that flags a document as deleted.
             bloom: `fp_rate` and `initial_capacity` of `BloomOptions`; None leaves phase 1 out.
+            portable: CEL is the host's to evaluate where a subscription does not say.
 
         Raises:
             ValueError: a layout that cannot be.
@@ -361,11 +363,17 @@ class Draft:
 
     def __new__(cls, core: Core) -> Draft: ...
     def __len__(self) -> int: ...
-    def extend(self, sources: Sequence[bytes | tuple[bytes, bytes, Subscription]]) -> None:
+    def extend(self, sources: Sequence[bytes | tuple[bytes, bytes, Subscription]]) -> list[int]:
         """Parse JSON texts and compile their CEL, with the interpreter let go.
 
         A source that is not JSON alone is a text to parse, a unique name to keep in its place, and the object.
+
+        Returns:
+            The positions of those whose CEL is the host's: it refuses them, or calls `judged`.
         """
+
+    def judged(self, position: int, mentions_before: bool) -> None:
+        """Take what the host found out about a source whose CEL it evaluates."""
 
     def refuse(self, position: int, subscription_id: str | None) -> None:
         """Put an error of the host in the place of a source."""

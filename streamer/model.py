@@ -18,6 +18,7 @@ Pointer: TypeAlias = tuple[str, ...]
 
 Transition = Literal["enter", "stay", "leave"]
 Dialect = Literal["strict", "eventbridge"]
+CelEvaluator = Literal["native", "portable"]
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
@@ -151,6 +152,8 @@ class Subscription:
         types: some of `insert`, `update`, `delete`; left out means all.
         filters: conditions on fields of the document, as `Filter` or as mappings.
         cel: a CEL expression.
+        cel_evaluator: what evaluates it: `native`, the engine itself, or `portable`, cel-python, which calls functions that are
+            registered in Python (docs/cel.md); left out, the engine's `cel_evaluator`.
         pattern: a Quamina/EventBridge pattern, as a mapping or as JSON text.
         topic: an AMQP topic pattern.
         dialect: of the pattern.
@@ -172,6 +175,7 @@ class Subscription:
     on_unknown: Literal["deliver", "skip"] = "deliver"
     transitions: bool = False
     labels: Mapping[str, Any] | None = None
+    cel_evaluator: CelEvaluator | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the members that differ from their defaults, ready for `json.dumps`."""

@@ -2,11 +2,14 @@
 
 - `cache`: equal expressions are compiled once.
 - `errors`: errors of evaluation, counted by reason and logged at most once a minute for a subscription.
+- `portable`: expressions on cel-python, for those subscriptions that ask for it.
+- `registered`: functions written in Python, which those call.
 
 The programs themselves are those of `streamer.reference.cel`.
 """
 
 from streamer.cel_eval.cache import ProgramCache
 from streamer.cel_eval.errors import ErrorLog
+from streamer.cel_eval.registered import Functions
 
-__all__ = ["ErrorLog", "ProgramCache"]
+__all__ = ["ErrorLog", "Functions", "ProgramCache"]

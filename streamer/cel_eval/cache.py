@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
+from streamer.cel_eval.registered import Functions
+from streamer.cel_eval.runs import Runs
+from streamer.errors import CelError
 from streamer.locks import Lock
-from streamer.model import Limits
+from streamer.model import CelEvaluator, Limits
 from streamer.reference.cel import Program, compile_cel
 
 DEFAULT_SIZE = 10_000
+PORTABLE: Final = 'ask for it with "cel_evaluator": "portable"'
 
 
 @final
@@ -21,16 +25,24 @@ class ProgramCache:
     lock would make every other thread wait.
 
     A native core has a cache of its own, whose hits and misses `also` adds to these.
+
+    Attributes:
+        functions: those of the engine that are registered in Python, which programs of the portable evaluator may call.
+        evaluator: of subscriptions that do not name one.
+        runs: evaluations by the portable evaluator.
     """
 
-    def __init__(self, size: int = DEFAULT_SIZE) -> None:
+    def __init__(self, size: int = DEFAULT_SIZE, functions: Functions | None = None, evaluator: CelEvaluator = "native") -> None:
         if size < 1:
             raise ValueError(f"a cache of {size} programs; expected at least 1")
         self.size = size
+        self.functions: Final = functions if functions is not None else Functions()
+        self.evaluator: Final[CelEvaluator] = evaluator
+        self.runs: Final = Runs()
         self._hits = 0
         self._misses = 0
         self._also: list[Callable[[], tuple[int, int, int]]] = []
-        self._programs: OrderedDict[tuple[str, Limits], Program] = OrderedDict()
+        self._programs: OrderedDict[tuple[str, Limits, CelEvaluator], Program] = OrderedDict()
         self._lock = Lock()
 
     @property
@@ -48,6 +60,12 @@ class ProgramCache:
         """How many programs are kept, here and in a native core."""
         return len(self) + sum(counts()[2] for counts in self._also)
 
+    @property
+    def portable(self) -> int:
+        """How many of those here are for the portable evaluator."""
+        with self._lock:
+            return sum(evaluator == "portable" for _, _, evaluator in self._programs)
+
     def also(self, counts: Callable[[], tuple[int, int, int]]) -> None:
         """Add the hits and misses of a native core, and how many programs it keeps, to these."""
         self._also.append(counts)
@@ -61,13 +79,14 @@ class ProgramCache:
             self.size = size
             self._forget()
 
-    def compile(self, source: str, limits: Limits) -> Program:
+    def compile(self, source: str, limits: Limits, evaluator: CelEvaluator | None = None) -> Program:
         """Return the program of *source*.
 
         Raises:
             CelError: it is not an acceptable expression; that is not remembered.
         """
-        key = (source, limits)
+        evaluator = evaluator or self.evaluator
+        key = (source, limits, evaluator)
         with self._lock:
             program = self._programs.get(key)
             if program is not None:
@@ -75,12 +94,33 @@ class ProgramCache:
                 self._hits += 1
                 return program
             self._misses += 1
-        program = compile_cel(source, limits)
+        program = self._compile(source, limits, evaluator)
         with self._lock:
             self._programs[key] = program
             self._programs.move_to_end(key)
             self._forget()
         return program
+
+    def _compile(self, source: str, limits: Limits, evaluator: CelEvaluator) -> Program:
+        if evaluator == "native":
+            try:
+                return compile_cel(source, limits)
+            except CelError as error:
+                raise self.explained(error) from None
+        try:
+            # Imported when it is used: cel-python takes a third of a second.
+            from streamer.cel_eval.portable import compile_portable
+        except ImportError as error:
+            raise CelError(f"the portable evaluator needs cel-python, which is not there: {error}", place="cel") from error
+        return compile_portable(source, limits, self.functions, self.runs)
+
+    def explained(self, error: CelError) -> CelError:
+        """Say of an unknown function, in the error of a native expression, that it is one of Python's."""
+        for name in self.functions:
+            if error.reason.startswith(f"unknown function `{name}`"):
+                error.reason = f"`{name}` is a function in Python, which only the portable evaluator calls: {PORTABLE}"
+                error.args = (error.reason,)
+        return error
 
     def _forget(self) -> None:
         while len(self._programs) > self.size:

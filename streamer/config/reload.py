@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 LIVE: Final[tuple[Place, ...]] = (
     ("matching", "batch_size"),
     *(("matching", "bloom", field.name) for field in fields(BloomOptions) if field.name != "enabled"),
-    ("matching", "cel"),
+    ("matching", "cel", "cache_size"),
+    ("matching", "cel", "evaluation_timeout"),
     ("logging",),
 )
 

@@ -42,7 +42,7 @@ from streamer.config.yaml import kind_of, shown
 from streamer.engine.core import Options
 from streamer.errors import ConfigError, SubscriptionError
 from streamer.layout import PARTS, EventLayout
-from streamer.model import INT64_MAX, MAX_CEL_DEPTH, Limits
+from streamer.model import INT64_MAX, MAX_CEL_DEPTH, CelEvaluator, Limits
 from streamer.subscriptions.filters import parse_path
 
 _BLOOM: Final = BloomOptions()
@@ -197,6 +197,8 @@ class Bloom(Section):
 class Cel(Section):
     """Phase 2b: CEL expressions."""
 
+    evaluator: CelEvaluator = "native"
+    """What evaluates expressions of subscriptions without `cel_evaluator`: the engine itself, or cel-python (docs/cel.md)."""
     cache_size: Whole = 10_000
     """Compiled programs that are kept for reuse."""
     evaluation_timeout: Duration = _LIMITS.evaluation_timeout_us * _MICROSECOND
@@ -325,6 +327,7 @@ class Config(Section):
             "validation": matching.validation,
             "limits": Limits(**limits, evaluation_timeout_us=matching.cel.evaluation_timeout // _MICROSECOND),
             "soft_delete": matching.soft_delete,
+            "cel_evaluator": matching.cel.evaluator,
             "cache_size": matching.cel.cache_size,
             "bloom": matching.bloom.options(),
             "batch_size": matching.batch_size,

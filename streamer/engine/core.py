@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, final
 
 from streamer.bloom.options import BloomOptions
 from streamer.bloom.state import FilterState
+from streamer.cel_eval.registered import Functions
 from streamer.errors import EventError, SubscriptionError
 from streamer.layout import EventLayout
-from streamer.model import Limits, Match, Subscription
+from streamer.model import CelEvaluator, Limits, Match, Subscription
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +64,8 @@ class Options:
     bloom: BloomOptions = field(default_factory=BloomOptions)
     batch_size: int = 100
     default: Callable[[Any], Any] | None = None
+    cel_evaluator: CelEvaluator = "native"
+    cel_functions: Functions = field(default_factory=Functions)
 
 
 @final

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, get_args
 
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
-from streamer.cel_eval import ErrorLog, ProgramCache
+from streamer.cel_eval import ErrorLog, Functions, ProgramCache
 from streamer.engine import snapshot
 from streamer.engine.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.engine.batch import LineResult, match_lines, write_lines
@@ -35,7 +35,7 @@ from streamer.errors import (
     UnknownSubscriptionError,
 )
 from streamer.layout import EventLayout
-from streamer.model import INT64_MAX, Limits, Subscription
+from streamer.model import INT64_MAX, CelEvaluator, Limits, Subscription
 from streamer.reference.core import ReferenceCore
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
@@ -74,6 +74,8 @@ class Engine:
         bloom: how phase 1 is sized and kept healthy (docs/bloom.md); a mapping as `BloomOptions.from_dict` reads it.
         batch_size: how many events of a stream of lines are matched at once, at most.
         default: converts values in `dict` events that JSON does not have, as in `json.dumps`.
+        cel_evaluator: what evaluates CEL expressions of subscriptions that do not say: `native`, or `portable` (docs/cel.md).
+        cel_functions: functions in Python, by name, that expressions of the portable evaluator may call.
 
     Raises:
         ConfigError: an option that cannot be.
@@ -91,6 +93,8 @@ class Engine:
         bloom: BloomOptions | Mapping[str, Any] | None = None,
         batch_size: int = 100,
         default: Callable[[Any], Any] | None = None,
+        cel_evaluator: CelEvaluator = "native",
+        cel_functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         if isinstance(layout, str):
             layout = EventLayout.preset(layout)
@@ -122,6 +126,8 @@ class Engine:
             bloom = BloomOptions.from_dict(bloom)
         if default is not None and not callable(default):
             raise ConfigError(f"expected a function, not {type(default).__name__}", place="default")
+        if cel_evaluator not in get_args(CelEvaluator):
+            raise ConfigError(f"expected 'native' or 'portable', not {cel_evaluator!r}", place="cel_evaluator")
         self._options = Options(
             layout=layout,
             default_tenant=default_tenant,
@@ -132,20 +138,29 @@ class Engine:
             bloom=bloom,
             batch_size=batch_size,
             default=default,
+            cel_evaluator=cel_evaluator,
+            cel_functions=cel_functions if isinstance(cel_functions, Functions) else Functions(cel_functions),
         )
         self._configured: Configured | None = None
-        self._programs = ProgramCache(cache_size)
+        self._programs = ProgramCache(cache_size, self._options.cel_functions, cel_evaluator)
         self._cel_errors = ErrorLog()
         self._core = _make_core(self._options, self._programs, self._cel_errors)
         self._bloom = Bloom(self._core, self._options)
 
     @classmethod
-    def from_config(cls, source: str | os.PathLike[str] | Config, *, default: Callable[[Any], Any] | None = None) -> Engine:
+    def from_config(
+        cls,
+        source: str | os.PathLike[str] | Config,
+        *,
+        default: Callable[[Any], Any] | None = None,
+        cel_functions: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> Engine:
         """Make an engine as a configuration says (docs/configuration.md), with the subscriptions of its files.
 
         Args:
             source: the path of a YAML file, which the environment overrides, or a `Config`.
             default: as of `Engine`.
+            cel_functions: likewise.
 
         Raises:
             BulkConfigError: all that is wrong in the configuration, or in the files that it names.
@@ -154,7 +169,7 @@ class Engine:
         from streamer.config.reload import Configured, fill, serve
 
         configured = Configured(source)
-        engine = cls(**configured.config.engine_options(), default=default)
+        engine = cls(**configured.config.engine_options(), default=default, cel_functions=cel_functions)
         engine._configured = configured
         fill(engine, configured.config)
         configured.server = serve(engine, configured.config)
@@ -170,7 +185,8 @@ class Engine:
             collections: pairs of tenant and collection: only what their events may match is taken. The engine then holds no more:
                 `len`, ids and `add` know of nothing else.
             overrides: options of `Engine` that do not change what matches: `validation`, `bloom`, `cache_size`, `batch_size`,
-                `default`. All others are the file's; naming another value for one is an error.
+                `default`, and `cel_functions`, which no file holds. All others are the file's; naming another value for one is an
+                error.
 
         Raises:
             SnapshotError: it is no snapshot, damaged, cut off, or of a later version.
@@ -551,6 +567,11 @@ class Engine:
         return self._bloom
 
     @property
+    def cel_functions(self) -> Mapping[str, Callable[..., Any]]:
+        """The functions in Python that expressions of the portable evaluator may call, by name; fixed for the engine's life."""
+        return self._options.cel_functions
+
+    @property
     def cel_errors(self) -> Mapping[str, int]:
         """How many evaluations of CEL expressions ended in an error, and so in no match, by reason (semantics.md section 4)."""
         return {reason.value: count for reason, count in self._cel_errors.counts.items()}
@@ -559,7 +580,7 @@ class Engine:
         """Return what it holds and what it did, in all and for each collection; printed, it is a table."""
         for state in self._core.filters():
             self._core.measure_filter(*state.name)
-        return read_stats(self._core, sum(self._bloom.rebuilds.values()))
+        return read_stats(self._core, sum(self._bloom.rebuilds.values()), self._programs)
 
     @property
     def metrics(self) -> EngineMetrics:
@@ -631,6 +652,8 @@ def _unpickle(options: Options, held: Sequence[Any]) -> Engine:
         bloom=options.bloom,
         batch_size=options.batch_size,
         default=options.default,
+        cel_evaluator=options.cel_evaluator,
+        cel_functions=options.cel_functions,
     )
     engine.add_many(unpacked(*each) if isinstance(each, tuple) else each for each in held)
     return engine

@@ -27,11 +27,12 @@ from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, native_plan
 from streamer.engine.telemetry import Latency, Telemetry
-from streamer.errors import BulkSubscriptionError, ConfigError, EventCode, EventError, SubscriptionError
+from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
+from streamer.layout import EventLayout
 from streamer.locks import Lock
-from streamer.model import Subscription
-from streamer.reference.cel import CelReason
-from streamer.reference.events import encode, json_value
+from streamer.model import Event, Subscription, Verdict
+from streamer.reference.cel import CelReason, evaluate_cel
+from streamer.reference.events import as_before, encode, json_value, read_for
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.parse import parse_subscription
@@ -50,8 +51,27 @@ Held: TypeAlias = bytes | Subscription
 
 
 @final
+class Sides:
+    """An event as the portable evaluator sees it, and as it was before; each read once, for all programs."""
+
+    __slots__ = ("_layout", "_old", "new")
+
+    def __init__(self, new: Event, layout: EventLayout) -> None:
+        self.new = new
+        self._layout = layout
+        self._old: Event | None = None
+
+    @property
+    def old(self) -> Event:
+        """The event before the change."""
+        if self._old is None:
+            self._old = as_before(self.new, self._layout)
+        return self._old
+
+
+@final
 class Host:
-    """What the core asks of Python: to read events that are no text, to log errors of CEL, and to tell labels.
+    """What the core asks of Python: to read events that are no text, to log errors of CEL, to tell labels, and portable CEL.
 
     It knows nothing of the core, so the two make no circle.
     """
@@ -79,6 +99,23 @@ class Host:
     def cel_error(self, subscription_id: str, reason: str, detail: str, silenced: int) -> None:
         """Log an error of CEL, which the core has counted."""
         self._cel_errors.log(subscription_id, CelReason(reason), detail, silenced)
+
+    def read(self, text: bytes, tenant: str | None, collection: str | None) -> Sides:
+        """Read an event for `verdict`."""
+        return Sides(read_for(self.options, text, tenant, collection), self.options.layout)
+
+    def verdict(self, compiled: CompiledSubscription, event: Sides, is_old: bool) -> str:
+        """Evaluate the CEL part of a subscription, on the event as it is or as it was before."""
+        if compiled.cel is None:
+            return Verdict.TRUE.value
+        outcome = evaluate_cel(compiled.cel, event.old if is_old else event.new, self.options.limits.cel_budget)
+        if outcome.reason is not None:
+            self._cel_errors.record(compiled.id, outcome.reason, outcome.detail)
+        return outcome.verdict.value
+
+    def explained(self, error: SubscriptionError) -> SubscriptionError:
+        """Say what only Python knows of an error that the core found."""
+        return self._programs.explained(error) if isinstance(error, CelError) else error
 
     def labels(self, held: Held) -> Mapping[str, Any] | None:
         """Return the labels of a subscription."""
@@ -132,6 +169,7 @@ class NativeCore(_native.Core):
                 cache_size=programs.size,
                 allow_unindexed=options.limits.allow_unindexed,
                 bloom=(options.bloom.fp_rate, options.bloom.initial_capacity) if options.bloom.enabled else None,
+                portable=options.cel_evaluator == "portable",
             )
         except ValueError as error:
             raise ConfigError(str(error), place="layout") from None
@@ -160,7 +198,7 @@ class NativeCore(_native.Core):
             changes = self.commit(draft, mode, skip)
         found = []
         for position, error in changes["errors"]:
-            error = errors.get(position, error)
+            error = errors.get(position) or self._host.explained(error)
             error.index = position
             found.append(error)
         if found and not skip:
@@ -189,8 +227,14 @@ class NativeCore(_native.Core):
             draft.refuse(position, error.subscription_id if _is_text(error.subscription_id) else None)
 
         def flush() -> None:
-            draft.extend(pending)
+            portable = draft.extend(pending)
             pending.clear()
+            for position in portable:
+                source = draft.source(position)
+                try:
+                    draft.judged(position, self._host.compile(source).mentions_before if source is not None else False)
+                except SubscriptionError as error:
+                    refuse(position, error)
 
         for position, source in enumerate(sources):
             try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
-from streamer.model import Limits
+from streamer.model import CelEvaluator, Limits
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.keys import access_keys
 from streamer.subscriptions.normal_form import Residual, normal_form
@@ -36,6 +36,7 @@ class Plan:
         access_keys: values of which every matching event carries one, as text; None where nothing is so telling.
         bloom_keys: the same as the bytes that go into the collection's filter; empty where it is unkeyed.
         cel: the CEL program that runs on candidates, as written; None without one, or where clauses say all of it (native only).
+        evaluator: what evaluates it; None where *cel* is None.
         residual: what is evaluated as written because no clause expresses it.
         cost: for which events it is judged: `keyed`, `indexed` (native only), `unkeyed`.
         decided_by: what judges it.
@@ -51,6 +52,7 @@ class Plan:
     residual: tuple[str, ...]
     cost: CostClass
     decided_by: str
+    evaluator: CelEvaluator | None = None
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Yield the plan as pairs of a heading, empty where it goes on, and a text."""
@@ -70,6 +72,8 @@ class Plan:
         yield from block("access keys", self.access_keys or (), "none" if self.access_keys is None else "none can match")
         yield from block("Bloom keys", tuple(key.decode() for key in self.bloom_keys), "none")
         yield "CEL", self.cel if self.cel is not None else "none"
+        if self.evaluator == "portable":
+            yield "", "evaluated by cel-python on candidates"
         yield from block("residual", self.residual, "none")
         yield "cost", f"{self.cost}: {_COSTS[self.cost]}"
         yield "decided by", self.decided_by
@@ -94,8 +98,14 @@ def make_plan(compiled: CompiledSubscription, limits: Limits) -> Plan:
         cel=compiled.cel.source if compiled.cel is not None else None,
         residual=tuple(sorted(residuals)),
         cost="unkeyed" if keys is None else "keyed",
-        decided_by="the reference",
+        decided_by="the reference" if not is_portable(compiled) else "the reference, then cel-python on candidates",
+        evaluator=None if compiled.cel is None else "portable" if is_portable(compiled) else "native",
     )
+
+
+def is_portable(compiled: CompiledSubscription) -> bool:
+    """Tell whether cel-python evaluates the CEL part of a subscription."""
+    return compiled.cel is not None and compiled.cel.is_portable
 
 
 def native_plan(
@@ -113,6 +123,8 @@ def native_plan(
     plan = replace(make_plan(compiled, limits), cost="unkeyed" if cost == "unindexed" else cost, decided_by="the native index")
     if compiled.cel is None:
         return plan
+    if compiled.cel.is_portable:
+        return replace(plan, decided_by="the native index, then cel-python on candidates")
     written = str(Residual("cel", compiled.cel.source))
     alternatives, is_all = lower(compiled.cel.source, max(1, limits.max_conjunctions // max(1, len(plan.normal_form))))
     others = [[condition for condition in conditions if condition != written] for conditions in plan.normal_form]
@@ -121,5 +133,5 @@ def native_plan(
     plan = replace(plan, normal_form=tuple(sorted(form)))
     if is_all:
         residual = tuple(text for text in plan.residual if text != written)
-        return replace(plan, cel=None, residual=residual)
+        return replace(plan, cel=None, evaluator=None, residual=residual)
     return replace(plan, decided_by="the native index, then its CEL natively")

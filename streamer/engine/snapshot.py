@@ -59,7 +59,7 @@ ROW: Final = struct.Struct("<QII Q QQ16s QQ16s 8x")
 ALIGNED: Final = 64
 _CHECKSUM: Final = 16
 #: Options that say what matches, which are the file's; the others may be given anew.
-FIXED: Final = ("layout", "default_tenant", "limits", "soft_delete")
+FIXED: Final = ("layout", "default_tenant", "limits", "soft_delete", "cel_evaluator")
 #: A tenant or collection that stands for every one.
 EVERY: Final = "*"
 
@@ -367,11 +367,13 @@ def _shown_options(options: Options) -> dict[str, Any]:
         "cache_size": options.cache_size,
         "bloom": bloom,
         "batch_size": options.batch_size,
+        # Left out where it is the usual one, so that earlier versions read the file.
+        **({} if options.cel_evaluator == "native" else {"cel_evaluator": options.cel_evaluator}),
     }
 
 
 def _read_options(shown: Mapping[str, Any], path: str) -> dict[str, Any]:
-    known = {field.name for field in fields(Options)} - {"default"}
+    known = {field.name for field in fields(Options)} - {"default", "cel_functions"}
     if unknown := sorted(set(shown) - known):
         raise SnapshotError(f"options of a later version of Streamer: {', '.join(unknown)}", path=path, place="directory")
     try:

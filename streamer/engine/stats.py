@@ -9,6 +9,7 @@ from typing import Any, Final, final
 
 from streamer.bloom.sizing import event_fp_rate
 from streamer.bloom.state import FilterState
+from streamer.cel_eval import ProgramCache
 from streamer.engine.core import Core
 
 #: Fewer samples tell nothing of a rate.
@@ -57,6 +58,8 @@ class Stats:
         events: that came in: matched, unmatched and rejected.
         candidates: what the exact phase looked at.
         collections: those that hold subscriptions, the largest first.
+        portable_programs: compiled CEL programs kept that cel-python evaluates (docs/cel.md).
+        portable_runs: their evaluations, and what they took in seconds, functions in Python included.
     """
 
     subscriptions: int
@@ -71,6 +74,9 @@ class Stats:
     candidates: int
     rebuilds: int
     collections: tuple[CollectionStats, ...]
+    portable_programs: int = 0
+    portable_runs: int = 0
+    portable_seconds: float = 0.0
 
     @property
     def matches_per_event(self) -> float:
@@ -119,13 +125,24 @@ class Stats:
             f"{_count(self.events, 'event')}: "
             f"{self.matched:,} matched, {self.unmatched:,} unmatched, {self.rejected:,} rejected\n"
             f"{_count(self.matches, 'match', 'matches')} ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
-            f"{self.candidates_per_event:.3g} candidates an event\n\n{table}"
+            f"{self.candidates_per_event:.3g} candidates an event\n{self._portable}\n{table}"
+        )
+
+    @property
+    def _portable(self) -> str:
+        if not self.portable_programs and not self.portable_runs:
+            return ""
+        mean = self.portable_seconds / max(self.portable_runs, 1)
+        return (
+            f"{_count(self.portable_programs, 'CEL program')} on cel-python, {_count(self.portable_runs, 'evaluation')} of them "
+            f"({mean * 1e6:.3g} µs each)\n"
         )
 
 
-def read_stats(core: Core, rebuilds: int) -> Stats:
+def read_stats(core: Core, rebuilds: int, programs: ProgramCache) -> Stats:
     """Read a core."""
     told = core.telemetry()
+    runs = programs.runs.read()
     filters = {state.name: state for state in core.filters()}
     collections = [
         _collection(tenant, collection, subscriptions, segments, stores + indexes, filters.get((tenant, collection)))
@@ -144,6 +161,9 @@ def read_stats(core: Core, rebuilds: int) -> Stats:
         candidates=told.candidates,
         rebuilds=rebuilds,
         collections=tuple(sorted(collections, key=lambda each: (-each.subscriptions, each.tenant, each.collection))),
+        portable_programs=programs.portable,
+        portable_runs=runs.count,
+        portable_seconds=runs.nanoseconds / 1e9,
     )
 
 

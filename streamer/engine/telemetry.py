@@ -95,15 +95,19 @@ class Telemetry:
 
 @final
 @dataclass(slots=True)
-class _Durations:
+class Durations:
+    """Adds up durations; whoever has it holds a lock."""
+
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     nanoseconds: int = 0
 
     def add(self, nanoseconds: int) -> None:
+        """Count one."""
         self.counts[bisect_left(BOUNDS, nanoseconds)] += 1
         self.nanoseconds += nanoseconds
 
     def read(self) -> Latency:
+        """Return what was counted."""
         return Latency(tuple(self.counts), self.nanoseconds)
 
 
@@ -115,7 +119,7 @@ class Recorder:
         self._lock = Lock()
         self._matched = self._unmatched = self._matches = self._uncertain = self._candidates = 0
         self._rejected = dict.fromkeys(REJECTIONS, 0)
-        self._total, self._bloom, self._cel = _Durations(), _Durations(), _Durations()
+        self._total, self._bloom, self._cel = Durations(), Durations(), Durations()
         self.is_on = True
 
     def settle(

@@ -155,6 +155,18 @@ ROWS: Final = (
                 "short",
                 names.CEL_HITS.help,
             ),
+            Panel(
+                "Time of an evaluation by cel-python",
+                _quantiles(names.CEL_PORTABLE_SECONDS),
+                "s",
+                names.CEL_PORTABLE_SECONDS.help,
+            ),
+            Panel(
+                "Programs that cel-python evaluates",
+                ((_only(names.CEL_PORTABLE_PROGRAMS), "{{engine}}"),),
+                "short",
+                names.CEL_PORTABLE_PROGRAMS.help,
+            ),
         ),
     ),
     (

@@ -111,6 +111,15 @@ CEL_ERRORS = Metric(
 CEL_HITS = Metric("streamer_cel_cache_hits", "counter", (), "CEL programs that were found compiled.")
 CEL_MISSES = Metric("streamer_cel_cache_misses", "counter", (), "CEL programs that had to be compiled.")
 CEL_PROGRAMS = Metric("streamer_cel_cache_programs", "gauge", (), "Compiled CEL programs kept.", "max")
+CEL_PORTABLE_PROGRAMS = Metric(
+    "streamer_cel_portable_programs", "gauge", (), "Of the compiled CEL programs kept, those that cel-python evaluates.", "max"
+)
+CEL_PORTABLE_SECONDS = Metric(
+    "streamer_cel_portable_duration_seconds",
+    "histogram",
+    (),
+    "Time of each evaluation of a CEL program by cel-python, functions in Python included.",
+)
 
 SUBSCRIPTIONS = Metric("streamer_subscriptions", "gauge", (), "Subscriptions held.", "max")
 PARTITIONS = Metric("streamer_partitions", "gauge", (), "Pairs of tenant and collection that hold subscriptions.", "max")

@@ -154,6 +154,8 @@ def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
         (names.CEL_HITS, engine._programs.hits),
         (names.CEL_MISSES, engine._programs.misses),
         (names.CEL_PROGRAMS, engine._programs.held),
+        (names.CEL_PORTABLE_PROGRAMS, engine._programs.portable),
+        (names.CEL_PORTABLE_SECONDS, engine._programs.runs.read()),
         (names.SUBSCRIPTIONS, told.subscriptions),
         (names.PARTITIONS, told.partitions),
         (names.SEGMENTS, told.segments),

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 from streamer.cel_eval import ProgramCache
 from streamer.errors import CelError, SubscriptionError
-from streamer.model import Limits, Subscription
+from streamer.model import CelEvaluator, Limits, Subscription
 from streamer.reference.cel import Program
 from streamer.subscriptions.filters import CHANGES, CompiledFilter, parse_filter
 from streamer.subscriptions.parse import named, parse_subscription
@@ -61,7 +61,7 @@ def compile_subscription(
         source: a `Subscription`, a mapping, or the JSON text of one.
         default_tenant: of a subscription that names none; None where it must.
         limits: bounds on its pattern and its CEL expression.
-        programs: equal CEL expressions are compiled once and shared.
+        programs: equal CEL expressions are compiled once and shared; it knows the functions and the evaluator of the engine.
 
     Raises:
         SubscriptionError: the first thing that is wrong, with its place; PatternError and CelError for those parts.
@@ -88,7 +88,7 @@ def _compile(
     if subscription.topic is not None:
         topic = parse_topic(subscription.topic, place="topic")
     if subscription.cel is not None:
-        program = _compile_cel(subscription.cel, limits, programs)
+        program = _compile_cel(subscription.cel, subscription.cel_evaluator, limits, programs)
     return CompiledSubscription(
         subscription=subscription,
         tenant=tenant,
@@ -102,9 +102,9 @@ def _compile(
     )
 
 
-def _compile_cel(source: str, limits: Limits, programs: ProgramCache) -> Program:
+def _compile_cel(source: str, evaluator: CelEvaluator | None, limits: Limits, programs: ProgramCache) -> Program:
     try:
-        return programs.compile(source, limits)
+        return programs.compile(source, limits, evaluator)
     except CelError as error:
         error.place = "cel"
         raise

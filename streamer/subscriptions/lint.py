@@ -119,7 +119,7 @@ def _constant_cel(program: Program, limits: Limits) -> Verdict | None:
     It is evaluated for an event of which nothing is known: what comes out then comes out for every event, since true and
     false absorb what is unknown and anything else of it stays unknown.
     """
-    if not program.variables <= {"data", "before"}:
+    if program.calls or not program.variables <= {"data", "before"}:
         return None
     anything = Event(raw={}, tenant="", data={}, before={}, unknown=((),), data_at=("data",), before_at=("before",))
     outcome = evaluate_cel(program, anything, limits.cel_budget)

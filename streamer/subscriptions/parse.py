@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, Final, get_args
 
 from streamer.errors import EventError, PatternError, SubscriptionError
-from streamer.model import Dialect, Filter, Subscription
+from streamer.model import CelEvaluator, Dialect, Filter, Subscription
 from streamer.reference import json
 from streamer.subscriptions.filters import check_text, read_filter, type_name, unknown_name
 from streamer.subscriptions.places import Place
@@ -20,6 +20,7 @@ MEMBERS: Final[tuple[str, ...]] = tuple(member.name for member in fields(Subscri
 EVENT_TYPES: Final = ("insert", "update", "delete")
 DIALECTS: Final[tuple[str, ...]] = get_args(Dialect)
 ON_UNKNOWN: Final = ("deliver", "skip")
+CEL_EVALUATORS: Final[tuple[str, ...]] = get_args(CelEvaluator)
 
 
 def parse_subscription(source: Subscription | Mapping[str, Any] | bytes | str) -> Subscription:
@@ -139,6 +140,7 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "on_unknown": _one_of(ON_UNKNOWN),
     "transitions": _bool,
     "labels": _labels,
+    "cel_evaluator": _one_of(CEL_EVALUATORS),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 from streamer import Engine, StreamerError
 from streamer.cel_eval import ProgramCache
 from streamer.errors import EventCode, EventError, SubscriptionError
-from streamer.model import INT64_MIN, UINT64_MAX
+from streamer.model import INT64_MIN, UINT64_MAX, CelEvaluator
 from streamer.reference.cel import evaluate_cel
 from streamer.reference.events import read_event
 from streamer.reference.judge import evaluate
@@ -23,38 +23,39 @@ from tests.conformance.table import Case
 Validation = Literal["full", "lazy"]
 
 
-def check(case: Case) -> None:
+def check(case: Case, evaluator: CelEvaluator = "native") -> None:
     """Raise AssertionError where the case is not as it claims."""
     for validation in case.validation:
         if case.subscription_error is not None:
-            _check_subscription_error(case, validation)
+            _check_subscription_error(case, validation, evaluator)
         elif case.event_error is not None:
-            _check_event_error(case, validation)
+            _check_event_error(case, validation, evaluator)
         else:
-            _check_matches(case, validation)
+            _check_matches(case, validation, evaluator)
     if case.verdict is not None or case.reason is not None:
-        _check_verdict(case)
+        _check_verdict(case, evaluator)
 
 
-def _engine(case: Case, validation: Validation) -> Engine:
+def _engine(case: Case, validation: Validation, evaluator: CelEvaluator) -> Engine:
     return Engine(
         layout=case.layout,
         default_tenant=case.default_tenant,
         validation=validation,
         limits=case.limits,
         soft_delete=case.soft_delete,
+        cel_evaluator=evaluator,
     )
 
 
-def _filled(case: Case, validation: Validation) -> Engine:
-    engine = _engine(case, validation)
+def _filled(case: Case, validation: Validation, evaluator: CelEvaluator) -> Engine:
+    engine = _engine(case, validation, evaluator)
     for subscription in case.subscriptions:
         engine.add(subscription)
     return engine
 
 
-def _check_subscription_error(case: Case, validation: Validation) -> None:
-    engine = _engine(case, validation)
+def _check_subscription_error(case: Case, validation: Validation, evaluator: CelEvaluator) -> None:
+    engine = _engine(case, validation, evaluator)
     *good, bad = case.subscriptions
     for subscription in good:
         engine.add(subscription)
@@ -69,8 +70,8 @@ def _check_subscription_error(case: Case, validation: Validation) -> None:
     assert seen == expected, str(error)
 
 
-def _check_event_error(case: Case, validation: Validation) -> None:
-    engine = _filled(case, validation)
+def _check_event_error(case: Case, validation: Validation, evaluator: CelEvaluator) -> None:
+    engine = _filled(case, validation, evaluator)
     expected = dict(case.event_error or {})
     for event in _spellings(case, validation):
         error = _raised(EventError, lambda event=event: list(engine.match(event, case.tenant, case.collection)))
@@ -82,8 +83,8 @@ def _check_event_error(case: Case, validation: Validation) -> None:
         assert (in_its_place.code, in_its_place.offset, in_its_place.index) == (error.code, error.offset, 0)
 
 
-def _check_matches(case: Case, validation: Validation) -> None:
-    engine = _filled(case, validation)
+def _check_matches(case: Case, validation: Validation, evaluator: CelEvaluator) -> None:
+    engine = _filled(case, validation, evaluator)
     expected = case.expect_ids or frozenset()
     for event in _spellings(case, validation):
         matches = engine.match(event, case.tenant, case.collection)
@@ -98,7 +99,7 @@ def _check_matches(case: Case, validation: Validation) -> None:
                 assert (match.transition or "none") == case.transition
 
 
-def _check_verdict(case: Case) -> None:
+def _check_verdict(case: Case, evaluator: CelEvaluator) -> None:
     """Ask the reference for what an engine does not tell: why there is no match."""
     event = read_event(
         case.event or b"",
@@ -112,7 +113,7 @@ def _check_verdict(case: Case) -> None:
         parse_subscription(case.subscriptions[0]),
         default_tenant=case.default_tenant,
         limits=case.limits,
-        programs=ProgramCache(),
+        programs=ProgramCache(evaluator=evaluator),
     )
     if case.verdict is not None:
         assert evaluate(compiled, event, budget=case.limits.cel_budget).value == case.verdict

@@ -24,6 +24,7 @@ MEMBERS_IN_FULL: dict[str, Any] = {
     "on_unknown": "skip",
     "transitions": True,
     "labels": {"n": 1},
+    "cel_evaluator": "portable",
 }
 
 

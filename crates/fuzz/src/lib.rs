@@ -542,6 +542,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
                 form: normal_form(&parsed, &limits),
                 flags: 0,
                 program: None,
+                portable: false,
                 conditions: None,
                 text: text.as_bytes().into(),
                 host: None,

@@ -152,6 +152,7 @@ fn addition(text: String, limits: &Limits) -> Addition {
         collection: subscription.collection,
         flags: 0,
         program: None,
+        portable: false,
         conditions: None,
         text: text.into_bytes().into(),
         host: None,

@@ -351,6 +351,7 @@ fn addition(text: &str, limits: &Limits) -> Addition {
         collection: subscription.collection,
         flags: 0,
         program: None,
+        portable: false,
         conditions: None,
         text: text.as_bytes().into(),
         host: None,

@@ -291,6 +291,7 @@ fn by_engine(
             form: normal_form(subscription, limits),
             flags: 0,
             program: None,
+            portable: false,
             conditions: None,
             text: Box::default(),
             host: None,

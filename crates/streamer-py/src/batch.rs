@@ -11,6 +11,7 @@
 use crate::core::{Core, Found};
 use crate::errors::{self, guard};
 use crate::host::{Asked, Text};
+use crate::judging;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -30,6 +31,8 @@ const FEWEST: usize = 16;
 struct Run {
     found: Vec<(usize, Result<Found, EventError>)>,
     errors: Vec<CelError>,
+    /// What the host raised: an interrupt, which ends the batch.
+    raised: Option<PyErr>,
 }
 
 impl Core {
@@ -67,6 +70,9 @@ impl Core {
                 let mut found: Vec<Option<Result<Found, EventError>>> = Vec::new();
                 found.resize_with(texts.len(), || None);
                 for run in runs {
+                    if let Some(error) = run.raised {
+                        return Err(error);
+                    }
                     self.shared.tell(py, &run.errors)?;
                     run.found.into_iter().for_each(|(at, one)| found[at] = Some(one));
                 }
@@ -113,6 +119,10 @@ impl Core {
                     run.errors.extend_from_slice(matched.errors);
                 }
                 run.found.push((*at, matched.map(|matched| Found::of(&matched))));
+                run.raised = judging::raised();
+                if run.raised.is_some() {
+                    break;
+                }
             }
             run
         };

@@ -6,6 +6,7 @@ use crate::draft::{Draft, Reading};
 use crate::errors::{self, guard};
 use crate::hits::{Hits, OldSide};
 use crate::host::{self, Asked, Text};
+use crate::judging::{self, HostJudge};
 use crate::open::Open;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -103,12 +104,16 @@ impl Shared {
     }
 
     /// The slots that match the old side of an update, sorted; None where it cannot be read.
-    pub fn stays(&self, py: Python<'_>, old: &OldSide) -> Option<Vec<u32>> {
+    ///
+    /// # Errors
+    ///
+    /// What the host raised: an interrupt.
+    pub fn stays(&self, py: Python<'_>, old: &OldSide) -> PyResult<Option<Vec<u32>>> {
         let mut scratch = self.scratch();
         let text = old.text.bind(py).as_bytes();
         let stays = self.engine.stays(&old.root, text, old.tenant.as_deref(), old.collection.as_deref(), &mut scratch);
         self.keep(scratch);
-        stays
+        judging::raised().map_or(Ok(stays), Err)
     }
 
     /// Match one event on *root*, and *use_* what is found while it lies in the scratch.
@@ -135,11 +140,14 @@ impl Shared {
                 if is_costly != self.is_costly.load(Ordering::Relaxed) {
                     self.is_costly.store(is_costly, Ordering::Relaxed);
                 }
-                self.tell(py, matched.errors).and_then(|()| use_(&matched))
+                match judging::raised() {
+                    Some(error) => Err(error),
+                    None => self.tell(py, matched.errors).and_then(|()| use_(&matched)),
+                }
             }
             Err(error) => {
                 open.settled();
-                Err(raised(py, &error, asked.text))
+                Err(judging::raised().unwrap_or_else(|| raised(py, &error, asked.text)))
             }
         };
         self.keep(scratch);
@@ -192,7 +200,8 @@ impl Core {
 impl Core {
     #[new]
     #[pyo3(signature = (host, layout, *, default_tenant, lazy, soft_delete, max_depth, max_event_bytes, max_pattern_states,
-                        max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size, allow_unindexed, bloom))]
+                        max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size, allow_unindexed, bloom,
+                        portable))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
         py: Python<'_>,
@@ -211,6 +220,7 @@ impl Core {
         cache_size: usize,
         allow_unindexed: bool,
         bloom: Option<(f64, usize)>,
+        portable: bool,
     ) -> PyResult<Core> {
         guard(py, || {
             let layout = Arc::new(EventLayout::from_json(layout).map_err(PyValueError::new_err)?);
@@ -233,13 +243,14 @@ impl Core {
                 allow_unindexed,
                 bloom: bloom.map(|(fp_rate, initial_capacity)| Phase1 { fp_rate, initial_capacity }),
                 soft_delete: soft_delete.as_ref().map(|names| Path::new(PathRoot::Data, names)),
+                judge: Some(Arc::new(HostJudge { host: host.clone_ref(py) })),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
             let shared =
                 Shared { engine: Engine::new(options), host, scratches: Mutex::default(), is_costly: AtomicBool::new(false) };
-            let reading =
-                Reading { default_tenant: default_tenant.map(Box::from), limits, layout, programs: Cache::new(cache_size) };
+            let programs = Cache::new(cache_size);
+            let reading = Reading { default_tenant: default_tenant.map(Box::from), limits, layout, programs, portable };
             Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
         })
     }

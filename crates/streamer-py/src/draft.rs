@@ -12,7 +12,7 @@ use streamer_core::error::SubscriptionError;
 use streamer_core::layout::{EventLayout, Pointer};
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::normal_form::{NormalForm, Path, Root};
-use streamer_core::subscriptions::parse::OnUnknown;
+use streamer_core::subscriptions::parse::{CelEvaluator, OnUnknown};
 use streamer_core::subscriptions::{Subscription, and_cel, normal_form};
 
 /// One subscription for a write, or why it cannot be one.
@@ -24,6 +24,8 @@ pub struct Reading {
     pub limits: Limits,
     pub layout: Arc<EventLayout>,
     pub programs: Cache,
+    /// Whether CEL is the host's to evaluate where a subscription does not say.
+    pub portable: bool,
 }
 
 impl Reading {
@@ -31,9 +33,10 @@ impl Reading {
     fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> Item {
         let subscription = Subscription::parse(text, self.default_tenant.as_deref(), &self.limits)?;
         let compile = |source: &str| self.programs.get(source, &self.limits);
-        let program = subscription.cel.as_deref().map(compile).transpose().map_err(|error| SubscriptionError {
-            subscription_id: Some(subscription.id.to_string()),
-            ..SubscriptionError::cel(error)
+        let evaluator = if self.portable { CelEvaluator::Portable } else { CelEvaluator::Native };
+        let portable = subscription.cel.is_some() && subscription.cel_evaluator.unwrap_or(evaluator) == CelEvaluator::Portable;
+        let program = subscription.cel.as_deref().filter(|_| !portable).map(compile).transpose().map_err(|error| {
+            SubscriptionError { subscription_id: Some(subscription.id.to_string()), ..SubscriptionError::cel(error) }
         })?;
         let mut form = normal_form(&subscription, &self.limits);
         let mut bits = 0;
@@ -51,6 +54,10 @@ impl Reading {
         if program.as_ref().is_some_and(|program| !and_cel(&mut form, program.program(), &self.limits)) {
             bits |= core_flags::CEL;
         }
+        // What the host says of it is put in by `judged`.
+        if portable {
+            bits |= core_flags::CEL;
+        }
         // Those of an object are not in its text.
         if subscription.has_labels || host.is_some() {
             bits |= flags::LABELS;
@@ -63,6 +70,7 @@ impl Reading {
             form,
             flags: bits,
             program,
+            portable,
             text: stored.into(),
             conditions: (stored != text).then(|| text.into()),
             host,
@@ -114,7 +122,7 @@ impl Draft {
         self.locked(|items| items.len())
     }
 
-    fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<()> {
+    fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<Vec<usize>> {
         guard(py, || {
             let mut texts: Vec<Given<'py>> = Vec::with_capacity(sources.len());
             for source in sources {
@@ -134,9 +142,23 @@ impl Draft {
             let reading = &*self.reading;
             let read: Vec<Item> =
                 py.detach(|| parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
-            self.locked(|items| items.extend(read));
-            Ok(())
+            self.locked(|items| {
+                let end = items.len();
+                items.extend(read);
+                let is_portable = |item: &Item| item.as_ref().is_ok_and(|addition| addition.portable);
+                Ok((end..).zip(&items[end..]).filter(|(_, item)| is_portable(item)).map(|(at, _)| at).collect())
+            })
         })
+    }
+
+    fn judged(&self, position: usize, mentions_before: bool) {
+        self.locked(|items| {
+            if let Some(Ok(addition)) = items.get_mut(position)
+                && mentions_before
+            {
+                addition.flags |= core_flags::BEFORE;
+            }
+        });
     }
 
     #[pyo3(signature = (position, subscription_id))]

@@ -78,7 +78,13 @@ impl Hits {
             (None, Some(old)) => old,
             (None, None) => return Ok(known(None)),
         };
-        let stays = old.stays.get_or_init(|| self.shared.stays(py, old));
+        let stays = match old.stays.get() {
+            Some(stays) => stays,
+            None => {
+                let stays = self.shared.stays(py, old)?;
+                old.stays.get_or_init(|| stays)
+            }
+        };
         let transition = |stays: &Vec<u32>| {
             if stays.binary_search(&slot).is_ok() { Transition::Stay } else { Transition::Enter }
         };

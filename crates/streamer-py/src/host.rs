@@ -1,6 +1,7 @@
 //! What the core leaves to Python: `streamer.engine.native.Host`, called through here only.
 //!
-//! The host reads events that are no bytes, logs errors of CEL, and tells the labels of subscriptions.
+//! The host reads events that are no bytes, logs errors of CEL, tells the labels of subscriptions, and evaluates what the portable
+//! evaluator is asked for (`judging.rs`).
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -20,12 +21,14 @@ pub struct Kept {
     object: Option<Py<PyAny>>,
     /// Its id, made when it first matches: to hand it out again costs a third of making it.
     id: PyOnceLock<Py<PyString>>,
+    /// Compiled by the host, when it first evaluates the CEL part.
+    pub compiled: PyOnceLock<Py<PyAny>>,
 }
 
 impl Kept {
     /// Keep an object, or none yet.
     pub fn host(object: Option<Py<PyAny>>) -> Host {
-        Arc::new(Kept { object, id: PyOnceLock::new() })
+        Arc::new(Kept { object, id: PyOnceLock::new(), compiled: PyOnceLock::new() })
     }
 }
 

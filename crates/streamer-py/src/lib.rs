@@ -22,6 +22,7 @@ mod draft;
 mod errors;
 mod hits;
 mod host;
+mod judging;
 mod open;
 mod programs;
 mod shared_out;

@@ -7,12 +7,13 @@
 //!   result  0 1 2 3 4 5 6 7 ...     in order
 //! ```
 //!
-//! Invariant: a signal that raises, or a panic in any thread, stops all of them at their next [`Pulse::beat`], and is what
-//! the call ends with. No thread outlives the call.
+//! Invariant: a signal that raises, an interrupt out of a function of Python, or a panic in any thread, stops all of them at their
+//! next [`Pulse::beat`], and is what the call ends with. No thread outlives the call.
 //!
 //! Cost: some 20 µs for each thread besides the caller. Rejected: a share of the work for each thread from the beginning (one
 //! that meets the costly events lets the others wait); a pool (its threads would be missing after a fork).
 
+use crate::judging;
 use pyo3::prelude::*;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -73,6 +74,9 @@ impl Pulse<'_> {
     /// Whether to go on; called before each event.
     #[inline]
     pub fn beat(&mut self) -> bool {
+        if judging::has_raised() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
         if let Some(signals) = &mut self.signals {
             signals.wait -= 1;
             if signals.wait == 0 && !signals.beat() {
@@ -111,7 +115,7 @@ impl Drop for AtWork<'_> {
 ///
 /// # Errors
 ///
-/// What a handler of a signal raised. A panic goes on here.
+/// What a handler of a signal raised, or a function of Python that evaluates CEL. A panic goes on here.
 pub fn shared_out<T: Send>(
     py: Python<'_>,
     blocks: usize,
@@ -131,7 +135,7 @@ pub fn shared_out<T: Send>(
             }
             done.push((block, work(block, scratch, pulse)));
         }
-        done
+        (done, judging::raised())
     };
     let (mut done, raised) = py.detach(|| {
         thread::scope(|scope| {
@@ -147,7 +151,10 @@ pub fn shared_out<T: Send>(
             };
             let others: Vec<_> = others.iter_mut().map(|scratch| &mut **scratch).filter_map(start).collect();
             let mut pulse = Pulse { stop: &stop, signals: Some(Signals::new()) };
-            let mut done = run(own, &mut pulse);
+            let (mut done, mut raised) = run(own, &mut pulse);
+            if raised.is_some() {
+                stop.store(true, Ordering::Relaxed);
+            }
             while working.load(Ordering::Acquire) > 0 {
                 thread::park_timeout(SPAN);
                 let is_good = pulse.signals.as_mut().is_none_or(|signals| signals.looked.elapsed() < SPAN || signals.look());
@@ -156,9 +163,11 @@ pub fn shared_out<T: Send>(
                 }
             }
             for other in others {
-                done.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+                let (more, its) = other.join().unwrap_or_else(|panic| resume_unwind(panic));
+                done.extend(more);
+                raised = raised.or(its);
             }
-            (done, pulse.signals.and_then(|signals| signals.raised))
+            (done, raised.or(pulse.signals.and_then(|signals| signals.raised)))
         })
     });
     match raised {

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final, final
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, final
 from typing import Literal as OneOf
 
 import re2
@@ -64,6 +65,11 @@ from streamer.reference.cel.types import (
 )
 from streamer.reference.cel.values import TYPE_NAMES
 
+Arity: TypeAlias = tuple[int, int | None]
+"""How many arguments a function registered in Python takes, at least and at most; None: any number."""
+
+NO_FUNCTIONS: Final[Mapping[str, Arity]] = MappingProxyType({})
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -91,15 +97,19 @@ class Checked:
     remarks: list[Remark] = field(default_factory=list)
     regexps: dict[str, Any] = field(default_factory=dict)
     slots: int = 0
+    calls: set[str] = field(default_factory=set)
 
 
-def check(tree: Node) -> Checked:
+def check(tree: Node, functions: Mapping[str, Arity] = NO_FUNCTIONS) -> Checked:
     """Resolve the names of *tree* in place and check its types.
+
+    Args:
+        functions: those registered in Python; what is called on a value has it as its first argument.
 
     Raises:
         CelError: with line and column.
     """
-    checker = _Checker()
+    checker = _Checker(functions)
     result = checker.type_of(tree)
     if result.name not in ("bool", "dyn"):
         raise _error(f"the result must be a bool; this is {_a(result)}", tree.at)
@@ -151,8 +161,9 @@ def _unwrap(node: Node) -> Node:
 
 @final
 class _Checker:
-    def __init__(self) -> None:
+    def __init__(self, functions: Mapping[str, Arity]) -> None:
         self.found = Checked()
+        self._registered = functions
         self._scope: list[tuple[str, Type]] = []
         self._instructions = 0
 
@@ -311,12 +322,24 @@ class _Checker:
     # --- functions
 
     def _call(self, node: Call) -> Type:
+        if node.name in self._registered:
+            return self._call_registered(node.name, node.args, len(node.args), node.at)
         if node.name not in FUNCTIONS:
             raise _error(self._unknown_function(node.name, len(node.args)), node.at)
         result = self._resolve(f"{node.name}()", FUNCTIONS[node.name], node.args, node.at)
         if node.name == "matches":
             self._constant_regexp(node.args[1])
         return result
+
+    def _call_registered(self, name: str, args: list[Node], given: int, at: At) -> Type:
+        least, most = self._registered[name]
+        if given < least or (most is not None and given > most):
+            wanted = str(least) if least == most else f"at least {least}" if most is None else f"{least} to {most}"
+            plural = "" if wanted.split()[-1] == "1" else "s"
+            raise _error(f"{name}() takes {wanted} argument{plural}, not {given}", at)
+        self.found.calls.add(name)
+        self._types_of(args)
+        return DYN
 
     def _unknown_function(self, name: str, count: int) -> str:
         if name == "now":
@@ -325,8 +348,13 @@ class _Checker:
             return "has() takes one argument, a field, as in has(data.a)"
         if name in METHODS or name in MACROS or name in MACROS_OF_TWO:
             return f"`{name}` is called on a value, as in data.a.{name}(...)"
-        near = get_close_matches(name, FUNCTIONS, n=1)
-        return f"unknown function `{shown(name)}`" + (f"; did you mean `{near[0]}`?" if near else "")
+        return f"unknown function `{shown(name)}`{self._near(name, FUNCTIONS)}"
+
+    def _near(self, name: str, known: Iterable[str]) -> str:
+        near = get_close_matches(name, [*known, *self._registered], n=1)
+        if near:
+            return f"; did you mean `{near[0]}`?"
+        return "" if self._registered is NO_FUNCTIONS else "; one in Python is given to the engine: Engine(cel_functions={..})"
 
     def _constant_regexp(self, node: Node) -> None:
         node = _unwrap(node)
@@ -411,12 +439,13 @@ class _Checker:
         return DYN if kind == DYN else kind.params[-1]
 
     def _method(self, kind: Type, step: Method) -> Type:
+        if step.name in self._registered:
+            return self._call_registered(step.name, step.args, len(step.args) + 1, step.at)
         if step.name not in METHODS:
             known = [*METHODS, *MACROS, *MACROS_OF_TWO]
             if step.name in known:
                 raise _error(f"{step.name}() takes a variable and an expression, as in data.list.{step.name}(x, ...)", step.at)
-            near = get_close_matches(step.name, known, n=1)
-            raise _error(f"unknown function `{shown(step.name)}`" + (f"; did you mean `{near[0]}`?" if near else ""), step.at)
+            raise _error(f"unknown function `{shown(step.name)}`{self._near(step.name, known)}", step.at)
         result = self._resolve(f"{step.name}()", METHODS[step.name], step.args, step.at, target=kind)
         if step.name == "matches":
             self._constant_regexp(step.args[0])

@@ -123,9 +123,8 @@ def _compiled(source: str) -> Any:
         return Failure(CelReason.BAD_REGEXP, regexp_error(error))
 
 
-@final
 class Run:
-    """One evaluation of one program."""
+    """One evaluation of one program; what computes on values may be another's (`streamer.cel_eval.portable`)."""
 
     __slots__ = ("_constant_regexps", "_locals", "_new_regexps", "_variables", "budget", "cost")
 
@@ -219,7 +218,7 @@ class Run:
         for _ in range(node.count):
             if (stopped := _strict([value])) is not None:
                 return stopped
-            value = negate(node.op, value)
+            value = self.negated(node.op, value)
         return value
 
     def _logic(self, node: Logic) -> Value:
@@ -276,10 +275,10 @@ class Run:
         if node.name in ("type", "dyn"):
             value = _EVALUATE[type(node.args[0])](self, node.args[0])
             if type(value) is Partial:
-                return FUNCTIONS["type"](self, [value.value]) if node.name == "type" else value
-            return _strict([value]) or FUNCTIONS[node.name](self, [value])
+                return self.called("type", [value.value]) if node.name == "type" else value
+            return _strict([value]) or self.called(node.name, [value])
         args = self._operands(node.args)
-        return FUNCTIONS[node.name](self, args) if type(args) is list else args
+        return self.called(node.name, args) if type(args) is list else args
 
     def _has(self, node: Has) -> Value:
         self.charge(1)
@@ -306,7 +305,7 @@ class Run:
                     for arg in step.args:
                         args.append(_EVALUATE[type(arg)](self, arg))  # noqa: PERF401  likewise
                     stopped = _strict(args)
-                    value = FUNCTIONS[step.name](self, args) if stopped is None else stopped
+                    value = self.called(step.name, args) if stopped is None else stopped
                 case Macro():
                     stopped = _strict([value])
                     value = self._macro(step, value) if stopped is None else stopped
@@ -439,11 +438,26 @@ class Run:
         if op == "+" and kinds == (list, list):
             self.charge(len(left) + len(right))
             return left + right
+        return self.computed(op, left, right)
+
+    # --- what computes on values: scalars, and arguments that are neither errors nor unknown
+
+    def computed(self, op: str, left: Value, right: Value) -> Value:
+        """Return what `+ - * / %` make of two numbers, or of timestamps and durations."""
+        kinds = (type(left), type(right))
         if kinds == (float, float):
             return double_arithmetic(op, left, right)
         if kinds in ((int, int), (UInt, UInt)):
             return int_arithmetic(op, int(left), int(right), kinds[0])
         return time_arithmetic(op, left, right)
+
+    def negated(self, op: str, value: Value) -> Value:
+        """Return `!value` or `-value`."""
+        return negate(op, value)
+
+    def called(self, name: str, args: list[Value]) -> Value:
+        """Return what a function says; it charges for its work."""
+        return FUNCTIONS[name](self, args)
 
 
 @final

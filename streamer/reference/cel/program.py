@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 from streamer.model import Event, Limits, Verdict
-from streamer.reference.cel.check import Remark, check
+from streamer.reference.cel.check import NO_FUNCTIONS, Arity, Remark, check
 from streamer.reference.cel.evaluate import BudgetSpentError, Partial, Run
 from streamer.reference.cel.parse import parse
 from streamer.reference.cel.tree import Node
 from streamer.reference.cel.values import UNKNOWN, CelReason, Failure, type_name
+
+Start: TypeAlias = Callable[[Mapping[str, Any], int, Event, int], Run]
+"""Begins one evaluation: constant regexps, how many macro variables there are, the event, the budget."""
 
 
 @final
@@ -25,6 +28,8 @@ class Program:
         variables: the parts of the event that it reads: some of `data`, `before`, `collection`, `tenant`, `type`, `topic`, `ts`.
         fields: each path that it reads, its root first: `("data", "user", "country")`; of a computed path the constant beginning.
         remarks: what a linter may say about it.
+        calls: the functions registered in Python that it calls.
+        start: begins an evaluation; `Run`, or that of the portable evaluator.
     """
 
     source: str
@@ -34,6 +39,13 @@ class Program:
     remarks: tuple[Remark, ...]
     regexps: Mapping[str, Any]
     slots: int
+    calls: frozenset[str] = frozenset()
+    start: Start = Run
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether cel-python computes its values."""
+        return self.start is not Run
 
     @property
     def mentions_before(self) -> bool:
@@ -59,15 +71,19 @@ class Outcome:
     cost: int
 
 
-def compile_cel(source: str, limits: Limits) -> Program:
+def compile_cel(source: str, limits: Limits, functions: Mapping[str, Arity] = NO_FUNCTIONS, start: Start = Run) -> Program:
     """Parse and check an expression.
+
+    Args:
+        functions: those registered in Python, which take anything and return anything.
+        start: what begins an evaluation.
 
     Raises:
         CelError: a syntax error, an undeclared name, an unknown function, types that an operator or function does not take, a
             result that cannot be bool, a constant regexp that RE2 refuses, or an expression past the limits; with its place.
     """
     tree = parse(source, limits)
-    checked = check(tree)
+    checked = check(tree, functions)
     return Program(
         source,
         tree,
@@ -76,12 +92,14 @@ def compile_cel(source: str, limits: Limits) -> Program:
         tuple(checked.remarks),
         checked.regexps,
         checked.slots,
+        frozenset(checked.calls),
+        start,
     )
 
 
 def evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
     """Evaluate a program for one event, within *budget* cost units (docs/cel-cost.md)."""
-    run = Run(program.regexps, program.slots, event, budget)
+    run = program.start(program.regexps, program.slots, event, budget)
     try:
         value = run.evaluate(program.tree)
     except BudgetSpentError:

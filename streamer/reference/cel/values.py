@@ -46,6 +46,8 @@ class CelReason(StrEnum):
     """A number of the event that no float64 holds, such as `1e400`, was read."""
     NOT_BOOL = "not_bool"
     """The program's result is not bool."""
+    FUNCTION = "function"
+    """A function registered in Python raised an exception, or returned what is no value of CEL."""
     BUDGET = "budget"
     """The program used up its cost units and was stopped."""
     PATTERN_BUDGET = "pattern_budget"

@@ -25,7 +25,7 @@ use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::merging::Signal;
 use crate::engine::partitions::{Name, Partitions};
 use crate::engine::paths::Views;
-use crate::engine::programs::{CelError, CelScratch};
+use crate::engine::programs::{CelError, CelScratch, Judge};
 use crate::engine::registry::{Generation, Host, Record, Records};
 use crate::engine::segment::{Output, Segment, SegmentScratch};
 use crate::engine::telemetry::{Counters, Tally, Telemetry};
@@ -65,6 +65,8 @@ pub struct Options {
     pub soft_delete: Option<Path>,
     /// Phase 1; None leaves it out.
     pub bloom: Option<Phase1>,
+    /// What evaluates the CEL part of subscriptions that are [portable](Addition::portable); without one it is an error.
+    pub judge: Option<Arc<dyn Judge>>,
     /// Called inside each write, with the writer's lock held, just before it is published.
     pub before_publish: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -81,6 +83,7 @@ impl Default for Options {
             depth: Depth::RECURSIVE,
             soft_delete: None,
             bloom: Some(Phase1::default()),
+            judge: None,
             before_publish: None,
         }
     }
@@ -103,6 +106,8 @@ pub struct Addition {
     pub flags: u8,
     /// Its CEL part, also where its form says all of it: for events with holes.
     pub program: Option<Arc<Executable>>,
+    /// Whether its CEL part is the [`Judge`]'s to evaluate; then it has no *program*, and the flag `CEL`.
+    pub portable: bool,
     /// As it was given, or what stands for that: equal for equal subscriptions.
     pub text: Box<[u8]>,
     /// Its conditions as JSON, where *text* is none.

@@ -34,6 +34,7 @@ fn addition(id: &str, tenant: &str, collection: &str, form: NormalForm) -> Addit
         form,
         flags: 0,
         program: None,
+        portable: false,
         conditions: None,
         text: id.as_bytes().into(),
         host: None,

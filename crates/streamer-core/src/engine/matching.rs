@@ -254,7 +254,8 @@ impl Inner {
         let mut read = Values::begin(one.flat, &self.seed, values);
         for (segment, map) in one.segments().zip(&one.view.maps) {
             let asked = Asked { version: one.root.version, answer: Answer::Maybe, map, seed: &self.seed };
-            let has_program = |slot| self.records.get(slot).as_ref().is_some_and(|record| record.program.is_some());
+            let has_program =
+                |slot| self.records.get(slot).as_ref().is_some_and(|record| record.program.is_some() || record.portable);
             segment.find_open(&holes, &asked, &mut read, output, has_program);
         }
         read.end(values);

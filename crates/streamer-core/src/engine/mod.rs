@@ -37,7 +37,7 @@ pub use engine::{Addition, Changes, Engine, Held, Identity, Matched, Mode, Optio
 pub use gathering::Gathered;
 pub use guards::{FilterState, Phase1};
 pub use judge::{Change, Outcome, Transition};
-pub use programs::CelError;
+pub use programs::{CelError, Judge, Judged, Side};
 pub use registry::{Host, Record};
 pub use store::flags;
 pub use telemetry::{Counters, Telemetry};

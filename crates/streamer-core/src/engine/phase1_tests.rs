@@ -29,6 +29,7 @@ fn addition(id: &str, clauses: Vec<Clause>) -> Addition {
         form: NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None },
         flags: 0,
         program: None,
+        portable: false,
         conditions: None,
         text: id.as_bytes().into(),
         host: None,

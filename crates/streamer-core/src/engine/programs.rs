@@ -3,6 +3,9 @@
 //! The event's documents are parsed when the first program reads them, and shared by all. Errors are counted by reason; of
 //! one subscription at most one a [`MINUTE`] is told in words, for the host to log: a wrong expression fails for every event.
 //!
+//! A program that is *portable* is the host's: it is asked for the verdict, at the place where a native one is evaluated, so that sides,
+//! holes and transitions are the same for both.
+//!
 //! Cost: nothing for an event without candidates that have CEL. An error costs a look at the clock.
 //!
 //! Rejected: telling the host each error, since that would need the interpreter for about every event of a wrong expression.
@@ -12,6 +15,7 @@ use crate::engine::engine::Inner;
 use crate::engine::registry::Record;
 use crate::error::EventError;
 use crate::flatten::{Flat, Flattener, Given, Validation};
+use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -39,6 +43,25 @@ pub struct CelScratch {
     scratch: cel::Scratch,
 }
 
+/// An event for a [`Judge`].
+#[derive(Clone, Copy, Debug)]
+pub struct Judged<'e> {
+    /// Its text.
+    pub text: &'e [u8],
+    /// What the caller says.
+    pub tenant: Option<&'e str>,
+    /// Likewise.
+    pub collection: Option<&'e str>,
+}
+
+/// Evaluates the programs that are not the core's to evaluate. Called by the threads that match, several at once.
+pub trait Judge: Send + Sync {
+    /// What the program of *record* says of one side of an event; it counts and tells errors by itself.
+    ///
+    /// *kept* is empty at the first program of an event, and is handed on to the next ones.
+    fn verdict(&self, record: &Record, event: &Judged<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Verdict;
+}
+
 /// Which document counts as `data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -59,6 +82,8 @@ pub(super) struct Programs<'e> {
     scratch: &'e mut cel::Scratch,
     errors: &'e mut Vec<CelError>,
     documents: Option<[Document<'e>; 2]>,
+    /// What the judge keeps for the event.
+    kept: Option<Box<dyn Any>>,
     /// Whether it is measured how long programs run, and how long they ran.
     is_timed: bool,
     took: Option<Duration>,
@@ -76,8 +101,8 @@ impl<'e> Programs<'e> {
     ) -> Programs<'e> {
         let CelScratch { arena, flattener, scratch } = scratch;
         arena.reset();
-        let (flattener, documents, took) = (Some(flattener), None, None);
-        Programs { inner, event, flat, given, arena, flattener, scratch, errors, documents, is_timed, took }
+        let (flattener, documents, kept, took) = (Some(flattener), None, None, None);
+        Programs { inner, event, flat, given, arena, flattener, scratch, errors, documents, kept, is_timed, took }
     }
 
     /// How long programs ran, where any did and it was measured.
@@ -154,8 +179,25 @@ impl<'e> Programs<'e> {
                 }
                 verdict
             }
+            None if record.as_ref().is_some_and(|record| record.portable) => self.judged(slot, side),
             None => Ok(Verdict::True),
         }
+    }
+
+    /// Ask the judge.
+    #[cold]
+    fn judged(&mut self, slot: u32, side: Side) -> Result<Verdict, EventError> {
+        // It reads the event in full.
+        self.check()?;
+        let record = self.inner.records.get(slot);
+        let (Some(record), Some(judge)) = (record.as_ref(), &self.inner.options.judge) else { return Ok(Verdict::Error) };
+        let since = self.is_timed.then(Instant::now);
+        let Given { tenant, collection, .. } = self.given;
+        let verdict = judge.verdict(record, &Judged { text: self.event, tenant, collection }, side, &mut self.kept);
+        if let Some(since) = since {
+            self.took = Some(self.took.unwrap_or_default() + since.elapsed());
+        }
+        Ok(verdict)
     }
 
     fn evaluate(&mut self, slot: u32, record: &Record, program: &Executable, side: Side) -> Result<Verdict, EventError> {

@@ -41,6 +41,8 @@ pub struct Record {
     pub order: u64,
     /// Its CEL part.
     pub program: Option<Arc<Executable>>,
+    /// Whether its CEL part is the [`Judge`](crate::engine::Judge)'s to evaluate.
+    pub portable: bool,
     /// When its errors were told last, and how many were not; see `programs.rs`.
     pub(super) heard: AtomicU64,
     /// As it was given, for the host.

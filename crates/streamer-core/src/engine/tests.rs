@@ -384,6 +384,7 @@ impl Model {
                     form: form.clone(),
                     flags: 0,
                     program: None,
+                    portable: false,
                     conditions: None,
                     text: id.as_bytes().into(),
                     host: None,

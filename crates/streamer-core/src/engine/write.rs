@@ -290,6 +290,7 @@ impl Inner {
                 partition: name.clone(),
                 order,
                 program: addition.program,
+                portable: addition.portable,
                 heard: AtomicU64::new(0),
                 text: addition.text,
                 conditions: addition.conditions,

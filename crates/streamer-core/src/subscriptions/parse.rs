@@ -20,6 +20,15 @@ pub enum OnUnknown {
     Skip,
 }
 
+/// What evaluates the CEL part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CelEvaluator {
+    /// This core.
+    Native,
+    /// The host.
+    Portable,
+}
+
 /// A subscription that was checked, with its parts parsed; its `cel` is for the host to check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscription {
@@ -47,10 +56,12 @@ pub struct Subscription {
     pub transitions: bool,
     /// Whether it carries labels, which are for the host.
     pub has_labels: bool,
+    /// What evaluates its CEL part; None leaves it to the engine.
+    pub cel_evaluator: Option<CelEvaluator>,
 }
 
 /// Names of the members, in the order in which they are shown.
-const MEMBERS: [&str; 13] = [
+const MEMBERS: [&str; 14] = [
     "id",
     "gateway_id",
     "tenant",
@@ -64,6 +75,7 @@ const MEMBERS: [&str; 13] = [
     "on_unknown",
     "transitions",
     "labels",
+    "cel_evaluator",
 ];
 
 type Result<T> = std::result::Result<T, SubscriptionError>;
@@ -84,6 +96,7 @@ struct Members<'t> {
     on_unknown: OnUnknown,
     transitions: bool,
     has_labels: bool,
+    cel_evaluator: Option<CelEvaluator>,
 }
 
 impl Subscription {
@@ -131,6 +144,7 @@ impl Subscription {
             on_unknown: given.on_unknown,
             transitions: given.transitions,
             has_labels: given.has_labels,
+            cel_evaluator: given.cel_evaluator,
         })
     }
 }
@@ -174,6 +188,12 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<Members<'_>> {
                     "skip" => OnUnknown::Skip,
                     _ => OnUnknown::Deliver,
                 }
+            }
+            "cel_evaluator" => {
+                given.cel_evaluator = Some(match one_of(value, place, &["native", "portable"])? {
+                    "portable" => CelEvaluator::Portable,
+                    _ => CelEvaluator::Native,
+                })
             }
             "transitions" => match value {
                 Tree::Scalar(Scalar::Bool(wanted)) => given.transitions = *wanted,

@@ -1,0 +1,83 @@
+//! CEL programs that the host evaluates: those of the portable evaluator, on the candidates that the index leaves over.
+//!
+//! ```text
+//!   candidate ─► interpreter taken ─► host.read(event), once for an event ─► host.verdict(compiled, event, old) ─► Verdict
+//! ```
+//!
+//! What the host raises (an interrupt, never an error of CEL) waits in the thread until its event is done, and is raised then: nothing
+//! that matches can hand an error of Python on.
+
+use crate::host::{self, Kept};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+use std::any::Any;
+use std::cell::RefCell;
+use streamer_core::cel::Verdict;
+use streamer_core::engine::{Judge, Judged, Record, Side};
+
+thread_local! {
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Whether the host raised anything in this thread that was not asked for yet.
+pub fn has_raised() -> bool {
+    RAISED.with_borrow(Option::is_some)
+}
+
+/// What the host raised in this thread since this was asked last.
+pub fn raised() -> Option<PyErr> {
+    RAISED.with(RefCell::take)
+}
+
+/// Asks the host.
+pub struct HostJudge {
+    pub host: Py<PyAny>,
+}
+
+impl Judge for HostJudge {
+    fn verdict(&self, record: &Record, event: &Judged<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Verdict {
+        if has_raised() {
+            return Verdict::Error;
+        }
+        Python::attach(|py| match self.ask(py, record, event, side, kept) {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                RAISED.set(Some(error));
+                Verdict::Error
+            }
+        })
+    }
+}
+
+impl HostJudge {
+    fn ask(
+        &self,
+        py: Python<'_>,
+        record: &Record,
+        event: &Judged<'_>,
+        side: Side,
+        kept: &mut Option<Box<dyn Any>>,
+    ) -> PyResult<Verdict> {
+        let host = self.host.bind(py);
+        let read = match kept.as_ref().and_then(|kept| kept.downcast_ref::<Py<PyAny>>()) {
+            Some(read) => read.bind(py).clone(),
+            None => {
+                let read = host.call_method1("read", (PyBytes::new(py, event.text), event.tenant, event.collection))?;
+                *kept = Some(Box::new(read.clone().unbind()));
+                read
+            }
+        };
+        let compile = || Ok::<_, PyErr>(host.call_method1("compile", (host::source_of(py, record),))?.unbind());
+        let compiled = match record.host.get_or_init(|| Kept::host(None)).downcast_ref::<Kept>() {
+            Some(kept) => kept.compiled.get_or_try_init(py, compile)?.bind(py).clone(),
+            None => compile()?.into_bound(py),
+        };
+        let verdict = host.call_method1("verdict", (compiled, read, side == Side::Old))?.cast_into::<PyString>()?;
+        Ok(match verdict.to_str()? {
+            "true" => Verdict::True,
+            "false" => Verdict::False,
+            "unknown" => Verdict::Unknown,
+            _ => Verdict::Error,
+        })
+    }
+}

@@ -1,0 +1,207 @@
+"""The portable evaluator: expressions on cel-python, under the limits of the contract, with functions written in Python.
+
+```
+text ─ our parser, checker, limits ─► tree ─► Evaluation ─┬─ names, fields, && ||, ==, <, in, macros, holes: the contract's
+                                                          ├─ arithmetic, conversions, texts, times: cel-python's functions
+                                                          └─ is_vip(..): the user's
+```
+
+`Evaluation` is a `celpy.Evaluator` that walks our tree in place of cel-python's. What is computed is cel-python's; how far it
+goes is counted as everywhere (docs/cel-cost.md), so a budget stops it inside nested macros, and unknown values, absent fields
+and errors mean what they mean everywhere.
+
+Invariant: what the contract refuses never reaches a function of cel-python, since the contract's own function is asked first: the
+regular expression that cel-python has for durations takes exponential time, and its dates are read by pendulum, which sees one
+in almost anything.
+
+Cost: some ten microseconds for each function and operator; the walk is the reference's.
+
+Rejected: cel-python's own walk. It counts nothing; a bracket is fifty frames of Python's stack, so that twenty of them overflow
+it; both sides of `&&` and every element of `exists` are always evaluated; there are no unknown values, no quoted field names, no
+macros of two variables; `data.a != 1` is an error where `a` is a string. What is left different stands in
+testdata/known_failures_portable.toml, each case with its reason.
+
+To import this module imports cel-python, which takes a third of a second: it is done when the first such expression is compiled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
+from typing import Any, Final, final
+
+from celpy import celtypes
+from celpy.evaluation import Activation, CELEvalError, Evaluator
+from lark import Token, Tree
+
+from streamer.cel_eval.registered import Functions
+from streamer.cel_eval.runs import Runs
+from streamer.model import Event, Limits
+from streamer.reference.cel import CelReason, Program, compile_cel, times
+from streamer.reference.cel.evaluate import Run
+from streamer.reference.cel.functions import FUNCTIONS, no_overload
+from streamer.reference.cel.types import DYN, LITERALS, METHODS, OPERATORS, list_of, map_of, resolve
+from streamer.reference.cel.types import FUNCTIONS as CALLS
+from streamer.reference.cel.values import Duration, Failure, Timestamp, UInt, Value
+
+#: What stays the contract's: functions of lists, maps and types, which are not cel-python's here; `matches`, whose regexps are
+#: paid for and bounded in memory, and which cel-python would give to the same RE2; `string`, for cel-python writes `True`.
+OURS: Final = frozenset({"size", "contains", "matches", "type", "dyn", "string"})
+
+#: What a call of cel-python costs beside what it costs everywhere: it takes so many times as long as a step of the walk. So a
+#: budget is spent in about the time that the reference takes to spend it, whatever an expression does.
+OPERATION: Final = 50
+CALL: Final = 200
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_ACTIVATION: Final = Activation()
+_NO_TREE: Final[Tree[Any]] = Tree("expr", [])
+
+
+def compile_portable(source: str, limits: Limits, functions: Functions, runs: Runs) -> Program:
+    """Parse and check an expression for the portable evaluator. Raises CelError, as `compile_cel`.
+
+    Args:
+        runs: counts its evaluations.
+    """
+    return compile_cel(source, limits, functions.arities, partial(Evaluation, functions, runs))
+
+
+@final
+class Evaluation(Run, Evaluator):
+    """One evaluation of one program. For one thread."""
+
+    def __init__(
+        self, functions: Functions, runs: Runs, regexps: Mapping[str, Any], slots: int, event: Event, budget: int
+    ) -> None:
+        Run.__init__(self, regexps, slots, event, budget)
+        Evaluator.__init__(self, _NO_TREE, _ACTIVATION)
+        self._functions = functions
+        self._runs = runs
+
+    def visit(self, tree: Any) -> Any:
+        """Walk our tree."""
+        return Run.evaluate(self, tree)
+
+    def evaluate(self, node: Any = None) -> Any:
+        """Return the value of a program, and count how long that took."""
+        began = time.perf_counter_ns()
+        try:
+            return Run.evaluate(self, node)
+        finally:
+            self._runs.add(time.perf_counter_ns() - began)
+
+    def called(self, name: str, args: list[Value]) -> Value:
+        """Call a function of the user, of the contract, or of cel-python."""
+        if name in self._functions:
+            return self._functions.call(self, name, args)
+        if name in OURS:
+            return FUNCTIONS[name](self, args)
+        if not _takes(name, *map(type, args)):
+            return no_overload(name, args)
+        self.charge(CALL)
+        # It charges for texts, too.
+        expected = FUNCTIONS[name](self, args)
+        if type(expected) is Failure:
+            return expected
+        if name == "timestamp" and type(args[0]) is int:
+            # cel-python takes no seconds.
+            return times.timestamp(args[0] * times.SECOND)
+        try:
+            result = self.function_eval(Token("IDENT", name), [_to_celpy(arg) for arg in args])
+        except Exception as error:
+            return Failure(CelReason.BAD_VALUE, f"{name}(): {error}")
+        return _failure(name, result) if isinstance(result, CELEvalError) else _from_celpy(result)
+
+    def computed(self, op: str, left: Value, right: Value) -> Value:
+        """Compute with cel-python's operator."""
+        if type(left) is type(right) is float and right == 0:
+            # cel-python knows one infinity, and no NaN.
+            return Run.computed(self, op, left, right)
+        return self._operate(op, f"_{op}_", [left, right])
+
+    def negated(self, op: str, value: Value) -> Value:
+        """Negate with cel-python's operator."""
+        return self._operate("!" if op == "!" else "unary -", f"{op}_", [value])
+
+    def _operate(self, op: str, name: str, operands: list[Value]) -> Value:
+        if not _takes(op, *map(type, operands)):
+            return no_overload(op.removeprefix("unary "), operands)
+        self.charge(OPERATION)
+        try:
+            return _from_celpy(self.activation.resolve_function(name)(*map(_to_celpy, operands)))
+        except ZeroDivisionError:
+            return Failure(CelReason.DIVISION_BY_ZERO, f"{op} by zero")
+        except (ValueError, OverflowError) as error:
+            return Failure(CelReason.OVERFLOW, f"{op}: {error}")
+        except TypeError:
+            return no_overload(op, operands)
+
+
+_TYPES: Final = {**LITERALS, list: list_of(DYN), dict: map_of(DYN, DYN)}
+
+
+@lru_cache(maxsize=4096)
+def _takes(name: str, *kinds: type) -> bool:
+    """Whether an operator or a function takes values of these types: cel-python takes any that Python can do something with."""
+    overloads = OPERATORS.get(name) or [*CALLS.get(name, ()), *METHODS.get(name, ())]
+    return resolve(overloads, [_TYPES[kind] for kind in kinds]) is not None
+
+
+def _failure(name: str, error: CELEvalError) -> Failure:
+    # The text, what was raised, and its arguments.
+    text, kind, *details = (*error.args, None)
+    words = f"{name}(): {text}: {details[0]}"[:200]
+    if kind is not ValueError:
+        return Failure(CelReason.NO_SUCH_OVERLOAD, words)
+    is_range = "overflow" in str(details[0]) or "range" in str(details[0])
+    return Failure(CelReason.OVERFLOW if is_range else CelReason.BAD_VALUE, words)
+
+
+def _timestamp(value: Timestamp) -> celtypes.TimestampType:
+    return celtypes.TimestampType(_EPOCH + value.ns // 1000 * _MICROSECOND)
+
+
+def _duration(value: Duration) -> celtypes.DurationType:
+    return celtypes.DurationType(value.ns // 1000 * _MICROSECOND)
+
+
+_TO_CELPY: Final[Mapping[type, Callable[[Any], Any]]] = {
+    bool: celtypes.BoolType,
+    int: celtypes.IntType,
+    UInt: lambda value: celtypes.UintType(int(value)),
+    float: celtypes.DoubleType,
+    str: celtypes.StringType,
+    bytes: celtypes.BytesType,
+    Timestamp: _timestamp,
+    Duration: _duration,
+}
+
+
+def _to_celpy(value: Value) -> Any:
+    return _TO_CELPY[type(value)](value)
+
+
+def _from_celpy(value: Any) -> Value:
+    match value:
+        case celtypes.BoolType() | bool():
+            return bool(value)
+        case celtypes.UintType():
+            return UInt(value)
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case str():
+            return str.__str__(value)
+        case bytes():
+            return bytes(value)
+        case datetime():
+            return times.timestamp(datetime.__sub__(value, _EPOCH) // _MICROSECOND * 1000)
+        case timedelta():
+            return times.duration(timedelta(value.days, value.seconds, value.microseconds) // _MICROSECOND * 1000)
+        case _:
+            return value

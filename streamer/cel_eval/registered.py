@@ -1,0 +1,264 @@
+"""Functions of CEL that are written in Python: `Engine(cel_functions={"is_vip": is_vip})`.
+
+```
+is_vip(data.user) ─► copy of the argument, plain Python ─► is_vip({"id": 7}) ─► True ─► checked copy of the result
+```
+
+Invariant: a function never sees a value that anything else sees, so it may keep or change its arguments; what it returns is
+copied before it is used. Whatever it raises but `KeyboardInterrupt` and its kind is an error of CEL, and so no match.
+
+Cost: a unit for each element copied in either direction, and the string work of texts (docs/cel-cost.md). The time that a
+function takes is its author's own: nothing can stop Python code from outside.
+
+Rejected: cel-python's own types as arguments, which have no `bool` and print as `StringType('a')`; read-only views in place of
+copies, since `json.dumps`, `isinstance` and pattern matching want a dict.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias, final
+
+from streamer.errors import ConfigError
+from streamer.model import INT64_MIN, UINT64_MAX
+from streamer.reference.cel import CelReason, times
+from streamer.reference.cel.check import Arity
+from streamer.reference.cel.evaluate import Run
+from streamer.reference.cel.parse import MACROS, MACROS_OF_TWO, RESERVED
+from streamer.reference.cel.types import FUNCTIONS, METHODS, VARIABLES
+from streamer.reference.cel.values import (
+    TYPE_NAMES,
+    CelType,
+    Duration,
+    Failure,
+    Timestamp,
+    Value,
+    as_key,
+    from_key,
+    read,
+)
+
+Function: TypeAlias = Callable[..., Any]
+
+#: What a function returns is nested no deeper.
+MAX_DEPTH: Final = 512
+#: Longer messages of exceptions are cut.
+SHOWN: Final = 200
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TAKEN: Final = frozenset(
+    {"has", "in", "true", "false", "null", *RESERVED, *FUNCTIONS, *METHODS, *MACROS, *MACROS_OF_TWO, *VARIABLES, *TYPE_NAMES}
+)
+
+
+class UnusableError(Exception):
+    """What a function returned is no value of CEL."""
+
+
+@final
+class Functions(Mapping[str, Function]):
+    """The functions of an engine, by name; immutable.
+
+    Raises:
+        ConfigError: a name that is none, or that CEL has a meaning for; what cannot be called; a coroutine function.
+    """
+
+    __slots__ = ("_functions", "arities")
+
+    def __init__(self, functions: Mapping[str, Function] | None = None) -> None:
+        if functions is not None and not isinstance(functions, Mapping):
+            raise ConfigError(f"expected a mapping of names to functions, not {type(functions).__name__}", place="cel_functions")
+        self._functions: Final = dict(functions or {})
+        self.arities: Final[Mapping[str, Arity]] = {name: _arity(name, each) for name, each in self._functions.items()}
+
+    def __getitem__(self, name: str) -> Function:
+        return self._functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def __repr__(self) -> str:
+        return f"<Functions: {', '.join(sorted(self._functions)) or 'none'}>"
+
+    def __copy__(self) -> Functions:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Functions:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        for name, function in self._functions.items():
+            try:
+                pickle.dumps(function)
+            except Exception as error:
+                reason = f"cel_functions[{name!r}] cannot be pickled, and so neither can its engine: {_words(error)}"
+                advice = "a function at the top of a module can; a lambda or one inside another function cannot"
+                raise pickle.PicklingError(f"{reason}; {advice}") from error
+        return Functions, (self._functions,)
+
+    def call(self, run: Run, name: str, args: list[Value]) -> Value:
+        """Call a function for an evaluation, which is charged for what is copied; an error is a `Failure`."""
+        copies = []
+        for arg in args:
+            copy = _to_python(run, arg)
+            if type(copy) is Failure:
+                return copy
+            copies.append(copy)
+        try:
+            result = self._functions[name](*copies)
+        except Exception as error:
+            return Failure(CelReason.FUNCTION, f"{name}() raised {type(error).__name__}: {_words(error)}")
+        try:
+            return _from_python(run, result)
+        except UnusableError as error:
+            return Failure(CelReason.FUNCTION, f"{name}() returned {error}")
+
+
+def _arity(name: str, function: Function) -> Arity:
+    place = f"cel_functions[{name!r}]"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError("the name of a function is made of letters, digits and _, and does not begin with a digit", place=place)
+    if name in _TAKEN:
+        raise ConfigError(f"`{name}` has a meaning in CEL already; choose another name", place=place)
+    if not callable(function):
+        raise ConfigError(f"expected a function, not {type(function).__name__}", place=place)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError("a match waits for nothing, so a function cannot be `async`", place=place)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # many functions of C tell nothing
+        return 0, None
+    if any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters):
+        raise ConfigError("CEL has no arguments by name, and this function needs one", place=place)
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    is_open = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    return sum(each.default is each.empty for each in positional), None if is_open else len(positional)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        return "an exception that cannot be printed"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+# --- copies, by loops: values may be deeper than Python's stack, or hold themselves -------------------------------------
+
+
+def _to_python(run: Run, value: Value) -> Any:
+    """Copy a value as plain Python has it; a `Failure` where part of it cannot be read."""
+    root: list[Any] = [None]
+    pending: list[tuple[Value, Any, Any]] = [(value, root, 0)]
+    while pending:
+        item, into, at = pending.pop()
+        item = read(item)
+        match item:
+            case Failure():
+                return item
+            case list():
+                run.charge(len(item))
+                into[at] = made = [None] * len(item)
+                pending.extend((each, made, index) for index, each in enumerate(item))
+            case dict():
+                run.charge(len(item))
+                names = [from_key(key) for key in item]
+                run.charge_text(*(name for name in names if isinstance(name, str)))
+                into[at] = members = dict.fromkeys(names)
+                if len(members) < len(names):
+                    return Failure(CelReason.BAD_KEY, "keys that are one for Python, as 1 and true")
+                pending.extend((each, members, name) for name, each in zip(names, item.values(), strict=True))
+            case str() | bytes():
+                run.charge_text(item)
+                into[at] = item
+            case bool() | float() | None:
+                into[at] = item
+            case int():
+                into[at] = int(item)
+            case Timestamp(ns):
+                into[at] = _EPOCH + ns // 1000 * _MICROSECOND
+            case Duration(ns):
+                into[at] = ns // 1000 * _MICROSECOND
+            case CelType(name):
+                into[at] = name
+    return root[0]
+
+
+def _from_python(run: Run, value: Any) -> Value:
+    """Copy what a function returned.
+
+    Raises:
+        UnusableError: it is no value of CEL; says what it is.
+    """
+    root: list[Value] = [None]
+    pending: list[tuple[Any, Any, Any, int]] = [(value, root, 0, 0)]
+    while pending:
+        item, into, at, depth = pending.pop()
+        if isinstance(item, list | tuple):
+            items = list(item)
+            run.charge(len(items))
+            into[at] = made = [None] * len(items)
+            pending.extend((each, made, index, depth + 1) for index, each in enumerate(items))
+        elif isinstance(item, dict):
+            members: dict[Any, Value] = {}
+            run.charge(len(item))
+            for key, each in dict.items(item):
+                name = _scalar(run, key)
+                if type(name) is float or not isinstance(name, bool | int | str):
+                    raise UnusableError(f"a dict with a key of type {type(key).__name__}; expected str, int or bool")
+                members[as_key(name)] = None
+                pending.append((each, members, as_key(name), depth + 1))
+            into[at] = members
+        else:
+            into[at] = _scalar(run, item)
+        if depth > MAX_DEPTH:
+            raise UnusableError(f"a value nested more than {MAX_DEPTH} levels deep, or in itself")
+    return root[0]
+
+
+def _scalar(run: Run, item: Any) -> Value:
+    if item is None or type(item) is bool:
+        return item
+    if isinstance(item, int):
+        number = int.__int__(item)
+        # cel-python's bool is a kind of int.
+        if type(item).__name__ == "BoolType":
+            return bool(number)
+        if not INT64_MIN <= number <= UINT64_MAX:
+            raise UnusableError("an int beyond 64 bits")
+        return read(number)
+    if isinstance(item, float):
+        return float.__float__(item)
+    if isinstance(item, str):
+        text = str.__str__(item)
+        if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+            raise UnusableError("a str with half of a surrogate pair")
+        run.charge_text(text)
+        return text
+    if isinstance(item, bytes | bytearray):
+        octets = bytes(item)
+        run.charge_text(octets)
+        return octets
+    if isinstance(item, datetime):
+        if item.utcoffset() is None:
+            raise UnusableError("a datetime without a time zone")
+        return _usable(times.timestamp((item - _EPOCH) // _MICROSECOND * 1000))
+    if isinstance(item, timedelta):
+        return _usable(times.duration(item // _MICROSECOND * 1000))
+    expected = "None, bool, int, float, str, bytes, list, tuple, dict, datetime or timedelta"
+    raise UnusableError(f"a value of type {type(item).__name__}; expected {expected}")
+
+
+def _usable(value: Timestamp | Duration | Failure) -> Timestamp | Duration:
+    if isinstance(value, Failure):
+        raise UnusableError(value.detail)
+    return value
