@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
@@ -81,6 +81,7 @@ def match_events(
     keep_event: bool = False,
     backend: _backend.Backend | None = None,
     observation: Observation | str | None = None,
+    prune: bool | None = None,
     broadcast_bytes: int = BROADCAST_BYTES,
     cogroup_options: cogroup.CogroupOptions | None = None,
     **engine_options: Any,
@@ -104,6 +105,7 @@ def match_events(
             `BackendError`.
         observation: counts `events`, `matched`, `matches`, `rejected`, `pruned`, `shuffled` while the matches are computed; a
             name in a streaming query.
+        prune: whether portable Bloom filters leave events out first. By default under cogroup, where it spares the shuffle.
         broadcast_bytes: how many bytes of subscriptions `auto` lets travel.
         cogroup_options: numbers that cogroup goes by.
         engine_options: further options of `Engine` (`default_tenant`, `limits`, ...), as *layout*.
@@ -142,11 +144,12 @@ def match_events(
     }
     prepared: broadcast.Broadcast | cogroup.Prepared
     if chosen == "broadcast":
-        prepared = broadcast.ship(spark, given.engine_or_snapshot())
+        prepared = broadcast.ship(spark, given.engine_or_snapshot(), prune=bool(prune))
     else:
-        prepared = cogroup.prepare(
-            events, given.texts(), given.options, cogroup_options or cogroup.CogroupOptions(), event_col, backend
-        )
+        numbers = cogroup_options or cogroup.CogroupOptions()
+        if prune is not None:
+            numbers = replace(numbers, prune=prune)
+        prepared = cogroup.prepare(events, given.texts(), given.options, numbers, event_col, backend)
 
     def planned(want: Want) -> DataFrame:
         if isinstance(prepared, broadcast.Broadcast):

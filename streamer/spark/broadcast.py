@@ -9,9 +9,12 @@ Invariant: a file's name says what is in it, so a name is added once for a sessi
 that has it open need not look again.
 
 Cost: the file goes once to each machine, and its pages are shared by the machine's workers. There is no shuffle. Events are
-read where they lie, in Arrow's buffers. Rejected: a broadcast variable (Spark Connect has none, it is pickled, and each Python
-process would hold a copy of its own), and asking portable Bloom filters first by default (the native index answers a NO in less
-time than they do; `prune=True` asks them).
+read where they lie, in Arrow's buffers.
+
+Portable Bloom filters, a file beside the snapshot, are asked first where `prune` says so: what they stop opens no section. It
+is not the default here: there is no shuffle to spare, and the engine has filters of its own, which answer in less time than it
+takes to read an event once more. Rejected: a broadcast variable (Spark Connect has none, it is pickled, and each Python process
+would hold a copy of its own).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -29,8 +32,10 @@ from weakref import WeakKeyDictionary
 
 from streamer import _backend
 from streamer.engine.engine import Engine
-from streamer.engine.snapshot import read_directory
+from streamer.engine.snapshot import Directory, read_directory, read_texts
 from streamer.spark import schema
+from streamer.spark.groups import LEASE, sieve
+from streamer.spark.parts import Writer, label
 from streamer.spark.worker import Pass, Want, by_reading, by_snapshot
 
 if TYPE_CHECKING:
@@ -48,6 +53,7 @@ class Broadcast:
         subscriptions: how many it holds.
         bytes: how many the file has.
         options: of `Engine`, with which its events are read.
+        guards: name of the file with a portable Bloom filter for each section; None where none was asked for.
     """
 
     digest: str
@@ -55,6 +61,7 @@ class Broadcast:
     subscriptions: int
     bytes: int
     options: dict[str, Any]
+    guards: str | None = None
 
 
 #: What each session carries already; weakly, so that a session may end.
@@ -86,13 +93,14 @@ def carry(spark: SparkSession, path: str | os.PathLike[str], name: str) -> None:
     spark.addArtifacts(str(named), file=True)
 
 
-def ship(spark: SparkSession, source: Engine | str | os.PathLike[str]) -> Broadcast:
+def ship(spark: SparkSession, source: Engine | str | os.PathLike[str], *, prune: bool = False) -> Broadcast:
     """Make a snapshot known to all workers of a session, classic or Connect. Of what is known already nothing is sent.
 
     Spark cannot take a file back: each stays with driver and workers until they end.
 
     Args:
         source: an engine, of which a snapshot is made now, or a snapshot's path on the driver.
+        prune: with a portable Bloom filter for each of its sections, which the driver compiles for that.
 
     Raises:
         SnapshotError: a file that is none, or damaged.
@@ -112,7 +120,22 @@ def ship(spark: SparkSession, source: Engine | str | os.PathLike[str]) -> Broadc
                 carry(spark, path, name)
                 options = {key: value for key, value in directory.engine_options().items() if key != "default"}
                 carried[name] = Broadcast(directory.digest, name, directory.subscriptions, path.stat().st_size, options)
-            return carried[name]
+            if prune and carried[name].guards is None:
+                guards = f"streamer-{directory.digest}.guards"
+                _write_guards(Path(folder) / guards, directory)
+                carry(spark, Path(folder) / guards, guards)
+                carried[name] = replace(carried[name], guards=guards)
+            return carried[name] if prune else replace(carried[name], guards=None)
+
+
+def _write_guards(path: Path, directory: Directory) -> None:
+    """Write a filter for each section of a snapshot."""
+    with Writer(path) as writer:
+        for at, section in enumerate(directory.sections):
+            engine = Engine.load(directory.path, collections=[], bloom={"enabled": False})
+            engine.add_many(text.decode() for text in read_texts(directory, [at]))
+            guard = engine.bloom.export(label(section.tenant), label(section.collection), lease=LEASE)
+            writer.add(section.tenant, section.collection, 0, section.subscriptions, guard)
 
 
 def plan(
@@ -134,6 +157,9 @@ def plan(
     """
     event_type, kept = schema.check_columns(events, event_col, keep)
     asked = Pass(event_col, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND)
-    run = by_reading(asked, shipped.options) if want == "rejected" else by_snapshot(asked, shipped.name)
+    if want == "rejected":
+        run = by_reading(asked, shipped.options)
+    else:
+        run = by_snapshot(asked, shipped.name, None if shipped.guards is None else sieve(asked, shipped.options, shipped.guards))
     given = events.select(*dict.fromkeys((event_col, *keep)))
     return given.mapInArrow(run, schema.outcomes(want, event_type, kept, keep_event=keep_event))

@@ -29,6 +29,7 @@ from streamer.spark.worker import (
     Chunks,
     Output,
     Pass,
+    Sift,
     Tallies,
     choose_backend,
     count,
@@ -52,7 +53,7 @@ BAD_EVENTS: Final = (-1, 64)
 COUNTS_SLOT: Final = -2
 
 #: A filter is asked in the run that it was made for.
-_LEASE: Final = timedelta(days=36_500)
+LEASE: Final = timedelta(days=36_500)
 _CHANGED: Final = "they must be the same from the call of match_events until its result is computed; persist or write them first"
 
 
@@ -212,7 +213,7 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
             return [(*part, 0, None, told(error)) for error in bulk.errors[: BulkSubscriptionError.SHOWN]]
         data = b""
         if fp_rate is not None:
-            data = engine.bloom.export(label(part[0]), label(part[1]), lease=_LEASE, fp_rate=fp_rate)
+            data = engine.bloom.export(label(part[0]), label(part[1]), lease=LEASE, fp_rate=fp_rate)
         return [(*part, len(texts), data, None)]
 
     def run(batches: Batches) -> Batches:
@@ -299,6 +300,28 @@ class Router:
         return pa.concat_arrays([empty, *slots]), pa.concat_arrays([empty, *passing])
 
 
+def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
+    """Return what makes the sieve of `by_snapshot`: the filters of the parts, which here are the sections of a snapshot."""
+
+    def made() -> Sift:
+        router = Router(options, mapped(parts_name), prune=True)
+
+        def sift(batch: pa.RecordBatch, tallies: Tallies) -> pa.RecordBatch:
+            events = batch.column(asked.event_col)
+            located, rejected = router.locate(events)
+            _, picked = router.route(events, located)
+            if asked.want == "all":
+                stopped = _stopped(located, picked)
+                for name in ("events", "pruned"):
+                    tallies.add(name, located.column("tenant").filter(stopped), located.column("collection").filter(stopped))
+            passing = pc.unique(pa.concat_arrays([picked, rejected.column("row")]))
+            return batch.take(passing.take(pc.sort_indices(passing)))
+
+        return sift
+
+    return made
+
+
 def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run:
     """Count the events that go to each part: `slot, events`."""
 
@@ -381,9 +404,14 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
 def _count_routed(tallies: Tallies, located: pa.RecordBatch, picked: pa.Array) -> None:
     tenants, collections = located.column("tenant"), located.column("collection")
     tallies.add("shuffled", tenants.take(picked), collections.take(picked))
-    rows = pa.array(range(located.num_rows), pa.int64())
-    stopped = pc.and_(pc.is_valid(tenants), pc.invert(pc.is_in(rows, value_set=pc.unique(picked))))
+    stopped = _stopped(located, picked)
     tallies.add("pruned", tenants.filter(stopped), collections.filter(stopped))
+
+
+def _stopped(located: pa.RecordBatch, picked: pa.Array) -> pa.BooleanArray:
+    """Return which events can be read and were not picked."""
+    rows = pa.array(range(located.num_rows), pa.int64())
+    return pc.and_(pc.is_valid(located.column("tenant")), pc.invert(pc.is_in(rows, value_set=pc.unique(picked))))
 
 
 # Both

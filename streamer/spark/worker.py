@@ -344,19 +344,29 @@ def travelled(name: str) -> str:
     return SparkFiles.get(name)
 
 
-def by_snapshot(asked: Pass, name: str) -> Callable[[Batches], Batches]:
-    """Return what `mapInArrow` runs under broadcast."""
+Sift: TypeAlias = Callable[[pa.RecordBatch, Tallies], pa.RecordBatch]
+"""Leaves out of a batch the events that nobody can want, and counts them."""
+
+
+def by_snapshot(asked: Pass, name: str, sieve: Callable[[], Sift] | None = None) -> Callable[[Batches], Batches]:
+    """Return what `mapInArrow` runs under broadcast.
+
+    Args:
+        sieve: makes what leaves events out before the snapshot is asked, and its sections opened.
+    """
 
     def run(batches: Batches) -> Batches:
         asked.begin()
         snapshot: Opened | None = None
         output: Output | None = None
         chunks, tallies = Chunks(), Tallies()
-
+        sift = None if sieve is None else sieve()
         for batch in batches:
             if snapshot is None or output is None:
                 # Not before there is an event: an empty partition opens nothing.
                 snapshot, output = opened(name, asked.backend), Output(asked, batch.schema)
+            if sift is not None:
+                batch = sift(batch, tallies)
             yield from match_rows(asked, output, snapshot.engine, batch, chunks, tallies, meet=snapshot.meet)
         if output is not None and asked.want == "all":
             yield from tallies.rows(output)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import streamer
 from streamer import BulkSubscriptionError, ConfigError, Engine, EventError
 from tests.conformance.table import Case, load_all, load_known_failures
 from tests.generators import agreeing_event, agreeing_subscription, random_text
@@ -255,6 +254,25 @@ def test_counts_add_up(spark: SparkSession, backend: str, strategy: Any) -> None
         assert (tallies["default", "orders"].matched, tallies["default", "users"].matched) == (1, 1)
 
 
+def test_filters_may_stop_events_before_a_snapshot_is_opened(spark: SparkSession, backend: str) -> None:
+    rng = random.Random(12)
+    engine = random_engine(rng, 30)
+    events = random_events(rng, 100)
+    matches = match_events(frame(spark, events, 2), engine, strategy="broadcast", keep=["n"], prune=True)
+    assert found(matches) == expected(engine, events)
+    observation = Observation()
+    matches = match_events(texts(spark), orders(), strategy="broadcast", prune=True, observation=observation)
+    assert pairs(matches) == IDS
+    counts = observation.get
+    assert {name: counts[name] for name in ("events", "rejected", "matches", "matched", "pruned")} == {
+        "events": 5,
+        "rejected": 2,
+        "matches": 4,
+        "matched": 2,
+        "pruned": 1,
+    }
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nothing_comes_of_nothing(spark: SparkSession, strategy: Any) -> None:
     """No events, no subscriptions, no subscriptions to what the events are of, partitions without a row."""
@@ -340,15 +358,5 @@ def test_sql_knows_who_wants_an_event(spark: SparkSession, backend: str) -> None
     }
 
 
-def test_a_worker_without_the_native_core_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from streamer import BackendError, _backend
-    from streamer.spark.worker import choose_backend
-
-    monkeypatch.setattr(_backend, "available", lambda: ("reference",))
-    with pytest.raises(BackendError, match=r"the worker on .* has no native core.*backend='reference'"):
-        choose_backend("native")
-
-
 def test_the_reference_can_be_chosen(spark: SparkSession) -> None:
     assert pairs(match_events(texts(spark), orders(), strategy="broadcast", backend="reference")) == IDS
-    assert streamer.BACKEND in ("native", "reference")
