@@ -24,6 +24,7 @@ from streamer.model import BeyondFloat64, Event, Pointer
 from streamer.reference.cel import times
 from streamer.reference.cel.functions import FUNCTIONS, no_overload
 from streamer.reference.cel.operators import ORDERS, double_arithmetic, int_arithmetic, invert, negate, time_arithmetic
+from streamer.reference.cel.regexps import regexp_size
 from streamer.reference.cel.tree import (
     Call,
     Chain,
@@ -69,6 +70,12 @@ REGEXP_BYTES: Final = 64 * 1024
 #: The longest text of such a regexp: to read one may take a hundred times as long as its bytes alone.
 _REGEXP_TEXT_BYTES: Final = 1024
 _REGEXP_UNITS: Final = REGEXP_BYTES // 16
+#: About what RE2 makes of so much memory: a larger one does not count as more, since it is refused.
+_LARGEST_REGEXP: Final = 5_400
+#: What it costs besides for each unit of its size.
+_UNITS_OF_SIZE: Final = 64
+#: A text that is searched costs its string work once for so much of the size of the regexp.
+_SIZE_OF_PASS: Final = 4
 
 
 class BudgetSpentError(Exception):
@@ -148,13 +155,23 @@ class Run:
         """Count string work over all of *texts*: a unit for each 16 bytes begun."""
         self.charge(-(-sum(map(utf8_length, texts)) // 16))
 
-    def regexp(self, source: str) -> Any:
-        """Return a compiled regexp, or a `Failure`. One that is not constant is paid for once in an evaluation."""
+    def regexp(self, source: str, text: str) -> Any:
+        """Return a compiled regexp to look for in *text*, or a `Failure`.
+
+        The search is paid for: a step for each byte and each state that may be alive. So is compiling a regexp that is not
+        constant, once in an evaluation.
+        """
         constant = self._constant_regexps.get(source)
+        if constant is not None:
+            size = regexp_size(source)
+        else:
+            # A text that is refused unread has no size, and what is larger than this is refused.
+            size = min(regexp_size(source), _LARGEST_REGEXP) if utf8_length(source) <= _REGEXP_TEXT_BYTES else 0
+        self.charge(-(-utf8_length(text) // 16) * -(-size // _SIZE_OF_PASS))
         if constant is not None:
             return constant
         if source not in self._new_regexps:
-            self.charge(_REGEXP_UNITS)
+            self.charge(_REGEXP_UNITS + _UNITS_OF_SIZE * size)
             self._new_regexps.add(source)
         return _small_regexp(source)
 

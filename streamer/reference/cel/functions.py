@@ -72,8 +72,7 @@ def _ends_with(run: Run, args: list[Value]) -> Value:
 def _matches(run: Run, args: list[Value]) -> Value:
     match args:
         case [str() as text, str() as source]:
-            run.charge_text(text)
-            regexp = run.regexp(source)
+            regexp = run.regexp(source, text)
             return regexp if isinstance(regexp, Failure) else regexp.search(text) is not None
         case _:
             return no_overload("matches", args)

@@ -15,6 +15,7 @@
 //! leaving the size open (`(\pL{1,99}){99}` would take gigabytes).
 
 use crate::automaton::literals::{Literals, Seen};
+use crate::subscriptions::depth::with_stack_for;
 use crate::subscriptions::regexps::Regexp;
 use regex_automata::meta::{self, Regex};
 use regex_syntax::hir::{Hir, HirKind};
@@ -59,7 +60,10 @@ impl Program {
     /// Compile *regexp* into an automaton of at most *size_limit* bytes, for one use: nobody else gets this program. An error
     /// says why it is refused.
     pub fn within(regexp: &Regexp, size_limit: usize) -> Result<Program, String> {
-        let expression = &*regexp.expression;
+        with_stack_for(&regexp.expression, || Program::build(&regexp.expression, size_limit))
+    }
+
+    fn build(expression: &str, size_limit: usize) -> Result<Program, String> {
         let hir = crate::subscriptions::re2::hir(expression)?;
         let build = |cache: usize| {
             let config = meta::Config::new()
@@ -103,7 +107,7 @@ impl Program {
     }
 }
 
-/// The longest literal that every match of *hir* holds; its depth is bounded by the parser.
+/// The longest literal that every match of *hir* holds. Recursive: see `depth.rs`.
 fn required(hir: &Hir) -> &[u8] {
     match hir.kind() {
         HirKind::Literal(literal) => &literal.0,

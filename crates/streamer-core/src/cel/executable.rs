@@ -3,7 +3,7 @@
 use super::ast::Variable;
 use super::document::Document;
 use super::evaluate::{Run, Spent};
-use super::matches::Regexps;
+use super::matches::{Ready, Regexps};
 use super::outcome::{Outcome, Reason, Verdict};
 use super::program::Program;
 use super::values::Value;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Executable {
     program: Arc<Program>,
-    regexps: Box<[(Box<str>, Arc<regexps::Program>)]>,
+    regexps: Box<[Ready]>,
 }
 
 /// Memory for one run after another. One for a thread.
@@ -42,7 +42,9 @@ impl Executable {
     ///
     /// A constant regexp is too large, in words.
     pub fn new(program: Arc<Program>) -> Result<Executable, String> {
-        let compile = |(source, regexp): &(Box<str>, _)| Ok((source.clone(), regexps::Program::compile(regexp)?));
+        let compile = |(source, regexp): &(Box<str>, _)| {
+            Ok((source.clone(), regexps::Program::compile(regexp)?, super::regexps::size(source)))
+        };
         let regexps = program.regexps.iter().map(compile).collect::<Result<_, String>>()?;
         Ok(Executable { program, regexps })
     }

@@ -41,10 +41,7 @@ impl<'r> Run<'r> {
                 self.charge_text(part.len())?;
                 Bool(text.ends_with(part))
             }
-            (Function::Matches, [String(text), String(source)]) => {
-                self.charge_text(text.len())?;
-                self.matches(text, source)?
-            }
+            (Function::Matches, [String(text), String(source)]) => self.matches(text, source)?,
             (Function::Type, [value]) => Type(value.type_of()),
             (Function::Dyn, [value]) => *value,
             (Function::Int, [value]) => self.int(*value)?,

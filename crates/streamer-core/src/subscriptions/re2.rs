@@ -5,10 +5,10 @@
 //! question is only whether the expression is found. What RE2 refuses is refused: `a**`, back references, look-around, counts
 //! past 1,000 or whose product is. `\C` is a single byte, so that an expression may match a part of a character.
 
+use super::depth::{MAX_LEVELS, with_stack_for};
 use super::regexps::{Regexp, literal};
 
 const MAX_COUNT: usize = 1000;
-const MAX_DEPTH: usize = 200;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -18,19 +18,19 @@ type Result<T> = std::result::Result<T, String>;
 ///
 /// What is wrong with it.
 pub fn translate(source: &str) -> Result<Regexp> {
-    let mut parser = Parser { source: source.chars().collect(), at: 0, names: Vec::new() };
-    let expression = parser.parse()?;
-    hir(&expression)?; // finds what is left: names of scripts, too deep
+    let expression = Parser { source: source.chars().collect(), at: 0, names: Vec::new(), text: String::new() }.parse()?;
+    with_stack_for(&expression, || hir(&expression).map(drop))?; // finds what is left: names of scripts
     Ok(Regexp { expression: expression.into() })
 }
 
-/// Parse an expression of this module or of [`super::regexps`]; it may match single bytes.
+/// Parse an expression of this module or of [`super::regexps`]; it may match single bytes. What recurses over it is done
+/// [`with_stack_for`] it.
 ///
 /// # Errors
 ///
 /// What is wrong with it.
 pub fn hir(expression: &str) -> Result<regex_syntax::hir::Hir> {
-    regex_syntax::ParserBuilder::new().utf8(false).build().parse(expression).map_err(|error| match error {
+    regex_syntax::ParserBuilder::new().utf8(false).nest_limit(MAX_LEVELS).build().parse(expression).map_err(|error| match error {
         regex_syntax::Error::Parse(error) => error.kind().to_string(),
         regex_syntax::Error::Translate(error) => error.kind().to_string(),
         _ => "cannot be compiled".to_owned(),
@@ -41,19 +41,21 @@ struct Parser {
     source: Vec<char>,
     at: usize,
     names: Vec<String>,
+    /// What was made so far, of all groups.
+    text: String,
 }
 
 /// Brackets that are still open.
+#[derive(Default)]
 struct Group {
-    text: String,
+    /// Where its opening bracket begins in the text.
+    opening: usize,
     /// The product of nested counts of the last thing, which a quantifier would apply to; none: there is nothing to repeat.
     last: Option<usize>,
     /// The largest product of nested counts inside.
     count: usize,
     /// Whether the last thing was a quantifier: another one right there is refused.
     quantified: bool,
-    /// How long the opening bracket of the group inside is.
-    opening: usize,
     /// Where the last thing begins in the text, and how many quantifiers it has.
     start: usize,
     quantifiers: usize,
@@ -62,24 +64,14 @@ struct Group {
 }
 
 impl Group {
-    fn new() -> Group {
-        Group {
-            text: String::new(),
-            last: None,
-            count: 1,
-            quantified: false,
-            opening: 0,
-            start: 0,
-            quantifiers: 0,
-            flags: String::new(),
-        }
+    fn new(opening: usize) -> Group {
+        Group { opening, count: 1, ..Group::default() }
     }
 
-    fn add(&mut self, text: &str, count: usize) {
-        self.text += &std::mem::take(&mut self.flags);
-        self.start = self.text.len();
+    /// What begins at *start* in the text now is the last thing.
+    fn ends_with(&mut self, start: usize, count: usize) {
+        self.start = start;
         self.quantifiers = 0;
-        self.text += text;
         self.count = self.count.max(count);
         self.last = Some(count);
         self.quantified = false;
@@ -87,9 +79,9 @@ impl Group {
 }
 
 impl Parser {
-    fn parse(&mut self) -> Result<String> {
+    fn parse(mut self) -> Result<String> {
         let mut stack: Vec<Group> = Vec::new();
-        let mut group = Group::new();
+        let mut group = Group::new(0);
         while let Some(letter) = self.peek(0) {
             match letter {
                 '(' => {
@@ -100,13 +92,10 @@ impl Parser {
                             group.quantified = false;
                         }
                         Open::Group(opening) => {
-                            if stack.len() >= MAX_DEPTH {
-                                return Err("missing closing ): nested too deep".into());
-                            }
-                            group.text += &std::mem::take(&mut group.flags);
-                            group.text += &opening;
-                            group.opening = opening.len();
-                            stack.push(std::mem::replace(&mut group, Group::new()));
+                            self.text += &std::mem::take(&mut group.flags);
+                            let inner = Group::new(self.text.len());
+                            self.text += &opening;
+                            stack.push(std::mem::replace(&mut group, inner));
                         }
                     }
                 }
@@ -115,15 +104,14 @@ impl Parser {
                         return Err("unexpected )".into());
                     };
                     self.at += 1;
+                    self.text.push(')');
                     let inner = std::mem::replace(&mut group, outer);
-                    let start = group.text.len() - group.opening;
-                    group.add(&format!("{})", inner.text), inner.count);
-                    group.start = start; // with its opening bracket
+                    group.ends_with(inner.opening, inner.count);
                 }
                 '|' => {
                     self.at += 1;
-                    group.text += &std::mem::take(&mut group.flags);
-                    group.text.push('|');
+                    self.text += &std::mem::take(&mut group.flags);
+                    self.text.push('|');
                     group.last = None;
                     group.quantified = false;
                 }
@@ -140,32 +128,38 @@ impl Parser {
                     }
                     None => {
                         self.at += 1;
-                        group.add("\\{", 1);
+                        self.add(&mut group, "\\{");
                     }
                 },
                 '[' => {
                     let class = self.class()?;
-                    group.add(&class, 1);
+                    self.add(&mut group, &class);
                 }
                 '\\' if self.peek(1) == Some('Q') => self.quoted(&mut group),
                 '\\' => {
                     let text = self.escape()?;
-                    group.add(&text, 1);
+                    self.add(&mut group, &text);
                 }
                 '.' | '^' | '$' => {
                     self.at += 1;
-                    group.add(&letter.to_string(), 1);
+                    self.add(&mut group, &letter.to_string());
                 }
                 letter => {
                     self.at += 1;
-                    group.add(&literal(letter), 1);
+                    self.add(&mut group, &literal(letter));
                 }
             }
         }
         if !stack.is_empty() {
             return Err("missing closing )".into());
         }
-        Ok(group.text)
+        Ok(self.text)
+    }
+
+    fn add(&mut self, group: &mut Group, text: &str) {
+        self.text += &std::mem::take(&mut group.flags);
+        group.ends_with(self.text.len(), 1);
+        self.text += text;
     }
 
     /// Read `\Q..\E`, where every character stands for itself, or to the end.
@@ -178,7 +172,7 @@ impl Parser {
                 return;
             }
             self.at += 1;
-            group.add(&literal(letter), 1);
+            self.add(group, &literal(letter));
         }
     }
 
@@ -198,14 +192,11 @@ impl Parser {
         }
         if group.quantifiers > 0 {
             // After flags. Side by side the two would mean something else.
-            if group.quantifiers >= MAX_DEPTH {
-                return Err("bad repetition operator: nested too deep".into());
-            }
-            group.text.insert_str(group.start, "(?:");
-            group.text.push(')');
+            self.text.insert_str(group.start, "(?:");
+            self.text.push(')');
         }
         group.quantifiers += 1;
-        group.text += operator;
+        self.text += operator;
         group.count = group.count.max(count);
         group.last = Some(count);
         group.quantified = true;
@@ -582,6 +573,20 @@ mod tests {
             ("|a", "", true),
         ] {
             assert_eq!(found(expression, text), expected, "{expression} {text}");
+        }
+    }
+
+    #[test]
+    fn what_nests_thousands_of_levels_deep_is_read_and_found() {
+        let nested = |open: &str, inside: &str, close: &str, levels: usize| open.repeat(levels) + inside + &close.repeat(levels);
+        for (expression, text, expected) in [
+            (nested("(", "a", ")", 8000), "a", true),
+            (nested("(", "a", "b)*", 3000) + "$", "c", true),
+            (format!("^{}$", nested("(", "a", "|b)+", 3000)), "c", false),
+            (format!("^{}$", nested("(a", "", ")?", 4000)), "aaaa", true),
+            (format!("^a{}$", "*(?i)".repeat(3000)), "aaa", true),
+        ] {
+            assert_eq!(found(&expression, text), expected, "{}", &expression[..20]);
         }
     }
 

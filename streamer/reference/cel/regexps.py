@@ -1,0 +1,88 @@
+r"""How large a regexp is, told from its text alone, so that cost units are counted alike everywhere (docs/cel-cost.md).
+
+    ^(ab|[c-e]\d){3}$          1 + ((2 + 1 + (3 + 1)) x 3) + 1, and 1 for the whole: 24
+
+A character, an escape, `.`, `|` and an anchor are 1; a class is the number of its items, at least 1; a class by name (`\pL`)
+is 40; brackets are what they hold, at least 1; `{n}`, `{n,}` and `{n,m}` multiply by the last number, at least by 1; and 1 for
+the whole. That is about the number of states that a text may keep alive at once, in RE2 as in any other automaton. Texts that
+RE2 refuses have a size, too.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+MAX_SIZE: Final = 1_000_000
+NAMED_CLASS: Final = 40
+
+#: A piece of an expression, outside of a class: quoted text, a class by name, an escape, a count, a class, any other character.
+_PIECE: Final = re.compile(
+    r"""
+      \\Q (?P<quoted> .*?) (?: \\E | \Z)
+    | (?P<named> \\[pP] (?: \{ [^}]* (?: \} | \Z) | [^{] | \Z))
+    | (?P<escape> \\x\{ [^}]* (?: \} | \Z) | \\. | \\\Z)
+    | \{ (?P<low> [0-9]+) (?: (?P<comma> ,) (?P<high> [0-9]*))? \}
+    | (?P<class> \[)
+    | (?P<other> .)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+#: An item of a class. The first character of a class is one, also if it is `]`.
+_ITEM: Final = re.compile(
+    r"(?P<named>\\[pP](?:\{[^}]*(?:\}|\Z)|[^{]|\Z))|\\x\{[^}]*(?:\}|\Z)|\\.|\\\Z|\[:.*?:\]|(?P<other>.)", re.DOTALL
+)
+
+
+@lru_cache(maxsize=1024)
+def regexp_size(source: str) -> int:
+    """Return the size of a regexp."""
+    groups: list[int] = []  # what each open bracket's surroundings hold
+    held = last = at = 0
+    while at < len(source):
+        piece = _PIECE.match(source, at)
+        assert piece is not None  # any character is a piece
+        at = piece.end()
+        kind = piece.lastgroup
+        if kind == "quoted":
+            held, last = held + len(piece["quoted"]), 1 if piece["quoted"] else last
+        elif kind in ("low", "comma", "high"):
+            digits = (piece["high"] or piece["low"]).lstrip("0")[:7]  # of more no size counts
+            repeated = min(MAX_SIZE, last * int(digits or 1))
+            held, last = held + repeated - last, repeated
+        elif kind == "other" and piece["other"] == "(":
+            groups.append(held)
+            held = last = 0
+        elif kind == "other" and piece["other"] == ")" and groups:
+            last = max(1, held)
+            held = groups.pop() + last
+        elif kind == "other" and piece["other"] in "*+?":
+            continue
+        else:
+            if kind == "class":
+                last, at = _class(source, at)
+            else:
+                last = NAMED_CLASS if kind == "named" else 1
+            held += last
+            if kind == "other" and piece["other"] == "|":
+                last = 0
+        held = min(MAX_SIZE, held)
+    for outer in reversed(groups):
+        held = min(MAX_SIZE, outer + held)
+    return held + 1
+
+
+def _class(source: str, at: int) -> tuple[int, int]:
+    """Return the size of a class, and where it ends."""
+    at += source.startswith("^", at)
+    size, start = 0, at
+    while at < len(source):
+        item = _ITEM.match(source, at)
+        assert item is not None
+        at = item.end()
+        if item["other"] == "]" and item.start() > start:
+            break
+        size += NAMED_CLASS if item["named"] else 1
+    return min(MAX_SIZE, max(1, size)), at
