@@ -416,11 +416,12 @@ class Hits:
 def cel_check(source: str, max_bytes: int, max_depth: int) -> tuple[int, int, str] | None:
     """Check a CEL expression; return line, column and what is wrong, or None. For tests: an engine checks by itself."""
 
-def cel_lower(source: str, max_conjunctions: int) -> tuple[list[list[str]], bool]:
+def cel_lower(source: str, max_conjunctions: int) -> tuple[list[list[str]], bool, list[str] | None]:
     """Tell what the index decides of a CEL expression.
 
     Returns:
-        Alternatives, each the conditions of a conjunction in words, and whether they are all of it: the program is not evaluated.
+        Alternatives, each the conditions of a conjunction in words; whether they are all of it: the program is not evaluated; and
+        of each alternative the equality that it is found by, where all of them have one.
 
     Raises:
         ValueError: it is no CEL expression.

@@ -112,13 +112,14 @@ def native_plan(
     compiled: CompiledSubscription,
     limits: Limits,
     cost: Literal["keyed", "indexed", "unindexed"],
-    lower: Callable[[str, int], tuple[list[list[str]], bool]],
+    lower: Callable[[str, int], tuple[list[list[str]], bool, list[str] | None]],
 ) -> Plan:
     """Plan a subscription as the native core runs it: by its index, then what is left of its CEL.
 
     Args:
         cost: how the core finds it.
-        lower: tells what the index decides of an expression, in at most so many alternatives, and whether that is all of it.
+        lower: tells what the index decides of an expression, in at most so many alternatives, whether that is all of it, and by
+            which equality it finds each.
     """
     plan = replace(make_plan(compiled, limits), cost="unkeyed" if cost == "unindexed" else cost, decided_by="the native index")
     if compiled.cel is None:
@@ -126,11 +127,13 @@ def native_plan(
     if compiled.cel.is_portable:
         return replace(plan, decided_by="the native index, then cel-python on candidates")
     written = str(Residual("cel", compiled.cel.source))
-    alternatives, is_all = lower(compiled.cel.source, max(1, limits.max_conjunctions // max(1, len(plan.normal_form))))
+    alternatives, is_all, access = lower(compiled.cel.source, max(1, limits.max_conjunctions // max(1, len(plan.normal_form))))
     others = [[condition for condition in conditions if condition != written] for conditions in plan.normal_form]
     rest = () if is_all else (written,)
     form = {(*sorted({*other, *alternative}), *rest) for other in others for alternative in alternatives}
     plan = replace(plan, normal_form=tuple(sorted(form)))
+    if plan.access_keys is None and access is not None:
+        plan = replace(plan, access_keys=tuple(sorted(set(access))))
     if is_all:
         residual = tuple(text for text in plan.residual if text != written)
         return replace(plan, cel=None, evaluator=None, residual=residual)

@@ -300,7 +300,7 @@ def test_a_pattern_that_takes_more_than_its_budget_is_counted_as_an_error(engine
 def test_errors_of_cel_are_counted_and_not_loud(engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
     e = engine()
     # What the index decides is not evaluated.
-    e.add({"id": "s", "cel": "data.l[0] > 1"})
+    e.add({"id": "s", "cel": "data.l[0] + 1 > 1"})
     with caplog.at_level("WARNING"):
         assert e.match_ids({"data": {"l": []}}) == []
         assert e.match_ids({"data": {"l": ["x"]}}) == []

@@ -151,7 +151,7 @@ def test_equal_values_have_equal_bloom_keys(engine: MakeEngine) -> None:
 def test_what_decides_is_planned(engine: MakeEngine, backend: str) -> None:
     e = engine()
     e.add({"id": "filter", "filters": [{"field": "a", "op": "==", "value": 1}]})
-    e.add({"id": "cel", "filters": [{"field": "a", "op": "==", "value": 1}], "cel": "data.b > data.c"})
+    e.add({"id": "cel", "filters": [{"field": "a", "op": "==", "value": 1}], "cel": "data.b - data.c > 0"})
     e.add({"id": "transitions", "filters": [{"field": "a", "op": "==", "value": 1}], "transitions": True})
     told = {name: (e.plan(name).cost, e.plan(name).decided_by) for name in e}
     if backend == "native":
@@ -174,6 +174,8 @@ def test_a_plan_shows_what_the_index_decides_of_cel(engine: MakeEngine, backend:
         assert plan.residual == (f"cel: {plan.cel}",)
         return
     assert (plan.cost, plan.cel, plan.residual, plan.decided_by) == ("keyed", None, (), "the native index")
+    assert (plan.access_keys, plan.bloom_keys) == (('data.carrier = "UA" or = "DL"',), ())
+    assert "access keys  data.carrier" in str(plan)
     assert plan.normal_form == (
         ("data.arr > 120", 'data.carrier = "UA" or = "DL"'),
         ('data.carrier = "UA" or = "DL"', "data.dep > 120"),

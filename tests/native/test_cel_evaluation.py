@@ -23,6 +23,7 @@ from streamer.reference.cel.values import Timestamp
 from streamer.reference.events import as_before, read_event
 from tests.conformance.table import load_all
 from tests.differential.cel_expressions import Expressions
+from tests.differential.records import record
 from tests.hostile import table as hostile
 
 LIMITS = Limits()
@@ -155,8 +156,34 @@ def test_ten_thousand_pairs_come_to_the_same_and_use_everything() -> None:
 
 @pytest.mark.integration
 def test_three_hundred_thousand_pairs_come_to_the_same() -> None:
-    verdicts, _, _ = compare(range(4500, 104_500))
+    verdicts, reasons, _ = compare(range(4500, 104_500))
     assert verdicts.total() > 200_000
+    told = {f"error: {reason}": count for reason, count in reasons.items() if reason}
+    record("evaluations", "native not lowered, reference, with cost units", verdicts | Counter(told))
+
+
+def test_the_size_of_any_text_as_a_regexp_is_the_same() -> None:
+    programs = native("data.s.matches(data.r)", LAYOUT, "default")
+    program = compile_cel("data.s.matches(data.r)", LIMITS)
+    pieces = [
+        *"ab[]^()|*+?{},09:\\QEpPxL.-é",
+        "{3}",
+        "{2,}",
+        "[:alpha:]",
+        "\\Q",
+        "\\E",
+        "\\pL",
+        "\\x{41}",
+        "(?i)",
+        "{1000}",
+        "[^",
+    ]
+    choose = random.Random(0)
+    for _ in range(5000):
+        regexp = "".join(choose.choices(pieces, k=choose.randrange(12)))
+        text = json.dumps({"data": {"s": "x" * 100, "r": regexp}}).encode()
+        event = read_event(text, layout=LAYOUT, default_tenant="default", limits=LIMITS)
+        assert told_natively(programs, text, LIMITS.cel_budget)[2] == told(program, event, LIMITS.cel_budget)[2], regexp
 
 
 def told_by_both(subscription: Any, event: bytes, layout: EventLayout, default_tenant: str | None, limits: Limits) -> Told | None:

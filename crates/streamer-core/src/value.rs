@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A [`Number`] is its own order key: the greatest float64 not above the value, its bits arranged so that they sort as
-//! integers, and the distance from there, which is 0 for every float64 and below 2048 for every 64-bit integer.
+//! integers, and the distance from there, which is 0 for every float64, below 2048 for every 64-bit integer, and below 2^16 for
+//! the nanoseconds of every timestamp.
 //!
 //! Invariant: two literals of the same mathematical value (after rounding to float64 where the literal is neither int64
 //! nor uint64) make the same `Number`; so derived equality, ordering and hashing agree, across int64, uint64 and float64.
@@ -129,9 +130,19 @@ impl Number {
         Number::from_integer(i128::from(value), value as f64)
     }
 
+    /// The number of nanoseconds of a time: any below 2^68, which is beyond the year 9999.
+    pub fn from_nanoseconds(value: i128) -> Number {
+        Number::from_integer(value, value as f64)
+    }
+
+    /// The nanoseconds that [`Number::from_nanoseconds`] was given.
+    pub fn nanoseconds(self) -> i128 {
+        self.floor() as i128 + i128::from(self.rest)
+    }
+
     fn from_integer(value: i128, near: f64) -> Number {
         let mut floor = sortable(near);
-        let mut low = near as i128; // exact: |near| <= 2^64
+        let mut low = near as i128; // exact: |near| <= 2^68
         if low > value {
             floor -= 1; // the float64 next below; 0 and the least float64 are never rounded up to
             low = unsortable(floor) as i128;

@@ -415,7 +415,13 @@ pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(Probe<'a>)) -> Opt
             }
             Some(rank::NARROW)
         }
-        AtomView::EqualTree(_) | AtomView::Strings(..) | AtomView::Regexp(_) | AtomView::Kinds(_) | AtomView::Other(..) => None,
+        AtomView::EqualTree(_)
+        | AtomView::Strings(..)
+        | AtomView::Times(..)
+        | AtomView::Size(..)
+        | AtomView::Regexp(_)
+        | AtomView::Kinds(_)
+        | AtomView::Other(..) => None,
     }
 }
 

@@ -6,19 +6,22 @@
 //!
 //! What no clause says, [`strict`](super::strict) still bounds.
 
-use super::ast::{Ast, BinaryOp, Constant, Function, Meaning, Node, NodeId, Step, TypeName, Variable};
+use super::ast::{Ast, BinaryOp, Constant, Function, Meaning, Node, NodeId, Step, TypeName, UnaryOp, Variable};
 use super::lower::Set;
+use super::moments::{self, Moment};
 use super::program::Program;
 use super::{elements, strict};
 use crate::automaton::regexps;
 use crate::json::Build;
 use crate::subscriptions::lower::ordering;
-use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path, Root};
+use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path, Range, Relation, Root};
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
 use std::sync::Arc;
 
 /// Longer paths are read by the program.
 pub(super) const MAX_STEPS: usize = 512;
+/// Regexps of a greater size are run by the program, whose budget their work counts against.
+const MAX_REGEXP_SIZE: usize = 256;
 
 pub(super) const STRING: Kinds = Kinds::of(Kind::String);
 pub(super) const LIST: Kinds = Kinds::of(Kind::List);
@@ -173,7 +176,7 @@ pub(super) fn comparison(program: &Program, op: BinaryOp, left: NodeId, right: N
     if op == BinaryOp::In {
         return membership(ast, left, right, wanted);
     }
-    if let Some(set) = special(ast, op, left, right, wanted) {
+    if let Some(set) = special(ast, op, left, right, wanted).or_else(|| elements::indexed(ast, op, left, right, wanted)) {
         return Some(set);
     }
     let (read, value, op) = match (read(ast, left), read(ast, right)) {
@@ -207,7 +210,7 @@ pub(super) fn mirrored(op: BinaryOp) -> BinaryOp {
     }
 }
 
-fn opposite(op: BinaryOp) -> Option<BinaryOp> {
+pub(super) fn opposite(op: BinaryOp) -> Option<BinaryOp> {
     Some(match op {
         BinaryOp::Less => BinaryOp::GreaterOrEqual,
         BinaryOp::LessOrEqual => BinaryOp::Greater,
@@ -267,10 +270,23 @@ fn membership(ast: &Ast, left: NodeId, right: NodeId, wanted: bool) -> Option<Se
     match (read(ast, right)?, name) {
         (Read::Document(root), Some(name)) => Some(has(Path::new(root, [name]), Path::part(root), wanted)),
         (Read::Path(path), name) if wanted => Some(element_or_key(path, vec![value], name.as_deref())),
-        // That an element beyond float64 is not equal cannot be said.
-        (Read::Path(path), _) => Some(Set::within(vec![is(path, LIST.or(MAP))])),
+        (Read::Path(path), Some(name)) => {
+            let mut set = has(below(&path, &name), path.clone(), false);
+            set.any_of.push(vec![clause(path, vec![without(value)])]);
+            Some(set)
+        }
+        // No key of an object is a number or a bool; a map is not asked for anything else.
+        (Read::Path(path), None) if matches!(value.kind(), Kind::Bool | Kind::Number) => {
+            Some(Set::clause(clause(path, vec![without(value), Atom::Kinds(MAP)])))
+        }
+        (Read::Path(path), None) => Some(Set::clause(clause(path, vec![without(value)]))),
         _ => None,
     }
+}
+
+/// A list of which no element is, and none may be, equal to *value*.
+fn without(value: Value) -> Atom {
+    Atom::Other { kinds: LIST, none_of: [Atom::Element(Arc::new(value))].into() }
 }
 
 /// A list with an element equal to one of *values*, or a map with the key *name*.
@@ -291,8 +307,11 @@ fn has(path: Path, map: Path, wanted: bool) -> Set {
     Set { any_of: vec![vec![is(map, MAP), is(path, Kinds::MISSING)]], is_exact: true }
 }
 
-/// `size(data.a)` beside 0 and `type(data.a)` beside a type.
+/// `size(data.a)` beside a number, `type(data.a)` beside a type, `timestamp(data.a)` and `duration(data.a)` beside a time.
 fn special(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<Set> {
+    if let Some(set) = time(ast, op, left, right, wanted) {
+        return Some(set);
+    }
     let (one, other) = (unwrap(ast, left), unwrap(ast, right));
     match (&ast[one], &ast[other]) {
         (Node::Call { function: Function::Type, args }, Node::Ident { meaning: Meaning::Type(name), .. })
@@ -329,22 +348,99 @@ fn size(ast: &Ast, op: BinaryOp, id: NodeId, bound: i64, wanted: bool) -> Option
     let is_empty = match (op, bound) {
         (BinaryOp::Equal | BinaryOp::LessOrEqual, 0) | (BinaryOp::Less, 1) => wanted,
         (BinaryOp::Greater, 0) | (BinaryOp::GreaterOrEqual, 1) => !wanted,
-        _ => return None,
+        _ => return sizes(path, if wanted { Some(op) } else { opposite(op) }, bound),
     };
     let empty = [Value::Scalar(Scalar::String("".into())), Value::List(Vec::new()), Value::Map(Vec::new())];
     Some(one_of(path, empty.into_iter().map(equal).collect(), STRING.or(LIST).or(MAP), is_empty))
 }
 
-/// `data.a != before.a` and the like, which is verified on candidates: both are readable and differ.
-pub(super) fn difference(ast: &Ast, id: NodeId) -> Option<((Path, Path), Vec<Clause>)> {
-    let Node::Operation { first, rest } = &ast[unwrap(ast, id)] else { return None };
-    let [one] = &rest[..] else { return None };
-    if one.op != BinaryOp::NotEqual {
-        return None;
-    }
-    let (left, right) = (path_of(ast, *first)?, path_of(ast, one.operand)?);
-    let clauses = vec![is(left.clone(), Kinds::READABLE), is(right.clone(), Kinds::READABLE)];
-    Some(((left, right), clauses))
+/// What has a size that compares so with *bound*; without an operator, one that is another.
+fn sizes(path: Path, op: Option<BinaryOp>, bound: i64) -> Option<Set> {
+    let within: Vec<(i64, i64)> = match op {
+        None => vec![(0, bound.saturating_sub(1)), (bound.saturating_add(1), i64::MAX)],
+        Some(BinaryOp::Equal) => vec![(bound, bound)],
+        Some(BinaryOp::Less) => vec![(0, bound.saturating_sub(1))],
+        Some(BinaryOp::LessOrEqual) => vec![(0, bound)],
+        Some(BinaryOp::Greater) => vec![(bound.saturating_add(1), i64::MAX)],
+        Some(BinaryOp::GreaterOrEqual) => vec![(bound, i64::MAX)],
+        _ => return None,
+    };
+    // No event is so long that its sizes do not fit.
+    let fit = |size: i64| u32::try_from(size.max(0)).unwrap_or(u32::MAX);
+    let is_some = |(least, most): &(i64, i64)| *least <= *most && *most >= 0 && *least < i64::from(u32::MAX);
+    let atoms: Vec<Atom> = within.into_iter().filter(is_some).map(|(least, most)| Atom::Size(fit(least), fit(most))).collect();
+    Some(one_of(path, atoms, Kinds::NONE, true))
+}
+
+fn time(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<Set> {
+    let read = |id: NodeId| match &ast[unwrap(ast, id)] {
+        Node::Call { function, args } => match (moments::function(*function), &args[..]) {
+            (Some(of), [argument]) => Some((of, path_of(ast, *argument)?)),
+            _ => None,
+        },
+        _ => None,
+    };
+    let ((of, path), constant, op) = match (read(left), read(right)) {
+        (Some(read), None) => (read, moments::constant(ast, right)?, op),
+        (None, Some(read)) => (read, moments::constant(ast, left)?, mirrored(op)),
+        _ => return None,
+    };
+    let at = match constant {
+        Moment::Error => return Some(Set::none()),
+        Moment::At(other, _) if other != of => return None,
+        Moment::At(_, ns) => Number::from_nanoseconds(ns),
+    };
+    let within = |low: Option<bool>, high: Option<bool>| {
+        Atom::Times(of, Range { low: low.map(|closed| (at, closed)), high: high.map(|closed| (at, closed)) })
+    };
+    let atoms = match (op, wanted) {
+        (BinaryOp::Equal, true) => vec![within(Some(true), Some(true))],
+        (BinaryOp::Equal, false) => vec![within(None, Some(false)), within(Some(false), None)],
+        (op, wanted) => {
+            let (low, high) = bounds(if wanted { op } else { opposite(op)? })?;
+            vec![within(low, high)]
+        }
+    };
+    Some(one_of(path, atoms, Kinds::NONE, true))
+}
+
+/// Two values of an event that must compare so.
+pub(super) struct Pair {
+    pub one: Path,
+    /// None: they differ.
+    pub relation: Option<Relation>,
+    pub other: Path,
+    /// What else it takes: both can be read, and be compared.
+    pub clauses: Vec<Clause>,
+}
+
+/// `data.a != before.a`, `data.a < data.b` and the like, or their negation, which are verified on candidates.
+pub(super) fn pair(ast: &Ast, id: NodeId, wanted: bool) -> Option<Pair> {
+    let (first, one) = match &ast[unwrap(ast, id)] {
+        Node::Unary { op: UnaryOp::Not, count, operand } => return pair(ast, *operand, wanted ^ (count % 2 == 1)),
+        Node::Operation { first, rest } => match &rest[..] {
+            [one] => (*first, one),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let (left, right) = (path_of(ast, first)?, path_of(ast, one.operand)?);
+    let (is_swapped, relation) = match (one.op, wanted) {
+        (BinaryOp::Equal, true) | (BinaryOp::NotEqual, false) => (false, Some(Relation::Equal)),
+        (BinaryOp::NotEqual, true) | (BinaryOp::Equal, false) => (false, None),
+        (BinaryOp::Less, true) | (BinaryOp::GreaterOrEqual, false) => (false, Some(Relation::Less)),
+        (BinaryOp::LessOrEqual, true) | (BinaryOp::Greater, false) => (false, Some(Relation::LessOrEqual)),
+        (BinaryOp::Greater, true) | (BinaryOp::LessOrEqual, false) => (true, Some(Relation::Less)),
+        (BinaryOp::GreaterOrEqual, true) | (BinaryOp::Less, false) => (true, Some(Relation::LessOrEqual)),
+        _ => return None,
+    };
+    let kinds = match relation {
+        None | Some(Relation::Equal) => Kinds::READABLE,
+        Some(Relation::Less | Relation::LessOrEqual) => NUMBER.or(STRING).or(BOOL),
+    };
+    let clauses = vec![is(left.clone(), kinds), is(right.clone(), kinds)];
+    let (one, other) = if is_swapped { (right, left) } else { (left, right) };
+    Some(Pair { one, relation, other, clauses })
 }
 
 // --- tests
@@ -364,13 +460,13 @@ pub(super) fn condition(program: &Program, id: NodeId, wanted: bool) -> Set {
             .first()
             .and_then(|target| read(ast, *target))
             .and_then(|target| text_test(program, target, Function::Matches, &args[1..], wanted)),
-        Node::Chain { base, steps } => chain(program, *base, steps, wanted),
+        Node::Chain { base, steps } => chain(program, id, *base, steps, wanted),
         _ => None,
     };
     found.unwrap_or_else(|| strict::value_of(ast, id))
 }
 
-fn chain(program: &Program, base: NodeId, steps: &[Step], wanted: bool) -> Option<Set> {
+fn chain(program: &Program, id: NodeId, base: NodeId, steps: &[Step], wanted: bool) -> Option<Set> {
     let ast = &program.ast;
     let base = read(ast, base)?;
     let (last, steps) = steps.split_last()?;
@@ -379,7 +475,9 @@ fn chain(program: &Program, base: NodeId, steps: &[Step], wanted: bool) -> Optio
         let Read::Path(path) = steps_from(target, ast, std::slice::from_ref(last))? else { return None };
         return Some(Set::clause(clause(path, vec![Atom::Equal(Scalar::Bool(wanted))])));
     }
-    let target = steps_from(base, ast, steps)?;
+    let Some(target) = steps_from(base, ast, steps) else {
+        return if wanted { elements::indexed_test(program, id, last) } else { None };
+    };
     match (last, target) {
         (Step::Method { function: Function::Contains, args, .. }, Read::Path(path)) => {
             let value = constant(ast, *args.first()?)?;
@@ -387,9 +485,8 @@ fn chain(program: &Program, base: NodeId, steps: &[Step], wanted: bool) -> Optio
             if wanted {
                 return Some(one_of(path, [Atom::Element(Arc::new(value))].into_iter().chain(substring).collect(), LIST, true));
             }
-            // That an element beyond float64 is not equal cannot be said.
-            let without = substring.map(|atom| Atom::Other { kinds: STRING, none_of: [atom].into() });
-            Some(Set::within(vec![clause(path, without.into_iter().chain([Atom::Kinds(LIST)]).collect())]))
+            let no_substring = substring.map(|atom| Atom::Other { kinds: STRING, none_of: [atom].into() });
+            Some(Set::clause(clause(path, no_substring.into_iter().chain([without(value)]).collect())))
         }
         (Step::Method { function, args, .. }, target) => text_test(program, target, *function, args, wanted),
         (Step::Macro(step), Read::Path(path)) if wanted => Some(elements::exists(program, step, path)),
@@ -418,7 +515,10 @@ pub(super) fn text_atom(program: &Program, function: Function, text: Box<str>) -
         Function::Matches => {
             let at = program.regexps.binary_search_by(|(source, _)| source.cmp(&text)).ok()?;
             let regexp = &program.regexps[at].1;
-            // One that is too large for an automaton is not for the index.
+            // One that is too large for an automaton, or may take long for a text, is not for the index, which has no budget.
+            if super::regexps::size(&text) > MAX_REGEXP_SIZE {
+                return None;
+            }
             let compiled = regexps::Program::compile(regexp).ok()?;
             (Atom::Regexp(regexp.clone()), compiled.is_match(""))
         }

@@ -4,9 +4,10 @@
 //! `data.lines.exists(l, l.sku == 'x' && l.qty > 2)` asks one element for two things. Clauses about any leaf at `data.lines.sku`
 //! and at `data.lines.qty` ask the same of some elements each, which is more; so the program is evaluated where both hold.
 
-use super::ast::{Ast, BinaryOp, Function, Macro, MacroKind, Meaning, Node, NodeId, Step};
+use super::ast::{Ast, BinaryOp, Constant, Function, Macro, MacroKind, Meaning, Node, NodeId, Step};
 use super::atoms::{
-    LIST, MAP, MAX_STEPS, below, bounds, clause, constant, equal, is, mirrored, name_of, text_atom, text_of, unwrap,
+    LIST, MAP, MAX_STEPS, Read, below, bounds, clause, constant, equal, is, mirrored, name_of, opposite, read, text_atom,
+    text_of, unwrap,
 };
 use super::lower::{Set, flatten};
 use super::program::Program;
@@ -48,6 +49,62 @@ pub(super) fn exists(program: &Program, step: &Macro, path: Path) -> Set {
         }
     }
     if clauses.is_empty() { over() } else { Set::within(clauses) }
+}
+
+/// The member names of a path through lists, such as `data.lines[0].sku`, whose steps by number are left out.
+fn through_lists(ast: &Ast, base: NodeId, steps: &[Step]) -> Option<Path> {
+    let is_by_name = |step: &&Step| match step {
+        Step::Index { key, .. } => {
+            !matches!(ast[*key], Node::Literal(Constant::Int(_) | Constant::Uint(_) | Constant::Double(_)))
+        }
+        _ => true,
+    };
+    let names = steps.iter().filter(is_by_name).map(|step| name_of(ast, step)).collect::<Option<Vec<_>>>()?;
+    let path = match read(ast, base)? {
+        Read::Document(root) => Path::new(root, names),
+        Read::Path(path) => Path::new(path.root, path.names.iter().map(|name| &**name).chain(names)),
+        Read::Text(_) => return None,
+    };
+    (1..=MAX_STEPS).contains(&path.names.len()).then_some(path)
+}
+
+/// `data.a[0] == 1` and the like: some leaf at `data.a`, through lists, is so. Which one is for the program to say.
+pub(super) fn indexed(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<Set> {
+    let path = |id: NodeId| match &ast[unwrap(ast, id)] {
+        Node::Chain { base, steps } if steps.iter().any(|step| name_of(ast, step).is_none()) => through_lists(ast, *base, steps),
+        _ => None,
+    };
+    let (path, value, op) = match (path(left), path(right)) {
+        (Some(path), None) => (path, constant(ast, right)?, op),
+        (None, Some(path)) => (path, constant(ast, left)?, mirrored(op)),
+        _ => return None,
+    };
+    value.as_scalar()?;
+    let atoms = match (op, wanted) {
+        (BinaryOp::Equal, true) => vec![equal(value)],
+        (BinaryOp::Equal, false) => return None, // a list is not equal, too
+        (op, wanted) => {
+            let (low, high) = bounds(if wanted { op } else { opposite(op)? })?;
+            ordering(&value, low, high)
+        }
+    };
+    Some(within_leaves(path, atoms))
+}
+
+/// `data.a[0].startsWith('x')` and the like, likewise.
+pub(super) fn indexed_test(program: &Program, id: NodeId, last: &Step) -> Option<Set> {
+    let ast = &program.ast;
+    let (Node::Chain { base, steps }, Step::Method { function, args, .. }) = (&ast[id], last) else { return None };
+    if *function == Function::Contains {
+        return None; // a list may contain it too, in a list of its own
+    }
+    let path = through_lists(ast, *base, &steps[..steps.len() - 1])?;
+    let (atom, _) = text_atom(program, *function, text_of(ast, *args.first()?)?)?;
+    Some(within_leaves(path, vec![atom]))
+}
+
+fn within_leaves(path: Path, atoms: Vec<Atom>) -> Set {
+    if atoms.is_empty() { Set::none() } else { Set::within(vec![Clause { path, mode: Mode::AnyLeaf, atoms }]) }
 }
 
 /// The values of which a macro's variable must be one: `x == 1`, `x in [1, 2]`.

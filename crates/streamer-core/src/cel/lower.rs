@@ -18,9 +18,10 @@
 //! program.
 
 use super::ast::{Ast, BinaryOp, Function, LogicOp, Node, NodeId, UnaryOp};
+use super::atoms::Pair;
 use super::program::Program;
 use super::{atoms, strict};
-use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path};
+use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path, Relation};
 use crate::value::Kinds;
 use std::collections::HashMap;
 
@@ -31,6 +32,8 @@ pub struct Lowered {
     pub alternatives: Vec<Vec<Clause>>,
     /// Pairs of paths whose values must differ besides, in all alternatives.
     pub changed: Vec<(Path, Path)>,
+    /// Pairs of paths whose values must compare so besides, likewise.
+    pub compared: Vec<(Path, Relation, Path)>,
     /// Whether this is all of it: the program need not be evaluated.
     pub is_exact: bool,
 }
@@ -43,12 +46,15 @@ pub fn lower(program: &Program, limit: usize) -> Lowered {
     let mut lowering = Lowering { program, limit, work: 0 };
     let mut operands = Vec::new();
     flatten(&program.ast, program.ast.root(), &mut operands);
-    let mut changed = Vec::new();
+    let (mut changed, mut compared) = (Vec::new(), Vec::new());
     let mut all = Set::all();
     for operand in operands {
-        let truth = match atoms::difference(&program.ast, operand) {
-            Some((pair, clauses)) => {
-                changed.push(pair);
+        let truth = match atoms::pair(&program.ast, operand, true) {
+            Some(Pair { one, relation, other, clauses }) => {
+                match relation {
+                    None => changed.push((one, other)),
+                    Some(relation) => compared.push((one, relation, other)),
+                }
                 Set { any_of: vec![clauses], is_exact: true }
             }
             None => lowering.set(operand, true),
@@ -58,7 +64,7 @@ pub fn lower(program: &Program, limit: usize) -> Lowered {
     all.any_of.retain_mut(tidy);
     // Of nothing there is nothing more to ask.
     let is_exact = all.is_exact || all.any_of.is_empty();
-    Lowered { alternatives: all.any_of, changed, is_exact }
+    Lowered { alternatives: all.any_of, changed, compared, is_exact }
 }
 
 /// The operands of the outermost `&&`.

@@ -66,7 +66,7 @@ impl<'r> Run<'r> {
                 self.regexps.by_place.insert(place, known.clone());
             }),
         };
-        let (compiled, size) = match known {
+        let (compiled, _) = match known {
             Some(known) => {
                 self.charge_search(text, known.1)?;
                 known

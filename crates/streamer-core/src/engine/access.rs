@@ -25,7 +25,7 @@ fn class_of_atoms(atoms: &[Atom]) -> CostClass {
         Atom::Topic(words) if !words.is_empty() && !words.iter().any(|word| matches!(word, TopicWord::Word(_))) => {
             CostClass::Unindexed
         }
-        Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) | Atom::Element(_) => CostClass::Unindexed,
+        Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) | Atom::Element(_) | Atom::Size(..) => CostClass::Unindexed,
         _ => CostClass::Indexed,
     };
     atoms.iter().map(class).max().unwrap_or(CostClass::Keyed)

@@ -38,6 +38,7 @@ use crate::automaton::table::Table;
 use crate::automaton::topics::{self, Topics};
 use crate::automaton::wildcards::Wildcards;
 use crate::bloom::filter::Answer;
+use crate::cel::Times;
 use crate::engine::checks::{Check, Record, UNNAMED, Wanted, is_other, next_check};
 use crate::engine::store::{Store, flags};
 use crate::engine::values::{Seen, Values};
@@ -175,6 +176,7 @@ pub(super) const EQUALITIES: u32 = u32::MAX;
 pub(super) enum Matcher {
     Numbers { answers: Ranges<NumberCut>, others: Ranges<NumberCut> },
     Strings { answers: Ranges<Box<str>>, others: Ranges<Box<str>> },
+    Times { of: Times, answers: Ranges<NumberCut>, others: Ranges<NumberCut> },
     Prefixes(Prefixes),
     Suffixes(Suffixes),
     IgnoreCase(IgnoreCase),
@@ -406,6 +408,12 @@ impl Visit<'_, '_, '_> {
                 answers.query_number(number, &mut answer);
                 others.query_number(number, &mut hit);
             }
+            (Matcher::Times { of, answers, others }, _) => {
+                if let Some(number) = of.read(&seen.leaf) {
+                    answers.query_number(number, &mut answer);
+                    others.query_number(number, &mut hit);
+                }
+            }
             (Matcher::AnythingBut(sets), scalar) => {
                 for (_, set) in sets.iter().filter(|(kinds, _)| kinds.has(seen.kind)) {
                     match scalar {
@@ -534,6 +542,7 @@ impl Index {
                     + match matcher {
                         Matcher::Numbers { answers, others } => answers.bytes() + others.bytes(),
                         Matcher::Strings { answers, others } => answers.bytes() + others.bytes(),
+                        Matcher::Times { answers, others, .. } => answers.bytes() + others.bytes(),
                         Matcher::Prefixes(prefixes) => prefixes.bytes(),
                         Matcher::Suffixes(suffixes) => suffixes.bytes(),
                         Matcher::Wildcards(wildcards) => wildcards.bytes(),

@@ -26,6 +26,7 @@ use crate::automaton::regexps::Regexps;
 use crate::automaton::table::Table;
 use crate::automaton::topics::Topics;
 use crate::automaton::wildcards::Wildcards;
+use crate::cel::Times;
 use crate::engine::buckets::{Bucket, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, Value, value_hash};
 use crate::engine::checks::{self, Wanted};
 use crate::engine::store::{Store, flags};
@@ -50,6 +51,8 @@ enum Class {
     Equal,
     Numbers,
     Strings,
+    Timestamps,
+    Durations,
     Prefix,
     Suffix,
     IgnoreCase,
@@ -212,8 +215,8 @@ type Filed = (u32, Item);
 struct Keys<'s> {
     all: Vec<Key<'s>>,
     by_words: HashMap<(u32, &'s [u32]), u32, FastHash>,
-    /// The sorted ends of all ranges of a path, to estimate how much of it a range covers.
-    cuts: HashMap<u32, Vec<NumberCut>, FastHash>,
+    /// The sorted ends of all ranges of a path and class, to estimate how much of it a range covers.
+    cuts: HashMap<(u32, Class), Vec<NumberCut>, FastHash>,
 }
 
 impl<'s> Builder<'s> {
@@ -302,8 +305,9 @@ impl<'s> Builder<'s> {
                         keys.all.push(Key { class, path: clause.path, atom, count: 0, exact });
                     }
                     keys.all[number as usize].count += 1;
-                    if let AtomView::Numbers(from, to) = atom.view {
-                        keys.cuts.entry(clause.path).or_default().extend(from.into_iter().chain(to));
+                    if let AtomView::Numbers(from, to) | AtomView::Times(_, from, to) = atom.view {
+                        let (class, _) = class_of(&atom.view);
+                        keys.cuts.entry((clause.path, class)).or_default().extend(from.into_iter().chain(to));
                     }
                 }
             }
@@ -378,6 +382,14 @@ impl<'s> Builder<'s> {
                     _ => (None, None),
                 });
                 Matcher::Numbers { answers, others }
+            }
+            Class::Timestamps | Class::Durations => {
+                let (answers, others) = self.ranges(keys, group, level, |view| match view {
+                    AtomView::Times(_, from, to) => (*from, *to),
+                    _ => (None, None),
+                });
+                let of = if class == Class::Timestamps { Times::Timestamps } else { Times::Durations };
+                Matcher::Times { of, answers, others }
             }
             Class::Strings => {
                 let (answers, others) = self.ranges(keys, group, level, |view| match view {
@@ -579,6 +591,7 @@ fn kinds_of(view: &AtomView<'_>) -> Kinds {
         AtomView::Kinds(kinds) | AtomView::Other(kinds, _) => *kinds,
         AtomView::EqualTree(tree) => Kinds::of(tree.kind()),
         AtomView::Element(_) => Kinds::of(Kind::List),
+        AtomView::Size(..) => Kinds::of(Kind::String).or(Kinds::of(Kind::List)).or(Kinds::of(Kind::Map)),
         _ => Kinds::PRESENT,
     }
 }
@@ -589,6 +602,8 @@ fn class_of(view: &AtomView<'_>) -> (Class, bool) {
         AtomView::Equal(_) => Class::Equal,
         AtomView::Numbers(..) => Class::Numbers,
         AtomView::Strings(..) => Class::Strings,
+        AtomView::Times(Times::Timestamps, ..) => Class::Timestamps,
+        AtomView::Times(Times::Durations, ..) => Class::Durations,
         AtomView::Prefix(_) => Class::Prefix,
         AtomView::Suffix(_) => Class::Suffix,
         AtomView::PrefixIgnoreCase(_) | AtomView::SuffixIgnoreCase(_) | AtomView::EqualIgnoreCase(_) => Class::IgnoreCase,
@@ -605,7 +620,7 @@ fn class_of(view: &AtomView<'_>) -> (Class, bool) {
         }
         AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => Class::Missing,
         AtomView::Kinds(_) => Class::Kinds,
-        AtomView::EqualTree(_) | AtomView::Element(_) => return (Class::Kinds, false),
+        AtomView::EqualTree(_) | AtomView::Element(_) | AtomView::Size(..) => return (Class::Kinds, false),
     };
     (class, true)
 }
@@ -620,7 +635,7 @@ fn cost(keys: &Keys<'_>, key: &Key<'_>, all: u64) -> u64 {
     };
     match key.atom.view {
         AtomView::Equal(_) => count,
-        AtomView::Numbers(from, to) => match keys.cuts.get(&key.path) {
+        AtomView::Numbers(from, to) | AtomView::Times(_, from, to) => match keys.cuts.get(&(key.path, key.class)) {
             Some(cuts) => {
                 let start = from.map_or(0, |from| cuts.partition_point(|cut| *cut < from));
                 let end = to.map_or(cuts.len(), |to| cuts.partition_point(|cut| *cut < to));
@@ -651,6 +666,6 @@ fn cost(keys: &Keys<'_>, key: &Key<'_>, all: u64) -> u64 {
         }
         AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => all + 2,
         AtomView::Other(..) => all + 1,
-        AtomView::Kinds(_) | AtomView::EqualTree(_) | AtomView::Element(_) => all,
+        AtomView::Kinds(_) | AtomView::EqualTree(_) | AtomView::Element(_) | AtomView::Size(..) => all,
     }
 }

@@ -13,7 +13,7 @@
 
 use crate::engine::paths::{PathSet, PathSets};
 use crate::engine::words::{Atoms, FastHash, Pool, Refused, Rows, Writer};
-use crate::subscriptions::normal_form::{Atom, Mode, NormalForm, Path, PatternTree, Verify};
+use crate::subscriptions::normal_form::{Atom, Mode, NormalForm, Path, PatternTree, Relation, Verify};
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -66,6 +66,8 @@ pub struct Store {
 pub struct Verification {
     /// Pairs of paths, by position in the path set, whose values must differ.
     pub changed: Box<[(u32, u32)]>,
+    /// Pairs of paths whose values must compare so.
+    pub compared: Box<[(u32, Relation, u32)]>,
     /// The fields of the pattern tree: clauses.
     pub fields: Box<[u32]>,
     /// The pattern tree over them, whose choice of leaves must be consistent.
@@ -250,7 +252,9 @@ impl StoreBuilder {
             clauses.push(self.clauses.intern(&words)?);
         }
         let changed = verify.changed.iter().map(|(left, right)| (paths[*left as usize], paths[*right as usize])).collect();
-        Ok(Verification { changed, fields: clauses.into(), tree })
+        let compared =
+            verify.compared.iter().map(|(left, relation, right)| (paths[*left as usize], *relation, paths[*right as usize]));
+        Ok(Verification { changed, compared: compared.collect(), fields: clauses.into(), tree })
     }
 
     /// Add a subscription. After an error the builder is of no more use.
@@ -261,8 +265,9 @@ impl StoreBuilder {
         }
         if let Some(verify) = &form.verify {
             let verification = self.verification(verify)?;
-            let in_arrays_only =
-                verification.changed.is_empty() && verification.tree.as_ref().is_none_or(|tree| tree.any_of.is_empty());
+            let in_arrays_only = verification.changed.is_empty()
+                && verification.compared.is_empty()
+                && verification.tree.as_ref().is_none_or(|tree| tree.any_of.is_empty());
             flags |= if in_arrays_only { flags::ARRAYS } else { flags::VERIFY };
             self.verify.push((subscription, verification));
         }
@@ -312,7 +317,12 @@ impl StoreBuilder {
             }
             let changed =
                 verification.changed.iter().map(|(left, right)| (paths[*left as usize], paths[*right as usize])).collect();
-            let copy = Verification { changed, fields: clauses.as_slice().into(), tree: verification.tree.clone() };
+            let compared = verification
+                .compared
+                .iter()
+                .map(|(left, relation, right)| (paths[*left as usize], *relation, paths[*right as usize]))
+                .collect();
+            let copy = Verification { changed, compared, fields: clauses.as_slice().into(), tree: verification.tree.clone() };
             self.verify.push((new, copy));
         }
         for conjunction in 0..store.conjunctions() as u32 {

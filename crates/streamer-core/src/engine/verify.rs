@@ -10,6 +10,7 @@ use crate::engine::store::{ClauseView, Store};
 use crate::engine::values::Values;
 use crate::engine::words::AtomView;
 use crate::flatten::PathId;
+use crate::subscriptions::normal_form::Relation;
 use crate::value::{Kind, ScalarRef, Value};
 use std::ops::Range;
 
@@ -39,6 +40,11 @@ fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
             let point = NumberCut::before(number);
             from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
         }
+        (AtomView::Times(of, from, to), _) => of.read(&seen.leaf).is_some_and(|number| {
+            let point = NumberCut::before(number);
+            from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
+        }),
+        (AtomView::Size(least, most), _) => size_of(values, at).is_some_and(|size| (*least..=*most).contains(&size)),
         (AtomView::Kinds(kinds), _) => kinds.has(seen.kind),
         (AtomView::Other(kinds, none_of), _) => {
             kinds.has(seen.kind) && none_of.into_iter().all(|atom| atom_fails(&atom.view, values, at))
@@ -61,8 +67,26 @@ fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
         AtomView::EqualTree(tree) => {
             values.get(at).kind != tree.kind() || values.tree(at).is_some_and(|value| value.equals(tree) == Some(false))
         }
+        AtomView::Element(element) => match values.tree(at) {
+            Some(Value::List(elements)) => elements.iter().all(|one| one.equals(element) == Some(false)),
+            _ => values.get(at).kind != Kind::List,
+        },
         atom => !atom_holds(atom, values, at),
     }
+}
+
+/// How many characters, elements or members a value has.
+fn size_of(values: &mut Values<'_>, at: usize) -> Option<u32> {
+    let size = match values.get(at).scalar {
+        Some(ScalarRef::String(text)) => text.chars().count(),
+        Some(_) => return None,
+        None => match values.tree(at)? {
+            Value::List(elements) => elements.len(),
+            Value::Map(members) => members.len(),
+            _ => return None,
+        },
+    };
+    u32::try_from(size).ok()
 }
 
 fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
@@ -101,9 +125,31 @@ pub(super) fn verification_holds(
         let now = values.at(map[*now as usize], store.mode(*now));
         differ(before.start..before.end, now.start..now.end, values)
     });
+    let holds = changed
+        && verification.compared.iter().all(|(one, relation, other)| {
+            let one = values.at(map[*one as usize], store.mode(*one));
+            let other = values.at(map[*other as usize], store.mode(*other));
+            !one.is_empty() && !other.is_empty() && compares(one.start, *relation, other.start, values)
+        });
     match &verification.tree {
-        Some(tree) if changed => consistent(store, verification, tree, map, values),
-        _ => Ok(changed),
+        Some(tree) if holds => consistent(store, verification, tree, map, values),
+        _ => Ok(holds),
+    }
+}
+
+/// Whether two values that are there compare so.
+fn compares(one: usize, relation: Relation, other: usize, values: &mut Values<'_>) -> bool {
+    let (left, right) = (values.get(one), values.get(other));
+    match (relation, left.scalar, right.scalar) {
+        (Relation::Equal, Some(left), Some(right)) => left == right,
+        (Relation::Equal, None, None) if left.kind == right.kind => {
+            let left = values.tree(one).cloned();
+            left.zip(values.tree(other)).is_some_and(|(left, right)| left.equals(right) == Some(true))
+        }
+        (Relation::Less | Relation::LessOrEqual, Some(left), Some(right)) if left.kind() == right.kind() => {
+            left.kind() != Kind::Null && if relation == Relation::Less { left < right } else { left <= right }
+        }
+        _ => false,
     }
 }
 

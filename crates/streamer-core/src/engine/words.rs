@@ -15,6 +15,7 @@
 
 use crate::automaton::ranges::{NumberCut, text_after, text_before};
 use crate::automaton::regexps::Program;
+use crate::cel::Times;
 use crate::subscriptions::normal_form::{Atom, Cidr, Range, TopicWord};
 use crate::value::{Kinds, Number, ScalarRef, Value};
 use hashbrown::HashTable;
@@ -45,6 +46,9 @@ mod tag {
     pub const KINDS: u32 = 19;
     pub const OTHER: u32 = 20;
     pub const TOPIC: u32 = 21;
+    pub const TIMESTAMPS: u32 = 22;
+    pub const DURATIONS: u32 = 23;
+    pub const SIZE: u32 = 24;
     /// Bits of a range's tag that say which ends it has.
     pub const FROM: u32 = 1 << 8;
     pub const TO: u32 = 1 << 9;
@@ -67,6 +71,8 @@ pub enum AtomView<'a> {
     EqualTree(&'a Arc<Value>),
     Numbers(Option<NumberCut>, Option<NumberCut>),
     Strings(Option<&'a str>, Option<&'a str>),
+    Times(Times, Option<NumberCut>, Option<NumberCut>),
+    Size(u32, u32),
     Prefix(&'a str),
     Suffix(&'a str),
     Substring(&'a str),
@@ -209,7 +215,7 @@ impl Pool {
             }
             tag::TEXT => (Equal(ScalarRef::String(self.text(words[1]))), 2),
             tag::TREE => (EqualTree(&self.trees[words[1] as usize]), 2),
-            tag::NUMBERS => {
+            tag @ (tag::NUMBERS | tag::TIMESTAMPS | tag::DURATIONS) => {
                 let mut at = 1;
                 let mut end = |bit: u32| {
                     (head & bit != 0).then(|| {
@@ -218,7 +224,12 @@ impl Pool {
                     })
                 };
                 let (from, to) = (end(tag::FROM), end(tag::TO));
-                (Numbers(from, to), at)
+                let view = match tag {
+                    tag::NUMBERS => Numbers(from, to),
+                    tag::TIMESTAMPS => Times(self::Times::Timestamps, from, to),
+                    _ => Times(self::Times::Durations, from, to),
+                };
+                (view, at)
             }
             tag::STRINGS => {
                 let mut at = 1;
@@ -231,6 +242,7 @@ impl Pool {
                 let (from, to) = (end(tag::FROM), end(tag::TO));
                 (Strings(from, to), at)
             }
+            tag::SIZE => (Size(words[1], words[2]), 3),
             tag::PREFIX => (Prefix(self.text(words[1])), 2),
             tag::SUFFIX => (Suffix(self.text(words[1])), 2),
             tag::SUBSTRING => (Substring(self.text(words[1])), 2),
@@ -348,8 +360,8 @@ impl Writer {
         Ok(())
     }
 
-    fn numbers(&mut self, from: Option<NumberCut>, to: Option<NumberCut>, out: &mut Vec<u32>) {
-        out.push(tag::NUMBERS | if from.is_some() { tag::FROM } else { 0 } | if to.is_some() { tag::TO } else { 0 });
+    fn numbers(&mut self, tag: u32, from: Option<NumberCut>, to: Option<NumberCut>, out: &mut Vec<u32>) {
+        out.push(tag | if from.is_some() { tag::FROM } else { 0 } | if to.is_some() { tag::TO } else { 0 });
         out.extend(from.iter().chain(&to).flat_map(|cut| cut.to_words()));
     }
 
@@ -385,8 +397,13 @@ impl Writer {
             Atom::EqualTree(tree) => out.extend([tag::TREE, self.tree(tree)]),
             Atom::Numbers(range) => {
                 let (from, to) = cuts(range, |number| NumberCut::before(*number), |number| NumberCut::after(*number));
-                self.numbers(from, to, out);
+                self.numbers(tag::NUMBERS, from, to, out);
             }
+            Atom::Times(of, range) => {
+                let (from, to) = cuts(range, |number| NumberCut::before(*number), |number| NumberCut::after(*number));
+                self.numbers(tag_of(*of), from, to, out);
+            }
+            Atom::Size(least, most) => out.extend([tag::SIZE, *least, *most]),
             Atom::Strings(range) => {
                 let (from, to) = cuts(range, |text| text_before(text), |text| text_after(text));
                 self.strings(from.as_deref(), to.as_deref(), out)?;
@@ -439,7 +456,9 @@ impl Writer {
         match atom {
             AtomView::Equal(scalar) => self.scalar(scalar, out)?,
             AtomView::EqualTree(tree) => out.extend([tag::TREE, self.tree(tree)]),
-            AtomView::Numbers(from, to) => self.numbers(from, to, out),
+            AtomView::Numbers(from, to) => self.numbers(tag::NUMBERS, from, to, out),
+            AtomView::Times(of, from, to) => self.numbers(tag_of(of), from, to, out),
+            AtomView::Size(least, most) => out.extend([tag::SIZE, least, most]),
             AtomView::Strings(from, to) => self.strings(from, to, out)?,
             AtomView::Prefix(text) => self.named(tag::PREFIX, text, out)?,
             AtomView::Suffix(text) => self.named(tag::SUFFIX, text, out)?,
@@ -475,6 +494,13 @@ impl Writer {
             }
         }
         Ok(())
+    }
+}
+
+fn tag_of(times: Times) -> u32 {
+    match times {
+        Times::Timestamps => tag::TIMESTAMPS,
+        Times::Durations => tag::DURATIONS,
     }
 }
 

@@ -66,7 +66,7 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
     for conjunction in &mut conjunctions {
         dedup(&mut conjunction.clauses);
     }
-    let verify = Verify { paths: paths.paths.into(), changed: changed.into(), pattern: tree };
+    let verify = Verify { paths: paths.paths.into(), changed: changed.into(), compared: Box::default(), pattern: tree };
     let verify = (!verify.changed.is_empty() || verify.pattern.is_some()).then(|| Arc::new(verify));
     NormalForm { conjunctions, verify }
 }
@@ -75,12 +75,17 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
 /// evaluated on candidates.
 pub fn and_cel(form: &mut NormalForm, program: &Program, limits: &Limits) -> bool {
     let lowered = cel::lower(program, (limits.max_conjunctions / form.conjunctions.len().max(1)).max(1));
-    if !lowered.changed.is_empty() {
+    if !lowered.changed.is_empty() || !lowered.compared.is_empty() {
         let mut verify = form.verify.take().map(Arc::unwrap_or_clone).unwrap_or_default();
         let mut paths = Paths::of(std::mem::take(&mut verify.paths).into());
         let changed =
             lowered.changed.into_iter().map(|(one, other)| (paths.index(one, Mode::Scalar), paths.index(other, Mode::Scalar)));
         verify.changed = verify.changed.into_iter().chain(changed).collect();
+        let compared = lowered
+            .compared
+            .into_iter()
+            .map(|(one, relation, other)| (paths.index(one, Mode::Scalar), relation, paths.index(other, Mode::Scalar)));
+        verify.compared = verify.compared.into_iter().chain(compared).collect();
         verify.paths = paths.paths.into();
         form.verify = Some(Arc::new(verify));
     }

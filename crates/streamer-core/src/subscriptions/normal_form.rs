@@ -17,6 +17,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::cel::Times;
 use crate::subscriptions::regexps::Regexp;
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
 
@@ -116,6 +117,11 @@ pub enum Atom {
     Numbers(Range<Number>),
     /// A string within bounds, in order of code points.
     Strings(Range<Box<str>>),
+    /// What CEL's `timestamp(x)` or `duration(x)` makes of the value lies within bounds, in nanoseconds; of what it refuses,
+    /// nothing does.
+    Times(Times, Range<Number>),
+    /// A string of so many characters, a list of so many elements, an object of so many members: both bounds inclusive.
+    Size(u32, u32),
     /// A string that begins so; not empty in patterns.
     Prefix(Box<str>),
     /// A string that ends so.
@@ -197,8 +203,22 @@ pub struct Verify {
     pub paths: Box<[(Path, Mode)]>,
     /// `before` and `data` at these paths differ: present on one side only, or unequal by [`Value::equals`].
     pub changed: Box<[(u32, u32)]>,
+    /// The values at these paths compare so.
+    pub compared: Box<[(u32, Relation, u32)]>,
     /// A pattern whose leaves must be consistent: one choice of elements for all of its fields.
     pub pattern: Option<PatternTree>,
+}
+
+/// How two values of an event compare as CEL has it: where one is missing or beyond float64, or an ordering is asked of
+/// different types or of what has no order, none of these holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Relation {
+    /// `==`, deeply and by value.
+    Equal,
+    /// `<`.
+    Less,
+    /// `<=`.
+    LessOrEqual,
 }
 
 /// A pattern with its paths by index into [`Verify::paths`]: all fields, and of each OR one alternative.
@@ -222,6 +242,8 @@ impl Atom {
             Atom::Equal(scalar) => Kinds::of(scalar.kind()),
             Atom::EqualTree(value) => Kinds::of(value.kind()),
             Atom::Numbers(_) => Kinds::of(Kind::Number),
+            Atom::Times(Times::Timestamps, _) => Kinds::of(Kind::Number).or(Kinds::of(Kind::String)),
+            Atom::Size(..) => Kinds::of(Kind::String).or(Kinds::of(Kind::List)).or(Kinds::of(Kind::Map)),
             Atom::Element(_) => Kinds::of(Kind::List),
             Atom::Kinds(kinds) | Atom::Other { kinds, .. } => *kinds,
             _ => Kinds::of(Kind::String),

@@ -1,7 +1,7 @@
 //! Clauses in words, for `plan`.
 
-use super::normal_form::{Atom, Clause, Mode, Path, Range, Root, TopicWord};
-use crate::value::{Kind, Kinds, Scalar, Value};
+use super::normal_form::{Atom, Clause, Mode, Path, Range, Relation, Root, TopicWord};
+use crate::value::{Kind, Kinds, Number, Scalar, Value};
 use std::fmt;
 
 impl fmt::Display for Clause {
@@ -36,6 +36,16 @@ impl fmt::Display for Path {
     }
 }
 
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Relation::Equal => "=",
+            Relation::Less => "<",
+            Relation::LessOrEqual => "<=",
+        })
+    }
+}
+
 impl fmt::Display for Atom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -43,6 +53,15 @@ impl fmt::Display for Atom {
             Atom::EqualTree(value) => write!(f, "= {value}"),
             Atom::Numbers(range) => bounds(f, range, "any number"),
             Atom::Strings(range) => bounds(f, &quoted(range), "any string"),
+            Atom::Times(of, range) => {
+                let in_words = |(bound, closed): &(Number, bool)| (of.in_words(*bound), *closed);
+                write!(f, "as {} ", of.as_str())?;
+                bounds(f, &Range { low: range.low.as_ref().map(in_words), high: range.high.as_ref().map(in_words) }, "any")
+            }
+            Atom::Size(least, most) if least == most => write!(f, "has size {least}"),
+            Atom::Size(least, u32::MAX) => write!(f, "has size >= {least}"),
+            Atom::Size(0, most) => write!(f, "has size <= {most}"),
+            Atom::Size(least, most) => write!(f, "has size >= {least} and <= {most}"),
             Atom::Prefix(text) => write!(f, "starts with {text:?}"),
             Atom::Suffix(text) => write!(f, "ends with {text:?}"),
             Atom::Substring(text) => write!(f, "contains {text:?}"),

@@ -305,7 +305,8 @@ fn may_be_true(store: &Store, clause: u32, open: &[bool], map: &[PathId], values
         return false;
     }
     let mut found = values.at(map[view.path as usize], mode);
-    let Some(kind) = found.next().map(|at| values.get(at).kind) else { return true };
+    let Some(seen) = found.next().map(|at| values.get(at)) else { return true };
+    let kind = seen.kind;
     let is_scalar = !matches!(kind, Kind::Missing | Kind::BeyondFloat | Kind::List | Kind::Map);
     // To compare with a value of another kind may be an error.
     let mut atoms = view.atoms;
@@ -314,6 +315,7 @@ fn may_be_true(store: &Store, clause: u32, open: &[bool], map: &[PathId], values
             AtomView::Equal(operand) => operand.kind() != Kind::Bool || kind == Kind::Bool,
             AtomView::EqualTree(_) | AtomView::Other(..) => true,
             AtomView::Numbers(..) => kind == Kind::Number,
+            AtomView::Times(of, ..) => of.read(&seen.leaf).is_some(),
             AtomView::Element(_) => false,
             AtomView::Kinds(kinds) => kinds.has(Kind::Missing) && !kinds.has(Kind::Null),
             _ => kind == Kind::String,
