@@ -334,6 +334,12 @@ class Core:
     def partitions(self) -> list[tuple[str, str, int, int, int, int]]:
         """Return tenant, collection, subscriptions, segments, bytes of conditions and of the index of each partition."""
 
+    def shares(self) -> list[tuple[str, str, int, int, int]]:
+        """Return tenant, collection, and of a sample the events that saw each partition, their candidates and matches there."""
+
+    def set_bloom(self, bloom: tuple[float, int] | None) -> None:
+        """Let phase 1 work so from now on, or leave it out; what is there stays as it was sized."""
+
     def reject(self, code: str) -> None:
         """Count an event that was rejected before the core saw it; for a word that is no `EventCode`, as `internal`."""
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
-from streamer.bloom.options import BloomOptions
 from streamer.config.loader import Place, fields_of, show_place
 from streamer.config.schema import Config, Section
 from streamer.errors import BulkConfigError, BulkSubscriptionError, ConfigError, InputError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 #: or what was opened when the engine was made.
 LIVE: Final[tuple[Place, ...]] = (
     ("matching", "batch_size"),
-    *(("matching", "bloom", field.name) for field in fields(BloomOptions) if field.name != "enabled"),
+    ("matching", "bloom"),
     ("matching", "cel", "cache_size"),
     ("matching", "cel", "evaluation_timeout"),
     ("logging",),

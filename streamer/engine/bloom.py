@@ -99,6 +99,10 @@ class Bloom:
         """Take other options for the filters that are built and exported from now on."""
         self._options = options
         self._manager.reconfigure(options.bloom)
+        if options.bloom.enabled:
+            self.watch()
+        else:
+            self.stop()
 
     def watch(self) -> None:
         """Begin the thread where there is enough to look after; every write calls it."""

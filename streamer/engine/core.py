@@ -224,6 +224,12 @@ class Core(Protocol):
     def _record(self, on: bool) -> None:
         """Count from now on, or no longer: what counting costs is measured so."""
 
+    def partition_counts(self) -> Sequence[tuple[str, str, int, int, int]]:
+        """Return tenant, collection, events that saw it, and of these the candidates and the matches there, of each partition.
+
+        Natively of a sample: of one event in 16 on average, drawn at random. At most 4,096 partitions are counted.
+        """
+
     def telemetry(self) -> Telemetry:
         """Return what was counted, each event that was begun once: matched, unmatched or rejected."""
 

@@ -168,7 +168,7 @@ class NativeCore(_native.Core):
                 cel_budget=options.limits.cel_budget,
                 cache_size=programs.size,
                 allow_unindexed=options.limits.allow_unindexed,
-                bloom=(options.bloom.fp_rate, options.bloom.initial_capacity) if options.bloom.enabled else None,
+                bloom=_phase1(options),
                 portable=options.cel_evaluator == "portable",
             )
         except ValueError as error:
@@ -186,6 +186,7 @@ class NativeCore(_native.Core):
     def reconfigure(self, options: Options) -> None:
         self._options = self._host.options = options
         self.set_cel(options.limits.cel_budget, options.cache_size)
+        self.set_bloom(_phase1(options))
 
     # Writing
 
@@ -342,6 +343,9 @@ class NativeCore(_native.Core):
             fill=fill,
         )
 
+    def partition_counts(self) -> list[tuple[str, str, int, int, int]]:
+        return self.shares()
+
     def measure_filter(self, tenant: str, collection: str) -> None:
         self.settle_filter(tenant, collection)
 
@@ -370,6 +374,11 @@ class NativeCore(_native.Core):
         if held is None or cost is None:
             return None
         return native_plan(self._host.compiled(held), self._options.limits, cost, _native.cel_lower)
+
+
+def _phase1(options: Options) -> tuple[float, int] | None:
+    bloom = options.bloom
+    return (bloom.fp_rate, bloom.initial_capacity) if bloom.enabled else None
 
 
 def _latency(counts: list[int], nanoseconds: int) -> Latency:

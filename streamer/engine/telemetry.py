@@ -8,9 +8,9 @@ count of its own, so it holds in every reading, also in the midst of matching. T
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from streamer.errors import EventCode
 from streamer.locks import Lock
@@ -22,6 +22,12 @@ BOUNDS: Final = (
     *(1_000_000, 2_500_000, 5_000_000, 10_000_000, 25_000_000, 50_000_000, 100_000_000, 250_000_000),
     1_000_000_000,
 )
+
+Name: TypeAlias = tuple[str, str]
+"""Tenant and collection, `"*"` for every one."""
+
+#: So many partitions are counted each by itself, those that events saw first; so memory is bounded whatever comes.
+MOST_PARTITIONS: Final = 4096
 
 #: Why events are rejected: the codes of `EventError`, and `internal` for an error of the engine itself, an interrupt included.
 REJECTIONS: Final = (*(code.value for code in EventCode), "internal")
@@ -57,7 +63,7 @@ class Telemetry:
         matched: events that matched anything.
         unmatched: events that matched nothing.
         rejected: events that could not be read, by code, with `internal` for those at which the engine failed.
-        matches: subscriptions that matched; `matches_any` counts those that it had found when it stopped.
+        matches: subscriptions that matched, however the engine was asked.
         uncertain: those of them that are not certain.
         candidates: what the exact phase looked at: conjunctions (native) or subscriptions (reference).
         merges: merges of segments.
@@ -120,12 +126,26 @@ class Recorder:
         self._matched = self._unmatched = self._matches = self._uncertain = self._candidates = 0
         self._rejected = dict.fromkeys(REJECTIONS, 0)
         self._total, self._bloom, self._cel = Durations(), Durations(), Durations()
+        self._partitions: dict[Name, list[int]] = {}
         self.is_on = True
 
     def settle(
-        self, *, matches: int, uncertain: int, candidates: int, total: int, bloom: int | None = None, cel: int | None = None
+        self,
+        *,
+        matches: int,
+        uncertain: int,
+        candidates: int,
+        total: int,
+        partitions: Iterable[tuple[Name, int, int]] = (),
+        bloom: int | None = None,
+        cel: int | None = None,
     ) -> None:
-        """Count an event that was matched; *total*, *bloom* and *cel* in nanoseconds, None for a phase that had nothing to do."""
+        """Count an event that was matched.
+
+        Args:
+            partitions: those that it saw, with their candidates and matches.
+            total: nanoseconds; so are *bloom* and *cel*, None for a phase that had nothing to do.
+        """
         if not self.is_on:
             return
         with self._lock:
@@ -136,11 +156,25 @@ class Recorder:
             self._matches += matches
             self._uncertain += uncertain
             self._candidates += candidates
+            for name, looked, found in partitions:
+                counts = self._partitions.get(name)
+                if counts is None:
+                    if len(self._partitions) >= MOST_PARTITIONS:
+                        continue
+                    counts = self._partitions[name] = [0, 0, 0]
+                counts[0] += 1
+                counts[1] += looked
+                counts[2] += found
             self._total.add(total)
             if bloom is not None:
                 self._bloom.add(bloom)
             if cel is not None:
                 self._cel.add(cel)
+
+    def partitions(self) -> dict[Name, tuple[int, int, int]]:
+        """Return how many events each partition saw, and what it judged and matched."""
+        with self._lock:
+            return {name: (events, candidates, matches) for name, (events, candidates, matches) in self._partitions.items()}
 
     def reject(self, code: str) -> None:
         """Count an event that was rejected."""

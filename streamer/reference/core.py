@@ -23,7 +23,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from rpds import HashTrieMap
@@ -39,7 +38,7 @@ from streamer.engine import arrow
 from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, make_plan
-from streamer.engine.telemetry import Recorder, Telemetry
+from streamer.engine.telemetry import Name, Recorder, Telemetry
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventCode, EventError, SubscriptionError
 from streamer.locks import Lock
 from streamer.model import Event, Match, Subscription
@@ -88,9 +87,14 @@ class Entry:
 @final
 @dataclass(slots=True)
 class _Work:
-    """What one event came to: entries judged, and nanoseconds spent on filters, None where there was none to ask."""
+    """What one event came to.
 
-    candidates: int = 0
+    Attributes:
+        partitions: tenant and collection of each that it saw, with the entries judged there and those that matched.
+        bloom: nanoseconds spent on filters, None where there was none to ask.
+    """
+
+    partitions: list[tuple[Name, int, int]] = field(default_factory=list)
     bloom: int | None = None
 
 
@@ -155,6 +159,12 @@ class Partition:
         guard = CollectionFilter.build(keys, capacity, key_rate, before)
         return Partition(self.keyed, self.unkeyed, guard.places, guard)
 
+    def switched(self, bloom: BloomOptions) -> Partition:
+        """Return the partition with a filter or without, as *bloom* has it now."""
+        if not bloom.enabled:
+            return replace(self, filter=None)
+        return self.rebuilt(bloom.initial_capacity, key_fp_rate(bloom.fp_rate, len(self.places)), None) if self.keyed else self
+
     def candidates(self, sides: Sequence[Event], work: _Work) -> Iterator[Entry]:
         """Phase 1: yield what the event may match."""
         yield from self.unkeyed.values()
@@ -208,14 +218,14 @@ class Root:
     entries: HashTrieMap[str, Entry]
     partitions: HashTrieMap[PartitionName, Partition]
 
-    def seen_by(self, event: Event) -> Iterator[Partition]:
-        """Yield the partitions whose subscriptions may match an event."""
+    def seen_by(self, event: Event) -> Iterator[tuple[PartitionName, Partition]]:
+        """Yield the partitions whose subscriptions may match an event, each with its name."""
         collections = (None,) if event.collection is None else (event.collection, None)
         for tenant in (event.tenant, "*"):
             for collection in collections:
                 partition = self.partitions.get((tenant, collection))
                 if partition is not None:
-                    yield partition
+                    yield (tenant, collection), partition
 
 
 @final
@@ -285,7 +295,14 @@ class ReferenceCore:
         self._recorder: Final = Recorder()
 
     def reconfigure(self, options: Options) -> None:
-        self._options = options
+        with self._lock:
+            was, self._options = self._options.bloom.enabled, options
+            if was == options.bloom.enabled:
+                return
+            partitions = self._root.partitions
+            for name, partition in self._root.partitions.items():
+                partitions = partitions.insert(name, partition.switched(options.bloom))
+            self._root = Root(self._root.entries, partitions)
 
     # Writing
 
@@ -431,7 +448,8 @@ class ReferenceCore:
         return len(self._settled(self._root, event, tenant, collection))
 
     def matches_any(self, event: EventSource, tenant: str | None, collection: str | None) -> bool:
-        return bool(self._settled(self._root, event, tenant, collection, most=1))
+        # All of them, though one would do: what is counted is then what the native core counts, which finds them together.
+        return bool(self._settled(self._root, event, tenant, collection))
 
     def match_batch(
         self, events: Sequence[EventSource], tenant: str | None, collection: str | None, threads: int = 1
@@ -491,24 +509,28 @@ class ReferenceCore:
     def partitions(self) -> list[tuple[str, str, int, int, int, int]]:
         return [(tenant, collection or "*", len(held), 1, 0, 0) for (tenant, collection), held in self._root.partitions.items()]
 
+    def partition_counts(self) -> list[tuple[str, str, int, int, int]]:
+        held = self._root.partitions
+        counted = self._recorder.partitions()
+        return [(*name, *counts) for name, counts in counted.items() if held.get(_partition_name(*name)) is not None]
+
     def _record(self, on: bool) -> None:
         self._recorder.is_on = on
 
-    def _settled(
-        self, root: Root, event: EventSource, tenant: str | None, collection: str | None, most: int | None = None
-    ) -> list[tuple[Entry, Outcome]]:
-        """Match an event, up to *most* times, and count what became of it."""
+    def _settled(self, root: Root, event: EventSource, tenant: str | None, collection: str | None) -> list[tuple[Entry, Outcome]]:
+        """Match an event, and count what became of it."""
         began, cel_runs, cel_began = time.perf_counter_ns(), CEL_TIME.runs, CEL_TIME.nanoseconds
         work = _Work()
         try:
-            found = list(islice(self._hits(root, event, tenant, collection, work), most))
+            found = list(self._hits(root, event, tenant, collection, work))
         except BaseException as error:
             self._recorder.reject(error.code.value if isinstance(error, EventError) else "internal")
             raise
         self._recorder.settle(
             matches=len(found),
             uncertain=sum(1 for _, outcome in found if not outcome.certain),
-            candidates=work.candidates,
+            candidates=sum(candidates for _, candidates, _ in work.partitions),
+            partitions=work.partitions,
             total=time.perf_counter_ns() - began,
             bloom=work.bloom,
             cel=CEL_TIME.nanoseconds - cel_began if CEL_TIME.runs > cel_runs else None,
@@ -525,14 +547,17 @@ class ReferenceCore:
         has_old_side = read.before is not None or bool(read.unknown)
         sides = [read, as_before(read, options.layout)] if has_old_side else [read]
         budget, on_cel_error = options.limits.cel_budget, self._cel_errors.record
-        for partition in root.seen_by(read):
+        for (name, within), partition in root.seen_by(read):
+            candidates = matches = 0
             for entry in partition.candidates(sides, work):
-                work.candidates += 1
+                candidates += 1
                 outcome = judge(
                     entry.compiled, read, options.layout, options.soft_delete, budget=budget, on_cel_error=on_cel_error
                 )
                 if outcome is not None:
+                    matches += 1
                     yield entry, outcome
+            work.partitions.append(((name, within or "*"), candidates, matches))
 
     # Phase 1
 

@@ -39,6 +39,48 @@ def test_collections_are_told_with_what_phase_1_does_for_them(engine: MakeEngine
     assert stats.segments == sum(each.segments for each in stats.collections)
 
 
+def test_candidates_and_matches_are_told_for_each_collection(engine: MakeEngine, backend: str) -> None:
+    # The native core samples one event in 16.
+    times = 2000 if backend == "native" else 30
+    e = engine()
+    e.add_many(
+        {"id": f"o{n}", "collection": "orders", "filters": [{"field": "a", "op": "==", "value": n % 3}]} for n in range(300)
+    )
+    e.add_many({"id": f"u{n}", "collection": "users", "cel": f"data.a + 0 == {n}"} for n in range(4))
+    e.add({"id": "left", "collection": "users", "transitions": True, "filters": [{"field": "a", "op": "==", "value": 9}]})
+    e.add({"id": "all"})
+    e.add({"id": "quiet", "collection": "quiet"})
+    for _ in range(times):
+        e.match_ids(b'{"collection": "orders", "data": {"a": 1}}')
+        e.match_ids(b'{"collection": "users", "type": "update", "data": {"a": 1}, "before": {"a": 9}}')
+    stats = {each.collection: each for each in e.stats().collections}
+    assert stats["orders"].matches_per_event == 100
+    assert 1 <= stats["orders"].candidates_per_event <= 100
+    # One by its CEL, one that no longer matches.
+    assert stats["users"].matches_per_event == 2
+    assert 1 <= stats["users"].candidates_per_event <= 5
+    assert stats["*"].matches_per_event == stats["*"].candidates_per_event == 1
+    assert stats["quiet"].matches_per_event is stats["quiet"].candidates_per_event is None
+    e.replace({"id": "all", "types": ["insert"]})
+    e.match_batch([b'{"collection": "orders", "data": {"a": 1}}'] * (3 * times))
+    after = {each.collection: each for each in e.stats().collections}
+    assert after["orders"].matches_per_event == 100
+    assert 0.2 < after["*"].matches_per_event < 0.7, "what was counted before a change goes on being counted"
+    e.remove_many(ids=["quiet", "all"])
+    assert {each.collection for each in e.stats().collections} == {"orders", "users"}
+
+
+def test_so_many_collections_are_counted_and_no_more(engine: MakeEngine, backend: str) -> None:
+    e = engine()
+    e.add_many({"id": f"s{n}", "collection": f"c{n}"} for n in range(5000))
+    for n in range(5000):
+        event = b'{"collection": "c%d", "data": {}}' % n
+        for _ in range(60 if backend == "native" else 1):
+            e.match_count(event)
+    counted = sum(each.matches_per_event == 1 for each in e.stats().collections)
+    assert 3900 < counted <= 4096
+
+
 def test_it_prints_as_a_table_and_as_json(engine: MakeEngine) -> None:
     stats = filled(engine).stats()
     lines = str(stats).splitlines()

@@ -225,8 +225,35 @@ def test_filters_are_judged_by_the_rates_in_force(backend: str) -> None:
     time.sleep(0.001)
     assert engine.bloom._manager.tick() == len(before)
     assert all(state.version == before[state.name] + 1 for state in engine.bloom.filters())
-    with pytest.raises(BulkConfigError, match=r"matching.bloom.enabled: cannot change"):
-        engine.reload(Config.from_dict({"matching": {"bloom": {"enabled": False}}}))
+
+
+def test_phase_1_is_left_out_and_taken_up_again_while_the_engine_runs(backend: str) -> None:
+    """Nothing is lost by it, whatever is added or removed meanwhile."""
+    engine = Engine.from_config(Config())
+    conditions = [{"field": "n", "op": "==", "value": n} for n in range(400)]
+    engine.add_many({"id": f"s{n}", "collection": "c", "filters": [conditions[n]]} for n in range(300))
+    engine.add({"id": "few", "collection": "d"})
+
+    def found() -> list[int]:
+        return [n for n in range(400) if engine.match_ids({"collection": "c", "data": {"n": n}}) == [f"s{n}"]]
+
+    for enabled in (False, True, False, True):
+        was = {state.name for state in engine.bloom.filters()}
+        assert engine.reload(Config.from_dict({"matching": {"bloom": {"enabled": enabled}}})).changed == (
+            "matching.bloom.enabled",
+        )
+        now = {state.name for state in engine.bloom.filters()}
+        assert (("default", "c") in was, ("default", "c") in now) == (not enabled, enabled)
+        assert engine.bloom._loop.is_running == enabled
+        held = list(range(300))
+        assert found() == held
+        engine.add({"id": "s350", "collection": "c", "filters": [conditions[350]]})
+        engine.remove("s7")
+        assert found() == [n for n in held if n != 7] + [350]
+        engine.remove("s350")
+        engine.add({"id": "s7", "collection": "c", "filters": [conditions[7]]})
+    (state,) = (state for state in engine.bloom.filters() if state.name == ("default", "c"))
+    assert state.no > 100
 
 
 def test_metrics_are_served_where_the_file_says_so(write: Write) -> None:

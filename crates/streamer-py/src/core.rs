@@ -173,6 +173,9 @@ fn raised(py: Python<'_>, error: &EventError, text: &Text<'_>) -> PyErr {
 /// Tenant, collection, subscriptions, segments, bytes of conditions and of the index.
 type PartitionTold = (String, String, usize, usize, usize, usize);
 
+/// Tenant, collection, and of a sample events, candidates and matches.
+type ShareTold = (String, String, u64, u64, u64);
+
 /// An engine in native memory; see `streamer/_native.pyi`.
 #[pyclass(frozen, subclass, weakref, module = "streamer._native")]
 pub struct Core {
@@ -555,6 +558,23 @@ impl Core {
                 (tenant, collection, held.subscriptions, held.segments, held.store_bytes, held.index_bytes)
             };
             Ok(self.shared.engine.partitions().into_iter().map(told).collect())
+        })
+    }
+
+    fn shares(&self, py: Python<'_>) -> PyResult<Vec<ShareTold>> {
+        guard(py, || {
+            let told = |(name, [events, candidates, matches]): (Arc<Name>, [u64; 3])| {
+                (name.tenant.to_string(), name.collection.to_string(), events, candidates, matches)
+            };
+            Ok(self.shared.engine.shares().into_iter().map(told).collect())
+        })
+    }
+
+    fn set_bloom(&self, py: Python<'_>, bloom: Option<(f64, usize)>) -> PyResult<()> {
+        let phase1 = bloom.map(|(fp_rate, initial_capacity)| Phase1 { fp_rate, initial_capacity });
+        guard(py, || {
+            py.detach(|| self.shared.engine.set_bloom(phase1));
+            Ok(())
         })
     }
 

@@ -37,7 +37,7 @@ use crate::layout::{EventLayout, EventType};
 use crate::limits::Limits;
 use crate::subscriptions::normal_form::{NormalForm, Path};
 use crate::value::Seed;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use hashbrown::HashTable;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -212,6 +212,10 @@ pub(super) struct Inner {
     pub(super) cel_errors: [AtomicU64; Reason::ALL.len()],
     pub(super) started: Instant,
     pub root: ArcSwap<Root>,
+    /// How phase 1 works; it may change while the engine runs.
+    pub(super) phase1: ArcSwapOption<Phase1>,
+    /// Held once by each share of a partition.
+    pub(super) shares: Arc<()>,
     pub records: Records,
     pub writer: Mutex<Writer>,
     pub(super) ids: RwLock<HashTable<u32>>,
@@ -320,10 +324,12 @@ impl Engine {
             cel_budget: AtomicU64::new(options.limits.cel_budget),
             cel_errors: Default::default(),
             started: Instant::now(),
+            phase1: ArcSwapOption::new(options.bloom.map(Arc::new)),
             options,
             all: seed.hash_bytes(b"*"),
             seed,
             root: ArcSwap::from_pointee(root),
+            shares: Arc::default(),
             records: Records::default(),
             writer: Mutex::new(writer),
             ids: RwLock::default(),
@@ -561,6 +567,15 @@ impl Engine {
             });
         });
         held
+    }
+
+    /// The name and the share of each partition that has one, see [`Share::counts`](crate::engine::shares::Share::counts).
+    pub fn shares(&self) -> Vec<(Arc<Name>, [u64; 3])> {
+        let mut found = Vec::new();
+        self.inner.root.load().partitions.for_each(|partition| {
+            found.extend(partition.share.as_ref().map(|share| (partition.name.clone(), share.counts())));
+        });
+        found
     }
 
     /// How many partitions and segments there are.

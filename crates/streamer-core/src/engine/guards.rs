@@ -68,9 +68,9 @@ struct Keys {
 }
 
 impl Inner {
-    /// The access keys of a store, where they are wanted.
-    pub(super) fn access(&self, store: &Store) -> Option<Access> {
-        self.options.bloom.map(|_| Access::of(store, Scope::Guarding))
+    /// The access keys of a store. Segments know them without a filter, too: there may be one later.
+    pub(super) fn access(&self, store: &Store) -> Access {
+        Access::of(store, Scope::Guarding)
     }
 
     fn collect(&self, segment: &Segment, access: &Access, keys: &mut Keys) {
@@ -92,7 +92,7 @@ impl Inner {
         segments: &[Arc<Segment>],
         new: Option<(&Segment, &Access)>,
     ) -> Option<Arc<Filter>> {
-        let options = self.options.bloom?;
+        let options = **self.phase1.load().as_ref()?;
         let held = held.and_then(|partition| partition.filter.as_ref());
         let live: usize = segments.iter().map(|segment| segment.live()).sum();
         // Dropped a little below, so that one subscription that comes and goes does not make it and drop it.
@@ -132,6 +132,24 @@ impl Inner {
 }
 
 impl Engine {
+    /// Let phase 1 work so from now on, None without it. What is there stays as it was sized.
+    pub fn set_bloom(&self, phase1: Option<Phase1>) {
+        self.signal.inside(|| {
+            let mut writer = self.inner.lock_writer();
+            let was = self.inner.phase1.swap(phase1.map(Arc::new));
+            if was.is_some() == phase1.is_some() {
+                return;
+            }
+            let root = self.inner.root.load_full();
+            let mut next = Root::after(&root);
+            root.partitions.for_each(|partition| {
+                let filter = self.inner.filter_with(&mut writer, None, &partition.segments, None);
+                self.inner.put(&mut next, partition.name.clone(), partition.segments.clone(), filter);
+            });
+            self.inner.publish(&mut writer, next);
+        });
+    }
+
     /// The state of each filter.
     pub fn filters(&self) -> Vec<FilterState> {
         let mut states = Vec::new();

@@ -9,6 +9,7 @@ use crate::engine::partitions::{Partition, join};
 use crate::engine::paths::{PathMap, View};
 use crate::engine::programs::{CelScratch, Programs, Side};
 use crate::engine::segment::{Asked, Output, Segment, SegmentScratch};
+use crate::engine::shares::Shares;
 use crate::engine::store::flags;
 use crate::engine::telemetry::Tally;
 use crate::engine::values::{Values, ValuesScratch};
@@ -179,6 +180,27 @@ impl Inner {
 
     /// Judge what an event's partitions hold (see the table in `judge.rs`), and say what the transition of ordinary matches is.
     fn judge(&self, one: &One<'_>, rest: &mut Rest<'_>) -> Result<Change, EventError> {
+        let mut shares = rest.tally.is_timed().then(Shares::default);
+        let change = self.judge_all(one, rest, shares.as_mut())?;
+        if let Some(mut shares) = shares {
+            let output = &*rest.output;
+            // What was found apart from the searches: the old side, and events with holes.
+            let apart =
+                output.certain[output.counted.min(output.certain.len())..].iter().chain(output.told.iter().map(|(slot, _)| slot));
+            for slot in apart {
+                let record = self.records.get(*slot);
+                let Some(record) = record.as_ref() else { continue };
+                let is_its = |partition: &Option<&Arc<Partition>>| partition.is_some_and(|held| held.name == record.partition);
+                if let Some(at) = one.seen.iter().position(is_its) {
+                    shares.matched(at);
+                }
+            }
+            shares.settle(one.seen.iter().map(|partition| partition.and_then(|partition| partition.share.as_deref())));
+        }
+        Ok(change)
+    }
+
+    fn judge_all(&self, one: &One<'_>, rest: &mut Rest<'_>, mut shares: Option<&mut Shares>) -> Result<Change, EventError> {
         let One { root, event, view, flat, given, .. } = *one;
         let parts = flat.parts();
         let Rest { values, segment, output, old, cel, tally } = rest;
@@ -198,16 +220,23 @@ impl Inner {
             let since = tally.now().filter(|_| filters(one.seen).next().is_some());
             let answers = answers(one.seen, view, |filter, map| filter.ask(map, &mut values_read));
             tally.bloom(since);
-            for ((at, answer), map) in guarded(one.seen, answers).zip(&view.maps) {
+            for ((at, answer, place), map) in guarded(one.seen, answers).zip(&view.maps) {
                 let asked = Asked { version: root.version, answer, map, seed: &self.seed };
                 at.find(&asked, &mut values_read, segment, output);
-            }
-            values_read.end(values);
-            for slot in &output.candidates_for_cel {
-                if programs.verdict(*slot, Side::New)? == Verdict::True {
-                    output.certain.push(*slot);
+                if let Some(shares) = &mut shares {
+                    shares.searched(place, output);
                 }
             }
+            values_read.end(values);
+            for (position, slot) in output.candidates_for_cel.iter().enumerate() {
+                if programs.verdict(*slot, Side::New)? == Verdict::True {
+                    output.certain.push(*slot);
+                    if let Some(shares) = &mut shares {
+                        shares.evaluated(position);
+                    }
+                }
+            }
+            output.counted = output.certain.len();
         }
         let change = match parts.event_type {
             Some(EventType::Insert) => Change::Enter,
@@ -295,7 +324,7 @@ impl Inner {
             let mut values = Values::begin(&old, &self.seed, scratch);
             // Each side has answers of its own; only those for the event as it is are counted.
             let answers = answers(one.seen, one.view, |filter, map| filter.check(map, &mut values));
-            for ((at, answer), map) in guarded(one.seen, answers).zip(&one.view.maps) {
+            for ((at, answer, _), map) in guarded(one.seen, answers).zip(&one.view.maps) {
                 let asked = Asked { version: one.root.version, answer, map, seed: &self.seed };
                 at.find_old(need, &asked, &mut values, segment, output, candidates);
             }
@@ -394,10 +423,11 @@ fn answers(seen: &Seen<'_>, view: &View, mut ask: impl FnMut(&Filter, &PathMap) 
     })
 }
 
-/// The segments that an event sees, in the order of [`segments`], each with the answer for its partition.
-fn guarded<'r>(seen: &'r Seen<'r>, answers: [Answer; 4]) -> impl Iterator<Item = (&'r Arc<Segment>, Answer)> {
-    let partitions = seen.iter().zip(answers).filter_map(|(partition, answer)| Some((partition.as_ref()?, answer)));
-    partitions.flat_map(|(partition, answer)| partition.segments.iter().map(move |segment| (segment, answer)))
+/// The segments that an event sees, in the order of [`segments`], each with the answer for its partition and that one's place.
+fn guarded<'r>(seen: &'r Seen<'r>, answers: [Answer; 4]) -> impl Iterator<Item = (&'r Arc<Segment>, Answer, usize)> {
+    let partitions = seen.iter().zip(answers).enumerate();
+    let there = partitions.filter_map(|(at, (partition, answer))| Some((partition.as_ref()?, answer, at)));
+    there.flat_map(|(partition, answer, at)| partition.segments.iter().map(move |segment| (segment, answer, at)))
 }
 
 /// Whether the document carries the soft-delete flag, with anything but missing, null, false, 0 or `""`.

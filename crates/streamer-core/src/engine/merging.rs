@@ -210,7 +210,7 @@ impl Inner {
         }
         let store = signal.inside(|| builder.build(&mut self.lock_writer().sets));
         let access = self.access(&store);
-        let merge = |store| Segment::new(store, &self.seed, self.options.depth, access.as_ref());
+        let merge = |store| Segment::new(store, &self.seed, self.options.depth, Some(&access));
         let merged = if store.is_empty() { None } else { Some(merge(store).ok()?) };
         signal.inside(|| {
             let mut writer = self.lock_writer();

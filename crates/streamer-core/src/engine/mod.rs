@@ -22,6 +22,7 @@ mod phase1_tests;
 mod programs;
 pub mod registry;
 pub mod segment;
+pub mod shares;
 pub mod store;
 pub mod telemetry;
 #[cfg(test)]

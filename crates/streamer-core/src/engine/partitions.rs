@@ -16,6 +16,7 @@
 
 use crate::bloom::filter::Filter;
 use crate::engine::segment::Segment;
+use crate::engine::shares::Share;
 use crate::value::Seed;
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub struct Partition {
     pub segments: Vec<Arc<Segment>>,
     /// Phase 1 for all of them; None where it would not pay.
     pub filter: Option<Arc<Filter>>,
+    /// Its share of what is counted; None past the number of those that are.
+    pub share: Option<Arc<Share>>,
 }
 
 /// Which partition.

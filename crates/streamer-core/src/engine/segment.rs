@@ -122,6 +122,8 @@ pub struct Output {
     pub candidates: u64,
     /// Likewise of plain lists.
     pub listed: u64,
+    /// How many of `certain` were found in the event as it is.
+    pub counted: usize,
 }
 
 /// In which state of the engine, and how, a segment is asked.
@@ -146,7 +148,7 @@ impl Output {
         self.open.clear();
         self.spent.clear();
         self.errors.clear();
-        (self.candidates, self.listed) = (0, 0);
+        (self.candidates, self.listed, self.counted) = (0, 0, 0);
     }
 }
 

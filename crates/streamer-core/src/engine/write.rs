@@ -14,6 +14,7 @@ use crate::engine::partitions::{Name, Partition, Partitions};
 use crate::engine::paths::PathSets;
 use crate::engine::registry::{Record, Slots};
 use crate::engine::segment::Segment;
+use crate::engine::shares::Share;
 use crate::engine::store::StoreBuilder;
 use crate::engine::words::{FastHash, Refused};
 use crate::error::{SubscriptionError, SubscriptionErrorKind};
@@ -336,10 +337,10 @@ impl Inner {
             if !builder.is_empty() {
                 let store = builder.build(&mut writer.sets);
                 let access = self.access(&store);
-                let segment = Arc::new(Segment::new(store, &self.seed, self.options.depth, access.as_ref())?);
+                let segment = Arc::new(Segment::new(store, &self.seed, self.options.depth, Some(&access))?);
                 new.push(segment.clone());
                 segments.push(segment.clone());
-                unknown = access.map(|access| (segment, access));
+                unknown = Some((segment, access));
             }
             let unknown = unknown.as_ref().map(|(segment, access)| (&**segment, access));
             let filter = self.filter_with(writer, partition, &segments, unknown);
@@ -359,8 +360,11 @@ impl Inner {
     /// Put the segments of a partition into a root that is not published yet.
     pub(super) fn put(&self, root: &mut Root, name: Arc<Name>, segments: Vec<Arc<Segment>>, filter: Option<Arc<Filter>>) {
         let before = root.partitions.count();
+        let hash = name.hash(&self.seed);
+        let held = root.partitions.get(hash, &name.tenant, &name.collection).and_then(|held| held.share.clone());
+        let share = held.or_else(|| Share::within(&self.shares));
         let (is_any_tenant, is_any_collection) = (*name.tenant == *"*", *name.collection == *"*");
-        root.partitions.set(name.hash(&self.seed), Partition { name, segments, filter });
+        root.partitions.set(hash, Partition { name, segments, filter, share });
         let after = root.partitions.count();
         if is_any_tenant {
             root.any_tenant = root.any_tenant + after - before;
