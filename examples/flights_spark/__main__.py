@@ -13,7 +13,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from itertools import islice
 from pathlib import Path
 
@@ -35,15 +34,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="flights-") as temporary:
         folder = Path(options.folder or temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        started = time.perf_counter()
         with console.status("writing events and subscriptions"):
             events = write_events(folder / "events", options.every)
             engine = streamer.Engine()
             engine.add_jsonl(HAND_WRITTEN)
             engine.add_many(generated.subscriptions(options.subscriptions))
             engine.save(folder / "subscriptions.snapshot")
-        took = time.perf_counter() - started
-        console.print(f"{events:,} events and {len(engine):,} subscriptions written in {took:.0f} s; now on Spark:")
+        console.print(f"{events:,} events and {len(engine):,} subscriptions written; now on Spark:")
         title = f"New York's flights of 2013, {len(engine):,} subscriptions"
         command = ["--events", folder / "events", "--subscriptions", folder / "subscriptions.snapshot"]
         command += ["--out", folder / "matches", "--overwrite", "--report", options.report, "--title", title]
