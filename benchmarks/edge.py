@@ -4,8 +4,12 @@
 python -m benchmarks.edge [--smoke] [--record]
 ```
 
-Each event matches exactly one subscription, whatever their number, so that what grows is not the answer; the last line is about
-an event that matches 2,000. Every figure is the best of several rounds: what the machine does besides only adds.
+Each event matches exactly one subscription, whatever their number, so that what grows is not the answer; the last line of the
+first table is about an event that matches 2,000. Every figure is the best of several rounds: what the machine does besides
+only adds.
+
+The second table is about many events at once, beside one call for each: of one collection, and of many in turn. The ways take
+turns, round by round, and a ratio is the median of those within a round, so that a slow minute of the machine is in both.
 """
 
 from __future__ import annotations
@@ -15,15 +19,17 @@ import io
 import json
 import os
 import platform
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import streamer
 from benchmarks.measure import WrongMatches
+from streamer import Matches
 
 SIZES = (1, 1_000, 100_000)
 EVENTS = 2_000
@@ -143,6 +149,73 @@ def measure_many(matches: int) -> dict[str, float]:
     }
 
 
+#: What to do, and how many matches are in what it gave.
+Way = tuple[Callable[[], Any], Callable[[Any], int]]
+
+
+def ways(engine: streamer.Engine, events: Sequence[bytes]) -> dict[str, Way]:
+    """Return the ways of matching many events."""
+    lines = b"\n".join(events)
+
+    def several(results: Sequence[Any]) -> int:
+        return sum(map(len, results))
+
+    def jsonl(batch_size: int, threads: int) -> Way:
+        return lambda: [line.matches for line in engine.match_jsonl(lines, batch_size=batch_size, threads=threads)], several
+
+    found: dict[str, Way] = {
+        "match": (lambda: [engine.match(event) for event in events], several),
+        "match_batch": (lambda: engine.match_batch(events), several),
+        "match_batch, 2 threads": (lambda: engine.match_batch(events, threads=2), several),
+        "match, ids of each": (lambda: [engine.match(event).ids() for event in events], several),
+        "match_batch, ids of each": (lambda: [cast(Matches, each).ids() for each in engine.match_batch(events)], several),
+        "match_jsonl": jsonl(100, 1),
+        "match_jsonl, 1,000 at once": jsonl(1000, 1),
+        "match_jsonl, 1,000 at once, 2 threads": jsonl(1000, 2),
+    }
+    try:
+        import pyarrow
+    except ImportError:
+        return found
+    array = pyarrow.array(events, pyarrow.binary())
+
+    def rows(found: streamer.ArrowMatches) -> int:
+        return int(found.matches.num_rows)
+
+    found["match_arrow"] = lambda: engine.match_arrow(array), rows
+    found["match_arrow, 2 threads"] = lambda: engine.match_arrow(array, threads=2), rows
+    return found
+
+
+def measure_together(size: int, count: int, collections: int, rounds: int) -> dict[str, tuple[float, float]]:
+    """Measure *count* events at once, of *collections* in turn: best ns an event, and the share of what single calls take.
+
+    Raises:
+        WrongMatches: an event matched more or less than one subscription.
+    """
+    engine = streamer.Engine()
+    engine.add_many({**json.loads(text), "collection": f"orders-{n % collections}"} for n, text in enumerate(subscriptions(size)))
+    given = []
+    for event in map(json.loads, events(count, size)):
+        event["collection"] = f"orders-{event['data']['customer'] % collections}"
+        given.append(json.dumps(event).encode())
+    acts = ways(engine, given)
+    seconds: dict[str, list[float]] = {name: [] for name in acts}
+    for _ in range(rounds):
+        for name, (act, matches_of) in acts.items():
+            begun = time.perf_counter()
+            found = act()
+            seconds[name].append(time.perf_counter() - begun)
+            if (matches := matches_of(found)) != count:
+                raise WrongMatches(f"{name}: {matches} matches of {count} events on the {streamer.BACKEND} backend")
+            del found
+
+    def ratio(name: str) -> float:
+        return statistics.median(one / other for one, other in zip(seconds[name], seconds["match"], strict=True))
+
+    return {name: (min(seconds[name]) / count * 1e9, ratio(name)) for name in acts}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.edge", description=__doc__)
@@ -161,6 +234,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{size:>13,} " + " ".join(f"{getattr(row, name):>11,.0f}" for name in names), flush=True)
     many = measure_many(100 if options.smoke else MANY)
     print("ns a match, of many: " + ", ".join(f"{name} {ns:,.0f}" for name, ns in many.items()))
+    size, count, rounds = (100, 50, 2) if options.smoke or streamer.BACKEND == "reference" else (100_000, EVENTS, 20)
+    together = {collections: measure_together(size, count, collections, rounds) for collections in (1, min(1000, size))}
+    print(f"many events at once, {size:,} subscriptions: ns an event, and the share of what single calls take")
+    print(f"{'':>38} " + " ".join(f"{f'{collections:,} collections':>20}" for collections in together))
+    for name in together[1]:
+        print(f"{name:>38} " + " ".join(f"{row[name][0]:>13,.0f} {row[name][1]:>6.2f}" for row in together.values()))
     if options.record:
         today = datetime.now(UTC)
         record = {
@@ -171,6 +250,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "python": platform.python_version(),
             "rows": [{name: round(value) for name, value in asdict(row).items()} for row in rows],
             "ns_a_match_of_many": {name: round(ns) for name, ns in many.items()},
+            "many_events_at_once": {
+                f"{collections} collections": {
+                    name: {"ns": round(ns), "ratio": round(ratio, 3)} for name, (ns, ratio) in row.items()
+                }
+                for collections, row in together.items()
+            },
         }
         RECORDS.mkdir(exist_ok=True)
         path = RECORDS / f"{today:%Y-%m-%d}-edge-{streamer.BACKEND}.json"

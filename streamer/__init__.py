@@ -18,7 +18,7 @@ from streamer._backend import BACKEND, ReferenceBackendWarning
 from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes
 from streamer.engine.engine import Engine
-from streamer.engine.matches import Matches
+from streamer.engine.matches import BatchMatches, Matches
 from streamer.errors import (
     BackendError,
     BulkConfigError,
@@ -50,6 +50,7 @@ __all__ = [
     "BACKEND",
     "ArrowMatches",
     "BackendError",
+    "BatchMatches",
     "BulkConfigError",
     "BulkSubscriptionError",
     "CelError",

@@ -16,6 +16,7 @@ from streamer.model import Match, Subscription
 
 __all__ = [
     "LATENCY_BOUNDS",
+    "Batch",
     "CelPrograms",
     "Core",
     "Draft",
@@ -250,7 +251,7 @@ class Core:
 
     def match_batch(
         self, events: Sequence[EventSource], tenant: str | None = None, collection: str | None = None, threads: int = 1
-    ) -> list[Hits | EventError]:
+    ) -> Batch:
         """Match several events on one state, with the interpreter let go; an error stands in a bad event's place.
 
         Args:
@@ -360,8 +361,8 @@ class Core:
     def _before_publish(self, call: Callable[[], object] | None) -> None:
         """Call this inside each write before it is seen; what it raises is a panic there. For tests."""
 
-    def _panic(self) -> bytes:
-        """Panic. For tests."""
+    def _panic(self, threads: int = 1) -> None:
+        """Panic, in a thread that is not the caller's if there are several. For tests."""
 
 @final
 class Draft:
@@ -395,6 +396,13 @@ class Draft:
 
     def keep(self, position: int, core: Core) -> None:
         """Take the text that is held under the same id, so that nothing changes."""
+
+@final
+class Batch:
+    """What several events matched, packed: a sequence of hits, made when they are asked for, and of errors of bad events."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, position: int, /) -> Hits | EventError: ...
 
 @final
 class Hits:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LIVE: Final[tuple[Place, ...]] = (
     ("matching", "batch_size"),
     ("matching", "bloom"),
+    ("matching", "threads"),
     ("matching", "cel", "cache_size"),
     ("matching", "cel", "evaluation_timeout"),
     ("logging",),

@@ -248,6 +248,8 @@ class Matching(Section):
     """Dotted path in `data` of the field that flags a document as deleted."""
     batch_size: Whole = _DEFAULTS.batch_size
     """Events of a stream of lines that are matched at once, at most; none waits for one that has not come yet."""
+    threads: Whole = _DEFAULTS.threads
+    """Threads that match the events of a batch, of lines and of Arrow arrays, where a call does not say how many."""
     bloom: Bloom = Field(default_factory=Bloom)
     cel: Cel = Field(default_factory=Cel)
     limits: LimitsSection = Field(default_factory=LimitsSection)
@@ -331,4 +333,5 @@ class Config(Section):
             "cache_size": matching.cel.cache_size,
             "bloom": matching.bloom.options(),
             "batch_size": matching.batch_size,
+            "threads": matching.threads,
         }

@@ -60,13 +60,15 @@ def _match_lines(
     core: Core, block: Sequence[tuple[int, bytes | EventError]], tenant: str | None, collection: str | None, threads: int
 ) -> Iterator[LineResult]:
     events = [line for _, line in block if not isinstance(line, EventError)]
-    results = iter(core.match_batch(events, tenant, collection, threads))
+    results = core.match_batch(events, tenant, collection, threads)
+    position = 0
     for number, line in block:
         if isinstance(line, EventError):
             core.reject(line.code.value)
             yield LineResult(number, line)
             continue
-        result = next(results)
+        result = results[position]
+        position += 1
         if isinstance(result, EventError):
             result.index = number - 1
             yield LineResult(number, result)

@@ -63,6 +63,7 @@ class Options:
     cache_size: int = 10_000
     bloom: BloomOptions = field(default_factory=BloomOptions)
     batch_size: int = 100
+    threads: int = 1
     default: Callable[[Any], Any] | None = None
     cel_evaluator: CelEvaluator = "native"
     cel_functions: Functions = field(default_factory=Functions)
@@ -138,6 +139,15 @@ class Hits(Protocol):
         """Return the same hits in the order in which their subscriptions were added."""
 
 
+class HitsOfSeveral(Protocol):
+    """What several events matched: hits, perhaps made anew each time that they are asked for, and errors of bad events."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, position: int, /) -> Hits | EventError:
+        """Return what the event at a position came to, from 0 to `len - 1`. Raises IndexError."""
+
+
 class Core(Protocol):
     """Subscriptions and the way from an event to those that match. Safe to use from any number of threads.
 
@@ -187,7 +197,7 @@ class Core(Protocol):
 
     def match_batch(
         self, events: Sequence[EventSource], tenant: str | None, collection: str | None, threads: int = 1
-    ) -> Sequence[Hits | EventError]:
+    ) -> HitsOfSeveral:
         """Match several events on one root; aligned, with the error in a bad event's place.
 
         Args:

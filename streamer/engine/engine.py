@@ -21,7 +21,7 @@ from streamer.engine.bloom import Bloom
 from streamer.engine.core import Changes, Core, EventSource, Mode, Options, Selection, Source
 from streamer.engine.explain import Explanation, explain
 from streamer.engine.lines import LineSource
-from streamer.engine.matches import Matches
+from streamer.engine.matches import BatchMatches, Matches
 from streamer.engine.metrics import EngineMetrics
 from streamer.engine.plan import Plan
 from streamer.engine.stats import Stats, read_stats
@@ -73,6 +73,7 @@ class Engine:
         cache_size: how many compiled CEL programs to keep for reuse.
         bloom: how phase 1 is sized and kept healthy (docs/bloom.md); a mapping as `BloomOptions.from_dict` reads it.
         batch_size: how many events of a stream of lines are matched at once, at most.
+        threads: how many match several events, where a call does not say; the native backend uses them.
         default: converts values in `dict` events that JSON does not have, as in `json.dumps`.
         cel_evaluator: what evaluates CEL expressions of subscriptions that do not say: `native`, or `portable` (docs/cel.md).
         cel_functions: functions in Python, by name, that expressions of the portable evaluator may call.
@@ -92,6 +93,7 @@ class Engine:
         cache_size: int = 10_000,
         bloom: BloomOptions | Mapping[str, Any] | None = None,
         batch_size: int = 100,
+        threads: int = 1,
         default: Callable[[Any], Any] | None = None,
         cel_evaluator: CelEvaluator = "native",
         cel_functions: Mapping[str, Callable[..., Any]] | None = None,
@@ -114,7 +116,7 @@ class Engine:
                 raise ConfigError(error.reason, place="soft_delete") from None
         if limits is not None and not isinstance(limits, Limits):
             raise ConfigError(f"expected streamer.Limits, not {type(limits).__name__}", place="limits")
-        for name, number in (("cache_size", cache_size), ("batch_size", batch_size)):
+        for name, number in (("cache_size", cache_size), ("batch_size", batch_size), ("threads", threads)):
             _check_option(name, number, int)
             if number < 1:
                 raise ConfigError(f"expected at least 1, not {number}", place=name)
@@ -137,6 +139,7 @@ class Engine:
             cache_size=cache_size,
             bloom=bloom,
             batch_size=batch_size,
+            threads=threads,
             default=default,
             cel_evaluator=cel_evaluator,
             cel_functions=cel_functions if isinstance(cel_functions, Functions) else Functions(cel_functions),
@@ -185,8 +188,8 @@ class Engine:
             collections: pairs of tenant and collection: only what their events may match is taken. The engine then holds no more:
                 `len`, ids and `add` know of nothing else.
             overrides: options of `Engine` that do not change what matches: `validation`, `bloom`, `cache_size`, `batch_size`,
-                `default`, and `cel_functions`, which no file holds. All others are the file's; naming another value for one is an
-                error.
+                `threads`, `default`, and `cel_functions`, which no file holds. All others are the file's; naming another value
+                for one is an error.
 
         Raises:
             SnapshotError: it is no snapshot, damaged, cut off, or of a later version.
@@ -257,7 +260,7 @@ class Engine:
 
     def _reconfigure(self, config: Config) -> None:
         options = config.engine_options()
-        live = {name: options[name] for name in ("limits", "cache_size", "bloom", "batch_size")}
+        live = {name: options[name] for name in ("limits", "cache_size", "bloom", "batch_size", "threads")}
         self._options = replace(self._options, **live)
         self._programs.resize(self._options.cache_size)
         self._core.reconfigure(self._options)
@@ -427,25 +430,22 @@ class Engine:
         tenant: str | None = None,
         collection: str | None = None,
         *,
-        threads: int = 1,
-    ) -> list[Matches | EventError]:
+        threads: int | None = None,
+    ) -> BatchMatches:
         """Match several events on one state of the engine, with less effort for each than one by one.
 
         Args:
-            threads: how many to use, this one included, with the interpreter let go; the reference backend uses one.
+            threads: how many to use, this one included, with the interpreter let go, if not as many as the engine was told; the
+                reference backend uses one.
 
         Returns:
-            A list aligned with *events*: `Matches`, or the `EventError` in a bad event's place, with its `index`.
+            A sequence aligned with *events*: `Matches`, or the `EventError` in a bad event's place, with its `index`.
         """
-        _check_positive("threads", threads)
+        threads = self._threads(threads)
         if tenant is not None or collection is not None:
             _check_names(tenant, collection)
         given = list(_several(events))
-        results = self._core.match_batch(given, tenant, collection, threads)
-        return [
-            result if isinstance(result, EventError) else Matches(result, event)
-            for result, event in zip(results, given, strict=True)
-        ]
+        return BatchMatches(self._core.match_batch(given, tenant, collection, threads), given)
 
     def match_jsonl(
         self,
@@ -454,7 +454,7 @@ class Engine:
         collection: str | None = None,
         *,
         batch_size: int | None = None,
-        threads: int = 1,
+        threads: int | None = None,
     ) -> Iterator[LineResult]:
         """Match each line of a JSON-lines source as it is read, in constant memory.
 
@@ -469,7 +469,7 @@ class Engine:
         """
         if batch_size is not None:
             _check_positive("batch_size", batch_size)
-        _check_positive("threads", threads)
+        threads = self._threads(threads)
         if tenant is not None or collection is not None:
             _check_names(tenant, collection)
         return match_lines(self._core, source, self._options, tenant, collection, batch_size=batch_size, threads=threads)
@@ -480,7 +480,7 @@ class Engine:
         tenant: str | None = None,
         collection: str | None = None,
         *,
-        threads: int = 1,
+        threads: int | None = None,
     ) -> ArrowMatches:
         """Match an Arrow array of events on one state of the engine, into Arrow batches.
 
@@ -498,7 +498,7 @@ class Engine:
             TypeError: *events* are no Arrow array of texts.
             ValueError: an array whose buffers are not those of a valid one.
         """
-        _check_positive("threads", threads)
+        threads = self._threads(threads)
         if tenant is not None or collection is not None:
             _check_names(tenant, collection)
         return self._core.match_arrow(read_arrays(events), tenant, collection, threads)
@@ -509,7 +509,7 @@ class Engine:
         tenant: str | None = None,
         collection: str | None = None,
         *,
-        threads: int = 1,
+        threads: int | None = None,
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Tell what the events of an Arrow array are called and where they belong, without matching them.
 
@@ -519,10 +519,16 @@ class Engine:
             `ArrowMatches.events` and `ArrowMatches.rejected`, as `match_arrow` returns them. Where validation is lazy,
             `match_arrow` may reject more: it reads more of an event.
         """
-        _check_positive("threads", threads)
+        threads = self._threads(threads)
         if tenant is not None or collection is not None:
             _check_names(tenant, collection)
         return self._core.locate_arrow(read_arrays(events), tenant, collection, threads)
+
+    def _threads(self, threads: int | None) -> int:
+        if threads is None:
+            return self._options.threads
+        _check_positive("threads", threads)
+        return threads
 
     # Understanding
 
@@ -651,6 +657,7 @@ def _unpickle(options: Options, held: Sequence[Any]) -> Engine:
         cache_size=options.cache_size,
         bloom=options.bloom,
         batch_size=options.batch_size,
+        threads=options.threads,
         default=options.default,
         cel_evaluator=options.cel_evaluator,
         cel_functions=options.cel_functions,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, final, overload
 
-from streamer.engine.core import EventSource, Hits
+from streamer.engine.core import EventSource, Hits, HitsOfSeveral
+from streamer.errors import EventError
 from streamer.model import Match
 
 
@@ -71,3 +72,44 @@ class Matches(Sequence[Match]):
         shown = ", ".join(map(repr, self[: self.SHOWN].ids()))
         more = ", ..." if len(self) > self.SHOWN else ""
         return f"<Matches: {len(self)} [{shown}{more}]>"
+
+
+@final
+class BatchMatches(Sequence[Matches | EventError]):
+    """What several events matched, in their order: `Matches`, or the `EventError` in a bad event's place, with its `index`.
+
+    A sequence that makes each `Matches` when it is asked for, so that events whose matches nobody looks at cost no object of
+    Python. Pickled, it becomes a plain list.
+    """
+
+    __slots__ = ("_events", "_results")
+
+    def __init__(self, results: HitsOfSeveral, events: Sequence[EventSource]) -> None:
+        self._results = results
+        self._events = events
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, index: int) -> Matches | EventError: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Matches | EventError]: ...
+    def __getitem__(self, index: int | slice) -> Matches | EventError | list[Matches | EventError]:
+        chosen = range(len(self._events))[index]
+        if isinstance(chosen, range):
+            return [self[position] for position in chosen]
+        result = self._results[chosen]
+        return result if isinstance(result, EventError) else Matches(result, self._events[chosen])
+
+    def __iter__(self) -> Iterator[Matches | EventError]:
+        results = self._results
+        for position, event in enumerate(self._events):
+            result = results[position]
+            yield result if isinstance(result, EventError) else Matches(result, event)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+    def __repr__(self) -> str:
+        return f"<BatchMatches: {len(self)} events>"

@@ -36,7 +36,24 @@ def test_a_batch_is_aligned_with_its_events(ones: Engine) -> None:
     ]
     assert [r.index for r in results if isinstance(r, EventError)] == [1, 4, 5]
     assert [r.event for r in results if isinstance(r, Matches)] == [EVENTS[0], EVENTS[2], EVENTS[3]]
-    assert ones.match_batch([]) == []
+    assert list(ones.match_batch([])) == []
+
+
+def test_a_batch_is_a_sequence_that_makes_its_members_when_they_are_asked_for(ones: Engine) -> None:
+    results = ones.match_batch(EVENTS)
+    assert len(results) == len(EVENTS)
+    assert repr(results) == f"<BatchMatches: {len(EVENTS)} events>"
+    for position in (0, -1, 1):
+        one, other = results[position], list(results)[position]
+        assert list(one) == list(other) if isinstance(one, Matches) and isinstance(other, Matches) else one is other
+    assert [type(each) for each in results[1:3]] == [EventError, Matches]
+    for position in (len(EVENTS), -len(EVENTS) - 1):
+        with pytest.raises(IndexError):
+            results[position]
+    copied = pickle.loads(pickle.dumps(results))
+    assert [len(each) for each in copied if isinstance(each, list)] == [1, 0, 1]
+    ones.remove("one")
+    assert [each.ids() for each in results if isinstance(each, Matches)] == [["one"], [], ["one"]]
 
 
 def test_a_batch_takes_tenant_and_collection(engine: MakeEngine) -> None:

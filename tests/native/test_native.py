@@ -51,6 +51,30 @@ def test_a_panic_is_an_internal_error_and_the_engine_goes_on(engine: MakeEngine,
     assert "panicked" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("threads", [2, 5])
+def test_a_panic_in_one_thread_stops_the_others_and_ends_the_call(engine: MakeEngine, threads: int) -> None:
+    e = engine()
+    e.add({"id": "s", "filters": ONE})
+    with pytest.raises(InternalError, match="as it was asked to"):
+        core_of(e)._panic(threads)
+    assert [len(hits) for hits in e.match_batch([EVENT] * 100, threads=threads)] == [1] * 100  # type: ignore[arg-type]
+
+
+def test_a_fork_after_a_batch_in_threads(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "filters": ONE})
+
+    def is_good() -> bool:
+        return [len(hits) for hits in e.match_batch([EVENT] * 500, threads=3)] == [1] * 500  # type: ignore[arg-type]
+
+    assert is_good()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if is_good() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert is_good()
+
+
 def test_a_panic_in_the_midst_of_a_write_changes_nothing(engine: MakeEngine) -> None:
     e = engine()
     e.add_many([{"id": "s", "filters": ONE}, {"id": "t", "filters": ONE}])
@@ -224,14 +248,15 @@ def test_the_interpreter_ends_while_the_merging_thread_is_at_work() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "12\n", "")
 
 
-def test_ctrl_c_stops_a_long_batch(engine: MakeEngine) -> None:
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_ctrl_c_stops_a_long_batch(engine: MakeEngine, threads: int) -> None:
     e = engine()
     e.add_many({"id": f"s{n}", "filters": [{"field": "a", "op": "!=", "value": n + 5}]} for n in range(2000))
     events = [EVENT] * 1_000_000
     threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
     begun = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
-        e.match_batch(events)
+        e.match_batch(events, threads=threads)
     assert time.perf_counter() - begun < 10
     assert e.match_count(EVENT) == 2000
 

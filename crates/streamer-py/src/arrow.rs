@@ -18,14 +18,14 @@
 
 use crate::core::{Core, Shared};
 use crate::errors::guard;
-use crate::shared_out::{Pulse, shared_out};
+use crate::shared_out::{MOST_THREADS, Pulse, shared_out};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::ops::Range;
 use std::sync::Arc;
-use streamer_core::engine::{CelError, Change, Identity, Matched, Outcome, Record, Root, Scratch, Stays, Transition};
+use streamer_core::engine::{CelError, Change, Group, Identity, Matched, Outcome, Record, Root, Scratch, Stays, Transition};
 use streamer_core::error::{EventCode, EventError};
 use streamer_core::flatten::EventId;
 use streamer_core::layout::EventType;
@@ -524,7 +524,7 @@ impl Core {
             let rows = Rows::of(py, chunks)?;
             // It pins every slot until the last text is copied.
             let root = self.shared.engine.root();
-            let threads = threads.clamp(1, rows.blocks.len().max(1));
+            let threads = threads.min(MOST_THREADS).clamp(1, rows.blocks.len().max(1));
             let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.shared.scratch()).collect();
             let parts = shared_out(py, rows.blocks.len(), &mut scratches, |block, scratch, pulse| match is_matching {
                 true => self.match_rows(&root, rows.block(block), tenant, collection, scratch, pulse),
@@ -556,6 +556,8 @@ impl Core {
         pulse: &mut Pulse<'_>,
     ) -> Part {
         let mut part = Part::default();
+        // In the order of the rows, so that the results are.
+        let mut group = Group::new(root);
         for (row, event) in rows {
             if !pulse.beat() {
                 break;
@@ -570,7 +572,7 @@ impl Core {
                 continue;
             };
             let tell = |identity: Identity<'_>| events.push(Some(identity));
-            let matched = self.shared.engine.match_in_full(root, event, tenant, collection, scratch, tell);
+            let matched = self.shared.engine.match_in_full(&mut group, event, tenant, collection, scratch, tell);
             open.settled();
             match matched {
                 Ok((matched, stays)) => {

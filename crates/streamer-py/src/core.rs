@@ -1,6 +1,7 @@
 //! An engine: events and selections in, packed hits and changes out.
 
 use crate::arrow::Ask;
+use crate::batch::Batch;
 use crate::bloom::GatheredKeys;
 use crate::draft::{Draft, Reading};
 use crate::errors::{self, guard};
@@ -8,11 +9,13 @@ use crate::hits::{Hits, OldSide};
 use crate::host::{self, Asked, Text};
 use crate::judging::{self, HostJudge};
 use crate::open::Open;
+use crate::shared_out::{Pulse, shared_out};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use streamer_core::cel::Cache;
 use streamer_core::engine::partitions::Name;
 use streamer_core::engine::telemetry;
@@ -47,15 +50,21 @@ pub struct Shared {
 
 /// What one event matched, out of the scratch.
 pub struct Found {
-    slots: Box<[u32]>,
+    pub slots: Box<[u32]>,
     /// Empty, or aligned.
-    outcomes: Box<[Option<Outcome>]>,
-    change: Change,
-    pin: Pin,
+    pub outcomes: Box<[Option<Outcome>]>,
+    pub change: Change,
+    pub pin: Pin,
 }
 
 impl Found {
-    pub fn of(matched: &Matched<'_>) -> Found {
+    /// Whether the transition of any of them is found in the event's text.
+    pub fn needs_text(&self) -> bool {
+        let is_plain = self.outcomes.is_empty() || self.outcomes.contains(&None);
+        self.change == Change::Compare && !self.slots.is_empty() && is_plain
+    }
+
+    pub fn of(root: &Root, matched: &Matched<'_>) -> Found {
         let told = matched.told.iter();
         let outcomes = match matched.told {
             [] => Box::default(),
@@ -65,7 +74,8 @@ impl Found {
             slots: matched.certain.iter().copied().chain(told.map(|(slot, _)| *slot)).collect(),
             outcomes,
             change: matched.change,
-            pin: matched.pin.clone(),
+            // Two writes to a line that all threads share, which most events can do without.
+            pin: if matched.certain.is_empty() && matched.told.is_empty() { Pin::default() } else { root.pin() },
         }
     }
 }
@@ -182,21 +192,6 @@ pub struct Core {
     pub shared: Arc<Shared>,
     pub reading: Arc<Reading>,
     hook: Arc<Mutex<Option<Py<PyAny>>>>,
-}
-
-impl Core {
-    /// Make hits of what was found on *root*.
-    pub fn hits(&self, py: Python<'_>, root: &Arc<Root>, asked: &Asked<'_, '_>, found: Found) -> Hits {
-        let Found { slots, outcomes, change, pin } = found;
-        let is_plain = |outcomes: &[Option<Outcome>]| outcomes.is_empty() || outcomes.contains(&None);
-        let wants_old_side = change == Change::Compare && !slots.is_empty() && is_plain(&outcomes);
-        let old_side = || {
-            let text = asked.text.to_bytes(py).unbind();
-            Arc::new(OldSide::new(root.clone(), text, asked.tenant, asked.collection))
-        };
-        let old_side = wants_old_side.then(old_side);
-        Hits { shared: self.shared.clone(), pin, slots, outcomes, change, old_side }
-    }
 }
 
 #[pymethods]
@@ -419,8 +414,10 @@ impl Core {
             let text = open.unless(py, Text::of(&self.shared.host, event))?;
             let asked = Asked { text: &text, tenant, collection };
             let root = self.shared.engine.root();
-            let found = self.shared.find(py, &root, &asked, &mut open, |matched| Ok(Found::of(matched)))?;
-            Ok(self.hits(py, &root, &asked, found))
+            let found = self.shared.find(py, &root, &asked, &mut open, |matched| Ok(Found::of(&root, matched)))?;
+            let old_side = || OldSide::new(root.clone(), text.to_bytes(py).unbind(), tenant, collection);
+            let old_side = found.needs_text().then(old_side);
+            Ok(Hits::new(&self.shared, found, old_side))
         })
     }
 
@@ -432,7 +429,7 @@ impl Core {
         tenant: Option<&str>,
         collection: Option<&str>,
         threads: usize,
-    ) -> PyResult<Bound<'py, PyList>> {
+    ) -> PyResult<Batch> {
         self.batch(py, events, tenant, collection, threads)
     }
 
@@ -604,10 +601,18 @@ impl Core {
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = call;
     }
 
-    fn _panic(&self, py: Python<'_>) -> PyResult<Py<PyBytes>> {
+    #[pyo3(signature = (threads=1))]
+    fn _panic(&self, py: Python<'_>, threads: usize) -> PyResult<()> {
         guard(py, || {
-            let _scratch = self.shared.scratch();
-            panic!("as it was asked to")
+            let caller = thread::current().id();
+            let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.shared.scratch()).collect();
+            let work = |_, _: &mut Scratch, pulse: &mut Pulse<'_>| {
+                assert!(threads > 1 && thread::current().id() == caller, "as it was asked to");
+                while pulse.beat() {
+                    thread::yield_now();
+                }
+            };
+            shared_out(py, threads, &mut scratches, work).map(|_| ())
         })
     }
 }

@@ -1,6 +1,6 @@
 //! What one event matched: slots, packed, and made into Python objects only where they are asked for.
 
-use crate::core::Shared;
+use crate::core::{Found, Shared};
 use crate::errors::guard;
 use crate::host;
 use pyo3::exceptions::PyIndexError;
@@ -42,6 +42,12 @@ pub struct Hits {
 }
 
 impl Hits {
+    /// Hits of what was found, with the old side where `found.needs_text()`.
+    pub fn new(shared: &Arc<Shared>, found: Found, old_side: Option<OldSide>) -> Hits {
+        let Found { slots, outcomes, change, pin } = found;
+        Hits { shared: shared.clone(), pin, slots, outcomes, change, old_side: old_side.map(Arc::new) }
+    }
+
     fn record(&self, position: usize) -> PyResult<Arc<Record>> {
         let slot = self.slots.get(position).ok_or_else(|| PyIndexError::new_err("no such position"))?;
         self.shared.record(*slot)

@@ -42,6 +42,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<draft::Draft>()?;
     module.add_class::<programs::CelPrograms>()?;
     module.add_class::<hits::Hits>()?;
+    module.add_class::<batch::Batch>()?;
     module.add_class::<bloom::GatheredKeys>()?;
     module.add_class::<bloom::ShippedFilter>()?;
     module.add_function(wrap_pyfunction!(cel::cel_check, module)?)?;

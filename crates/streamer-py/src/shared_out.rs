@@ -26,6 +26,9 @@ const SPAN: Duration = Duration::from_millis(20);
 /// The clock is read at least after so many beats, since the next event may take a thousand times as long as the last.
 const MOST_BEATS: u32 = 8;
 
+/// No call uses more threads, whatever it asks for.
+pub const MOST_THREADS: usize = 256;
+
 /// Tells a thread whether to go on.
 pub struct Pulse<'s> {
     stop: &'s AtomicBool,

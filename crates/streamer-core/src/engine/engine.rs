@@ -20,6 +20,7 @@
 
 use crate::cel::{Executable, Reason};
 use crate::engine::build::Depth;
+use crate::engine::group::Group;
 use crate::engine::guards::Phase1;
 use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::merging::Signal;
@@ -184,6 +185,11 @@ pub struct Root {
 }
 
 impl Root {
+    /// Keeps the slots of its matches, without what they were found by.
+    pub fn pin(&self) -> Pin {
+        Pin(Some(self.generation.clone()))
+    }
+
     /// The same under the next version, to be changed and published.
     pub(super) fn after(root: &Root) -> Root {
         Root {
@@ -254,7 +260,7 @@ pub(super) struct OldScratch {
     pub stays: Vec<u32>,
 }
 
-/// What an event matches. Slots stay valid while *pin* is held.
+/// What an event matches. Slots stay valid while its root is held, or a [`Pin`] of it.
 #[derive(Debug)]
 pub struct Matched<'s> {
     /// Slots of subscriptions that match, as [`Matched::change`] says.
@@ -267,8 +273,6 @@ pub struct Matched<'s> {
     pub change: Change,
     /// How many conjunctions were looked at.
     pub work: u64,
-    /// Keeps the slots from being given to others.
-    pub pin: Pin,
     /// See [`OldScratch::found`].
     pub(super) found: &'s [u32],
 }
@@ -300,8 +304,8 @@ impl Stays<'_> {
     }
 }
 
-/// Keeps the slots of a match from being given to other subscriptions; of a match without slots it holds nothing.
-#[derive(Clone, Debug)]
+/// Keeps the slots of a match from being given to other subscriptions; of a match without slots it need hold nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Pin(#[allow(dead_code, reason = "held, never read")] pub(super) Option<Arc<Generation>>);
 
 impl Engine {
@@ -442,7 +446,7 @@ impl Engine {
         self.inner.root.load_full()
     }
 
-    /// Find what an event matches.
+    /// Find what an event matches now. Who asks for the records of its slots while others write holds a root, and matches on it.
     ///
     /// # Errors
     ///
@@ -473,22 +477,38 @@ impl Engine {
         self.inner.match_event(root, event, tenant, collection, scratch)
     }
 
-    /// Find what an event matches in the state that *root* is, with all that can be said of it: what it is called, which is
-    /// *told* if it can be read, and which matches of an update stay.
+    /// Find what one of several events matches, with less effort where it is of the same tenant and collection as the last.
+    ///
+    /// # Errors
+    ///
+    /// The event cannot be read.
+    pub fn match_in<'s>(
+        &self,
+        group: &mut Group<'_>,
+        event: &[u8],
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        scratch: &'s mut Scratch,
+    ) -> Result<Matched<'s>, EventError> {
+        self.inner.match_in(group, event, tenant, collection, scratch)
+    }
+
+    /// Find what one of several events matches, with all that can be said of it: what it is called, which is *told* if it can be
+    /// read, and which matches of an update stay.
     ///
     /// # Errors
     ///
     /// The event cannot be read; nothing was told.
     pub fn match_in_full<'s>(
         &self,
-        root: &Arc<Root>,
+        group: &mut Group<'_>,
         event: &[u8],
         tenant: Option<&str>,
         collection: Option<&str>,
         scratch: &'s mut Scratch,
         tell: impl FnOnce(Identity<'_>),
     ) -> Result<(Matched<'s>, Stays<'s>), EventError> {
-        self.inner.match_in_full(root, event, tenant, collection, scratch, tell)
+        self.inner.match_in_full(group, event, tenant, collection, scratch, tell)
     }
 
     /// *Tell* what an event is called, without matching or counting it.

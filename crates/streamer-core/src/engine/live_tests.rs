@@ -139,8 +139,10 @@ fn a_slot_is_not_given_away_while_a_match_holds_it() {
     let engine = Engine::new(Options::default());
     add(&engine, [addition("held", "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]);
     let mut scratch = Scratch::default();
-    let matched = engine.match_event(EVENT.as_bytes(), Some("t"), Some("c"), &mut scratch).unwrap();
-    let slot = matched.certain[0];
+    let root = engine.root();
+    let slot = engine.match_event_on(&root, EVENT.as_bytes(), Some("t"), Some("c"), &mut scratch).unwrap().certain[0];
+    let pin = root.pin();
+    drop(root);
     assert!(remove(&engine, "held"));
     for round in 0..3000 {
         let id = format!("s{round}");
@@ -149,7 +151,7 @@ fn a_slot_is_not_given_away_while_a_match_holds_it() {
         assert!(remove(&engine, &id));
     }
     assert_eq!(&*engine.record(slot).unwrap().id, "held");
-    drop(matched);
+    drop(pin);
     for round in 0..10 {
         let id = format!("t{round}");
         add(&engine, [addition(&id, "t", "c", all(vec![clause(&["a"], vec![text("y")])]))]);

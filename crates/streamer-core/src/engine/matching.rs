@@ -2,10 +2,11 @@
 
 use crate::bloom::filter::{Answer, Filter};
 use crate::cel::Verdict;
-use crate::engine::engine::{Identity, Inner, Matched, OldScratch, Options, Pin, Root, Scratch, Stays};
+use crate::engine::engine::{Identity, Inner, Matched, OldScratch, Options, Root, Scratch, Stays};
+use crate::engine::group::{Group, Seen};
 use crate::engine::holes::Holes;
 use crate::engine::judge::{Change, Outcome, Transition};
-use crate::engine::partitions::{Partition, join};
+use crate::engine::partitions::join;
 use crate::engine::paths::{PathMap, View};
 use crate::engine::programs::{CelScratch, Programs, Side};
 use crate::engine::segment::{Asked, Output, Segment, SegmentScratch};
@@ -63,19 +64,30 @@ impl Inner {
         collection: Option<&str>,
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
-        self.match_and(root, event, tenant, collection, scratch, |_, _, _| ()).map(|(matched, ())| matched)
+        self.match_in(&mut Group::alone(root), event, tenant, collection, scratch)
+    }
+
+    pub(super) fn match_in<'s>(
+        &self,
+        group: &mut Group<'_>,
+        event: &[u8],
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        scratch: &'s mut Scratch,
+    ) -> Result<Matched<'s>, EventError> {
+        self.match_and(group, event, tenant, collection, scratch, |_, _, _| ()).map(|(matched, ())| matched)
     }
 
     pub(super) fn match_in_full<'s>(
         &self,
-        root: &Arc<Root>,
+        group: &mut Group<'_>,
         event: &[u8],
         tenant: Option<&str>,
         collection: Option<&str>,
         scratch: &'s mut Scratch,
         tell: impl FnOnce(Identity<'_>),
     ) -> Result<(Matched<'s>, Stays<'s>), EventError> {
-        let (matched, is_read) = self.match_and(root, event, tenant, collection, scratch, |one, rest, change| {
+        let (matched, is_read) = self.match_and(group, event, tenant, collection, scratch, |one, rest, change| {
             tell(self.identity(one.event, one.flat, &mut rest.old.flattener));
             change == Change::Compare && !rest.output.certain.is_empty() && self.find_stays(one, rest)
         })?;
@@ -112,7 +124,7 @@ impl Inner {
     /// Match an event, and when it is judged do *more* while it is flat.
     fn match_and<'s, T>(
         &self,
-        root: &Arc<Root>,
+        group: &mut Group<'_>,
         event: &[u8],
         tenant: Option<&str>,
         collection: Option<&str>,
@@ -121,7 +133,7 @@ impl Inner {
     ) -> Result<(Matched<'s>, T), EventError> {
         scratch.output.clear();
         scratch.tally.begin(&self.telemetry);
-        let change = self.with_flat(root, event, tenant, collection, scratch, |one, rest| {
+        let change = self.with_flat(group, event, tenant, collection, scratch, |one, rest| {
             let change = self.judge(one, rest)?;
             Ok((change, more(one, rest, change)))
         });
@@ -130,15 +142,12 @@ impl Inner {
         tally.looked(output.candidates, output.listed);
         let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
         tally.settle(output.certain.len() + output.told.len(), uncertain);
-        let has_slots = !(output.certain.is_empty() && output.told.is_empty() && output.errors.is_empty());
         let matched = Matched {
             certain: &output.certain,
             told: &output.told,
             errors: &output.errors,
             change,
             work: output.candidates + output.listed,
-            // Two writes to a line that all threads share, which most events can do without.
-            pin: Pin(has_slots.then(|| root.generation.clone())),
             found: &old.found,
         };
         Ok((matched, more))
@@ -147,7 +156,7 @@ impl Inner {
     /// Flatten an event for the partitions that it sees.
     fn with_flat<T>(
         &self,
-        root: &Arc<Root>,
+        group: &mut Group<'_>,
         event: &[u8],
         tenant: Option<&str>,
         collection: Option<&str>,
@@ -157,6 +166,14 @@ impl Inner {
         let Scratch { flattener, views, values, segment, output, old, cel, tally } = scratch;
         let options = &self.options;
         let given = Given { tenant, collection, default_tenant: options.default_tenant.as_deref() };
+        let root = group.root;
+        if let Some(view) = group.guess()
+            && let Ok(flat) = flattener.flatten(&view.trie, event, options.validation, &given, &options.limits)
+            && group.is_right(flat.parts())
+        {
+            let one = One { root, event, seen: &group.seen, view: &view, flat: &flat, given };
+            return Ok(use_(&one, &mut Rest { values, segment, output, old, cel, tally }));
+        }
         let (located, name) = flattener.locate(&self.locator, event, &given, &options.limits);
         let mut seen = self.seen_by(root, located.unwrap_or_default(), name);
         let mut is_settled = false;
@@ -173,6 +190,7 @@ impl Inner {
                     continue;
                 }
             }
+            group.keep(flat.parts(), seen, view);
             let one = One { root, event, seen: &seen, view, flat: &flat, given };
             return Ok(use_(&one, &mut Rest { values, segment, output, old, cel, tally }));
         }
@@ -368,7 +386,7 @@ impl Inner {
         collection: Option<&str>,
         scratch: &mut Scratch,
     ) -> Option<Vec<u32>> {
-        let found = self.with_flat(root, event, tenant, collection, scratch, |one, rest| {
+        let found = self.with_flat(&mut Group::alone(root), event, tenant, collection, scratch, |one, rest| {
             rest.output.clear();
             self.find_stays(one, rest).then(|| rest.old.found.clone())
         });
@@ -392,9 +410,6 @@ impl<'e> One<'e> {
         segments(self.seen)
     }
 }
-
-/// The partitions that an event sees.
-type Seen<'r> = [Option<&'r Arc<Partition>>; 4];
 
 /// What is left of a scratch while an event is flat.
 struct Rest<'s> {

@@ -8,6 +8,7 @@ mod consistency;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 pub mod engine;
 mod gathering;
+mod group;
 mod guards;
 mod holes;
 mod judge;
@@ -36,6 +37,7 @@ pub use access::{CostClass, access_of};
 pub use build::Depth;
 pub use engine::{Addition, Changes, Engine, Held, Identity, Matched, Mode, Options, Pin, Root, Scratch, Selection, Stays};
 pub use gathering::Gathered;
+pub use group::Group;
 pub use guards::{FilterState, Phase1};
 pub use judge::{Change, Outcome, Transition};
 pub use programs::{CelError, Judge, Judged, Side};

@@ -108,7 +108,7 @@ impl Views {
         sets: impl Iterator<Item = &'a PathSet> + Clone,
         layout: &Arc<EventLayout>,
         flag: Option<&Path>,
-    ) -> &View {
+    ) -> &Arc<View> {
         if self.last.is_none() || !self.key.iter().copied().eq(sets.clone().map(|set| set.number)) {
             self.key.clear();
             self.key.extend(sets.clone().map(|set| set.number));

@@ -1,0 +1,108 @@
+//! What events of one tenant and collection share, looked up for the first of them: the partitions they see, and their view.
+//!
+//! ```text
+//!   event of (acme, orders)   locate, partitions, view ─► flatten ─► judge      kept
+//!   event of (acme, orders)                               flatten ─► judge      as it was thought: its names are compared
+//!   event of (acme, users)                                flatten ─╳            looked up, and kept in its place
+//! ```
+//!
+//! Invariant: what is judged was flattened for the partitions of the names that were read, so a wrong guess costs a
+//! flattening and never a match. Errors are those of an event by itself: one that shows after a guess is looked for again.
+//!
+//! Cost: a guess saves a tenth of a small event, a wrong one costs a half; after a few of these there is no guessing for some
+//! events. Rejected: keeping it from call to call (it would hold segments that were merged away).
+
+use crate::engine::engine::Root;
+use crate::engine::partitions::Partition;
+use crate::engine::paths::View;
+use crate::flatten::Parts;
+use std::sync::Arc;
+
+/// The partitions that an event sees.
+pub(super) type Seen<'r> = [Option<&'r Arc<Partition>>; 4];
+
+/// Right guesses that make up for a wrong one.
+const PRICE: i8 = 4;
+const MOST_CREDIT: i8 = 16;
+/// So many events are not guessed after too many wrong guesses.
+const PAUSE: u8 = 32;
+
+/// See the head of this file. It matches on one state of an engine, in one thread.
+#[derive(Debug)]
+pub struct Group<'r> {
+    pub(super) root: &'r Arc<Root>,
+    is_kept: bool,
+    tenant: String,
+    collection: String,
+    has_collection: bool,
+    pub(super) seen: Seen<'r>,
+    view: Option<Arc<View>>,
+    credit: i8,
+    pause: u8,
+}
+
+impl<'r> Group<'r> {
+    /// For several events.
+    pub fn new(root: &'r Arc<Root>) -> Group<'r> {
+        Group { is_kept: true, ..Group::alone(root) }
+    }
+
+    /// For one event.
+    pub(super) fn alone(root: &'r Arc<Root>) -> Group<'r> {
+        Group {
+            root,
+            is_kept: false,
+            tenant: String::new(),
+            collection: String::new(),
+            has_collection: false,
+            seen: [None; 4],
+            view: None,
+            credit: MOST_CREDIT,
+            pause: 0,
+        }
+    }
+
+    /// Say that the next event is of another tenant or collection.
+    pub fn leave(&mut self) {
+        self.view = None;
+    }
+
+    /// The view that the next event is flattened for, if it is worth guessing.
+    pub(super) fn guess(&mut self) -> Option<Arc<View>> {
+        match self.pause {
+            0 => self.view.clone(),
+            _ => {
+                self.pause -= 1;
+                None
+            }
+        }
+    }
+
+    /// Whether the names that were read are those of the guess.
+    pub(super) fn is_right(&mut self, parts: &Parts<'_>) -> bool {
+        let collection = self.has_collection.then_some(&*self.collection);
+        let is_right = parts.tenant == self.tenant && parts.collection == collection;
+        if is_right {
+            self.credit = (self.credit + 1).min(MOST_CREDIT);
+        } else {
+            self.credit -= PRICE;
+            if self.credit < 0 {
+                (self.credit, self.pause) = (PRICE, PAUSE);
+            }
+        }
+        is_right
+    }
+
+    /// Keep what was looked up for an event.
+    pub(super) fn keep(&mut self, parts: &Parts<'_>, seen: Seen<'r>, view: &Arc<View>) {
+        if self.is_kept {
+            self.tenant.clear();
+            self.tenant.push_str(parts.tenant);
+            self.collection.clear();
+            self.collection.push_str(parts.collection.unwrap_or_default());
+            self.has_collection = parts.collection.is_some();
+            self.seen = seen;
+            self.view = Some(view.clone());
+        }
+    }
+}
