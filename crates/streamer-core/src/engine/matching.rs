@@ -6,7 +6,7 @@ use crate::engine::engine::{Identity, Inner, Matched, OldScratch, Options, Root,
 use crate::engine::group::{Group, Seen};
 use crate::engine::holes::Holes;
 use crate::engine::judge::{Change, Outcome, Transition};
-use crate::engine::partitions::join;
+use crate::engine::partitions::{Partition, join};
 use crate::engine::paths::{PathMap, View};
 use crate::engine::programs::{CelScratch, Programs, Side};
 use crate::engine::segment::{Asked, Output, Segment, SegmentScratch};
