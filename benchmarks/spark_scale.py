@@ -4,8 +4,8 @@
 
 Rows, bytes and tasks are Spark's own metrics, not times: what else the machine does changes none of them. The shuffle is not
 compressed here, so that its bytes can be told beforehand. Memory is the largest resident set of a Python worker beyond one that
-has only imported Streamer. Three numbers are learnt: what a worker takes before it holds subscriptions, and then for each, from
-the two smaller sizes; a filter's bytes for each subscription, from the smallest. Everything else follows from the sizes.
+has only imported Streamer. Two numbers are learnt from the two smaller sizes: what a worker takes before it holds subscriptions,
+and then for each. Everything else follows from the sizes.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 ROW_BYTES: Final = 8 + 8 + 8 + 8 + 4 + 4
 #: Spark's own: bytes of a file that a task reads, and what opening a file is reckoned as.
 TASK_BYTES, OPEN_BYTES = 128 * 2**20, 4 * 2**20
+#: Of a Bloom filter for each key at 1 % (ideally 1.2), and of a filter's header and its row.
+KEY_BYTES, PART_BYTES = 1.25, 750
 #: Bytes of a snapshot beside its subscriptions' text: number, brackets, comma and line end of each.
 LINE_BYTES: Final = 4
 
@@ -72,7 +74,6 @@ class Learnt:
     subscription_bytes: float
     worker_bytes: float = 0.0
     open_bytes: float = 0.0
-    filter_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,7 @@ def cogroup(
     salts = max(1, math.ceil(hot_rows / splits / events_per_task))
     copies = size.subscriptions - hot_subscriptions + hot_subscriptions * salts
     return Figures(
-        broadcast_bytes=size.subscriptions * learnt.filter_bytes,
+        broadcast_bytes=size.collections * PART_BYTES + size.subscriptions * KEY_BYTES,
         shuffled_rows=rows + copies,
         shuffled_bytes=rows * (learnt.event_bytes + ROW_BYTES) + copies * (learnt.subscription_bytes + ROW_BYTES),
         tasks=_tasks(size.events * (learnt.event_bytes + 1), cores, task_bytes)
@@ -229,7 +230,6 @@ def measured(spark: SparkSession, size: Size, folder: Path, strategy: str, base:
     learnt = Learnt(
         event_bytes=file.stat().st_size / size.events - 1,
         subscription_bytes=held.stat().st_size / size.subscriptions - 1,
-        filter_bytes=took.broadcast_bytes / size.subscriptions if strategy == "cogroup" else 0.0,
     )
     return took, learnt
 
@@ -277,7 +277,7 @@ def line(size: Size, strategy: str, kind: str, figures: Figures) -> str:
 
 ABOUT: Final = (
     "Predicted and measured in turn; `local[2]`, an uncompressed shuffle, one event in ten wanted by one subscription, half of "
-    "all in one collection. Memory is learnt from the two smaller sizes, a filter's bytes from the smallest."
+    "all in one collection. Memory is learnt from the two smaller sizes."
 )
 
 
