@@ -15,6 +15,7 @@ from streamer.errors import EventError, SubscriptionError
 from streamer.model import Match, Subscription
 
 __all__ = [
+    "IMAGES",
     "LATENCY_BOUNDS",
     "Batch",
     "CelPrograms",
@@ -32,6 +33,9 @@ __all__ = [
 ]
 
 __version__: str
+
+IMAGES: int
+"""What images of this core are for: a core of another number does not use them."""
 
 LATENCY_BOUNDS: list[int]
 """Upper bounds of a latency's buckets in nanoseconds; what is longer goes into one more."""
@@ -222,6 +226,7 @@ class Core:
         allow_unindexed: bool,
         bloom: tuple[float, int] | None,
         portable: bool,
+        seed: int | None = None,
     ) -> Self:
         """Make an engine without subscriptions.
 
@@ -232,10 +237,25 @@ class Core:
             soft_delete: the names down to the field of `data` that flags a document as deleted.
             bloom: `fp_rate` and `initial_capacity` of `BloomOptions`; None leaves phase 1 out.
             portable: CEL is the host's to evaluate where a subscription does not say.
+            seed: of all hashes, as a snapshot says; None for a random one.
 
         Raises:
             ValueError: a layout that cannot be.
         """
+
+    def open(self, path: str, checksum: bytes, collections: set[tuple[str, str]] | None) -> None:
+        """Hold what a snapshot holds, or its sections of these names; nothing may have been held before.
+
+        Args:
+            checksum: that of header and directory, as the caller has read them.
+
+        Raises:
+            SnapshotError: its directory is damaged, or another one.
+            OSError: it cannot be read.
+        """
+
+    def image(self, lines: bytes, seed: int) -> bytes | None:
+        """Compile the lines of a section for a snapshot whose images have *seed*; None where that would not pay."""
 
     def match(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> Hits:
         """Match one event. Raises EventError."""

@@ -21,7 +21,7 @@ until one is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, final
 
@@ -166,6 +166,26 @@ class Core(Protocol):
 
     def remove(self, selection: Selection) -> Changes:
         """Remove the selected subscriptions at once."""
+
+    def open_snapshot(self, path: str, checksum: bytes, names: Set[tuple[str, str]] | None) -> None:
+        """Hold what a snapshot holds, or its sections of these names; nothing may have been held before.
+
+        A core may leave sections in the file until they are needed; what is damaged there is then found, and raised, by those who
+        need it.
+
+        Args:
+            checksum: of header and directory, which the caller has read.
+
+        Raises:
+            SnapshotError: it is damaged, or another one than that which the caller read.
+        """
+
+    @property
+    def image_kind(self) -> int:
+        """What images of this core are for; 0 for one that makes none."""
+
+    def image(self, lines: bytes, seed: int) -> bytes | None:
+        """Compile the lines of a section for a snapshot whose images have *seed*; None where that would not pay."""
 
     def get(self, subscription_id: str) -> Subscription | None:
         """Return a subscription as it was given, or None."""

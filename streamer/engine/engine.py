@@ -130,7 +130,7 @@ class Engine:
             raise ConfigError(f"expected a function, not {type(default).__name__}", place="default")
         if cel_evaluator not in get_args(CelEvaluator):
             raise ConfigError(f"expected 'native' or 'portable', not {cel_evaluator!r}", place="cel_evaluator")
-        self._options = Options(
+        options = Options(
             layout=layout,
             default_tenant=default_tenant,
             validation=validation,
@@ -144,11 +144,15 @@ class Engine:
             cel_evaluator=cel_evaluator,
             cel_functions=cel_functions if isinstance(cel_functions, Functions) else Functions(cel_functions),
         )
+        self._begin(options)
+
+    def _begin(self, options: Options, seed: int | None = None) -> None:
+        self._options = options
         self._configured: Configured | None = None
-        self._programs = ProgramCache(cache_size, self._options.cel_functions, cel_evaluator)
+        self._programs = ProgramCache(options.cache_size, options.cel_functions, options.cel_evaluator)
         self._cel_errors = ErrorLog()
-        self._core = _make_core(self._options, self._programs, self._cel_errors)
-        self._bloom = Bloom(self._core, self._options)
+        self._core = _make_core(options, self._programs, self._cel_errors, seed)
+        self._bloom = Bloom(self._core, options)
 
     @classmethod
     def from_config(
@@ -196,22 +200,25 @@ class Engine:
             ConfigError: an option that cannot be, or is the file's.
             OSError: it cannot be read.
         """
-        directory = snapshot.read_directory(path)
-        stored = directory.engine_options()
+        head = snapshot.read_head(path)
+        stored = head.engine_options()
         try:
-            engine = cls(**{**stored, **overrides})
-            kept = cls(**stored)._options if overrides else engine._options
+            options = cls(**{**stored, **overrides})._options
+            kept = cls(**stored)._options if overrides else options
         except ConfigError as error:
             if error.place.split(".")[0] in overrides:
                 raise
-            raise SnapshotError(f"options that cannot be: {error}", path=directory.path, place="directory") from None
+            raise SnapshotError(f"options that cannot be: {error}", path=head.path, place="directory") from None
         for name in snapshot.FIXED:
-            if getattr(engine._options, name) != getattr(kept, name):
+            if getattr(options, name) != getattr(kept, name):
                 raise ConfigError("a snapshot was made with another one, which its subscriptions were accepted under", place=name)
+        engine = cls.__new__(cls)
+        # Tables in the file were hashed with its seed; an engine whose core cannot use them has one of its own.
+        engine._begin(options, head.seed if head.images else None)
         try:
-            engine._core.write(snapshot.read_texts(directory, snapshot.chosen(directory, collections)), "add")
+            engine._core.open_snapshot(head.path, head.checksum, snapshot.seen_by(collections))
         except BulkSubscriptionError as bulk:
-            raise SnapshotError(f"subscriptions that this version refuses: {bulk.errors[0]}", path=directory.path) from bulk
+            raise SnapshotError(f"subscriptions that this version refuses: {bulk.errors[0]}", path=head.path) from bulk
         engine._bloom.watch()
         return engine
 
@@ -224,7 +231,7 @@ class Engine:
             SubscriptionError: one that JSON does not say all of: labels hold anything.
             OSError: it cannot be written; what was there before stays.
         """
-        snapshot.save(path, self._options, self._core.given(Selection()))
+        snapshot.save(path, self._options, self._core.given(Selection()), self._core)
 
     @property
     def config(self) -> Config | None:
@@ -638,12 +645,12 @@ class Engine:
         return f"<Engine: {len(self)} subscriptions>"
 
 
-def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> Core:
+def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog, seed: int | None) -> Core:
     # Asked for when it is used, so that a test may change it; the native core may not be there to be imported.
     if _backend.BACKEND == "native":
         from streamer.engine.native import NativeCore
 
-        return NativeCore(options, programs, cel_errors)
+        return NativeCore(options, programs, cel_errors, seed)
     return ReferenceCore(options, programs, cel_errors)
 
 

@@ -14,7 +14,7 @@ import itertools
 import json
 import os
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
 
 from streamer import _native
@@ -149,7 +149,7 @@ class NativeCore(_native.Core):
     _host: Host
     _lock: Lock
 
-    def __new__(cls, options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> Self:
+    def __new__(cls, options: Options, programs: ProgramCache, cel_errors: ErrorLog, seed: int | None = None) -> Self:
         host = Host(options, programs, cel_errors)
         try:
             core = super().__new__(
@@ -170,6 +170,7 @@ class NativeCore(_native.Core):
                 allow_unindexed=options.limits.allow_unindexed,
                 bloom=_phase1(options),
                 portable=options.cel_evaluator == "portable",
+                seed=seed,
             )
         except ValueError as error:
             raise ConfigError(str(error), place="layout") from None
@@ -211,6 +212,14 @@ class NativeCore(_native.Core):
             unchanged=tuple(changes["unchanged"]),
             errors=tuple(found),
         )
+
+    def open_snapshot(self, path: str, checksum: bytes, names: Set[tuple[str, str]] | None) -> None:
+        with self._lock:
+            self.open(path, checksum, None if names is None else set(names))
+
+    @property
+    def image_kind(self) -> int:
+        return _native.IMAGES
 
     def remove(self, selection: Selection) -> Changes:
         with self._lock:

@@ -29,14 +29,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import struct
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, Final, final
+from typing import IO, Any, Final, Protocol, final
 
 import mmh3
 
@@ -116,6 +117,34 @@ class Directory:
         return _read_options(self.options, self.path)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is read of a file to open it: all but the rows of its directory.
+
+    Attributes:
+        checksum: of header and directory.
+        images: what the images are for; 0 where there are none. seed: of their hashes.
+    """
+
+    path: str
+    digest: str
+    options: Mapping[str, Any]
+    checksum: bytes
+    images: int
+    seed: int
+
+    def engine_options(self) -> dict[str, Any]:
+        """Return the options as `Engine` takes them. Raises SnapshotError for those that this version does not know."""
+        return _read_options(self.options, self.path)
+
+
+def read_head(path: str | os.PathLike[str]) -> Head:
+    """Read header and options, verified. Raises as `read_directory`."""
+    with open(path, "rb") as file:
+        return _head(file, os.fspath(path))[0]
+
+
 def read_directory(path: str | os.PathLike[str]) -> Directory:
     """Read what a file holds: header and directory, verified; no section is touched.
 
@@ -137,19 +166,30 @@ def verify(path: str | os.PathLike[str]) -> Directory:
     return directory
 
 
-def chosen(directory: Directory, collections: Iterable[tuple[str, str]] | None) -> list[int]:
-    """Return the positions of the sections that events of *collections* see, those for every tenant or collection included."""
+def seen_by(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, str]] | None:
+    """Return the names of the sections that events of *collections* see, those for every one included; None for all."""
     if collections is None:
-        return list(range(len(directory.sections)))
+        return None
     wanted: set[tuple[str, str]] = set()
     for pair in collections:
         if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
             raise TypeError(f"collections: expected pairs of tenant and collection, not {pair!r}")
         wanted.update((tenant, collection) for tenant in (pair[0], EVERY) for collection in (pair[1], EVERY))
-    return [at for at, section in enumerate(directory.sections) if (section.tenant, section.collection) in wanted]
+    return wanted
 
 
-def read_texts(directory: Directory, positions: Sequence[int]) -> list[bytes]:
+def chosen(directory: Directory, collections: Iterable[tuple[str, str]] | None) -> list[int]:
+    """Return the positions of the sections that events of *collections* see, those for every one included; None for all."""
+    return named(directory, seen_by(collections))
+
+
+def named(directory: Directory, names: Set[tuple[str, str]] | None) -> list[int]:
+    """Return the positions of the sections of these names; None for all."""
+    sections = enumerate(directory.sections)
+    return [at for at, section in sections if names is None or (section.tenant, section.collection) in names]
+
+
+def read_texts(directory: Directory, positions: Iterable[int]) -> list[bytes]:
     """Return the JSON texts of the subscriptions of some sections, in the order of adding. Raises SnapshotError."""
     numbered: list[tuple[int, bytes]] = []
     with open(directory.path, "rb") as file:
@@ -167,7 +207,16 @@ def read_texts(directory: Directory, positions: Sequence[int]) -> list[bytes]:
     return [text for _, text in numbered]
 
 
-def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Source]) -> None:
+class Images(Protocol):
+    """Compiles sections; see `streamer.engine.core.Core`."""
+
+    @property
+    def image_kind(self) -> int: ...
+
+    def image(self, lines: bytes, seed: int) -> bytes | None: ...
+
+
+def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Source], images: Images) -> None:
     """Write subscriptions, in their order, with the options that they were accepted under.
 
     Raises:
@@ -182,7 +231,7 @@ def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Sourc
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            _write(file, options, sorted(sections.items()))
+            _write(file, options, sorted(sections.items()), images)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
@@ -199,7 +248,8 @@ def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Sourc
             os.close(directory)
 
 
-def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str, str], list[bytes]]]) -> None:
+def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str, str], list[bytes]]], images: Images) -> None:
+    seed = secrets.randbits(64) if images.image_kind else 0
     names = bytearray()
     shown = _padded(json.dumps(_shown_options(options), sort_keys=True, separators=(",", ":")).encode(), 8)
     digest = hashlib.sha256(b"streamer snapshot\n" + shown.rstrip(b"\0"))
@@ -218,9 +268,11 @@ def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str
         digest.update(text)
         file.seek(at)
         file.write(text)
-        rows += ROW.pack(*place, len(lines), at, len(text), checksum(text), 0, 0, bytes(_CHECKSUM))
+        rows += ROW.pack(
+            *place, len(lines), at, len(text), checksum(text), *_image(file, images.image(text, seed), at + len(text))
+        )
         subscriptions += len(lines)
-        at = _aligned(at + len(text))
+        at = _aligned(file.tell())
     # To the end of the padding, which reads as zeros.
     file.truncate(at)
     directory = _padded(shown + bytes(rows) + bytes(names), 8)
@@ -234,15 +286,25 @@ def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str
         len(sections),
         len(shown),
         digest.digest(),
-        0,
-        0,
+        images.image_kind,
+        seed,
         bytes(_CHECKSUM),
     )[:-_CHECKSUM]
     file.seek(0)
     file.write(head + checksum(head + directory) + directory)
 
 
-def _directory(file: IO[bytes], path: str) -> Directory:
+def _image(file: IO[bytes], image: bytes | None, after: int) -> tuple[int, int, bytes]:
+    """Write an image, and return where it is."""
+    if image is None:
+        return 0, 0, bytes(_CHECKSUM)
+    file.seek(at := _aligned(after))
+    file.write(image)
+    return at, len(image), checksum(image)
+
+
+def _head(file: IO[bytes], path: str) -> tuple[Head, Sequence[int], bytes]:
+    """Return the head, the numbers of the header, and what stands in the directory after the options."""
     head = file.read(HEADER.size)
     if not head.startswith(MAGIC):
         if MAGIC.startswith(head[: len(MAGIC)]):
@@ -253,20 +315,30 @@ def _directory(file: IO[bytes], path: str) -> Directory:
         raise SnapshotError(reason, path=path, place="header")
     if len(head) < HEADER.size:
         raise _damaged(path, "header", "the file is cut off")
-    _, version, header, length, directory_length, subscriptions, count, options_length, digest, *_, expected = HEADER.unpack(head)
+    _, version, header, *numbers, digest, images, seed, expected = HEADER.unpack(head)
+    length, directory_length, _, _, options_length = numbers
     actual = os.fstat(file.fileno()).st_size
     if actual < length:
         raise _damaged(path, "header", f"the file is cut off: {actual} bytes of {length}")
-    if header != HEADER.size or length != actual or directory_length > actual:
+    if version < 1 or header != HEADER.size or length != actual or directory_length > actual:
         raise _damaged(path, "header", "lengths that cannot be")
     directory = file.read(directory_length)
     if checksum(head[:-_CHECKSUM] + directory) != expected:
         raise _damaged(path, "header and directory", "the checksum differs")
     try:
         options = json.loads(directory[:options_length].rstrip(b"\0"))
-        rows = directory[options_length : options_length + ROW.size * count]
-        names = directory[options_length + ROW.size * count :]
-        sections, lines, images = [], [], []
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, "directory", str(error)) from None
+    if not isinstance(options, dict):
+        raise _damaged(path, "directory", "options that are none")
+    return Head(path, digest.hex(), options, expected, images, seed), [version, *numbers], directory[options_length:]
+
+
+def _directory(file: IO[bytes], path: str) -> Directory:
+    head, (version, length, _, subscriptions, count, _), rest = _head(file, path)
+    rows, names = rest[: ROW.size * count], rest[ROW.size * count :]
+    sections, lines, images = [], [], []
+    try:
         for at, tenant, collection, held, start, size, check, image, image_size, image_check in ROW.iter_unpack(rows):
             middle, end = at + tenant, at + tenant + collection
             if end > len(names) or start + size > length or image + image_size > length:
@@ -274,13 +346,11 @@ def _directory(file: IO[bytes], path: str) -> Directory:
             sections.append(Section(names[at:middle].decode(), names[middle:end].decode(), held, size))
             lines.append(Place(start, size, check))
             images.append(Place(image, image_size, image_check))
-        if version < 1 or len(sections) != count or sum(section.subscriptions for section in sections) != subscriptions:
+        if len(sections) != count or sum(section.subscriptions for section in sections) != subscriptions:
             raise ValueError("numbers that do not agree")
-        if not isinstance(options, dict):
-            raise ValueError("options that are none")
-    except (ValueError, struct.error, RecursionError) as error:
+    except (ValueError, struct.error) as error:
         raise _damaged(path, "directory", str(error)) from None
-    return Directory(digest.hex(), options, subscriptions, tuple(sections), version, path, tuple(lines), tuple(images))
+    return Directory(head.digest, head.options, subscriptions, tuple(sections), version, path, tuple(lines), tuple(images))
 
 
 def _read(file: IO[bytes], place: Place, path: str, section: Section) -> bytes:

@@ -21,7 +21,7 @@ would stop them all.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
@@ -38,6 +38,7 @@ from streamer.engine import arrow
 from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, make_plan
+from streamer.engine.snapshot import named, read_directory, read_texts
 from streamer.engine.telemetry import Name, Recorder, Telemetry
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventCode, EventError, SubscriptionError
 from streamer.locks import Lock
@@ -323,6 +324,15 @@ class ReferenceCore:
             if errors and not skip:
                 raise BulkSubscriptionError(errors)
             return self._publish(root, accepted, mode, tuple(errors))
+
+    def open_snapshot(self, path: str, checksum: bytes, names: Set[tuple[str, str]] | None) -> None:
+        directory = read_directory(path)
+        self.write(read_texts(directory, named(directory, names)), "add")
+
+    image_kind: Final = 0
+
+    def image(self, lines: bytes, seed: int) -> None:
+        """Nothing is compiled ahead."""
 
     def remove(self, selection: Selection) -> Changes:
         with self._lock:

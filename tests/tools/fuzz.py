@@ -4,7 +4,7 @@ The time is split evenly over
 
 - properties   the tests of Hypothesis, with new examples
 - agree        the native engine beside the reference, on new random sets
-- flatten, parsers, cel, engine
+- flatten, parsers, cel, engine, image
                the targets of crates/fuzz, under cargo-fuzz with AddressSanitizer and debug assertions; needs nightly Rust
 - miri         the only `unsafe` of the native core, and all else that reads blocks of bytes; needs nightly Rust. It takes as
                long as it takes: about a minute after the first build
@@ -33,9 +33,9 @@ from typing import Any
 HOME = Path(__file__).parents[2]
 RECORDS = HOME / "tests" / "records" / "fuzz.jsonl"
 CRATE = HOME / "crates" / "fuzz"
-CARGO_TARGETS = ("flatten", "parsers", "cel", "engine")
+CARGO_TARGETS = ("flatten", "parsers", "cel", "engine", "image")
 #: The tests of `cargo test` that Miri runs; an engine or a whole table would take it hours.
-MIRI_TESTS = ("json::",)
+MIRI_TESTS = ("json::", "map::")
 EXAMPLES = 500
 
 Result = dict[str, Any]

@@ -19,6 +19,7 @@ pub mod flatten;
 pub mod json;
 pub mod layout;
 pub mod limits;
+pub mod map;
 pub mod naive;
 pub mod subscriptions;
 pub mod value;

@@ -101,3 +101,19 @@ fn the_engine_finds_what_the_naive_evaluation_wants() {
     }
     assert!(pairs > 20_000 && matched * 50 > pairs, "{matched} of {pairs} matched");
 }
+
+#[test]
+fn an_image_finds_the_same_and_a_changed_one_never_crashes_or_hangs() {
+    for data in corpus("image") {
+        checks::image(&data);
+    }
+    for seed in 0..60 {
+        checks::image(&[&[0], &*bytes(seed, 8_000)].concat());
+    }
+    let (mut used, mut refused) = (0, 0);
+    for seed in 0..3000 {
+        let edits = 8 * (1 + seed as usize % 3);
+        if checks::image(&[&[2], &*bytes(seed, edits)].concat()) { used += 1 } else { refused += 1 }
+    }
+    assert!(used > 100 && refused > 300, "{used} used, {refused} refused");
+}

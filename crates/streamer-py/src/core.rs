@@ -13,20 +13,24 @@ use crate::shared_out::{Pulse, shared_out};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString, PyTuple};
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use streamer_core::cel::Cache;
+use streamer_core::engine::mapped;
 use streamer_core::engine::partitions::Name;
 use streamer_core::engine::telemetry;
 use streamer_core::engine::{
-    CelError, Change, CostClass, Engine, FilterState, Matched, Mode, Options, Outcome, Phase1, Pin, Record, Root, Scratch,
+    CelError, Change, CostClass, Engine, Fault, FilterState, Matched, Mode, Options, Outcome, Phase1, Pin, Record, Root, Scratch,
     Selection,
 };
 use streamer_core::error::{EventCode, EventError};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
+use streamer_core::map::Bytes;
 use streamer_core::subscriptions::normal_form::{Path, Root as PathRoot};
 
 /// An event from this size on is matched with the interpreter let go: that costs about 80 ns, and this takes microseconds.
@@ -199,7 +203,7 @@ impl Core {
     #[new]
     #[pyo3(signature = (host, layout, *, default_tenant, lazy, soft_delete, max_depth, max_event_bytes, max_pattern_states,
                         max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size, allow_unindexed, bloom,
-                        portable))]
+                        portable, seed=None))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
         py: Python<'_>,
@@ -219,6 +223,7 @@ impl Core {
         allow_unindexed: bool,
         bloom: Option<(f64, usize)>,
         portable: bool,
+        seed: Option<u64>,
     ) -> PyResult<Core> {
         guard(py, || {
             let layout = Arc::new(EventLayout::from_json(layout).map_err(PyValueError::new_err)?);
@@ -242,6 +247,8 @@ impl Core {
                 bloom: bloom.map(|(fp_rate, initial_capacity)| Phase1 { fp_rate, initial_capacity }),
                 soft_delete: soft_delete.as_ref().map(|names| Path::new(PathRoot::Data, names)),
                 judge: Some(Arc::new(HostJudge { host: host.clone_ref(py) })),
+                seed,
+                let_go: Some(Arc::new(|act| Python::attach(|py| py.detach(act)))),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
@@ -250,6 +257,36 @@ impl Core {
             let programs = Cache::new(cache_size);
             let reading = Reading { default_tenant: default_tenant.map(Box::from), limits, layout, programs, portable };
             Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
+        })
+    }
+
+    #[pyo3(signature = (path, checksum, collections))]
+    fn open(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        checksum: &[u8],
+        collections: Option<HashSet<(String, String)>>,
+    ) -> PyResult<()> {
+        guard(py, || {
+            let reading = self.reading.clone();
+            let read = Arc::new(move |text: &[u8]| reading.read(text, text, None));
+            let is_wanted = |tenant: &str, collection: &str| {
+                collections.as_ref().is_none_or(|wanted| wanted.contains(&(tenant.to_owned(), collection.to_owned())))
+            };
+            let name = path.to_string_lossy();
+            let open =
+                || -> std::io::Result<_> { Ok(self.shared.engine.open(&name, Bytes::map(&path)?, checksum, read, is_wanted)) };
+            py.detach(open)?.map_err(|fault: Fault| errors::snapshot_error(py, &fault))
+        })
+    }
+
+    #[pyo3(signature = (lines, seed))]
+    fn image<'py>(&self, py: Python<'py>, lines: &[u8], seed: u64) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        guard(py, || {
+            let reading = self.reading.clone();
+            let read: mapped::Reader = Arc::new(move |text: &[u8]| reading.read(text, text, None));
+            Ok(py.detach(|| mapped::image(lines, &read, seed)).map(|image| PyBytes::new(py, &image)))
         })
     }
 

@@ -30,7 +30,7 @@ pub struct Reading {
 
 impl Reading {
     /// Read, compile and lower a subscription.
-    fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> Item {
+    pub fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> Item {
         let subscription = Subscription::parse(text, self.default_tenant.as_deref(), &self.limits)?;
         let compile = |source: &str| self.programs.get(source, &self.limits);
         let evaluator = if self.portable { CelEvaluator::Portable } else { CelEvaluator::Native };

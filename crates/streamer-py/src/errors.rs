@@ -6,11 +6,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use streamer_core::engine::Fault;
 use streamer_core::error::{EventCode, EventError, SubscriptionError, SubscriptionErrorKind};
 
 struct Classes {
     event: Py<PyType>,
     internal: Py<PyType>,
+    snapshot: Py<PyType>,
     subscription: Py<PyType>,
     pattern: Py<PyType>,
     cel: Py<PyType>,
@@ -25,6 +27,7 @@ fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
         Ok(Classes {
             event: class("EventError")?,
             internal: class("InternalError")?,
+            snapshot: class("SnapshotError")?,
             subscription: class("SubscriptionError")?,
             pattern: class("PatternError")?,
             cel: class("CelError")?,
@@ -85,7 +88,18 @@ pub fn subscription_error<'py>(py: Python<'py>, error: &SubscriptionError, index
     class.bind(py).call((&error.reason,), Some(&named))
 }
 
-/// Run *act*; a panic in it becomes an `InternalError`.
+/// A `SnapshotError`.
+pub fn snapshot_error(py: Python<'_>, fault: &Fault) -> PyErr {
+    let made = || {
+        let named = PyDict::new(py);
+        named.set_item("place", &*fault.place)?;
+        named.set_item("path", &*fault.path)?;
+        classes(py)?.snapshot.bind(py).call((&*fault.reason,), Some(&named))
+    };
+    made().map_or_else(|error| error, PyErr::from_value)
+}
+
+/// Run *act*; a panic in it becomes an `InternalError`, a fault of a file that is thrown a `SnapshotError`.
 pub fn guard<T>(py: Python<'_>, act: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     // Nothing that a panic may leave half done is used again: scratch is dropped, and a writer publishes last.
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| Err(internal_error(py, &*panic)))
@@ -93,6 +107,9 @@ pub fn guard<T>(py: Python<'_>, act: impl FnOnce() -> PyResult<T>) -> PyResult<T
 
 #[cold]
 fn internal_error(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
+    if let Some(fault) = panic.downcast_ref::<Fault>() {
+        return snapshot_error(py, fault);
+    }
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let reason = format!("the native core failed: {}", text.unwrap_or("no details"));
     match classes(py).and_then(|classes| classes.internal.bind(py).call1((&reason,))) {

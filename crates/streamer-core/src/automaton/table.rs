@@ -16,10 +16,20 @@
 //! Rejected: a table with groups of control bytes (`hashbrown`), which must keep the whole hash or the key to be filled,
 //! and takes two cache lines for a hit in a table that is not in cache.
 
+use crate::map::Array;
+use bytemuck::{Pod, Zeroable};
+
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub struct Table {
-    slots: Box<[(u32, u32)]>,
+    slots: Array<Slot>,
+}
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Slot {
+    tag: u32,
+    value: u32,
 }
 
 /// A slot without entry; so the value `u32::MAX` cannot be stored.
@@ -32,15 +42,28 @@ impl Table {
             return Table::default();
         }
         let size = (entries.len() + entries.len() / 2 + 1).next_power_of_two();
-        let mut slots = vec![(0, EMPTY); size].into_boxed_slice();
+        let mut slots = vec![Slot { tag: 0, value: EMPTY }; size];
         for &(hash, value) in entries {
             let mut at = hash as usize & (size - 1);
-            while slots[at].1 != EMPTY {
+            while slots[at].value != EMPTY {
                 at = (at + 1) & (size - 1);
             }
-            slots[at] = ((hash >> 32) as u32, value);
+            slots[at] = Slot { tag: (hash >> 32) as u32, value };
         }
-        Table { slots }
+        Table { slots: slots.into() }
+    }
+
+    /// A table that was built before, whose values are below *end*; None where it is none.
+    pub(crate) fn from_slots(slots: Array<Slot>, end: usize) -> Option<Table> {
+        let is_empty = |slot: &Slot| slot.value == EMPTY;
+        let ends = slots.is_empty() || (slots.len().is_power_of_two() && slots.iter().any(is_empty));
+        let fits = slots.iter().all(|slot| is_empty(slot) || (slot.value as usize) < end);
+        (ends && fits).then_some(Table { slots })
+    }
+
+    /// What [`Table::from_slots`] takes.
+    pub(crate) fn slots(&self) -> &Array<Slot> {
+        &self.slots
     }
 
     /// The first value under *hash* for which *is_it* holds.
@@ -52,7 +75,7 @@ impl Table {
         let (mask, tag) = (self.slots.len() - 1, (hash >> 32) as u32);
         let mut at = hash as usize & mask;
         loop {
-            let (other, value) = self.slots[at];
+            let Slot { tag: other, value } = self.slots[at];
             if value == EMPTY {
                 return None;
             }
@@ -65,7 +88,7 @@ impl Table {
 
     /// Heap bytes held.
     pub fn bytes(&self) -> usize {
-        self.slots.len() * 8
+        self.slots.bytes()
     }
 }
 

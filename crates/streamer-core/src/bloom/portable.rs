@@ -64,7 +64,10 @@ pub fn murmur3_x64_128(bytes: &[u8]) -> (u64, u64) {
     const C2: u64 = 0x4cf5_ad43_2745_937f;
     let mix1 = |word: u64| word.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
     let mix2 = |word: u64| word.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1);
-    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let word = |bytes: &[u8]| match bytes.try_into() {
+        Ok(eight) => u64::from_le_bytes(eight),
+        Err(_) => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
     let (mut h1, mut h2) = (0_u64, 0_u64);
     let mut blocks = bytes.chunks_exact(16);
     for block in &mut blocks {

@@ -45,17 +45,20 @@ use crate::engine::values::{Seen, Values};
 use crate::engine::verify;
 use crate::engine::words::AtomView;
 use crate::flatten::PathId;
+use crate::map::Array;
 use crate::value::{Kind, Kinds, ScalarRef, Seed};
+use bytemuck::{Pod, Zeroable};
 
 /// So many conjunctions are verified one by one rather than indexed again.
 pub const FEW: usize = 8;
 
 /// Where a transition leads, packed: a bucket, a candidate, or one subscription that needs no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
 pub(super) struct Next(pub u32);
 
-const CANDIDATE: u32 = 1 << 31;
-const ANSWER: u32 = 1 << 30;
+pub(super) const CANDIDATE: u32 = 1 << 31;
+pub(super) const ANSWER: u32 = 1 << 30;
 /// How many buckets, candidates or subscriptions a segment can have.
 pub(super) const MOST: usize = (1 << 30) - 1;
 
@@ -77,7 +80,8 @@ impl Next {
 }
 
 /// A value that equalities name, at a path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
 pub(super) struct Value {
     pub path: u32,
     /// Where the words of an atom that names it are.
@@ -87,7 +91,8 @@ pub(super) struct Value {
 }
 
 /// An equality of a bucket that is not the first one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
 pub(super) struct Edge {
     pub bucket: u32,
     /// The number of a value at a path.
@@ -98,32 +103,31 @@ pub(super) struct Edge {
 /// All equalities: an open hash table that holds its keys, so that a hit is one cache line.
 #[derive(Debug)]
 pub(super) struct Edges {
-    slots: Box<[Edge]>,
+    pub(super) slots: Array<Edge>,
     factor: u64,
 }
 
-const NO_BUCKET: u32 = u32::MAX;
+pub(super) const NO_BUCKET: u32 = u32::MAX;
 
 impl Edges {
     pub(super) fn new(edges: &[Edge], seed: &Seed) -> Edges {
         let size = if edges.is_empty() { 0 } else { (edges.len() + edges.len() / 2 + 1).next_power_of_two() };
         let none = Edge { bucket: NO_BUCKET, value: 0, next: Next(0) };
-        let mut table = Edges { slots: vec![none; size].into(), factor: seed.hash_word(1) | 1 };
+        let (mut slots, factor) = (vec![none; size], factor(seed));
         for edge in edges {
-            let mut at = table.first(edge.bucket, edge.value);
-            while table.slots[at].bucket != NO_BUCKET {
+            let mut at = first(factor, size, edge.bucket, edge.value);
+            while slots[at].bucket != NO_BUCKET {
                 at = (at + 1) & (size - 1);
             }
-            table.slots[at] = *edge;
+            slots[at] = *edge;
         }
-        table
+        Edges { slots: slots.into(), factor }
     }
 
-    /// Buckets and values are numbered by the builder, so nobody who writes events chooses what collides.
-    #[inline]
-    fn first(&self, bucket: u32, value: u32) -> usize {
-        let mixed = (u64::from(bucket) << 32 | u64::from(value)).wrapping_mul(self.factor);
-        ((mixed ^ mixed >> 32).wrapping_mul(self.factor) >> 32) as usize & (self.slots.len() - 1)
+    /// A table that was built before; None where a search in it would not end.
+    pub(super) fn from_slots(slots: Array<Edge>, seed: &Seed) -> Option<Edges> {
+        let ends = slots.is_empty() || (slots.len().is_power_of_two() && slots.iter().any(|edge| edge.bucket == NO_BUCKET));
+        ends.then(|| Edges { slots, factor: factor(seed) })
     }
 
     #[inline]
@@ -131,7 +135,7 @@ impl Edges {
         if self.slots.is_empty() {
             return None;
         }
-        let mut at = self.first(bucket, value);
+        let mut at = first(self.factor, self.slots.len(), bucket, value);
         loop {
             let edge = self.slots[at];
             if edge.bucket == bucket && edge.value == value {
@@ -145,8 +149,20 @@ impl Edges {
     }
 }
 
+fn factor(seed: &Seed) -> u64 {
+    seed.hash_word(1) | 1
+}
+
+/// Buckets and values are numbered by the builder, so nobody who writes events chooses what collides.
+#[inline]
+fn first(factor: u64, size: usize, bucket: u32, value: u32) -> usize {
+    let mixed = (u64::from(bucket) << 32 | u64::from(value)).wrapping_mul(factor);
+    ((mixed ^ mixed >> 32).wrapping_mul(factor) >> 32) as usize & (size - 1)
+}
+
 /// A state. Its lists lie one after the other.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
 pub(super) struct Bucket {
     /// Subscriptions that need no more: `lists[answers..several]`.
     pub answers: u32,
@@ -162,7 +178,8 @@ pub(super) struct Bucket {
 }
 
 /// A path that a bucket asks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
 pub(super) struct Probe {
     pub path: u32,
     /// Which matcher, or [`EQUALITIES`].
@@ -193,12 +210,12 @@ pub(super) enum Matcher {
 pub struct Index {
     /// From a path and a value to the value's number.
     pub(super) dictionary: Table,
-    pub(super) values: Box<[Value]>,
+    pub(super) values: Array<Value>,
     pub(super) edges: Edges,
-    pub(super) buckets: Box<[Bucket]>,
-    pub(super) lists: Box<[u32]>,
-    pub(super) checks: Box<[u32]>,
-    pub(super) probes: Box<[Probe]>,
+    pub(super) buckets: Array<Bucket>,
+    pub(super) lists: Array<u32>,
+    pub(super) checks: Array<u32>,
+    pub(super) probes: Array<Probe>,
     pub(super) matchers: Box<[Matcher]>,
     /// The first bucket of those conjunctions that are looked for whatever the filter says; bucket 0 where there are no others.
     pub(super) always: Option<u32>,
@@ -551,12 +568,12 @@ impl Index {
             })
             .sum();
         self.dictionary.bytes()
-            + self.values.len() * size_of::<Value>()
-            + self.edges.slots.len() * size_of::<Edge>()
-            + self.buckets.len() * size_of::<Bucket>()
-            + self.lists.len() * 4
-            + self.checks.len() * 4
-            + self.probes.len() * size_of::<Probe>()
+            + self.values.bytes()
+            + self.edges.slots.bytes()
+            + self.buckets.bytes()
+            + self.lists.bytes()
+            + self.checks.bytes()
+            + self.probes.bytes()
             + matchers
     }
 }

@@ -43,6 +43,27 @@ const COPIES: u32 = 8;
 /// How much dearer an access predicate is that is no equality.
 const PENALTY: u64 = 4;
 
+impl Class {
+    /// All there are, in order.
+    const ALL: [Class; 15] = [
+        Class::Missing,
+        Class::Equal,
+        Class::Numbers,
+        Class::Strings,
+        Class::Timestamps,
+        Class::Durations,
+        Class::Prefix,
+        Class::Suffix,
+        Class::IgnoreCase,
+        Class::Wildcard,
+        Class::Regexp,
+        Class::Cidr,
+        Class::Topic,
+        Class::Other,
+        Class::Kinds,
+    ];
+}
+
 /// What kind of matcher an atom goes to; the order is that of the probes of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Class {
@@ -103,9 +124,80 @@ impl Depth {
 ///
 /// Conjunctions for which *is_always* holds get a first bucket of their own, to be looked for without the others.
 pub fn build(store: &mut Store, seed: &Seed, depth: Depth, is_always: impl Fn(u32) -> bool) -> Result<Index, Refused> {
-    let (index, places) = Builder::run(store, seed, depth, is_always)?;
+    build_with_recipe(store, seed, depth, is_always).map(|(index, _)| index)
+}
+
+/// The same, with what the matchers were made of.
+pub(super) fn build_with_recipe(
+    store: &mut Store,
+    seed: &Seed,
+    depth: Depth,
+    is_always: impl Fn(u32) -> bool,
+) -> Result<(Index, Recipe), Refused> {
+    let (index, recipe, places) = Builder::run(store, seed, depth, is_always)?;
     store.renumber(&places);
-    Ok(index)
+    Ok((index, recipe))
+}
+
+/// What the matchers of an index were made of: for each its class, and where its atoms begin, the atoms of others than answers
+/// begin, and all end; each atom with where it is and what it leads to.
+#[derive(Debug, Default)]
+pub(super) struct Recipe {
+    pub heads: Vec<[u32; 4]>,
+    pub atoms: Vec<[u32; 2]>,
+}
+
+impl Recipe {
+    fn push(&mut self, class: Class, answers: &[[u32; 2]], others: &[[u32; 2]]) {
+        let start = self.atoms.len() as u32;
+        let middle = start + answers.len() as u32;
+        self.heads.push([class as u32, start, middle, middle + others.len() as u32]);
+        self.atoms.extend_from_slice(answers);
+        self.atoms.extend_from_slice(others);
+    }
+}
+
+/// Make a matcher of what it was made of before; None for a class that has none. The atoms must be some of the store.
+pub(super) fn matcher_again(
+    store: &Store,
+    seed: &Seed,
+    class: u32,
+    answers: &[[u32; 2]],
+    others: &[[u32; 2]],
+) -> Option<Matcher> {
+    let class = *Class::ALL.get(class as usize)?;
+    fn view(store: &Store, at: u32) -> Option<AtomView<'_>> {
+        store.atom_at(at).next().map(|atom| atom.view)
+    }
+    Some(match class {
+        Class::Equal => return None,
+        Class::Numbers => {
+            let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
+                AtomView::Numbers(from, to) => Some(Range { from, to, id: *id }),
+                _ => None,
+            };
+            let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
+            Matcher::Numbers { answers: ranges(answers)?, others: ranges(others)? }
+        }
+        Class::Timestamps | Class::Durations => {
+            let of = if class == Class::Timestamps { Times::Timestamps } else { Times::Durations };
+            let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
+                AtomView::Times(_, from, to) => Some(Range { from, to, id: *id }),
+                _ => None,
+            };
+            let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
+            Matcher::Times { of, answers: ranges(answers)?, others: ranges(others)? }
+        }
+        Class::Strings => {
+            let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
+                AtomView::Strings(from, to) => Some(Range { from: from.map(Box::from), to: to.map(Box::from), id: *id }),
+                _ => None,
+            };
+            let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
+            Matcher::Strings { answers: ranges(answers)?, others: ranges(others)? }
+        }
+        class => matcher(seed, class, others.iter().map(|[at, next]| Some((view(store, *at)?, *next))).collect::<Option<_>>()?),
+    })
 }
 
 impl<'s> Builder<'s> {
@@ -115,7 +207,7 @@ impl<'s> Builder<'s> {
         seed: &'s Seed,
         depth: Depth,
         is_always: impl Fn(u32) -> bool,
-    ) -> Result<(Index, Vec<u32>), Refused> {
+    ) -> Result<(Index, Recipe, Vec<u32>), Refused> {
         if store.conjunctions() > MOST || store.len() > MOST {
             return Err(Refused::Full);
         }
@@ -140,6 +232,7 @@ impl<'s> Builder<'s> {
             checks: Vec::new(),
             probes: Vec::new(),
             matchers: Vec::new(),
+            recipe: Recipe::default(),
             unkeyed: 0,
             places: vec![u32::MAX; store.len()],
             placed: 0,
@@ -156,7 +249,7 @@ impl<'s> Builder<'s> {
             }
         };
         (0..store.len() as u32).for_each(|subscription| _ = builder.place(subscription));
-        let Builder { edges, values, hashes, buckets, lists, checks, probes, matchers, unkeyed, places, .. } = builder;
+        let Builder { edges, values, hashes, buckets, lists, checks, probes, matchers, recipe, unkeyed, places, .. } = builder;
         if [checks.len(), edges.len(), buckets.len()].into_iter().any(|count| count > MOST) {
             return Err(Refused::Full);
         }
@@ -172,7 +265,7 @@ impl<'s> Builder<'s> {
             always: always.map(|bucket| bucket as u32),
             unkeyed,
         };
-        Ok((index, places))
+        Ok((index, recipe, places))
     }
 
     /// The new number of a subscription: the next one when it is first answered.
@@ -199,6 +292,7 @@ struct Builder<'s> {
     checks: Vec<u32>,
     probes: Vec<Probe>,
     matchers: Vec<Matcher>,
+    recipe: Recipe,
     unkeyed: u32,
     places: Vec<u32>,
     placed: u32,
@@ -206,6 +300,9 @@ struct Builder<'s> {
 
 /// Scalars, and where what none of them is leads.
 type ScalarSet = (Vec<Scalar>, u32);
+
+/// Ranges, and the atom and the end of each for the recipe.
+type Ranged<K> = (Vec<Range<K>>, Vec<[u32; 2]>);
 
 /// An item filed under a key.
 type Filed = (u32, Item);
@@ -377,33 +474,38 @@ impl<'s> Builder<'s> {
         }
         let matcher = match class {
             Class::Numbers => {
-                let (answers, others) = self.ranges(keys, group, level, |view| match view {
+                let [answers, others] = self.ranges(keys, group, level, |view| match view {
                     AtomView::Numbers(from, to) => (*from, *to),
                     _ => (None, None),
                 });
-                Matcher::Numbers { answers, others }
+                self.recipe.push(class, &answers.1, &others.1);
+                Matcher::Numbers { answers: Ranges::new(answers.0), others: Ranges::new(others.0) }
             }
             Class::Timestamps | Class::Durations => {
-                let (answers, others) = self.ranges(keys, group, level, |view| match view {
+                let [answers, others] = self.ranges(keys, group, level, |view| match view {
                     AtomView::Times(_, from, to) => (*from, *to),
                     _ => (None, None),
                 });
+                self.recipe.push(class, &answers.1, &others.1);
                 let of = if class == Class::Timestamps { Times::Timestamps } else { Times::Durations };
-                Matcher::Times { of, answers, others }
+                Matcher::Times { of, answers: Ranges::new(answers.0), others: Ranges::new(others.0) }
             }
             Class::Strings => {
-                let (answers, others) = self.ranges(keys, group, level, |view| match view {
+                let [answers, others] = self.ranges(keys, group, level, |view| match view {
                     AtomView::Strings(from, to) => (from.map(Box::from), to.map(Box::from)),
                     _ => (None, None),
                 });
-                Matcher::Strings { answers, others }
+                self.recipe.push(class, &answers.1, &others.1);
+                Matcher::Strings { answers: Ranges::new(answers.0), others: Ranges::new(others.0) }
             }
             _ => {
-                let next: Vec<(AtomView<'s>, u32)> = group
+                let next: Vec<(RawAtom<'s>, u32)> = group
                     .chunk_by(|left, right| left.0 == right.0)
-                    .map(|same| (keys.all[same[0].0 as usize].atom.view, self.next(same, level).0))
+                    .map(|same| (keys.all[same[0].0 as usize].atom, self.next(same, level).0))
                     .collect();
-                self.matcher(class, next)
+                let atoms: Vec<[u32; 2]> = next.iter().map(|(atom, next)| [self.store.position(atom.words), *next]).collect();
+                self.recipe.push(class, &[], &atoms);
+                matcher(self.seed, class, next.into_iter().map(|(atom, next)| (atom.view, next)).collect())
             }
         };
         probes.push(Probe { path, matcher: self.matchers.len() as u32 });
@@ -428,111 +530,49 @@ impl<'s> Builder<'s> {
         group: &[Filed],
         level: u32,
         ends: impl Fn(&AtomView<'s>) -> (Option<K>, Option<K>),
-    ) -> (Ranges<K>, Ranges<K>) {
+    ) -> [Ranged<K>; 2] {
         let (mut direct, mut indirect) = (Vec::new(), Vec::new());
         for same in group.chunk_by(|left, right| left.0 == right.0) {
-            let (from, to) = ends(&keys.all[same[0].0 as usize].atom.view);
+            let atom = &keys.all[same[0].0 as usize].atom;
+            let ((from, to), at) = (ends(&atom.view), self.store.position(atom.words));
             let (answering, rest): (Vec<Filed>, Vec<Filed>) = same.iter().partition(|(_, item)| self.is_answer(item));
             for (found, list) in [(answering, &mut direct), (rest, &mut indirect)] {
                 if !found.is_empty() {
                     let id = list.len() as u32;
-                    list.push((Range { from: from.clone(), to: to.clone(), id }, found));
+                    list.push((Range { from: from.clone(), to: to.clone(), id }, found, at));
                 }
             }
         }
         // In the order in which a query finds them, so that what they lead to lies in that order too.
-        let (mut answers, mut others) = (Vec::new(), Vec::new());
-        for at in query_order(direct.iter().map(|(range, _)| range)) {
-            let (range, items) = &direct[at as usize];
+        let mut lists: [Ranged<K>; 2] = [const { (Vec::new(), Vec::new()) }; 2];
+        let mut push = |list: usize, range: &Range<K>, at: u32, id: u32| {
+            lists[list].0.push(Range { id, ..range.clone() });
+            lists[list].1.push([at, id]);
+        };
+        for at in query_order(direct.iter().map(|(range, ..)| range)) {
+            let (range, items, atom) = &direct[at as usize];
             // Slices of one-sided ranges are handed out as they are; the rank of all others is looked up once.
             let is_slice = range.from.is_none() || range.to.is_none();
             for target in items.iter().flat_map(|(_, item)| self.store.targets(item.conjunction)) {
                 let place = self.place(*target);
                 if is_slice {
-                    answers.push(Range { id: place, ..range.clone() });
+                    push(0, range, *atom, place);
                 } else {
-                    others.push(Range { id: Next::answer(place).0, ..range.clone() });
+                    push(1, range, *atom, Next::answer(place).0);
                 }
             }
         }
-        for at in query_order(indirect.iter().map(|(range, _)| range)) {
-            let (range, items) = &indirect[at as usize];
-            others.push(Range { id: self.next(items, level).0, ..range.clone() });
+        for at in query_order(indirect.iter().map(|(range, ..)| range)) {
+            let (range, items, atom) = &indirect[at as usize];
+            push(1, range, *atom, self.next(items, level).0);
         }
-        (Ranges::new(answers), Ranges::new(others))
+        lists
     }
 
     /// Whether an item needs no more, and none of those who want it can come up again.
     fn is_answer(&self, item: &Item) -> bool {
         let several = |target: &u32| self.store.flags[*target as usize] & flags::SEVERAL != 0;
         item.unknown == 0 && !item.repeated && !self.store.targets(item.conjunction).iter().any(several)
-    }
-
-    fn matcher(&self, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Matcher {
-        use AtomView::*;
-        let texts = |pick: fn(&AtomView<'s>) -> Option<&'s str>| -> Vec<(&'s str, u32)> {
-            next.iter().filter_map(|(view, next)| Some((pick(view)?, *next))).collect()
-        };
-        let seed = self.seed.clone();
-        match class {
-            Class::Prefix => {
-                Matcher::Prefixes(Prefixes::new(texts(|view| if let Prefix(text) = view { Some(text) } else { None }), seed))
-            }
-            Class::Suffix => {
-                Matcher::Suffixes(Suffixes::new(texts(|view| if let Suffix(text) = view { Some(text) } else { None }), seed))
-            }
-            Class::IgnoreCase => Matcher::IgnoreCase(IgnoreCase::new(
-                texts(|view| if let EqualIgnoreCase(text) = view { Some(text) } else { None }),
-                texts(|view| if let PrefixIgnoreCase(text) = view { Some(text) } else { None }),
-                texts(|view| if let SuffixIgnoreCase(text) = view { Some(text) } else { None }),
-                seed,
-            )),
-            Class::Wildcard => {
-                let patterns: Vec<(Vec<Box<str>>, u32)> = next
-                    .iter()
-                    .map(|(view, next)| match view {
-                        Wildcard(pieces) => (pieces.to_vec(), *next),
-                        Substring(text) => (vec!["".into(), (*text).into(), "".into()], *next),
-                        _ => (Vec::new(), *next),
-                    })
-                    .collect();
-                Matcher::Wildcards(Wildcards::new(patterns.iter().map(|(pieces, next)| (&pieces[..], *next))))
-            }
-            Class::Regexp => {
-                Matcher::Regexps(Regexps::new(next.iter().filter_map(|(view, next)| {
-                    if let Regexp(program) = view { Some((Arc::clone(program), *next)) } else { None }
-                })))
-            }
-            Class::Cidr => Matcher::Nets(Nets::new(
-                next.iter().filter_map(|(view, next)| if let Cidr(net) = view { Some((*net, *next)) } else { None }),
-                seed,
-            )),
-            Class::Topic => {
-                let patterns: Vec<(Vec<TopicWord>, u32)> = next
-                    .iter()
-                    .filter_map(|(view, next)| if let Topic(words) = view { Some((words.to_vec(), *next)) } else { None })
-                    .collect();
-                Matcher::Topics(Topics::new(patterns.iter().map(|(words, next)| (&words[..], *next)), seed))
-            }
-            Class::Other => {
-                let mut by_kinds: Vec<(self::Kinds, Vec<ScalarSet>)> = Vec::new();
-                for (view, next) in &next {
-                    let Other(kinds, none_of) = view else { continue };
-                    let set = none_of
-                        .filter_map(|atom| if let Equal(scalar) = atom.view { Some(scalar.to_scalar()) } else { None })
-                        .collect();
-                    match by_kinds.iter_mut().find(|(other, _)| other == kinds) {
-                        Some((_, sets)) => sets.push((set, *next)),
-                        None => by_kinds.push((*kinds, vec![(set, *next)])),
-                    }
-                }
-                let built = by_kinds.iter().map(|(kinds, sets)| {
-                    (*kinds, AnythingBut::new(sets.iter().map(|(set, next)| (set.iter().collect(), *next)), self.seed.clone()))
-                });
-                Matcher::AnythingBut(built.collect())
-            }
-            _ => Matcher::Kinds(next.iter().map(|(view, next)| (kinds_of(view), *next)).collect()),
-        }
     }
 
     /// Write what is left to verify of an item; where it is.
@@ -565,6 +605,76 @@ impl<'s> Builder<'s> {
             return Next::candidate(self.candidate(item));
         }
         Next::bucket(self.bucket(same.iter().map(|(_, item)| *item).collect(), level + 1))
+    }
+}
+
+/// Make the matcher of a class from its atoms and what each leads to.
+fn matcher<'s>(seed: &Seed, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Matcher {
+    use AtomView::*;
+    let texts = |pick: fn(&AtomView<'s>) -> Option<&'s str>| -> Vec<(&'s str, u32)> {
+        next.iter().filter_map(|(view, next)| Some((pick(view)?, *next))).collect()
+    };
+    let seed = seed.clone();
+    match class {
+        Class::Prefix => {
+            Matcher::Prefixes(Prefixes::new(texts(|view| if let Prefix(text) = view { Some(text) } else { None }), seed))
+        }
+        Class::Suffix => {
+            Matcher::Suffixes(Suffixes::new(texts(|view| if let Suffix(text) = view { Some(text) } else { None }), seed))
+        }
+        Class::IgnoreCase => Matcher::IgnoreCase(IgnoreCase::new(
+            texts(|view| if let EqualIgnoreCase(text) = view { Some(text) } else { None }),
+            texts(|view| if let PrefixIgnoreCase(text) = view { Some(text) } else { None }),
+            texts(|view| if let SuffixIgnoreCase(text) = view { Some(text) } else { None }),
+            seed,
+        )),
+        Class::Wildcard => {
+            let patterns: Vec<(Vec<Box<str>>, u32)> = next
+                .iter()
+                .map(|(view, next)| match view {
+                    Wildcard(pieces) => (pieces.to_vec(), *next),
+                    Substring(text) => (vec!["".into(), (*text).into(), "".into()], *next),
+                    _ => (Vec::new(), *next),
+                })
+                .collect();
+            Matcher::Wildcards(Wildcards::new(patterns.iter().map(|(pieces, next)| (&pieces[..], *next))))
+        }
+        Class::Regexp => Matcher::Regexps(Regexps::new(
+            next.iter().filter_map(
+                |(view, next)| {
+                    if let Regexp(program) = view { Some((Arc::clone(program), *next)) } else { None }
+                },
+            ),
+        )),
+        Class::Cidr => Matcher::Nets(Nets::new(
+            next.iter().filter_map(|(view, next)| if let Cidr(net) = view { Some((*net, *next)) } else { None }),
+            seed,
+        )),
+        Class::Topic => {
+            let patterns: Vec<(Vec<TopicWord>, u32)> = next
+                .iter()
+                .filter_map(|(view, next)| if let Topic(words) = view { Some((words.to_vec(), *next)) } else { None })
+                .collect();
+            Matcher::Topics(Topics::new(patterns.iter().map(|(words, next)| (&words[..], *next)), seed))
+        }
+        Class::Other => {
+            let mut by_kinds: Vec<(crate::value::Kinds, Vec<ScalarSet>)> = Vec::new();
+            for (view, next) in &next {
+                let Other(kinds, none_of) = view else { continue };
+                let set = none_of
+                    .filter_map(|atom| if let Equal(scalar) = atom.view { Some(scalar.to_scalar()) } else { None })
+                    .collect();
+                match by_kinds.iter_mut().find(|(other, _)| other == kinds) {
+                    Some((_, sets)) => sets.push((set, *next)),
+                    None => by_kinds.push((*kinds, vec![(set, *next)])),
+                }
+            }
+            let built = by_kinds.iter().map(|(kinds, sets)| {
+                (*kinds, AnythingBut::new(sets.iter().map(|(set, next)| (set.iter().collect(), *next)), seed.clone()))
+            });
+            Matcher::AnythingBut(built.collect())
+        }
+        _ => Matcher::Kinds(next.iter().map(|(view, next)| (kinds_of(view), *next)).collect()),
     }
 }
 

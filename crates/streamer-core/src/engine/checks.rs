@@ -111,6 +111,50 @@ pub(super) fn next_check<'c>(checks: &mut &'c [u32]) -> Option<Check<'c>> {
     Some(check)
 }
 
+/// How many subscriptions, conjunctions, clauses and paths there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    pub subscriptions: usize,
+    pub conjunctions: usize,
+    pub clauses: usize,
+    pub paths: usize,
+}
+
+/// Where the records of *words* begin, a bit each, and one for their end; None where they are none of a store of these counts.
+pub(super) fn sound_records(words: &[u32], counts: Counts) -> Option<Vec<u64>> {
+    let mut starts = vec![0_u64; words.len() / 64 + 1];
+    let mut at = 0;
+    while at < words.len() {
+        starts[at / 64] |= 1 << (at % 64);
+        let length = *words.get(at + 1)? as usize;
+        let record = words.get(at..at.checked_add(length)?)?;
+        let head = *record.first()?;
+        let end = if head & CONJUNCTION != 0 { counts.conjunctions } else { counts.subscriptions };
+        if (head & NUMBER) as usize >= end {
+            return None;
+        }
+        let mut checks = record.get(2..)?;
+        while let Some((head, rest)) = checks.split_first() {
+            let length = match head & 0xff {
+                tag::VALUES => 1 + *rest.first()? as usize,
+                tag::OTHER => 2 + *rest.get(1)? as usize,
+                tag::KINDS => 1,
+                tag::ABOVE | tag::BELOW => 3,
+                tag::BETWEEN => 6,
+                tag::CLAUSE if (*rest.first()? as usize) < counts.clauses => 1,
+                _ => return None,
+            };
+            if head & 0xff != tag::CLAUSE && (head >> 8) as usize >= counts.paths {
+                return None;
+            }
+            checks = rest.get(length..)?;
+        }
+        at += length;
+    }
+    starts[at / 64] |= 1 << (at % 64);
+    Some(starts)
+}
+
 /// Begin a record; [`end`] closes it.
 pub(super) fn begin(words: &mut Vec<u32>, wanted: Wanted, apart: bool) -> usize {
     let head = match wanted {

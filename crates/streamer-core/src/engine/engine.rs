@@ -25,7 +25,7 @@ use crate::engine::guards::Phase1;
 use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::merging::Signal;
 use crate::engine::partitions::{Name, Partitions};
-use crate::engine::paths::Views;
+use crate::engine::paths::{PathSets, Views};
 use crate::engine::programs::{CelError, CelScratch, Judge};
 use crate::engine::registry::{Generation, Host, Record, Records};
 use crate::engine::segment::{Output, Segment, SegmentScratch};
@@ -44,6 +44,9 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
+
+/// Runs what is given once.
+pub type LetGo = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
 
 /// How an engine works.
 #[derive(Clone)]
@@ -68,6 +71,10 @@ pub struct Options {
     pub bloom: Option<Phase1>,
     /// What evaluates the CEL part of subscriptions that are [portable](Addition::portable); without one it is an error.
     pub judge: Option<Arc<dyn Judge>>,
+    /// The seed of all hashes: that of a file which holds tables; None for a random one.
+    pub seed: Option<u64>,
+    /// Runs what may wait, with whatever the host holds let go; None: nothing is held.
+    pub let_go: Option<LetGo>,
     /// Called inside each write, with the writer's lock held, just before it is published.
     pub before_publish: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -85,6 +92,8 @@ impl Default for Options {
             soft_delete: None,
             bloom: Some(Phase1::default()),
             judge: None,
+            seed: None,
+            let_go: None,
             before_publish: None,
         }
     }
@@ -226,6 +235,8 @@ pub(super) struct Inner {
     pub writer: Mutex<Writer>,
     pub(super) ids: RwLock<HashTable<u32>>,
     pub(super) telemetry: Telemetry,
+    pub(super) sets: Mutex<PathSets>,
+    pub(super) signal: Arc<Signal>,
 }
 
 /// See the head of this file.
@@ -311,7 +322,7 @@ pub struct Pin(#[allow(dead_code, reason = "held, never read")] pub(super) Optio
 impl Engine {
     /// An engine without subscriptions.
     pub fn new(options: Options) -> Engine {
-        let writer = Writer::default();
+        let (writer, signal) = (Writer::default(), Arc::<Signal>::default());
         let root = Root {
             version: 1,
             partitions: Partitions::default(),
@@ -320,7 +331,7 @@ impl Engine {
             any_collection: 0,
             len: 0,
         };
-        let seed = Seed::random();
+        let seed = options.seed.map_or_else(Seed::random, Seed::new);
         let inner = Inner {
             locator: Locator::new(&options.layout),
             id_locator: Locator::of_id(&options.layout),
@@ -338,8 +349,10 @@ impl Engine {
             writer: Mutex::new(writer),
             ids: RwLock::default(),
             telemetry: Telemetry::default(),
+            sets: Mutex::default(),
+            signal: signal.clone(),
         };
-        Engine { inner: Arc::new(inner), signal: Arc::default() }
+        Engine { inner: Arc::new(inner), signal }
     }
 
     /// How it works.
@@ -379,6 +392,7 @@ impl Engine {
 
     /// The slot and the record of an id.
     pub fn get(&self, id: &str) -> Option<(u32, Arc<Record>)> {
+        self.inner.have_ids();
         let ids = self.inner.ids.read().unwrap_or_else(PoisonError::into_inner);
         let slot = self.inner.find_id(&ids, id)?;
         Some((slot, self.record(slot)?))
@@ -386,6 +400,7 @@ impl Engine {
 
     /// The slots and records that *selection* means, in order of adding.
     pub fn select(&self, selection: &Selection<'_>) -> Vec<(u32, Arc<Record>)> {
+        self.inner.have_ids();
         let ids = self.inner.ids.read().unwrap_or_else(PoisonError::into_inner);
         let mut found: Vec<(u32, Arc<Record>)> = match selection.ids {
             Some(wanted) => wanted
@@ -425,6 +440,7 @@ impl Engine {
 
     /// Remove what *selection* means.
     pub fn remove(&self, selection: &Selection<'_>) -> Changes {
+        self.inner.have_ids();
         let mut writer = self.inner.lock_writer();
         let gone: Vec<(u32, Arc<Record>)> = self.select(selection);
         let mut changes = Changes::default();
@@ -560,7 +576,7 @@ impl Engine {
         let root = self.inner.root.load();
         let (mut stores, mut indexes) = (0, 0);
         root.partitions.for_each(|partition| {
-            for segment in &partition.segments {
+            for segment in &partition.present().segments {
                 let (store, index) = segment.bytes();
                 stores += store;
                 indexes += index;
@@ -573,6 +589,9 @@ impl Engine {
     pub fn partitions(&self) -> Vec<Held> {
         let mut held = Vec::new();
         self.inner.root.load().partitions.for_each(|partition| {
+            let not_opened =
+                partition.section.as_ref().filter(|section| section.opened().is_none()).map_or(0, |section| section.len());
+            let partition = partition.present();
             let bytes = |(stores, indexes): (usize, usize), segment: &Arc<Segment>| {
                 let (store, index) = segment.bytes();
                 (stores + store, indexes + index)
@@ -580,7 +599,7 @@ impl Engine {
             let (store_bytes, index_bytes) = partition.segments.iter().fold((0, 0), bytes);
             held.push(Held {
                 name: partition.name.clone(),
-                subscriptions: partition.segments.iter().map(|segment| segment.live()).sum(),
+                subscriptions: not_opened + partition.segments.iter().map(|segment| segment.live()).sum::<usize>(),
                 segments: partition.segments.len(),
                 store_bytes,
                 index_bytes,
@@ -593,7 +612,7 @@ impl Engine {
     pub fn shares(&self) -> Vec<(Arc<Name>, [u64; 3])> {
         let mut found = Vec::new();
         self.inner.root.load().partitions.for_each(|partition| {
-            found.extend(partition.share.as_ref().map(|share| (partition.name.clone(), share.counts())));
+            found.extend(partition.present().share.as_ref().map(|share| (partition.name.clone(), share.counts())));
         });
         found
     }
@@ -602,7 +621,7 @@ impl Engine {
     pub fn shape(&self) -> (usize, usize) {
         let root = self.inner.root.load();
         let mut segments = 0;
-        root.partitions.for_each(|partition| segments += partition.segments.len());
+        root.partitions.for_each(|partition| segments += partition.present().segments.len());
         (root.partitions.count(), segments)
     }
 }

@@ -114,7 +114,8 @@ impl Engine {
     /// The bytes of all keys of a partition, sorted, and how many subscriptions have keys and have none.
     pub fn filter_keys(&self, name: &Name) -> (BTreeSet<Vec<u8>>, (usize, usize)) {
         let mut all = BTreeSet::new();
-        let Some((_, partition)) = self.pinned(name) else { return (all, (0, 0)) };
+        let root = self.inner.root.load_full();
+        let Some(partition) = self.inner.partition(&root.partitions, name) else { return (all, (0, 0)) };
         let mut counts = (0, 0);
         for segment in &partition.segments {
             let is_live = |at: u32| segment.removed_at(at) == 0;

@@ -15,7 +15,6 @@ use crate::engine::engine::{Engine, Inner, Root};
 use crate::engine::partitions::{Name, Partition};
 use crate::engine::segment::{INDEXED_FROM, Segment};
 use crate::engine::store::Store;
-use crate::engine::write::Writer;
 use crate::subscriptions::normal_form::{Mode, Path};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -87,7 +86,6 @@ impl Inner {
     /// The filter of a partition that will have *segments*; *new* is the one of them that it does not know yet.
     pub(super) fn filter_with(
         &self,
-        writer: &mut Writer,
         held: Option<&Arc<Partition>>,
         segments: &[Arc<Segment>],
         new: Option<(&Segment, &Access)>,
@@ -104,7 +102,7 @@ impl Inner {
         if let Some(held) = held {
             let Some((segment, access)) = new else { return Some(held.clone()) };
             self.collect(segment, access, &mut keys);
-            let filter = held.with_places(&keys.places, &mut writer.sets, &self.seed);
+            let filter = held.with_places(&keys.places, &mut self.sets(), &self.seed);
             filter.add(keys.hashes.iter().copied());
             let (known, capacity) = filter.load();
             let is_costly = live > SMALL && segment.live() * 2 < live;
@@ -119,7 +117,7 @@ impl Inner {
         let room = options.initial_capacity.min(4 * keys.hashes.len() + SPARE);
         let capacity = room.max(2 * keys.hashes.len());
         let (filter, added) = self.fill_filter(capacity, options.key_rate(keys.places.len()), &keys);
-        let places = writer.sets.get(keys.places.into_iter().collect());
+        let places = self.sets().get(keys.places.into_iter().collect());
         Some(Arc::new(Filter::new(filter, capacity, added, places, &self.seed, held.map(|held| &**held))))
     }
 
@@ -143,8 +141,14 @@ impl Engine {
             let root = self.inner.root.load_full();
             let mut next = Root::after(&root);
             root.partitions.for_each(|partition| {
-                let filter = self.inner.filter_with(&mut writer, None, &partition.segments, None);
-                self.inner.put(&mut next, partition.name.clone(), partition.segments.clone(), filter);
+                let partition = partition.present();
+                if partition.section.is_some() {
+                    // It lies in a file, and gets its filter when it is opened.
+                    return;
+                }
+                let filter = self.inner.filter_with(None, &partition.segments, None);
+                let (name, segments) = (partition.name.clone(), partition.segments.clone());
+                self.inner.put(&mut next, Partition { name, segments, filter, share: None, section: None });
             });
             self.inner.publish(&mut writer, next);
         });
@@ -154,6 +158,7 @@ impl Engine {
     pub fn filters(&self) -> Vec<FilterState> {
         let mut states = Vec::new();
         self.inner.root.load().partitions.for_each(|partition| {
+            let partition = partition.present();
             if let Some(filter) = &partition.filter {
                 let keyed = keyed(&partition.segments);
                 states.push(FilterState { name: partition.name.clone(), keyed, state: filter.state() });
@@ -164,7 +169,9 @@ impl Engine {
 
     pub(super) fn pinned(&self, name: &Name) -> Option<(Arc<Root>, Arc<Partition>)> {
         let root = self.inner.root.load_full();
-        let partition = self.inner.partition(&root.partitions, name)?.clone();
+        // Where nothing was opened there is no filter.
+        let found = root.partitions.get(name.hash(&self.inner.seed), &name.tenant, &name.collection)?;
+        let partition = found.present().clone();
         Some((root, partition))
     }
 
@@ -208,11 +215,13 @@ impl Engine {
                     .for_each(|segment| self.inner.collect(segment, &Access::of(&segment.store, Scope::Guarding), &mut last));
                 keys.places.extend(last.places);
                 let (capacity, (filter, added)) = filled.take()?;
-                let places = writer.sets.get(keys.places.drain().collect());
+                let places = self.inner.sets().get(keys.places.drain().collect());
                 let rebuilt = Filter::new(filter, capacity, added, places, &self.inner.seed, partition.filter.as_deref());
                 rebuilt.add(last.hashes.into_iter());
                 let mut next = Root::after(&root);
-                self.inner.put(&mut next, partition.name.clone(), partition.segments.clone(), Some(Arc::new(rebuilt)));
+                let (name, segments) = (partition.name.clone(), partition.segments.clone());
+                self.inner
+                    .put(&mut next, Partition { name, segments, filter: Some(Arc::new(rebuilt)), share: None, section: None });
                 self.inner.publish(&mut writer, next);
                 Some(true)
             });

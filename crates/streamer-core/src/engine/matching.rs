@@ -25,7 +25,7 @@ impl Inner {
     /// The partitions that an event of *tenant* and *collection* sees: its own, and those for all collections or tenants.
     fn seen_by<'r>(&self, root: &'r Root, tenant: &str, collection: Option<&str>) -> Seen<'r> {
         let tenant_hash = self.seed.hash_bytes(tenant.as_bytes());
-        let find = |hash, tenant, collection| root.partitions.get(hash, tenant, collection);
+        let find = |hash, tenant, collection| root.partitions.get(hash, tenant, collection).map(|found| self.opened(found));
         let mut seen = [None; 4];
         if let Some(name) = collection {
             let hash = self.seed.hash_bytes(name.as_bytes());

@@ -148,7 +148,9 @@ impl Engine {
     /// Merge all segments of each partition into one, in this thread.
     pub fn merge(&self) {
         let mut names = Vec::new();
-        self.inner.root.load().partitions.for_each(|partition| names.push(partition.name.clone()));
+        // What lies in a file is one segment, or none yet.
+        let written = |partition: &Arc<Partition>| partition.section.is_none().then(|| partition.name.clone());
+        self.inner.root.load().partitions.for_each(|partition| names.extend(written(partition)));
         for name in names {
             let whole = |partition: &Partition| {
                 let segments = &partition.segments;
@@ -208,7 +210,7 @@ impl Inner {
             // Together they may not fit where each did: then they stay apart.
             builder.add_store(&segment.store, |at| alive[at as usize]).ok()?;
         }
-        let store = signal.inside(|| builder.build(&mut self.lock_writer().sets));
+        let store = signal.inside(|| builder.build(&mut self.sets()));
         let access = self.access(&store);
         let merge = |store| Segment::new(store, &self.seed, self.options.depth, Some(&access));
         let merged = if store.is_empty() { None } else { Some(merge(store).ok()?) };
@@ -241,7 +243,10 @@ impl Inner {
             }
             let mut next = Root::after(&root);
             // Its keys are those of what it was made of, which the filter has.
-            self.put(&mut next, name.clone(), segments, partition.filter.clone());
+            self.put(
+                &mut next,
+                Partition { name: name.clone(), segments, filter: partition.filter.clone(), share: None, section: None },
+            );
             self.publish(&mut writer, next);
             self.telemetry.merged();
             Some(true)

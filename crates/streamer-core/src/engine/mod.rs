@@ -11,9 +11,11 @@ mod gathering;
 mod group;
 mod guards;
 mod holes;
+mod image;
 mod judge;
 #[cfg(test)]
 mod live_tests;
+pub mod mapped;
 mod matching;
 mod merging;
 pub mod partitions;
@@ -35,11 +37,15 @@ mod write;
 
 pub use access::{CostClass, access_of};
 pub use build::Depth;
-pub use engine::{Addition, Changes, Engine, Held, Identity, Matched, Mode, Options, Pin, Root, Scratch, Selection, Stays};
+pub use engine::{
+    Addition, Changes, Engine, Held, Identity, LetGo, Matched, Mode, Options, Pin, Root, Scratch, Selection, Stays,
+};
 pub use gathering::Gathered;
 pub use group::Group;
 pub use guards::{FilterState, Phase1};
+pub use image::KIND as IMAGES;
 pub use judge::{Change, Outcome, Transition};
+pub use mapped::Fault;
 pub use programs::{CelError, Judge, Judged, Side};
 pub use registry::{Host, Record};
 pub use store::flags;

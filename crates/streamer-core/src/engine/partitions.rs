@@ -15,6 +15,7 @@
 //! Rejected: one table that is copied for each change (300,000 partitions: 2.4 MB a change); a lock around a mutable one.
 
 use crate::bloom::filter::Filter;
+use crate::engine::mapped::Section;
 use crate::engine::segment::Segment;
 use crate::engine::shares::Share;
 use crate::value::Seed;
@@ -31,6 +32,19 @@ pub struct Partition {
     pub filter: Option<Arc<Filter>>,
     /// Its share of what is counted; None past the number of those that are.
     pub share: Option<Arc<Share>>,
+    /// Where it lies in a file and was not written to: it holds nothing of its own then.
+    pub section: Option<Arc<Section>>,
+}
+
+impl Partition {
+    /// What it holds, if that is known by now.
+    pub(super) fn present(self: &Arc<Partition>) -> &Arc<Partition> {
+        self.section.as_ref().and_then(|section| section.opened()).unwrap_or(self)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.section.is_none()
+    }
 }
 
 /// Which partition.
@@ -128,12 +142,12 @@ impl Partitions {
                 Node::Leaf(entries) => {
                     let at = entries.iter().position(|(other, old)| *other == hash && old.name == partition.name);
                     match at {
-                        Some(at) if partition.segments.is_empty() => {
+                        Some(at) if partition.is_empty() => {
                             entries.swap_remove(at);
                             self.count -= 1;
                         }
                         Some(at) => entries[at].1 = Arc::new(partition),
-                        None if partition.segments.is_empty() => {}
+                        None if partition.is_empty() => {}
                         None => {
                             entries.push((hash, Arc::new(partition)));
                             self.count += 1;

@@ -18,6 +18,7 @@
 
 use crate::cel::Executable;
 use crate::engine::access::CostClass;
+use crate::engine::mapped::Mapped;
 use crate::engine::partitions::Name;
 use arc_swap::{ArcSwapOption, Guard};
 use std::any::Any;
@@ -64,11 +65,13 @@ const CHUNKS: usize = 22; // 1024 * (2^22 - 1) slots: just below 2^32
 #[derive(Debug)]
 pub struct Records {
     chunks: [OnceLock<Box<[ArcSwapOption<Record>]>>; CHUNKS],
+    /// Of what lies in a file, records are made when they are asked for.
+    mapped: OnceLock<Mapped>,
 }
 
 impl Default for Records {
     fn default() -> Records {
-        Records { chunks: [const { OnceLock::new() }; CHUNKS] }
+        Records { chunks: [const { OnceLock::new() }; CHUNKS], mapped: OnceLock::new() }
     }
 }
 
@@ -80,7 +83,15 @@ fn place(slot: u32) -> (usize, usize) {
 
 impl Records {
     /// The record of a slot; a caller that holds a token of the time in which it found the slot always gets one.
+    #[inline]
     pub fn get(&self, slot: u32) -> Guard<Option<Arc<Record>>> {
+        let made = self.made(slot);
+        if made.is_none() && self.mapped.get().is_some() { Guard::from_inner(self.make(slot)) } else { made }
+    }
+
+    /// The record of a slot, unless it lies in a file and nobody has asked for it yet.
+    #[inline]
+    pub(super) fn made(&self, slot: u32) -> Guard<Option<Arc<Record>>> {
         let (chunk, at) = place(slot);
         match self.chunks.get(chunk).and_then(OnceLock::get) {
             Some(chunk) => chunk[at].load(),
@@ -88,11 +99,31 @@ impl Records {
         }
     }
 
-    /// Only the writer calls this.
-    fn set(&self, slot: u32, record: Option<Arc<Record>>) {
+    /// What lies in a file.
+    pub(super) fn mapped(&self) -> Option<&Mapped> {
+        self.mapped.get()
+    }
+
+    /// Hold what lies in a file; once.
+    pub(super) fn map(&self, mapped: Mapped) {
+        let _ = self.mapped.set(mapped);
+    }
+
+    fn entry(&self, slot: u32) -> &ArcSwapOption<Record> {
         let (chunk, at) = place(slot);
         let size = (FIRST as usize) << chunk;
-        self.chunks[chunk].get_or_init(|| (0..size).map(|_| ArcSwapOption::empty()).collect())[at].store(record);
+        &self.chunks[chunk].get_or_init(|| (0..size).map(|_| ArcSwapOption::empty()).collect())[at]
+    }
+
+    /// Only the writer calls this.
+    fn set(&self, slot: u32, record: Option<Arc<Record>>) {
+        self.entry(slot).store(record);
+    }
+
+    /// Set a record that any thread may have made; the first one stays.
+    pub(super) fn set_first(&self, slot: u32, record: Arc<Record>) -> Arc<Record> {
+        let before = self.entry(slot).compare_and_swap(&None::<Arc<Record>>, Some(record.clone()));
+        before.as_ref().cloned().unwrap_or(record)
     }
 }
 
@@ -156,6 +187,13 @@ impl Slots {
             let old = std::mem::take(&mut self.generation);
             self.waiting.push_back((Arc::downgrade(&old), std::mem::take(&mut self.freed)));
         }
+    }
+
+    /// Begin after the slots of a file; false where one was taken already.
+    pub(super) fn begin_after(&mut self, taken: u32) -> bool {
+        let is_new = self.next == 0;
+        self.next = self.next.max(taken);
+        is_new
     }
 
     /// Slots are numbered below this.

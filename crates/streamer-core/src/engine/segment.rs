@@ -165,6 +165,12 @@ impl Segment {
         Ok(Segment { store, index, removed: OnceLock::new(), dead: AtomicU32::new(0), guard })
     }
 
+    /// The same of an index that was built before.
+    pub(super) fn indexed(store: Store, index: Index, access: Option<&Access>) -> Segment {
+        let guard = access.map(|access| Guard::of(&store, access, false));
+        Segment { store, index: Some(index), removed: OnceLock::new(), dead: AtomicU32::new(0), guard }
+    }
+
     /// How many subscriptions are not removed.
     pub fn live(&self) -> usize {
         self.store.len() - self.dead.load(Ordering::Relaxed) as usize

@@ -13,6 +13,7 @@
 
 use crate::engine::paths::{PathSet, PathSets};
 use crate::engine::words::{Atoms, FastHash, Pool, Refused, Rows, Writer};
+use crate::map::Array;
 use crate::subscriptions::normal_form::{Atom, Mode, NormalForm, Path, PatternTree, Relation, Verify};
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
@@ -45,20 +46,20 @@ pub mod flags {
 pub struct Store {
     /// The paths that clauses name by position.
     pub paths: Arc<PathSet>,
-    pool: Pool,
-    words: Box<[u32]>,
-    clause_at: Box<[u32]>,
-    conjunction_at: Box<[u32]>,
-    clauses: Box<[u32]>,
-    target_at: Box<[u32]>,
-    targets: Box<[u32]>,
+    pub(super) pool: Pool,
+    pub(super) words: Array<u32>,
+    pub(super) clause_at: Array<u32>,
+    pub(super) conjunction_at: Array<u32>,
+    pub(super) clauses: Array<u32>,
+    pub(super) target_at: Array<u32>,
+    pub(super) targets: Array<u32>,
     /// Of each subscription: its slot in the registry.
     pub slots: Box<[u32]>,
     /// Of each subscription: its flags.
-    pub flags: Box<[u8]>,
+    pub flags: Array<u8>,
     /// All flags of any subscription.
     pub any_flags: u8,
-    verify: Box<[(u32, Verification)]>,
+    pub(super) verify: Box<[(u32, Verification)]>,
 }
 
 /// What is checked on a candidate.
@@ -178,16 +179,18 @@ impl Store {
             flags[*new as usize] = self.flags[old];
         }
         (self.slots, self.flags) = (slots.into(), flags.into());
-        let all = self.targets.iter_mut().chain(self.verify.iter_mut().map(|(at, _)| at));
+        // What is renumbered was just built.
+        let targets = self.targets.own_mut().into_iter().flatten();
+        let all = targets.chain(self.verify.iter_mut().map(|(at, _)| at));
         all.for_each(|at| *at = places[*at as usize]);
         self.verify.sort_unstable_by_key(|(subscription, _)| *subscription);
     }
 
     /// Heap bytes held, those of shared trees and programs left out.
     pub fn bytes(&self) -> usize {
-        let words =
-            [&self.words, &self.clause_at, &self.conjunction_at, &self.clauses, &self.target_at, &self.targets, &self.slots];
-        self.pool.bytes() + words.iter().map(|words| words.len() * 4).sum::<usize>() + self.flags.len() + self.verify.len() * 32
+        let words = [&self.words, &self.clause_at, &self.conjunction_at, &self.clauses, &self.target_at, &self.targets];
+        let words: usize = words.iter().map(|words| words.bytes()).sum();
+        self.pool.bytes() + words + self.slots.len() * 4 + self.flags.bytes() + self.verify.len() * 32
     }
 }
 
@@ -373,11 +376,10 @@ impl StoreBuilder {
             }
             target_at.push(at as u32);
         }
-        self.writer.pool.shrink();
         self.verify.sort_unstable_by_key(|(subscription, _)| *subscription);
         Store {
             paths: sets.get(self.paths),
-            pool: self.writer.pool,
+            pool: self.writer.into_pool(),
             words: self.clauses.words.into(),
             clause_at: self.clauses.at.into(),
             conjunction_at: self.conjunctions.at.into(),

@@ -16,6 +16,7 @@
 use crate::automaton::ranges::{NumberCut, text_after, text_before};
 use crate::automaton::regexps::Program;
 use crate::cel::Times;
+use crate::map::{Array, Text};
 use crate::subscriptions::normal_form::{Atom, Cidr, Range, TopicWord};
 use crate::value::{Kinds, Number, ScalarRef, Value};
 use hashbrown::HashTable;
@@ -57,10 +58,10 @@ mod tag {
 /// What the words of a segment refer to.
 #[derive(Debug, Default)]
 pub struct Pool {
-    texts: String,
-    ends: Vec<u32>, // where each text ends
-    programs: Vec<Arc<Program>>,
-    trees: Vec<Arc<Value>>,
+    pub(super) texts: Text,
+    pub(super) ends: Array<u32>, // where each text ends
+    pub(super) programs: Box<[Arc<Program>]>,
+    pub(super) trees: Box<[Arc<Value>]>,
 }
 
 /// An atom, read from words: what the variant of [`Atom`] of the same name says.
@@ -189,9 +190,7 @@ impl Pool {
     /// A text by its number.
     #[inline]
     pub fn text(&self, number: u32) -> &str {
-        let number = number as usize;
-        let start = if number == 0 { 0 } else { self.ends[number - 1] };
-        &self.texts[start as usize..self.ends[number] as usize]
+        text_of(&self.texts, &self.ends, number)
     }
 
     /// Read a row of *count* atoms.
@@ -274,15 +273,61 @@ impl Pool {
 
     /// Heap bytes held.
     pub fn bytes(&self) -> usize {
-        self.texts.capacity() + self.ends.capacity() * 4 + (self.programs.capacity() + self.trees.capacity()) * 8
+        self.texts.bytes() + self.ends.bytes() + (self.programs.len() + self.trees.len()) * 8
     }
 
-    /// Give back what was reserved for growth.
-    pub fn shrink(&mut self) {
-        self.texts.shrink_to_fit();
-        self.ends.shrink_to_fit();
-        self.programs.shrink_to_fit();
-        self.trees.shrink_to_fit();
+    /// How many words a row of *count* atoms takes at the beginning of *words*, and for each visits what it names; None where
+    /// they are no such row of this pool. *none_of* is for what stands in [`AtomView::Other`].
+    pub(super) fn check(&self, words: &[u32], count: u32, none_of: bool) -> Option<usize> {
+        let is_text = |number: &u32| (*number as usize) < self.ends.len();
+        let mut at = 0;
+        for _ in 0..count {
+            let words = words.get(at..)?;
+            let head = *words.first()?;
+            let ends = usize::from(head & tag::FROM != 0) + usize::from(head & tag::TO != 0);
+            let (length, texts) = match head & 0xff {
+                tag::NULL | tag::FALSE | tag::TRUE | tag::KINDS => (1, 0..0),
+                tag::NUMBER | tag::SIZE => (3, 0..0),
+                tag::TEXT | tag::PREFIX..=tag::EQUAL_FOLDED => (2, 1..2),
+                tag::TREE | tag::ELEMENT => (2, if (*words.get(1)? as usize) < self.trees.len() { 0..0 } else { return None }),
+                tag::REGEXP => (2, if (*words.get(1)? as usize) < self.programs.len() { 0..0 } else { return None }),
+                tag::NUMBERS | tag::TIMESTAMPS | tag::DURATIONS => (1 + 3 * ends, 0..0),
+                tag::STRINGS => (1 + ends, 1..1 + ends),
+                tag::CIDR4 if (head >> 8) as u8 <= 32 => (2, 0..0),
+                tag::CIDR6 if (head >> 8) as u8 <= 128 => (5, 0..0),
+                tag::WILDCARD if *words.get(1)? >= 2 => (2 + *words.get(1)? as usize, 2..2 + *words.get(1)? as usize),
+                tag::TOPIC => {
+                    let row = words.get(2..)?.get(..*words.get(1)? as usize)?;
+                    if !row.iter().all(|word| *word >= MANY || is_text(word)) {
+                        return None;
+                    }
+                    (2 + row.len(), 0..0)
+                }
+                tag::OTHER if !none_of => {
+                    let row = words.get(3..)?.get(..*words.get(2)? as usize)?;
+                    if self.check(row, *words.get(1)?, true)? != row.len() {
+                        return None;
+                    }
+                    (3 + row.len(), 0..0)
+                }
+                _ => return None,
+            };
+            if length > words.len() || !words.get(texts)?.iter().all(is_text) {
+                return None;
+            }
+            at += length;
+        }
+        Some(at)
+    }
+
+    /// Whether each text lies within all texts, between characters.
+    pub(super) fn is_sound(&self) -> bool {
+        let mut from = 0;
+        self.ends.iter().all(|end| {
+            let is_after = *end >= from && self.texts.is_char_boundary(*end as usize);
+            from = *end;
+            is_after
+        })
     }
 }
 
@@ -298,8 +343,10 @@ pub enum Refused {
 /// Fills a [`Pool`].
 #[derive(Debug, Default)]
 pub struct Writer {
-    /// What was filled so far.
-    pub pool: Pool,
+    all_texts: String,
+    ends: Vec<u32>,
+    all_programs: Vec<Arc<Program>>,
+    all_trees: Vec<Arc<Value>>,
     texts: HashTable<u32>,
     hasher: FastHash,
     programs: HashMap<usize, u32>,
@@ -309,27 +356,45 @@ pub struct Writer {
 /// Hashes what the engine interns while it builds: seeded by the standard library, and quick on words and texts.
 pub type FastHash = rapidhash::fast::RandomState;
 
+/// A text by its number.
+#[inline]
+fn text_of<'a>(texts: &'a str, ends: &[u32], number: u32) -> &'a str {
+    let number = number as usize;
+    let start = if number == 0 { 0 } else { ends[number - 1] };
+    &texts[start as usize..ends[number] as usize]
+}
+
 impl Writer {
+    /// What was filled.
+    pub fn into_pool(self) -> Pool {
+        Pool {
+            texts: self.all_texts.into(),
+            ends: self.ends.into(),
+            programs: self.all_programs.into(),
+            trees: self.all_trees.into(),
+        }
+    }
+
     fn text(&mut self, text: &str) -> Result<u32, Refused> {
-        let (pool, hasher) = (&mut self.pool, &self.hasher);
+        let Writer { all_texts: all, ends, texts, hasher, .. } = self;
         let hash = hasher.hash_one(text);
-        if let Some(number) = self.texts.find(hash, |number| pool.text(*number) == text) {
+        if let Some(number) = texts.find(hash, |number| text_of(all, ends, *number) == text) {
             return Ok(*number);
         }
-        let number = pool.ends.len() as u32;
-        let end = u32::try_from(pool.texts.len() + text.len()).map_err(|_| Refused::Full)?;
+        let number = ends.len() as u32;
+        let end = u32::try_from(all.len() + text.len()).map_err(|_| Refused::Full)?;
         if number >= MANY {
             return Err(Refused::Full);
         }
-        pool.texts.push_str(text);
-        pool.ends.push(end);
-        self.texts.insert_unique(hash, number, |number| hasher.hash_one(pool.text(*number)));
+        all.push_str(text);
+        ends.push(end);
+        texts.insert_unique(hash, number, |number| hasher.hash_one(text_of(all, ends, *number)));
         Ok(number)
     }
 
     fn program(&mut self, program: Arc<Program>) -> u32 {
         // The pool keeps the program alive, so its address is not given to another one.
-        let programs = &mut self.pool.programs;
+        let programs = &mut self.all_programs;
         *self.programs.entry(Arc::as_ptr(&program) as usize).or_insert_with(|| {
             programs.push(program);
             programs.len() as u32 - 1
@@ -337,7 +402,7 @@ impl Writer {
     }
 
     fn tree(&mut self, tree: &Arc<Value>) -> u32 {
-        let trees = &mut self.pool.trees;
+        let trees = &mut self.all_trees;
         *self.trees.entry(tree.clone()).or_insert_with(|| {
             trees.push(tree.clone());
             trees.len() as u32 - 1

@@ -29,7 +29,6 @@ use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     pub slots: Slots,
-    pub sets: PathSets,
     pub locations: Vec<u32>,
     next_order: u64,
     gateways: HashSet<Arc<str>>,
@@ -41,9 +40,16 @@ pub(super) struct Writer {
 impl Writer {
     /// Where the subscriptions of a new segment are.
     pub fn locate(&mut self, segment: &Segment) {
-        for (slot, at) in segment.store.slots.iter().zip(0..) {
+        for (slot, at) in segment.store.slots.iter().zip(0..).filter(|(_, at)| segment.removed_at(*at) == 0) {
             self.locations[*slot as usize] = at;
         }
+    }
+
+    /// Begin after the subscriptions of a file; false where there were others before.
+    pub fn begin_after(&mut self, slots: u32, order: u64) -> bool {
+        self.locations.resize(slots as usize, u32::MAX);
+        self.next_order = order;
+        self.slots.begin_after(slots)
     }
 
     fn order(&mut self) -> u64 {
@@ -112,6 +118,10 @@ impl Inner {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn sets(&self) -> MutexGuard<'_, PathSets> {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn find_id(&self, ids: &HashTable<u32>, id: &str) -> Option<u32> {
         let hash = self.seed.hash_bytes(id.as_bytes());
         ids.find(hash, |slot| self.records.get(*slot).as_ref().is_some_and(|record| *record.id == *id)).copied()
@@ -123,6 +133,7 @@ impl Inner {
         mode: Mode,
         skip: bool,
     ) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
+        self.have_ids();
         let mut changes = Changes::default();
         let mut accepted: Vec<(usize, Addition, CostClass)> = Vec::with_capacity(items.len());
         let mut seen: HashSet<Box<str>, FastHash> = HashSet::default();
@@ -208,11 +219,27 @@ impl Inner {
     ) -> Result<Vec<u32>, Refused> {
         let root = self.root.load_full();
         let version = root.version + 1;
+        if self.records.mapped().is_some() {
+            // A section that cannot be opened is found before anything is changed.
+            for &slot in &gone {
+                if let Some(record) = self.records.get(slot).as_ref() {
+                    self.partition(&root.partitions, &record.partition);
+                }
+            }
+            for (addition, ..) in &new {
+                let collection = addition.collection.clone().unwrap_or_else(|| "*".into());
+                self.partition(&root.partitions, &Name { tenant: addition.tenant.clone(), collection });
+            }
+        }
         let mut touched: HashMap<Arc<Name>, StoreBuilder, FastHash> = HashMap::default();
         let mut removed: Vec<(Arc<Segment>, u32)> = Vec::with_capacity(gone.len());
         for &slot in &gone {
             let Some(record) = self.records.get(slot).clone() else { continue };
             let partition = self.partition(&root.partitions, &record.partition);
+            if writer.locations[slot as usize] == u32::MAX {
+                // It lies in a file, and nothing of its section was removed yet.
+                partition.iter().flat_map(|partition| &partition.segments).for_each(|segment| writer.locate(segment));
+            }
             let at = writer.locations[slot as usize];
             let has_it =
                 |segment: &&Arc<Segment>| segment.store.slots.get(at as usize) == Some(&slot) && segment.removed_at(at) == 0;
@@ -233,7 +260,7 @@ impl Inner {
             let (built, new) = self.segments(writer, &root, touched)?;
             let mut next = Root { len: root.len + slots.len() - removed.len(), ..Root::after(&root) };
             for (name, segments, filter) in built {
-                self.put(&mut next, name, segments, filter);
+                self.put(&mut next, Partition { name, segments, filter, share: None, section: None });
             }
             if let Some(hook) = &self.options.before_publish {
                 hook();
@@ -262,7 +289,7 @@ impl Inner {
                 entry.remove();
             }
         }
-        let hash = |slot: &u32| self.records.get(*slot).as_ref().map_or(0, |record| self.seed.hash_bytes(record.id.as_bytes()));
+        let hash = |slot: &u32| self.id_hash(*slot);
         ids.reserve(slots.len(), hash);
         for slot in &slots {
             ids.insert_unique(hash(slot), *slot, hash);
@@ -335,7 +362,7 @@ impl Inner {
             }
             let mut unknown = None;
             if !builder.is_empty() {
-                let store = builder.build(&mut writer.sets);
+                let store = builder.build(&mut self.sets());
                 let access = self.access(&store);
                 let segment = Arc::new(Segment::new(store, &self.seed, self.options.depth, Some(&access))?);
                 new.push(segment.clone());
@@ -343,7 +370,7 @@ impl Inner {
                 unknown = Some((segment, access));
             }
             let unknown = unknown.as_ref().map(|(segment, access)| (&**segment, access));
-            let filter = self.filter_with(writer, partition, &segments, unknown);
+            let filter = self.filter_with(partition, &segments, unknown);
             if large_merge(&segments).is_some() {
                 writer.merges.push(name.clone());
             }
@@ -352,19 +379,21 @@ impl Inner {
         Ok((built, new))
     }
 
-    /// The partition of a name.
+    /// The partition of a name, opened. A fault of a file is thrown.
     pub(super) fn partition<'r>(&self, partitions: &'r Partitions, name: &Name) -> Option<&'r Arc<Partition>> {
-        partitions.get(name.hash(&self.seed), &name.tenant, &name.collection)
+        Some(self.opened(partitions.get(name.hash(&self.seed), &name.tenant, &name.collection)?))
     }
 
-    /// Put the segments of a partition into a root that is not published yet.
-    pub(super) fn put(&self, root: &mut Root, name: Arc<Name>, segments: Vec<Arc<Segment>>, filter: Option<Arc<Filter>>) {
+    /// Put a partition into a root that is not published yet.
+    pub(super) fn put(&self, root: &mut Root, partition: Partition) {
         let before = root.partitions.count();
+        let name = partition.name.clone();
         let hash = name.hash(&self.seed);
-        let held = root.partitions.get(hash, &name.tenant, &name.collection).and_then(|held| held.share.clone());
-        let share = held.or_else(|| Share::within(&self.shares));
+        let held = root.partitions.get(hash, &name.tenant, &name.collection).and_then(|held| held.present().share.clone());
+        // What lies in a file gets its own when it is opened.
+        let share = if partition.section.is_some() { None } else { held.or_else(|| Share::within(&self.shares)) };
         let (is_any_tenant, is_any_collection) = (*name.tenant == *"*", *name.collection == *"*");
-        root.partitions.set(hash, Partition { name, segments, filter, share });
+        root.partitions.set(hash, Partition { share, ..partition });
         let after = root.partitions.count();
         if is_any_tenant {
             root.any_tenant = root.any_tenant + after - before;

@@ -1,0 +1,242 @@
+//! Arrays that lie in memory, their own or a file's: read through one pointer either way.
+//!
+//! ```text
+//!   Array { start, len, file: None }      a boxed slice of its own
+//!   Array { start, len, file: Some(..) }  a part of a mapped file, which stays mapped as long as the array lives
+//! ```
+//!
+//! Contract: a mapped file is not changed while it is mapped. `Engine.save` never does: it writes another one and renames it, which
+//! leaves the mapped one whole for as long as it is mapped. Who cuts a mapped file off ends the process at the next look beyond
+//! (SIGBUS), as with every library that maps; a private copy would save it, at the price of the file's size in each process.
+//!
+//! Invariant: `start` and `len` are a slice that lives as long as the array, and nobody writes to it but through `&mut` of an array
+//! that owns it.
+//!
+//! Cost: a word more than a boxed slice; reading costs the same.
+//!
+//! Rejected: an enum of a box and a slice (a branch for each look at an array, 2 to 5 % of matching), a copy of the file
+//! (not shared between processes).
+//!
+//! All `unsafe` of mapping stands here; Miri runs the tests below on memory of the process' own.
+
+use bytemuck::{AnyBitPattern, NoUninit};
+use memmap2::Mmap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+#[derive(Debug)]
+enum Held {
+    Mapped(Mmap),
+    /// Words, so that arrays are aligned in it, and how many bytes of them there are.
+    Owned(Box<[u64]>, usize),
+}
+
+/// The bytes of a file. Cloning shares them.
+#[derive(Clone, Debug)]
+pub struct Bytes(Arc<Held>);
+
+impl Bytes {
+    /// Map a file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or not mapped.
+    pub fn map(path: &Path) -> io::Result<Bytes> {
+        let file = File::open(path)?;
+        // SAFETY: the bytes are only read, and nobody changes them: see the contract above.
+        Ok(Bytes(Arc::new(Held::Mapped(unsafe { Mmap::map(&file)? }))))
+    }
+
+    /// Bytes in memory of its own.
+    pub fn own(bytes: &[u8]) -> Bytes {
+        let words = bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_ne_bytes(word)
+        });
+        Bytes(Arc::new(Held::Owned(words.collect(), bytes.len())))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &*self.0 {
+            Held::Mapped(map) => map,
+            Held::Owned(words, length) => &bytemuck::cast_slice(words)[..*length],
+        }
+    }
+}
+
+/// See the head of this file.
+pub struct Array<T: 'static> {
+    start: *const T,
+    len: usize,
+    /// None for an array that owns a boxed slice.
+    file: Option<Bytes>,
+}
+
+// SAFETY: it is a boxed slice, or a shared slice of bytes that any thread may read.
+unsafe impl<T: Send + Sync> Send for Array<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Array<T> {}
+
+impl<T> Array<T> {
+    /// To change it; None for one in a file.
+    pub fn own_mut(&mut self) -> Option<&mut [T]> {
+        match self.file {
+            // SAFETY: `start` came from a box that nobody else has, and this borrows the array mutably.
+            None => Some(unsafe { std::slice::from_raw_parts_mut(self.start.cast_mut(), self.len) }),
+            Some(_) => None,
+        }
+    }
+
+    /// Heap bytes held; none in a file.
+    pub fn bytes(&self) -> usize {
+        if self.file.is_none() { self.len * size_of::<T>() } else { 0 }
+    }
+}
+
+impl<T: AnyBitPattern> Array<T> {
+    /// The array that lies at a range of a file's bytes; None outside of it, not aligned, or no whole number of elements.
+    pub fn at(file: &Bytes, range: Range<usize>) -> Option<Array<T>> {
+        let slice: &[T] = bytemuck::try_cast_slice(file.get(range)?).ok()?;
+        // The bytes do not move while the file is held.
+        Some(Array { start: slice.as_ptr(), len: slice.len(), file: Some(file.clone()) })
+    }
+}
+
+impl<T: NoUninit> Array<T> {
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(self)
+    }
+}
+
+impl<T> Deref for Array<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the invariant.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl<T> Drop for Array<T> {
+    fn drop(&mut self) {
+        if self.file.is_none() {
+            // SAFETY: it was leaked from a box of that length in `from`.
+            drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.start.cast_mut(), self.len)) });
+        }
+    }
+}
+
+impl<T> From<Box<[T]>> for Array<T> {
+    fn from(own: Box<[T]>) -> Array<T> {
+        let len = own.len();
+        Array { start: Box::into_raw(own).cast::<T>(), len, file: None }
+    }
+}
+
+impl<T> From<Vec<T>> for Array<T> {
+    fn from(own: Vec<T>) -> Array<T> {
+        own.into_boxed_slice().into()
+    }
+}
+
+impl<T> FromIterator<T> for Array<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Array<T> {
+        items.into_iter().collect::<Vec<T>>().into()
+    }
+}
+
+impl<T> Default for Array<T> {
+    fn default() -> Array<T> {
+        Vec::new().into()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// A text that lies in memory, its own or a file's.
+#[derive(Debug, Default)]
+pub struct Text(Array<u8>);
+
+impl Text {
+    /// The text that lies at a range of a file's bytes; None where it is none.
+    pub fn at(file: &Bytes, range: Range<usize>) -> Option<Text> {
+        let bytes = Array::at(file, range)?;
+        simdutf8::basic::from_utf8(&bytes).ok()?;
+        Some(Text(bytes))
+    }
+
+    /// Heap bytes held; none in a file.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+}
+
+impl From<String> for Text {
+    fn from(own: String) -> Text {
+        Text(own.into_bytes().into())
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    #[inline]
+    fn deref(&self) -> &str {
+        // SAFETY: it came from a `String`, or was checked when it was taken from a file.
+        unsafe { std::str::from_utf8_unchecked(&self.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_of_its_own_is_read_written_and_dropped() {
+        let mut array: Array<Box<u32>> = (0..5).map(Box::new).collect();
+        *array.own_mut().unwrap()[2] = 7;
+        assert_eq!(*array, [0, 1, 7, 3, 4].map(Box::new));
+        assert_eq!(*Array::<u64>::default(), []);
+        let moved = array;
+        assert_eq!((moved.len(), moved.bytes()), (5, 40));
+    }
+
+    #[test]
+    fn an_array_in_a_file_keeps_the_file() {
+        let file = Bytes::own(&(0..10_u32).flat_map(u32::to_ne_bytes).collect::<Vec<u8>>());
+        let mut array: Array<u32> = Array::at(&file, 8..24).unwrap();
+        let text = Text::at(&Bytes::own("aé".as_bytes()), 0..3).unwrap();
+        drop(file);
+        assert_eq!(*array, [2, 3, 4, 5]);
+        assert_eq!(array.as_bytes().len(), 16);
+        assert_eq!(array.bytes(), 0);
+        assert_eq!(array.own_mut(), None);
+        let other = std::thread::spawn(move || array.iter().sum::<u32>());
+        assert_eq!((other.join().unwrap(), &*text), (14, "aé"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_none() {
+        let file = Bytes::own(&[0xff; 20]);
+        let range = |start, end| Range { start, end };
+        for (start, end) in [(0, 24), (24, 24), (8, 4), (usize::MAX, 4), (1, 5), (0, 5)] {
+            assert!(Array::<u32>::at(&file, range(start, end)).is_none(), "{start}..{end}");
+        }
+        assert!(Text::at(&file, 0..4).is_none());
+    }
+}
