@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import bloom, edge, metrics, snapshot
+from benchmarks import bloom, changes, edge, metrics, snapshot
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -42,6 +42,13 @@ def test_with_phase_1_and_without_it_and_sketched_the_same_is_found(backend: str
 def test_what_counting_costs_is_measured_on_the_right_matches(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     metrics.main(["--smoke"])
     assert capsys.readouterr().out.count("each matches one") == 2
+
+
+def test_what_holes_and_old_documents_cost_is_measured_on_the_right_matches(
+    backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes.main(["--smoke"])
+    assert capsys.readouterr().out.count("transitions") == 2
 
 
 def test_what_was_saved_finds_the_matches_that_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
