@@ -113,7 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, (without, with_) in pairs(subscriptions, events).items():
         seconds = [(without.run(), with_.run()) for _ in range(rounds)]
         ratio = median(one / other for other, one in seconds)
-        best = [min(each) * 1e9 / len(side.events) for each, side in zip(zip(*seconds, strict=True), (without, with_), strict=True)]
+        best = [
+            min(each) * 1e9 / len(side.events) for each, side in zip(zip(*seconds, strict=True), (without, with_), strict=True)
+        ]
         print(f"{name:<50} {best[0]:>11,.0f} {best[1]:>11,.0f} {ratio:>9,.2f}", flush=True)
 
 

@@ -4,8 +4,8 @@
 
 Rows, bytes and tasks are Spark's own metrics, not times: what else the machine does changes none of them. The shuffle is not
 compressed here, so that its bytes can be told beforehand. Memory is the largest resident set of a Python worker beyond one that
-has only imported Streamer. Two numbers are learnt from the two smaller sizes: what a worker takes before it holds subscriptions,
-and then for each. Everything else follows from the sizes.
+has only imported Streamer. Three numbers are learnt from the two smaller sizes: what a worker takes before it holds
+subscriptions, and then for each, and how long a snapshot is for each. Everything else follows from the sizes.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ ROW_BYTES: Final = 8 + 8 + 8 + 8 + 4 + 4
 TASK_BYTES, OPEN_BYTES = 128 * 2**20, 4 * 2**20
 #: Of a Bloom filter for each key at 1 % (ideally 1.2), and of a filter's header and its row.
 KEY_BYTES, PART_BYTES = 1.25, 750
-#: Bytes of a snapshot beside its subscriptions' text: number, brackets, comma and line end of each.
-LINE_BYTES: Final = 4
 
 
 class WrongPrediction(Exception):
@@ -62,16 +60,17 @@ class Size:
 
 
 SIZES: Final = (Size(20_000, 10_000, 10), Size(60_000, 50_000, 50), Size(200_000, 200_000, 200))
-SMOKE: Final = (Size(500, 100, 3), Size(1_000, 200, 4), Size(2_000, 400, 5))
+SMOKE: Final = (Size(500, 1_000, 3), Size(1_000, 2_000, 4), Size(2_000, 4_000, 5))
 FAR: Final = Size(10**9, 10**8, 10_000, hot=0.1)
 
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What the sizes alone do not tell: bytes of an event, of a subscription, and what smaller runs taught."""
+    """What the sizes alone do not tell: bytes of an event, of a subscription, in a snapshot too, and what smaller runs taught."""
 
     event_bytes: float
     subscription_bytes: float
+    snapshot_bytes: float = 0.0
     worker_bytes: float = 0.0
     open_bytes: float = 0.0
 
@@ -89,9 +88,8 @@ class Figures:
 
 def broadcast(size: Size, learnt: Learnt, *, cores: int, task_bytes: int = TASK_BYTES) -> Figures:
     """Predict a run whose snapshot travels to every machine."""
-    held = size.subscriptions * (learnt.subscription_bytes + LINE_BYTES + math.log10(max(size.subscriptions, 1)))
     return Figures(
-        broadcast_bytes=held,
+        broadcast_bytes=size.subscriptions * learnt.snapshot_bytes,
         shuffled_rows=0,
         shuffled_bytes=0,
         tasks=_tasks(size.events * (learnt.event_bytes + 1), cores, task_bytes),
@@ -322,7 +320,9 @@ def run(sizes: Sequence[Size]) -> Iterator[str]:
             apart = held_by_one(middle, strategy) - held_by_one(small, strategy)
             each = (more.worker_bytes - took.worker_bytes) / apart
             fixed = took.worker_bytes - each * held_by_one(small, strategy)
-            known = learnt[strategy] = replace(runs[0][2], open_bytes=each, worker_bytes=fixed)
+            known = learnt[strategy] = replace(
+                runs[0][2], open_bytes=each, worker_bytes=fixed, snapshot_bytes=more.broadcast_bytes / middle.subscriptions
+            )
             for size, took, seen in runs:
                 known = replace(known, event_bytes=seen.event_bytes, subscription_bytes=seen.subscription_bytes)
                 predicted = predict(size, known, cores=2)

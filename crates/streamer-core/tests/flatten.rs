@@ -137,7 +137,9 @@ fn tenant_and_collection_are_found_first() {
     let (limits, mut flattener) = (Limits::default(), Flattener::new());
     for (event, expected) in [
         (r#"{"tenant":"a","collection":"b","data": not looked at"#, (Some("a"), Some("b"))),
-        (r#"{"data":{"tenant":"x","s":"}\\\""},"collection":"\u0062"}"#, (Some("default"), Some("b"))),
+        (r#"{"data":{"tenant":"x","s":"}\\\""},"collection":"b"}"#, (Some("default"), Some("b"))),
+        // Its plain text is not the event's.
+        (r#"{"collection":"\u0062"}"#, (Some("default"), None)),
         (r#"{"tenant":null,"collection":7}"#, (Some("default"), None)),
         ("[]", (Some("default"), None)),
         ("{", (Some("default"), None)),

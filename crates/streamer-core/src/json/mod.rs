@@ -6,7 +6,7 @@ pub(crate) mod token;
 mod write;
 
 pub use token::Fault;
-pub(crate) use write::write;
+pub use write::write;
 
 use crate::error::{EventCode, EventError};
 use crate::limits::Limits;

@@ -10,7 +10,7 @@ enum Step<'v> {
 }
 
 /// Write a value as JSON, by what it means: numbers in their shortest spelling.
-pub(crate) fn write(value: &Value) -> String {
+pub fn write(value: &Value) -> String {
     let mut text = String::new();
     let mut pending = vec![Step::Value(value)];
     while let Some(step) = pending.pop() {

@@ -29,6 +29,7 @@ fn addition(id: u32, pattern: &str) -> Addition {
         collection: subscription.collection,
         flags: 0,
         program: None,
+        portable: false,
         text: text.into_bytes().into(),
         conditions: None,
         host: None,
