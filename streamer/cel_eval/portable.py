@@ -110,6 +110,9 @@ class Evaluation(Run, Evaluator):
         if name == "timestamp" and type(args[0]) is int:
             # cel-python takes no seconds.
             return times.timestamp(args[0] * times.SECOND)
+        if type(args[0]) is str and (written := _WRITTEN.get(name)) is not None:
+            # As CEL writes it: cel-python reads neither `t` and `z` nor the duration `0`.
+            args = [written(expected)]
         try:
             result = self.function_eval(Token("IDENT", name), [_to_celpy(arg) for arg in args])
         except Exception as error:
@@ -159,6 +162,9 @@ def _failure(name: str, error: CELEvalError) -> Failure:
         return Failure(CelReason.NO_SUCH_OVERLOAD, words)
     is_range = "overflow" in str(details[0]) or "range" in str(details[0])
     return Failure(CelReason.OVERFLOW if is_range else CelReason.BAD_VALUE, words)
+
+
+_WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {"timestamp": times.format_timestamp, "duration": times.format_duration}
 
 
 def _timestamp(value: Timestamp) -> celtypes.TimestampType:

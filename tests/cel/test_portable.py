@@ -94,6 +94,23 @@ def test_without_cel_python_the_error_says_what_is_missing(engine: MakeEngine, m
     assert len(e) == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "cel"),
+    [
+        ("0", "duration(data.t) == duration('0s')"),
+        ("-0", "duration(data.t) == duration('0s')"),
+        ("+0", "duration(data.t) <= duration('0')"),
+        ("2024-02-29t12:00:00z", "timestamp(data.t) == timestamp(1709208000)"),
+        ("2024-02-29T12:00:00z", "timestamp(data.t).getHours() == 12"),
+        ("2024-02-29t13:00:00.5+01:00", "timestamp(data.t) - timestamp('2024-02-29T12:00:00Z') == duration('500ms')"),
+    ],
+)
+def test_times_are_read_in_every_spelling_that_the_contract_reads(engine: MakeEngine, text: str, cel: str) -> None:
+    e = engine()
+    e.add_many([portable("portable", cel)])
+    assert (e.match_ids(event({"t": text})), dict(e.cel_errors)) == (["portable"], {})
+
+
 # --- the same matches
 
 
