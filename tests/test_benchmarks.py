@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import bloom, changes, edge, metrics, snapshot
+from benchmarks import bloom, changes, edge, lowered, metrics, snapshot
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -49,6 +49,11 @@ def test_what_holes_and_old_documents_cost_is_measured_on_the_right_matches(
 ) -> None:
     changes.main(["--smoke"])
     assert capsys.readouterr().out.count("transitions") == 2
+
+
+def test_cel_and_the_same_as_filters_find_the_same(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lowered.main(["--smoke"])
+    assert "times as long to match" in capsys.readouterr().out
 
 
 def test_what_was_saved_finds_the_matches_that_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,129 @@
+"""What subscriptions in CEL cost beside the same ones as filters: an event, and adding them; and how long CEL takes to compile.
+
+```console
+python -m benchmarks.lowered [--smoke]
+```
+
+The two engines take turns, round by round, and must find the same; the ratio is the median of those within a round. `plan` has
+to say of each subscription in CEL that the index decides all of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import streamer
+from benchmarks.measure import WrongMatches
+from streamer import _native
+from streamer.model import Limits
+
+ROUNDS = 15
+SUBSCRIPTIONS, EVENTS = 100_000, 2_000
+
+
+def as_filters(n: int) -> dict[str, Any]:
+    """Return a subscription as filters."""
+    filters = [
+        {"field": "customer", "op": "==", "value": n},
+        {"field": "amount", "op": ">", "value": n % 100},
+        {"field": "country", "op": "in", "value": ["DE", f"C{n % 50}"]},
+        {"field": "name", "op": "starts_with", "value": f"n{n % 7}"},
+    ]
+    return {"id": f"s{n}", "collection": "orders", "filters": filters}
+
+
+def as_cel(n: int) -> dict[str, Any]:
+    """Return the same subscription as an expression."""
+    text = (
+        f"data.customer == {n} && data.amount > {n % 100} && data.country in ['DE', 'C{n % 50}'] && data.name.startsWith('n{n % 7}')"
+    )
+    return {"id": f"s{n}", "collection": "orders", "cel": text}
+
+
+def events(count: int, customers: int) -> list[bytes]:
+    """Return orders, each of a customer that one subscription is for; about every second one matches it."""
+    return [
+        json.dumps(
+            {
+                "id": n,
+                "collection": "orders",
+                "type": "insert",
+                "data": {
+                    "customer": (customer := n * 7919 % customers),
+                    "amount": 50 + n % 100,
+                    "country": "DE" if n % 2 else f"C{customer % 50}",
+                    "name": f"n{customer % 7}-{n}",
+                },
+            }
+        ).encode()
+        for n in range(count)
+    ]
+
+
+def compare(subscriptions: int, given: Sequence[bytes], rounds: int) -> dict[str, tuple[float, float]]:
+    """Return for filters and for CEL: best ns an event, and subscriptions added a second; and the ratio of the two.
+
+    Raises:
+        WrongMatches: the two found different matches, or none, or CEL is not decided by the index.
+    """
+    engines, added = [], []
+    for make in (as_filters, as_cel):
+        engine, texts = streamer.Engine(), [json.dumps(make(n)) for n in range(subscriptions)]
+        began = time.perf_counter()
+        engine.add_many(texts)
+        added.append(subscriptions / (time.perf_counter() - began))
+        engines.append(engine)
+    filters, cel = ([sorted(engine.match_ids(event)) for event in given] for engine in engines)
+    found = sum(map(len, filters))
+    if filters != cel or not 0 < found <= len(given):
+        raise WrongMatches(f"{found} and {sum(map(len, cel))} matches")
+    if streamer.BACKEND == "native" and engines[1].plan("s0").cel is not None:
+        raise WrongMatches(f"not lowered: {engines[1].plan('s0')}")
+
+    def run(engine: streamer.Engine) -> float:
+        count, began = engine.match_count, time.perf_counter()
+        for event in given:
+            count(event)
+        return time.perf_counter() - began
+
+    seconds = [(run(engines[0]), run(engines[1])) for _ in range(rounds)]
+    best = [min(each) * 1e9 / len(given) for each in zip(*seconds, strict=True)]
+    ratio = median(two / one for one, two in seconds)
+    return {"filters": (best[0], added[0]), "CEL": (best[1], added[1]), "ratio": (ratio, added[0] / added[1])}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true", help="a little data, to see that it runs: the figures mean nothing")
+    smoke = parser.parse_args(arguments).smoke
+    is_small = smoke or streamer.BACKEND == "reference"
+    subscriptions, count, rounds = (300, 30, 2) if is_small else (SUBSCRIPTIONS, EVENTS, ROUNDS)
+    found = compare(subscriptions, events(count, subscriptions), rounds)
+    print(f"{subscriptions:,} subscriptions, {streamer.BACKEND}: ns an event, subscriptions added a second")
+    for name in ("filters", "CEL"):
+        print(f"{name:>8} {found[name][0]:>10,.0f} {found[name][1]:>12,.0f}")
+    print(f"CEL takes {found['ratio'][0]:.2f} times as long to match, {found['ratio'][1]:.2f} times as long to add")
+    if streamer.BACKEND == "native":
+        limits = Limits()
+        sources = [as_cel(n)["cel"] for n in range(subscriptions)]
+        began = time.perf_counter()
+        _native.CelPrograms(
+            sources,
+            json.dumps(streamer.EventLayout().to_dict()).encode(),
+            default_tenant="default",
+            max_depth=limits.max_depth,
+            max_event_bytes=limits.max_event_bytes,
+            max_cel_bytes=limits.max_cel_bytes,
+            max_cel_depth=limits.max_cel_depth,
+        )
+        print(f"{subscriptions:,} distinct expressions are parsed and checked in {time.perf_counter() - began:.2f} s")
+
+
+if __name__ == "__main__":
+    main()
