@@ -39,10 +39,13 @@ def as_filters(n: int) -> dict[str, Any]:
 
 def as_cel(n: int) -> dict[str, Any]:
     """Return the same subscription as an expression."""
-    text = (
-        f"data.customer == {n} && data.amount > {n % 100} && data.country in ['DE', 'C{n % 50}'] && data.name.startsWith('n{n % 7}')"
+    parts = (
+        f"data.customer == {n}",
+        f"data.amount > {n % 100}",
+        f"data.country in ['DE', 'C{n % 50}']",
+        f"data.name.startsWith('n{n % 7}')",
     )
-    return {"id": f"s{n}", "collection": "orders", "cel": text}
+    return {"id": f"s{n}", "collection": "orders", "cel": " && ".join(parts)}
 
 
 def events(count: int, customers: int) -> list[bytes]:

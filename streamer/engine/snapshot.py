@@ -134,6 +134,11 @@ class Head:
     images: int
     seed: int
 
+    @property
+    def is_portable(self) -> bool:
+        """Whether cel-python evaluates any subscription: then all are read when the file is opened."""
+        return bool(self.options.get(_PORTABLE, False))
+
     def engine_options(self) -> dict[str, Any]:
         """Return the options as `Engine` takes them. Raises SnapshotError for those that this version does not know."""
         return _read_options(self.options, self.path)
@@ -251,7 +256,9 @@ def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Sourc
 def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str, str], list[bytes]]], images: Images) -> None:
     seed = secrets.randbits(64) if images.image_kind else 0
     names = bytearray()
-    shown = _padded(json.dumps(_shown_options(options), sort_keys=True, separators=(",", ":")).encode(), 8)
+    is_portable = any(_is_portable(line, options) for _, lines in sections for line in lines)
+    options_shown = {**_shown_options(options), **({_PORTABLE: True} if is_portable else {})}
+    shown = _padded(json.dumps(options_shown, sort_keys=True, separators=(",", ":")).encode(), 8)
     digest = hashlib.sha256(b"streamer snapshot\n" + shown.rstrip(b"\0"))
     places = []
     for (tenant, collection), _ in sections:
@@ -269,7 +276,12 @@ def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str
         file.seek(at)
         file.write(text)
         rows += ROW.pack(
-            *place, len(lines), at, len(text), checksum(text), *_image(file, images.image(text, seed), at + len(text))
+            *place,
+            len(lines),
+            at,
+            len(text),
+            checksum(text),
+            *_image(file, None if is_portable else images.image(text, seed), at + len(text)),
         )
         subscriptions += len(lines)
         at = _aligned(file.tell())
@@ -292,6 +304,17 @@ def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str
     )[:-_CHECKSUM]
     file.seek(0)
     file.write(head + checksum(head + directory) + directory)
+
+
+#: Stands beside the options where any subscription is evaluated by cel-python.
+_PORTABLE: Final = "portable"
+
+
+def _is_portable(line: bytes, options: Options) -> bool:
+    # Texts are canonical; where a label says the same, all is read at once too, and no harm done.
+    if b'"cel_evaluator":"portable"' in line:
+        return True
+    return options.cel_evaluator == "portable" and b'"cel":' in line
 
 
 def _image(file: IO[bytes], image: bytes | None, after: int) -> tuple[int, int, bytes]:
@@ -444,10 +467,10 @@ def _shown_options(options: Options) -> dict[str, Any]:
 
 def _read_options(shown: Mapping[str, Any], path: str) -> dict[str, Any]:
     known = {field.name for field in fields(Options)} - {"default", "cel_functions"}
-    if unknown := sorted(set(shown) - known):
+    if unknown := sorted(set(shown) - known - {_PORTABLE}):
         raise SnapshotError(f"options of a later version of Streamer: {', '.join(unknown)}", path=path, place="directory")
     try:
-        options = dict(shown)
+        options = {name: value for name, value in shown.items() if name != _PORTABLE}
         options["limits"] = Limits(**options["limits"])
         bloom: dict[str, Any] = dict(options["bloom"])
         for name in ("rebuild_interval", "rebuild_cooldown"):

@@ -369,3 +369,13 @@ def test_errors_are_logged_at_most_once_a_minute_for_a_subscription(engine: Make
         "subscription 's': CEL error no_such_field: no such field: 'missing'"
     ]
     assert dict(e.cel_errors) == {CelReason.NO_SUCH_FIELD: 50}
+
+
+def test_a_snapshot_knows_which_portable_programs_read_before(engine: Callable[..., Engine], tmp_path: Path) -> None:
+    held = engine(cel_evaluator="portable")
+    held.add({"id": "s", "cel": "before.n + 1 == data.n"})
+    held.add({"id": "t", "cel": "before == null || data.n < 0", "transitions": True})
+    held.save(tmp_path / "held")
+    event = b'{"type": "update", "data": {"n": 2}, "before": {"n": 1}}'
+    for each in (held, Engine.load(tmp_path / "held")):
+        assert [(match.subscription_id, match.transition) for match in each.match(event)] == [("s", None)]

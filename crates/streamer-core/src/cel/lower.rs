@@ -251,6 +251,10 @@ fn absorbs(kept: &mut Clause, one: &Clause) -> bool {
     if kept == one || implies(kept, one) {
         return true;
     }
+    if kept.mode == Mode::AnyLeaf {
+        // Each may be said of another element.
+        return false;
+    }
     if let ([Atom::Kinds(kinds)], [Atom::Kinds(other)]) = (&mut kept.atoms[..], &one.atoms[..]) {
         *kinds = kinds.and(*other);
         return true;

@@ -85,7 +85,8 @@ impl Flat<'_> {
             let [.., data, before, _] = &self.trie.places;
             data.iter().chain(before).nth(base.into()).map(|place| place.pointer.clone())
         };
-        let mut raw: Value = json::parse(event, Options { max_depth: usize::MAX, max_bytes: usize::MAX }).ok()?;
+        // As spelled: an integer and a double of the same value are not the same to all of CEL.
+        let json::Spelled(mut raw) = json::parse(event, Options { max_depth: usize::MAX, max_bytes: usize::MAX }).ok()?;
         let before_at = pointer_of(self.before)?;
         let room = |pointer: &&Pointer| find(&raw, pointer.split_last().map_or(&[][..], |(_, way)| way)).is_some();
         let pointers = layout.data.pointers();

@@ -48,6 +48,10 @@ pub trait Build: Sized {
     fn scalar(scalar: Scalar) -> Self;
     /// A number literal beyond float64.
     fn beyond_float(literal: &str) -> Self;
+    /// A number, and how it is spelled.
+    fn number(number: Number, _literal: &[u8]) -> Self {
+        Self::scalar(Scalar::Number(number))
+    }
     /// An array.
     fn list(elements: Vec<Self>) -> Self;
     /// An object; members in order, with all duplicates.
@@ -69,6 +73,31 @@ impl Build for Tree {
 
     fn object(members: Vec<(Box<str>, Tree)>) -> Tree {
         Tree::Object(members)
+    }
+}
+
+/// A value that [`write`] spells as it was spelled.
+pub(crate) struct Spelled(pub(crate) Value);
+
+impl Build for Spelled {
+    fn scalar(scalar: Scalar) -> Spelled {
+        Spelled(Value::Scalar(scalar))
+    }
+
+    fn beyond_float(literal: &str) -> Spelled {
+        Spelled(Value::BeyondFloat(literal.into()))
+    }
+
+    fn number(_number: Number, literal: &[u8]) -> Spelled {
+        Spelled::beyond_float(&String::from_utf8_lossy(literal))
+    }
+
+    fn list(elements: Vec<Spelled>) -> Spelled {
+        Spelled(Value::list(elements.into_iter().map(|element| element.0).collect()))
+    }
+
+    fn object(members: Vec<(Box<str>, Spelled)>) -> Spelled {
+        Spelled(Value::object(members.into_iter().map(|(name, member)| (name, member.0)).collect()))
     }
 }
 
@@ -172,7 +201,7 @@ impl<T: Build> Reader<'_, T> {
                     let literal = &text[at..end];
                     at = end;
                     match Number::parse(literal) {
-                        Some(number) => T::scalar(Scalar::Number(number)),
+                        Some(number) => T::number(number, literal),
                         None => T::beyond_float(&String::from_utf8_lossy(literal)),
                     }
                 }
