@@ -474,7 +474,7 @@ impl Engine {
         collection: Option<&str>,
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
-        self.inner.match_event(&self.inner.root.load(), event, tenant, collection, scratch)
+        self.match_event_on(&self.inner.root.load(), event, tenant, collection, scratch)
     }
 
     /// Find what an event matches in the state that *root* is.
@@ -490,7 +490,7 @@ impl Engine {
         collection: Option<&str>,
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
-        self.inner.match_event(root, event, tenant, collection, scratch)
+        self.inner.match_in(&mut Group::alone(root), event, tenant, collection, scratch)
     }
 
     /// Find what one of several events matches, with less effort where it is of the same tenant and collection as the last.

@@ -56,17 +56,6 @@ impl Inner {
         join(&self.seed, hash(tenant), hash(collection))
     }
 
-    pub(super) fn match_event<'s>(
-        &self,
-        root: &Arc<Root>,
-        event: &[u8],
-        tenant: Option<&str>,
-        collection: Option<&str>,
-        scratch: &'s mut Scratch,
-    ) -> Result<Matched<'s>, EventError> {
-        self.match_in(&mut Group::alone(root), event, tenant, collection, scratch)
-    }
-
     pub(super) fn match_in<'s>(
         &self,
         group: &mut Group<'_>,
