@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streamer.bloom.shipping import Gathered
     from streamer.engine.arrow import ArrowMatches
     from streamer.engine.plan import Plan
+    from streamer.engine.snapshot import Head
     from streamer.engine.telemetry import Telemetry
 
 Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
@@ -167,14 +168,11 @@ class Core(Protocol):
     def remove(self, selection: Selection) -> Changes:
         """Remove the selected subscriptions at once."""
 
-    def open_snapshot(self, path: str, checksum: bytes, names: Set[tuple[str, str]] | None) -> None:
+    def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
         """Hold what a snapshot holds, or its sections of these names; nothing may have been held before.
 
         A core may leave sections in the file until they are needed; what is damaged there is then found, and raised, by those who
         need it.
-
-        Args:
-            checksum: of header and directory, which the caller has read.
 
         Raises:
             SnapshotError: it is damaged, or another one than that which the caller read.

@@ -214,14 +214,9 @@ class Engine:
                 raise ConfigError("a snapshot was made with another one, which its subscriptions were accepted under", place=name)
         engine = cls.__new__(cls)
         # Tables in the file were hashed with its seed; an engine whose core cannot use them has one of its own.
-        engine._begin(options, head.seed if head.images and not head.is_portable else None)
+        engine._begin(options, head.seed if head.images else None)
         try:
-            if head.is_portable:
-                # What a program of cel-python reads and calls is found when it is compiled.
-                directory = snapshot.read_directory(path)
-                engine._core.write(snapshot.read_texts(directory, snapshot.chosen(directory, collections)), "add")
-            else:
-                engine._core.open_snapshot(head.path, head.checksum, snapshot.seen_by(collections))
+            engine._core.open_snapshot(head, snapshot.seen_by(collections))
         except BulkSubscriptionError as bulk:
             raise SnapshotError(f"subscriptions that this version refuses: {bulk.errors[0]}", path=head.path) from bulk
         engine._bloom.watch()

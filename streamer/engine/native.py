@@ -26,6 +26,7 @@ from streamer.engine import arrow
 from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, native_plan
+from streamer.engine.snapshot import Head, read_named
 from streamer.engine.telemetry import Latency, Telemetry
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.layout import EventLayout
@@ -213,9 +214,13 @@ class NativeCore(_native.Core):
             errors=tuple(found),
         )
 
-    def open_snapshot(self, path: str, checksum: bytes, names: Set[tuple[str, str]] | None) -> None:
+    def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
+        if head.is_portable:
+            # What a program of cel-python reads and calls is found when it is compiled.
+            self.write(read_named(head.path, names), "add")
+            return
         with self._lock:
-            self.open(path, checksum, None if names is None else set(names))
+            self.open(head.path, head.checksum, None if names is None else set(names))
 
     @property
     def image_kind(self) -> int:

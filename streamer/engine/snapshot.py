@@ -212,6 +212,12 @@ def read_texts(directory: Directory, positions: Iterable[int]) -> list[bytes]:
     return [text for _, text in numbered]
 
 
+def read_named(path: str, names: Set[tuple[str, str]] | None) -> list[bytes]:
+    """Return the JSON texts of the sections of these names, in the order of adding; None for all. Raises as `read_directory`."""
+    directory = read_directory(path)
+    return read_texts(directory, named(directory, names))
+
+
 class Images(Protocol):
     """Compiles sections; see `streamer.engine.core.Core`."""
 
@@ -254,9 +260,10 @@ def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Sourc
 
 
 def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str, str], list[bytes]]], images: Images) -> None:
-    seed = secrets.randbits(64) if images.image_kind else 0
     names = bytearray()
     is_portable = any(_is_portable(line, options) for _, lines in sections for line in lines)
+    image_kind = 0 if is_portable else images.image_kind
+    seed = secrets.randbits(64) if image_kind else 0
     options_shown = {**_shown_options(options), **({_PORTABLE: True} if is_portable else {})}
     shown = _padded(json.dumps(options_shown, sort_keys=True, separators=(",", ":")).encode(), 8)
     digest = hashlib.sha256(b"streamer snapshot\n" + shown.rstrip(b"\0"))
@@ -281,7 +288,7 @@ def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str
             at,
             len(text),
             checksum(text),
-            *_image(file, None if is_portable else images.image(text, seed), at + len(text)),
+            *_image(file, images.image(text, seed) if image_kind else None, at + len(text)),
         )
         subscriptions += len(lines)
         at = _aligned(file.tell())
@@ -298,7 +305,7 @@ def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str
         len(sections),
         len(shown),
         digest.digest(),
-        images.image_kind,
+        image_kind,
         seed,
         bytes(_CHECKSUM),
     )[:-_CHECKSUM]

@@ -38,7 +38,7 @@ from streamer.engine import arrow
 from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, make_plan
-from streamer.engine.snapshot import named, read_directory, read_texts
+from streamer.engine.snapshot import Head, read_named
 from streamer.engine.telemetry import Name, Recorder, Telemetry
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventCode, EventError, SubscriptionError
 from streamer.locks import Lock
@@ -325,9 +325,8 @@ class ReferenceCore:
                 raise BulkSubscriptionError(errors)
             return self._publish(root, accepted, mode, tuple(errors))
 
-    def open_snapshot(self, path: str, checksum: bytes, names: Set[tuple[str, str]] | None) -> None:
-        directory = read_directory(path)
-        self.write(read_texts(directory, named(directory, names)), "add")
+    def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
+        self.write(read_named(head.path, names), "add")
 
     image_kind: Final = 0
 

@@ -184,7 +184,7 @@ def test_a_directory_that_changed_since_it_was_read_is_refused(tmp_path: Path) -
     head = read_head(path)
     Engine().save(path)
     with pytest.raises(SnapshotError, match="checksum"):
-        Engine()._core.open_snapshot(head.path, head.checksum, None)
+        Engine()._core.open_snapshot(head, None)
 
 
 def test_threads_that_meet_at_a_section_open_it_once(tmp_path: Path) -> None:
