@@ -18,10 +18,12 @@ def record(what: str, between: str, counted: Mapping[str, int], **more: Any) -> 
     """Append a line about a comparison that found nothing but what is listed."""
     if "RECORD" not in os.environ:
         return
-    found = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    commit = _git("describe", "--always") or "unknown"
+    # What was recorded before this is no change of what was compared.
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!tests/records")
     line = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": found.stdout.strip() or "unknown",
+        "commit": f"{commit}-dirty" if changed else commit,
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
         "what": what,
         "between": between,
@@ -30,3 +32,8 @@ def record(what: str, between: str, counted: Mapping[str, int], **more: Any) -> 
     }
     with RECORDS.open("a", encoding="utf-8") as records:
         records.write(f"{json.dumps(line)}\n")
+
+
+def _git(*arguments: str) -> str:
+    ran = subprocess.run(["git", *arguments], cwd=RECORDS.parents[2], capture_output=True, text=True, check=False)
+    return ran.stdout.strip()
