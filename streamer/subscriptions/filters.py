@@ -33,6 +33,7 @@ import re2
 from streamer.errors import SubscriptionError
 from streamer.layout import decode_pointer
 from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Filter
+from streamer.reference.cel.regexps import compile_regexp, regexp_error
 
 
 class Operator(StrEnum):
@@ -310,16 +311,10 @@ def _compile_regexp(source: str, place: str) -> Any:
     if size > MAX_REGEXP_BYTES:
         reason = f"a regular expression of {size} bytes; at most {MAX_REGEXP_BYTES} are allowed"
         raise SubscriptionError(reason, place=place)
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(source, options)
+        return compile_regexp(source)
     except re2.error as error:
-        detail = error.args[0] if error.args else "malformed"
-        text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-        # RE2 repeats what it could not read.
-        text = text if len(text) <= 200 else f"{text[:200]}..."
-        raise SubscriptionError(f"expected a regular expression of RE2: {text}", place=place) from None
+        raise SubscriptionError(regexp_error(error), place=place) from None
 
 
 # Printing as CEL

@@ -268,6 +268,78 @@ def test_equal_programs_are_compiled_once_whichever_evaluator(engine: MakeEngine
 # --- limits
 
 
+@pytest.mark.parametrize(
+    ("source", "units"),
+    [
+        ("data.n == 5", 4),
+        ("data.l.all(x, x > 0)", 3 + 3 * 4),
+        ("data.n + 1 == 6", 6 + 15),
+        ("!(data.n == 6)", 5 + 15),
+        ("data.s.startsWith('a')", 4 + 1 + 50),
+        ("data.s == data.s", 5 + 1),
+        ("data.text == data.text", 5 + 7),
+        ("data.text.matches('a{30}')", 4 + 51),
+        ("second(data.l) == 2", 5 + 10 + 3),
+    ],
+)
+def test_a_step_counts_as_ten_and_the_work_of_cel_python_as_more(source: str, units: int) -> None:
+    data = {"n": 5, "l": [1, 2, 3], "s": "abc", "text": "a" * 1000}
+    found = outcome(source, data, second=lambda items: items[1])
+    assert (found.verdict, found.cost) == (Verdict.TRUE, 10 * units)
+    assert outcome(source, data, 10 * units, second=lambda items: items[1]).verdict is Verdict.TRUE
+    stopped = outcome(source, data, 10 * units - 1, second=lambda items: items[1])
+    assert stopped.reason == "budget"
+    assert stopped.detail == f"stopped after {10 * units - 1} cost units"
+
+
+class Clock:
+    """A processor whose time goes on by so many nanoseconds with each look, or when it is told."""
+
+    def __init__(self, step: int = 0) -> None:
+        self.now, self.step, self.looks = 0, step, 0
+
+    def __call__(self) -> int:
+        self.now += self.step
+        self.looks += 1
+        return self.now
+
+
+def test_a_slow_machine_stops_before_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "data.l.all(x, data.l.all(y, x == y || true))"
+    data = {"l": list(range(100))}
+    whole = outcome(long, data)
+    assert whole.verdict is Verdict.TRUE
+    # A look at the beginning, and one each 2,000 units after.
+    for step, looks in ((0, 1 + whole.cost // 20_000), (19_000_000, 6), (30_000_000, 4), (60_000_000, 2)):
+        clock = Clock(step)
+        monkeypatch.setattr("streamer.cel_eval.portable.clock", clock)
+        found = outcome(long, data)
+        assert clock.looks == looks
+        assert found.verdict is (Verdict.ERROR if step else Verdict.TRUE)
+        if step:
+            assert found.reason == "budget"
+            assert "of the processor's time" in found.detail
+            assert found.cost < 20_000 * looks
+
+
+def test_no_function_is_called_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, called = Clock(), []
+    monkeypatch.setattr("streamer.cel_eval.portable.clock", clock)
+
+    def slow(milliseconds: int) -> bool:
+        called.append(milliseconds)
+        clock.now += milliseconds * 1_000_000
+        return True
+
+    assert outcome("data.l.all(x, slow(10))", {"l": list(range(9))}, slow=slow).verdict is Verdict.TRUE
+    assert len(called) == 9
+    called.clear()
+    stopped = outcome("data.l.all(x, slow(10))", {"l": list(range(1000))}, slow=slow)
+    assert (stopped.reason, len(called)) == ("budget", 10)
+    # One that nothing follows is not lost, however long it takes.
+    assert outcome("slow(5000) && data.l.size() == 1", {"l": [1]}, slow=slow).verdict is Verdict.TRUE
+
+
 def test_an_expression_without_end_is_stopped_by_the_budget(engine: MakeEngine) -> None:
     e = engine()
     e.add(portable("cubed", "data.l.all(a, data.l.all(b, data.l.all(c, a + b + c >= 0)))"))

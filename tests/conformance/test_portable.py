@@ -39,5 +39,5 @@ def test_known_failures_are_few_and_each_is_a_case_and_has_a_reason() -> None:
     names = Counter((case.file, case.name) for case in CASES)
     assert [failure for failure in PORTABLE if failure not in names] == []
     assert all(len(reason) > 20 for reason in PORTABLE.values())
-    assert len(PORTABLE) <= 12
+    assert len(PORTABLE) <= 15
     assert PORTABLE.keys().isdisjoint(EVERYWHERE)

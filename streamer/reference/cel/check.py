@@ -17,8 +17,8 @@ from typing import Literal as OneOf
 import re2
 
 from streamer.errors import CelError
-from streamer.reference.cel.evaluate import compile_regexp, regexp_error
 from streamer.reference.cel.parse import MACROS, MACROS_OF_TWO, shown
+from streamer.reference.cel.regexps import compile_regexp, regexp_error
 from streamer.reference.cel.tree import (
     At,
     Call,

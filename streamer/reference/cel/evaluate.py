@@ -24,7 +24,7 @@ from streamer.model import BeyondFloat64, Event, Pointer
 from streamer.reference.cel import times
 from streamer.reference.cel.functions import FUNCTIONS, no_overload
 from streamer.reference.cel.operators import ORDERS, double_arithmetic, int_arithmetic, invert, negate, time_arithmetic
-from streamer.reference.cel.regexps import regexp_size
+from streamer.reference.cel.regexps import compile_regexp, regexp_error, regexp_size
 from streamer.reference.cel.tree import (
     Call,
     Chain,
@@ -79,7 +79,7 @@ _SIZE_OF_PASS: Final = 4
 
 
 class BudgetSpentError(Exception):
-    """The program used up its cost units."""
+    """The program used up its cost units; says so in words where it was something else that it used up."""
 
 
 @final
@@ -92,27 +92,6 @@ class Partial:
 
 
 _MISSING: Final = object()
-
-
-def compile_regexp(source: str, max_bytes: int | None = None) -> Any:
-    """Compile a regexp of RE2.
-
-    Raises:
-        re2.error: RE2 refuses it, or needs more than *max_bytes* of memory for it.
-    """
-    options = re2.Options()
-    options.log_errors = False
-    if max_bytes is not None:
-        options.max_mem = max_bytes
-    return re2.compile(source, options)
-
-
-def regexp_error(error: Exception) -> str:
-    """Say what RE2 found wrong."""
-    detail = error.args[0] if error.args else "malformed"
-    text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-    # RE2 repeats what it could not read.
-    return f"expected a regular expression of RE2: {text if len(text) <= 200 else f'{text[:200]}...'}"
 
 
 def _small_regexp(source: str) -> Any:
@@ -149,11 +128,19 @@ class Run:
         """Count work that is about to be done."""
         self.cost += units
         if self.cost > self.budget:
-            raise BudgetSpentError
+            self.spent()
+
+    def spent(self) -> None:
+        """End the evaluation, now that more than `budget` is used; or say that there is more (the portable evaluator)."""
+        raise BudgetSpentError
+
+    def charge_bulk(self, units: int) -> None:
+        """Count work that is done in bulk, below any interpreter: string work, regexps."""
+        self.charge(units)
 
     def charge_text(self, *texts: str | bytes) -> None:
         """Count string work over all of *texts*: a unit for each 16 bytes begun."""
-        self.charge(-(-sum(map(utf8_length, texts)) // 16))
+        self.charge_bulk(-(-sum(map(utf8_length, texts)) // 16))
 
     def regexp(self, source: str, text: str) -> Any:
         """Return a compiled regexp to look for in *text*, or a `Failure`.
@@ -167,11 +154,11 @@ class Run:
         else:
             # A text that is refused unread has no size, and what is larger than this is refused.
             size = min(regexp_size(source), _LARGEST_REGEXP) if utf8_length(source) <= _REGEXP_TEXT_BYTES else 0
-        self.charge(-(-utf8_length(text) // 16) * -(-size // _SIZE_OF_PASS))
+        self.charge_bulk(-(-utf8_length(text) // 16) * -(-size // _SIZE_OF_PASS))
         if constant is not None:
             return constant
         if source not in self._new_regexps:
-            self.charge(_REGEXP_UNITS + _UNITS_OF_SIZE * size)
+            self.charge_bulk(_REGEXP_UNITS + _UNITS_OF_SIZE * size)
             self._new_regexps.add(source)
         return _small_regexp(source)
 
@@ -407,7 +394,7 @@ class Run:
         return bool(left == right)
 
     def _charge_shorter(self, left: str | bytes, right: str | bytes) -> None:
-        self.charge(-(-min(utf8_length(left), utf8_length(right)) // 16))
+        self.charge_bulk(-(-min(utf8_length(left), utf8_length(right)) // 16))
 
     def is_member(self, item: Value, items: list[Value]) -> Value:
         """Look for *item* in a list; an element that cannot be read is an error unless another one is equal."""

@@ -102,8 +102,8 @@ def evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
     run = program.start(program.regexps, program.slots, event, budget)
     try:
         value = run.evaluate(program.tree)
-    except BudgetSpentError:
-        return Outcome(Verdict.ERROR, CelReason.BUDGET, f"stopped after {budget} cost units", run.cost)
+    except BudgetSpentError as spent:
+        return Outcome(Verdict.ERROR, CelReason.BUDGET, str(spent) or f"stopped after {budget} cost units", run.cost)
     if type(value) is bool:
         return Outcome(Verdict.of(value), None, None, run.cost)
     if value is UNKNOWN or type(value) is Partial:

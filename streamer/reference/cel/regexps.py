@@ -1,4 +1,5 @@
-r"""How large a regexp is, told from its text alone, so that cost units are counted alike everywhere (docs/cel-cost.md).
+r"""Regular expressions of RE2: compiled, and how large one is, told from its text alone, so that cost units are counted alike
+everywhere (docs/cel-cost.md).
 
     ^(ab|[c-e]\d){3}$          1 + ((2 + 1 + (3 + 1)) x 3) + 1, and 1 for the whole: 24
 
@@ -12,7 +13,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
+
+import re2
 
 MAX_SIZE: Final = 1_000_000
 NAMED_CLASS: Final = 40
@@ -86,3 +89,30 @@ def _class(source: str, at: int) -> tuple[int, int]:
             break
         size += NAMED_CLASS if item["named"] else 1
     return min(MAX_SIZE, max(1, size)), at
+
+
+def compile_regexp(source: str, max_bytes: int | None = None) -> Any:
+    """Compile a regexp of RE2.
+
+    Raises:
+        re2.error: RE2 refuses it, or needs more than *max_bytes* of memory for it.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    if max_bytes is not None:
+        options.max_mem = max_bytes
+    compiled = re2.compile(source, options)
+    if compiled.groups:
+        # A search tells where each group matched: a copy of all their places at every byte, for each state alive. Nobody asks.
+        # What is refused is told with the groups, since they count in its memory.
+        options.never_capture = True
+        compiled = re2.compile(source, options)
+    return compiled
+
+
+def regexp_error(error: Exception) -> str:
+    """Say what RE2 found wrong."""
+    detail = error.args[0] if error.args else "malformed"
+    text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+    # RE2 repeats what it could not read.
+    return f"expected a regular expression of RE2: {text if len(text) <= 200 else f'{text[:200]}...'}"
