@@ -15,15 +15,15 @@ regular expression that cel-python has for durations takes exponential time, and
 in almost anything.
 
 Cost: some ten microseconds for each function and operator; the walk is the reference's, half a microsecond a step. So a step
-counts ten times as much as natively, which makes a budget of 100 ms last for about 50 ms on a machine of today; and where that is not
-enough, on a slow machine or for a slow function of the user, a clock ends it (`Evaluation.spent`).
+counts ten times as much as natively, which makes a budget of 100 ms last for about 50 ms on a machine of today; and where that is
+not enough, on a slow machine or for a slow function of the user, a clock ends it (`Evaluation.spent`).
 
 Rejected: cel-python's own walk. It counts nothing; a bracket is fifty frames of Python's stack, so that twenty of them overflow
 it; both sides of `&&` and every element of `exists` are always evaluated; there are no unknown values, no quoted field names, no
-macros of two variables; `data.a != 1` is an error where `a` is a string. A clock alone, without dearer units: what a program comes
-to would depend on the machine wherever it takes long. The clock on the wall: it goes on while a thread waits for the interpreter
-or for a processor, and a match that is lost to a neighbour's load is lost silently. What is left different stands in
-testdata/known_failures_portable.toml, each case with its reason.
+macros of two variables; `data.a != 1` is an error where `a` is a string. What is left different stands in
+testdata/known_failures_portable.toml, each case with its reason. Rejected, too: a clock alone, without dearer units, since what
+a program comes to would then depend on the machine wherever it takes long; and the clock on the wall, which goes on while a
+thread waits for the interpreter or a processor: a match lost to a neighbour's load is lost silently.
 
 To import this module imports cel-python, which takes a third of a second: it is done when the first such expression is compiled.
 """
