@@ -399,8 +399,12 @@ class Draft:
             The positions of those whose CEL is the host's: it refuses them, or calls `judged`.
         """
 
-    def judged(self, position: int, mentions_before: bool) -> None:
-        """Take what the host found out about a source whose CEL it evaluates."""
+    def judged(self, position: int, mentions_before: bool, narrowing: str | None = None) -> None:
+        """Take what the host found out about a source whose CEL it evaluates.
+
+        Args:
+            narrowing: an expression that is true of every event for which that of the source is: the index looks for it.
+        """
 
     def refuse(self, position: int, subscription_id: str | None) -> None:
         """Put an error of the host in the place of a source."""

@@ -22,6 +22,7 @@ from streamer.bloom.portable import PortableBloomFilter
 from streamer.bloom.shipping import Gathered, places_from_json
 from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
+from streamer.cel_eval.narrowing import narrowing
 from streamer.engine import arrow
 from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
@@ -246,8 +247,11 @@ class NativeCore(_native.Core):
             pending.clear()
             for position in portable:
                 source = draft.source(position)
+                if source is None:
+                    continue
                 try:
-                    draft.judged(position, self._host.compile(source).mentions_before if source is not None else False)
+                    compiled = self._host.compile(source)
+                    draft.judged(position, compiled.mentions_before, compiled.cel and narrowing(compiled.cel))
                 except SubscriptionError as error:
                     refuse(position, error)
 

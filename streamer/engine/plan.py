@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
+from streamer.cel_eval.narrowing import narrowing
 from streamer.model import CelEvaluator, Limits
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.keys import access_keys
@@ -124,16 +125,22 @@ def native_plan(
     plan = replace(make_plan(compiled, limits), cost="unkeyed" if cost == "unindexed" else cost, decided_by="the native index")
     if compiled.cel is None:
         return plan
-    if compiled.cel.is_portable:
-        return replace(plan, decided_by="the native index, then cel-python on candidates")
+    portable = compiled.cel.is_portable
+    if portable:
+        plan = replace(plan, decided_by="the native index, then cel-python on candidates")
+    lowered = narrowing(compiled.cel) if portable else compiled.cel.source
+    if lowered is None:
+        return plan
     written = str(Residual("cel", compiled.cel.source))
-    alternatives, is_all, access = lower(compiled.cel.source, max(1, limits.max_conjunctions // max(1, len(plan.normal_form))))
+    alternatives, is_all, access = lower(lowered, max(1, limits.max_conjunctions // max(1, len(plan.normal_form))))
     others = [[condition for condition in conditions if condition != written] for conditions in plan.normal_form]
-    rest = () if is_all else (written,)
+    rest = () if is_all and not portable else (written,)
     form = {(*sorted({*other, *alternative}), *rest) for other in others for alternative in alternatives}
     plan = replace(plan, normal_form=tuple(sorted(form)))
     if plan.access_keys is None and access is not None:
         plan = replace(plan, access_keys=tuple(sorted(set(access))))
+    if portable:
+        return plan
     if is_all:
         residual = tuple(text for text in plan.residual if text != written)
         return replace(plan, cel=None, evaluator=None, residual=residual)

@@ -278,7 +278,7 @@ def test_equal_programs_are_compiled_once_whichever_evaluator(engine: MakeEngine
         ("data.s.startsWith('a')", 4 + 1 + 50),
         ("data.s == data.s", 5 + 1),
         ("data.text == data.text", 5 + 7),
-        ("data.text.matches('a{30}')", 4 + 51),
+        ("data.text.matches('a{30}')", 4 + 196),
         ("second(data.l) == 2", 5 + 10 + 3),
     ],
 )
@@ -398,8 +398,8 @@ def test_the_limits_on_an_expression_are_those_of_all(engine: MakeEngine) -> Non
 def test_what_no_index_can_narrow_is_refused_where_that_is_not_allowed(engine: MakeEngine) -> None:
     e = engine(limits=Limits(allow_unindexed=False))
     with pytest.raises(SubscriptionError, match="allow_unindexed"):
-        e.add(portable("s", "data.a == 1"))
-    e.add(portable("s", "data.a == 1", filters=[{"field": "b", "op": "==", "value": 1}]))
+        e.add(portable("s", "data.a + 1 == 2"))
+    e.add(portable("s", "data.a + 1 == 2", filters=[{"field": "b", "op": "==", "value": 1}]))
 
 
 def test_a_snapshot_keeps_the_evaluator_and_takes_the_functions_anew(engine: MakeEngine, tmp_path: Path) -> None:

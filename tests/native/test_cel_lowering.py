@@ -404,6 +404,8 @@ def test_a_hundred_thousand_pairs_of_lowered_programs() -> None:
         ("size(data.tags) == 3 || data.name.size() > 10", True),
         ("data.s.matches('^[A-Z]{2}[0-9]{4}$')", True),
         ("data.s.matches('(a|b)*a(a|b){900}')", False),
+        ("data.s.matches('a.{20}c')", False),
+        ("data.s.matches('(?i)^(error|warning): .*timeout')", True),
         ("data.tags[0] == 'x'", False),
         ("data.a == before.a || data.b == before.b", False),
         ("timestamp(data.t).getFullYear() == 2024", False),

@@ -6,7 +6,7 @@ use crate::host::{self, Kept, flags};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
-use streamer_core::cel::Cache;
+use streamer_core::cel::{Cache, compile};
 use streamer_core::engine::{Addition, Host, flags as core_flags};
 use streamer_core::error::SubscriptionError;
 use streamer_core::layout::{EventLayout, Pointer};
@@ -151,14 +151,25 @@ impl Draft {
         })
     }
 
-    fn judged(&self, position: usize, mentions_before: bool) {
-        self.locked(|items| {
-            if let Some(Ok(addition)) = items.get_mut(position)
-                && mentions_before
-            {
-                addition.flags |= core_flags::BEFORE;
-            }
-        });
+    #[pyo3(signature = (position, mentions_before, narrowing=None))]
+    fn judged(&self, py: Python<'_>, position: usize, mentions_before: bool, narrowing: Option<&str>) -> PyResult<()> {
+        guard(py, || {
+            let limits = &self.reading.limits;
+            // What cannot be compiled here, for its brackets too many, narrows nothing.
+            let narrowing = narrowing.and_then(|source| compile(source, limits).ok());
+            self.locked(|items| {
+                if let Some(Ok(addition)) = items.get_mut(position) {
+                    if mentions_before {
+                        addition.flags |= core_flags::BEFORE;
+                    }
+                    if let Some(program) = &narrowing {
+                        // Exact or not: the host evaluates the whole of it.
+                        and_cel(&mut addition.form, program, limits);
+                    }
+                }
+            });
+            Ok(())
+        })
     }
 
     #[pyo3(signature = (position, subscription_id))]

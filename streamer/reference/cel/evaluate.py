@@ -74,8 +74,6 @@ _REGEXP_UNITS: Final = REGEXP_BYTES // 16
 _LARGEST_REGEXP: Final = 5_400
 #: What it costs besides for each unit of its size.
 _UNITS_OF_SIZE: Final = 64
-#: A text that is searched costs its string work once for so much of the size of the regexp.
-_SIZE_OF_PASS: Final = 4
 
 
 class BudgetSpentError(Exception):
@@ -154,7 +152,7 @@ class Run:
         else:
             # A text that is refused unread has no size, and what is larger than this is refused.
             size = min(regexp_size(source), _LARGEST_REGEXP) if utf8_length(source) <= _REGEXP_TEXT_BYTES else 0
-        self.charge_bulk(-(-utf8_length(text) // 16) * -(-size // _SIZE_OF_PASS))
+        self.charge_bulk(-(-utf8_length(text) // 16) * size)
         if constant is not None:
             return constant
         if source not in self._new_regexps:

@@ -17,10 +17,12 @@
 use crate::automaton::literals::{Literals, Seen};
 use crate::subscriptions::depth::with_stack_for;
 use crate::subscriptions::regexps::Regexp;
+use regex_automata::dfa::{StartKind, dense};
 use regex_automata::meta::{self, Regex};
+use regex_automata::nfa::thompson;
 use regex_syntax::hir::{Hir, HirKind};
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 
 /// Most bytes that the automaton of one expression may take.
 const SIZE_LIMIT: usize = 4 << 20;
@@ -29,6 +31,9 @@ const SIZE_LIMIT: usize = 4 << 20;
 /// left takes a step for each instruction and byte.
 const CACHE: usize = 256 << 10;
 const CACHE_PER_BYTE: usize = 4;
+/// An automaton with all of its states may take so much, and to make it as much again, to be called small: then the lazy one is
+/// never built anew, and a byte of a text takes one step, whatever the text.
+const SMALL: usize = CACHE / 2;
 
 /// A compiled expression with what a text must have for it to be tried at all.
 #[derive(Debug)]
@@ -38,6 +43,7 @@ pub struct Program {
     shortest: usize,
     longest: Option<usize>,
     expression: Box<str>,
+    small: OnceLock<bool>,
 }
 
 impl Program {
@@ -71,7 +77,7 @@ impl Program {
                 .onepass_size_limit(Some(size_limit / 4))
                 .hybrid_cache_capacity(cache)
                 .utf8_empty(false) // as RE2, which finds `\B` also between the bytes of a character
-                .which_captures(regex_automata::nfa::thompson::WhichCaptures::None);
+                .which_captures(thompson::WhichCaptures::None);
             let built = meta::Builder::new().configure(config).build_from_hir(&hir);
             built.map_err(|error| error.size_limit().map_or_else(|| error.to_string(), |_| "the expression is too large".into()))
         };
@@ -88,7 +94,23 @@ impl Program {
             longest: properties.maximum_len().filter(|_| whole),
             regex,
             expression: expression.into(),
+            small: OnceLock::new(),
         })
+    }
+
+    /// Whether no text takes more than a step for each of its bytes: all states of its automaton fit the cache. `a.{240}c` keeps
+    /// 240 alive in as many combinations as texts like, and takes hundreds of steps for a byte. Found when it is first asked.
+    pub fn is_small(&self) -> bool {
+        let build = || {
+            let hir = crate::subscriptions::re2::hir(&self.expression)?;
+            let nfa = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
+            let nfa = thompson::Compiler::new().configure(nfa.nfa_size_limit(Some(SMALL))).build_from_hir(&hir);
+            let dfa = dense::Config::new().start_kind(StartKind::Unanchored);
+            let mut builder = dense::Builder::new();
+            builder.configure(dfa.dfa_size_limit(Some(SMALL)).determinize_size_limit(Some(SMALL)));
+            Ok(nfa.is_ok_and(|nfa| builder.build_from_nfa(&nfa).is_ok()))
+        };
+        *self.small.get_or_init(|| with_stack_for(&self.expression, build).unwrap_or(false))
     }
 
     /// Whether *text*, or a part of it, as the expression says, matches.
@@ -204,6 +226,18 @@ mod tests {
                 .filter(|at| Regex::new(expressions[*at as usize]).unwrap().is_match(text.as_str()))
                 .collect();
             assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_expression_is_small_whose_automaton_has_few_states_in_all() {
+        for small in
+            ["", "a", r"\Aab[0-9]+\z", "(a|b)*c", r"\A[A-Z]{2}[0-9]{4}\z", "(?i-u)error|warning", r"(?-u:\b)x(?-u:\b)", "a.{3}c"]
+        {
+            assert!(program(small).is_small(), "{small}");
+        }
+        for large in ["a.{20}c", "a.{240}c", "(a|b)*a(a|b){60}c"] {
+            assert!(!program(large).is_small(), "{large}");
         }
     }
 

@@ -519,7 +519,7 @@ pub(super) fn text_atom(program: &Program, function: Function, text: Box<str>) -
             if super::regexps::size(&text) > MAX_REGEXP_SIZE {
                 return None;
             }
-            let compiled = regexps::Program::compile(regexp).ok()?;
+            let compiled = regexps::Program::compile(regexp).ok().filter(|compiled| compiled.is_small())?;
             (Atom::Regexp(regexp.clone()), compiled.is_match(""))
         }
         _ => return None,

@@ -27,8 +27,6 @@ const MAX_NAMED_CLASSES: usize = 64;
 /// What it costs to compile one, and for each unit of its size.
 const UNITS: usize = 4_096;
 const UNITS_OF_SIZE: usize = 64;
-/// A text costs its string work once for so much of the size of the regexp.
-const SIZE_OF_PASS: usize = 4;
 
 /// A constant regexp: its text, what was made of it, and its size.
 pub(super) type Ready = (Box<str>, Arc<Program>, usize);
@@ -93,7 +91,7 @@ impl<'r> Run<'r> {
 
     /// Count the search of *text*: a step for each of its bytes and each state that may be alive.
     fn charge_search(&mut self, text: &str, size: usize) -> Result<()> {
-        self.charge(text.len().div_ceil(16).saturating_mul(size.div_ceil(SIZE_OF_PASS)))
+        self.charge(text.len().div_ceil(16).saturating_mul(size))
     }
 }
 

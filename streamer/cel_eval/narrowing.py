@@ -1,0 +1,160 @@
+"""The part of an expression by which an index may narrow its subscription, though cel-python evaluates the whole.
+
+```
+is_vip(data.user) && data.kind == 'order' && data.n % 2 == 0
+                     ────────────────────
+```
+
+Of the operands of the outermost `&&` those that call no function of the user and leave nothing to cel-python but what it does
+exactly as the contract says; as text, for the native core, which lowers it like any other expression.
+
+Invariant: where the whole is true on cel-python, each of these operands is true by the contract. So an index that finds every
+event of which they are true loses no match. Budgets and clocks only ever end an evaluation without a match, and an event with
+holes is for the whole program alone.
+
+Cost: a walk over the tree and another reading of that part when a subscription is added.
+
+Rejected: parts of an `||`, and operands of an inner `&&`, whose text would have to be put together anew, with brackets.
+Arithmetic, conversions and times: cel-python's may differ (testdata/known_failures_portable.toml), and one that differs loses a
+match.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from streamer.errors import CelError
+from streamer.model import Limits
+from streamer.reference.cel import Program
+from streamer.reference.cel.parse import parse
+from streamer.reference.cel.tree import (
+    At,
+    Call,
+    Chain,
+    Has,
+    Ident,
+    Index,
+    ListLiteral,
+    Literal,
+    Logic,
+    Macro,
+    MapLiteral,
+    Method,
+    Node,
+    Operation,
+    Paren,
+    Select,
+    Step,
+    Ternary,
+    Unary,
+    children,
+)
+
+#: What the portable evaluator leaves to the contract's own code, and two tests of strings that have but one meaning.
+_FUNCTIONS: Final = frozenset({"size", "contains", "matches", "type", "dyn", "startsWith", "endsWith"})
+#: A longer expression is not cut: it would be read twice when it is added.
+MAX_LENGTH: Final = 2048
+_RELATIONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "in"})
+_PLAIN: Final = (Literal, Paren, ListLiteral, MapLiteral, Logic, Ternary, Has, Chain, Select, Index, Macro)
+
+
+def narrowing(program: Program) -> str | None:
+    """Return a condition that holds of every event for which a program of the portable evaluator is true; None: none is known."""
+    source, tree = program.source, program.tree
+    if not (isinstance(tree, Logic) and tree.op == "&&"):
+        return source if _is_plain(tree) else None
+    if len(source) > MAX_LENGTH:
+        return None
+    starts = [0, *(_offset(source, _first(operand)) for operand in tree.operands[1:])]
+    kept = []
+    for operand, start, end in zip(tree.operands, starts, [*starts[1:], None], strict=True):
+        text = source[start:end]
+        # A comment could hold another `&&`.
+        if _is_plain(operand) and "//" not in text:
+            text = (text if end is None else text[: text.rindex("&&")]).strip()
+            # One that were cut wrongly would lose matches, so it is read again.
+            if _says(text, operand):
+                kept.append(text)
+    return " && ".join(kept) or None
+
+
+def _says(text: str, node: Node) -> bool:
+    try:
+        return _signature(parse(text, Limits())) == _signature(node)
+    except CelError:
+        return False
+
+
+def _signature(root: Node) -> list[tuple[Any, ...]]:
+    """Return all that a tree says, but for places and for what its names mean."""
+    told: list[tuple[Any, ...]] = []
+    pending: list[Node | Step] = [root]
+    while pending:
+        node = pending.pop()
+        below = children(node)
+        told.append((type(node), len(below), *_own(node)))
+        pending.extend(below)
+    return told
+
+
+def _own(node: Node | Step) -> tuple[Any, ...]:
+    match node:
+        case Literal(value=value):
+            return type(value), repr(value)
+        case Ident():
+            return node.name, node.rooted
+        case Unary():
+            return node.op, node.count
+        case Operation():
+            return tuple(op for op, _, _ in node.rest)
+        case Logic():
+            return (node.op,)
+        case Call() | Has() | Select() | Method():
+            return (node.name,)
+        case Macro():
+            return node.name, [name for _, name in node.names], node.condition is None, node.result is None
+        case _:
+            return ()
+
+
+def _first(node: Node) -> At:
+    """Return where the text of a node begins; an operator has a place of its own."""
+    while not isinstance(node, Literal):
+        match node:
+            case Operation():
+                node = node.first
+            case Chain():
+                node = node.base
+            case _:
+                break
+    return node.at
+
+
+def _is_plain(root: Node) -> bool:
+    pending: list[Node | Step] = [root]
+    while pending:
+        node = pending.pop()
+        match node:
+            case Call(name=name) | Method(name=name):
+                is_plain = name in _FUNCTIONS
+            case Unary(op=op):
+                is_plain = op == "!"
+            case Operation(rest=rest):
+                is_plain = all(op in _RELATIONS for op, _, _ in rest)
+            case Ident(name=name):
+                # The one part of the event that is a time.
+                is_plain = name != "ts"
+            case _:
+                is_plain = isinstance(node, _PLAIN)
+        if not is_plain:
+            return False
+        pending.extend(children(node))
+    return True
+
+
+def _offset(source: str, at: At) -> int:
+    line, column = at
+    start = 0
+    for _ in range(line - 1):
+        start = source.index("\n", start) + 1
+    return start + column - 1
