@@ -30,6 +30,7 @@ from streamer.engine.snapshot import MAGIC, read_directory
 from streamer.errors import BackendError, ConfigError
 from streamer.layout import EventLayout
 from streamer.spark import broadcast, cogroup, schema
+from streamer.spark.functions import carried
 from streamer.spark.worker import COUNTS, Want
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def match_events(
         prune: whether portable Bloom filters leave events out first. By default under cogroup, where it spares the shuffle.
         broadcast_bytes: how many bytes of subscriptions `auto` lets travel.
         cogroup_options: numbers that cogroup goes by.
-        engine_options: further options of `Engine` (`default_tenant`, `limits`, ...), as *layout*.
+        engine_options: further options of `Engine` (`default_tenant`, `limits`, ...), as *layout*. `cel_functions` travel to the
+            workers as the functions of a UDF do; an engine has its own, a snapshot has none.
 
     Returns:
         event_id, tenant, collection, type, subscription_id, gateway_id, transition, certain [, event] [, *keep], in no promised
@@ -117,7 +119,7 @@ def match_events(
     Raises:
         SubscriptionError: subscriptions that cannot be accepted, in every form but the snapshot.
         SnapshotError: a snapshot that is damaged.
-        ConfigError: options that cannot be, or are not those of the engine or snapshot.
+        ConfigError: options that cannot be, or are not those of the engine or snapshot; a function that cannot travel.
         BackendError: the driver itself has no native core, and it was asked for.
         ValueError: columns or choices that are not there.
     """
@@ -144,7 +146,9 @@ def match_events(
     }
     prepared: broadcast.Broadcast | cogroup.Prepared
     if chosen == "broadcast":
-        prepared = broadcast.ship(spark, given.engine_or_snapshot(), prune=bool(prune))
+        prepared = broadcast.ship(
+            spark, given.engine_or_snapshot(), prune=bool(prune), functions=given.options.get("cel_functions")
+        )
     else:
         numbers = cogroup_options or cogroup.CogroupOptions()
         if prune is not None:
@@ -223,21 +227,33 @@ def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) 
     if isinstance(source, Engine):
         held = {name: getattr(source._options, name) for name in source._options.__dataclass_fields__ if name != "default"}
         _same(options, held, "the engine")
-        return _Given(spark, source, False, held)
+        return _Given(spark, source, False, _travelling(held))
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         with open(path, "rb") as file:
             is_snapshot = file.read(len(MAGIC)) == MAGIC
         if is_snapshot:
             held = {name: value for name, value in read_directory(path).engine_options().items() if name != "default"}
+            # No file holds functions.
+            functions = options.pop("cel_functions", None)
             _same(options, held, "the snapshot")
-            return _Given(spark, path, False, held)
+            return _Given(
+                spark, path, False, _travelling({**held, "cel_functions": Engine(cel_functions=functions)._options.cel_functions})
+            )
         Engine(**options)
-        return _Given(spark, path, True, options)
+        return _Given(spark, path, True, _travelling(options))
     if not isinstance(source, DataFrame):
         raise TypeError(f"subscriptions: expected a DataFrame, an Engine or a path, not {type(source).__name__}")
     Engine(**options)
-    return _Given(spark, source, False, options)
+    return _Given(spark, source, False, _travelling(options))
+
+
+def _travelling(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as an engine in a worker takes them. Raises ConfigError for a function that cannot travel."""
+    # Each core of a machine has a worker of its own.
+    options = {name: value for name, value in options.items() if name != "threads"}
+    functions = carried(options.pop("cel_functions", None))
+    return options if functions is None else {**options, "cel_functions": functions}
 
 
 def _same(named: Mapping[str, Any], held: Mapping[str, Any], whose: str) -> None:

@@ -34,6 +34,8 @@ from streamer import _backend
 from streamer.engine.engine import Engine
 from streamer.engine.snapshot import Directory, read_directory, read_texts
 from streamer.spark import schema
+from streamer.spark.functions import Carried, check
+from streamer.spark.functions import carried as carried_functions
 from streamer.spark.groups import LEASE, sieve
 from streamer.spark.parts import Writer, label
 from streamer.spark.worker import Pass, Want, by_reading, by_snapshot
@@ -54,6 +56,7 @@ class Broadcast:
         bytes: how many the file has.
         options: of `Engine`, with which its events are read.
         guards: name of the file with a portable Bloom filter for each section; None where none was asked for.
+        functions: what its expressions for cel-python may call; no file holds these.
     """
 
     digest: str
@@ -62,6 +65,7 @@ class Broadcast:
     bytes: int
     options: dict[str, Any]
     guards: str | None = None
+    functions: Carried | None = None
 
 
 #: What each session carries already; weakly, so that a session may end.
@@ -93,7 +97,9 @@ def carry(spark: SparkSession, path: str | os.PathLike[str], name: str) -> None:
     spark.addArtifacts(str(named), file=True)
 
 
-def ship(spark: SparkSession, source: Engine | str | os.PathLike[str], *, prune: bool = False) -> Broadcast:
+def ship(
+    spark: SparkSession, source: Engine | str | os.PathLike[str], *, prune: bool = False, functions: Carried | None = None
+) -> Broadcast:
     """Make a snapshot known to all workers of a session, classic or Connect. Of what is known already nothing is sent.
 
     Spark cannot take a file back: each stays with driver and workers until they end.
@@ -101,17 +107,21 @@ def ship(spark: SparkSession, source: Engine | str | os.PathLike[str], *, prune:
     Args:
         source: an engine, of which a snapshot is made now, or a snapshot's path on the driver.
         prune: with a portable Bloom filter for each of its sections, which the driver compiles for that.
+        functions: for a path; an engine has its own.
 
     Raises:
-        SnapshotError: a file that is none, or damaged.
+        SnapshotError: a file that is none, or damaged, or calls a function that is not given.
+        ConfigError: a function that cannot travel.
         OSError: it cannot be read, or a copy of it cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
         if isinstance(source, Engine):
+            functions = carried_functions(source._options.cel_functions)
             path = Path(folder) / "engine"
             source.save(path)
         else:
             path = Path(source)
+            check(path, functions)
         directory = read_directory(path)
         name = f"streamer-{directory.digest}.snapshot"
         with _LOCK:
@@ -122,17 +132,17 @@ def ship(spark: SparkSession, source: Engine | str | os.PathLike[str], *, prune:
                 carried[name] = Broadcast(directory.digest, name, directory.subscriptions, path.stat().st_size, options)
             if prune and carried[name].guards is None:
                 guards = f"streamer-{directory.digest}.guards"
-                _write_guards(Path(folder) / guards, directory)
+                _write_guards(Path(folder) / guards, directory, functions)
                 carry(spark, Path(folder) / guards, guards)
                 carried[name] = replace(carried[name], guards=guards)
-            return carried[name] if prune else replace(carried[name], guards=None)
+            return replace(carried[name], guards=carried[name].guards if prune else None, functions=functions)
 
 
-def _write_guards(path: Path, directory: Directory) -> None:
+def _write_guards(path: Path, directory: Directory, functions: Carried | None) -> None:
     """Write a filter for each section of a snapshot."""
     with Writer(path) as writer:
         for at, section in enumerate(directory.sections):
-            engine = Engine.load(directory.path, collections=[], bloom={"enabled": False})
+            engine = Engine.load(directory.path, collections=[], bloom={"enabled": False}, cel_functions=functions or {})
             engine.add_many(text.decode() for text in read_texts(directory, [at]))
             guard = engine.bloom.export(label(section.tenant), label(section.collection), lease=LEASE)
             writer.add(section.tenant, section.collection, 0, section.subscriptions, guard)
@@ -160,6 +170,7 @@ def plan(
     if want == "rejected":
         run = by_reading(asked, shipped.options)
     else:
-        run = by_snapshot(asked, shipped.name, None if shipped.guards is None else sieve(asked, shipped.options, shipped.guards))
+        sifting = None if shipped.guards is None else sieve(asked, shipped.options, shipped.guards)
+        run = by_snapshot(asked, shipped.name, sifting, shipped.functions)
     given = events.select(*dict.fromkeys((event_col, *keep)))
     return given.mapInArrow(run, schema.outcomes(want, event_type, kept, keep_event=keep_event))

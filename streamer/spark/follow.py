@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from streamer.engine.snapshot import read_directory
 from streamer.errors import SnapshotError
+from streamer.spark.functions import Carried
 from streamer.spark.versions import find
 from streamer.spark.worker import KEPT_OPEN, Batches, Chunks, Opened, Output, Pass, Tallies, match_rows
 
@@ -26,7 +27,7 @@ SNAPSHOT: Final = "snapshot"
 PATH: Final = "_streamer_path"
 REFUSED: Final = "_streamer_refused"
 
-_HELD: Final[OrderedDict[tuple[str, str, str], Opened]] = OrderedDict()
+_HELD: Final[OrderedDict[tuple[str, str, str, str], Opened]] = OrderedDict()
 
 
 def by_looking(path: str) -> Callable[[Batches], Batches]:
@@ -42,7 +43,7 @@ def by_looking(path: str) -> Callable[[Batches], Batches]:
     return run
 
 
-def by_version(asked: Pass) -> Callable[[Batches], Batches]:
+def by_version(asked: Pass, functions: Carried | None = None) -> Callable[[Batches], Batches]:
     """Return what `mapInArrow` runs: each batch of events against the snapshot that its rows name."""
 
     def run(batches: Batches) -> Batches:
@@ -53,7 +54,7 @@ def by_version(asked: Pass) -> Callable[[Batches], Batches]:
         for batch in batches:
             if not batch.num_rows:
                 continue
-            snapshot = _held(batch.column(PATH)[0].as_py(), batch.column(SNAPSHOT)[0].as_py(), asked.backend)
+            snapshot = _held(batch.column(PATH)[0].as_py(), batch.column(SNAPSHOT)[0].as_py(), asked.backend, functions)
             output = Output(asked, batch.schema)
             yield from match_rows(asked, output, snapshot.engine, batch, chunks, tallies, meet=snapshot.meet)
         if output is not None and asked.want == "all":
@@ -62,14 +63,14 @@ def by_version(asked: Pass) -> Callable[[Batches], Batches]:
     return run
 
 
-def _held(path: str, digest: str, backend: str) -> Opened:
-    key = (path, digest, backend)
+def _held(path: str, digest: str, backend: str, functions: Carried | None) -> Opened:
+    key = (path, digest, backend, "" if functions is None else functions.key)
     opened = _HELD.get(key)
     if opened is None:
         # What the file holds now need not be what it held when the micro-batch began, unless it is kept as versions are.
         if read_directory(path).digest != digest:
             raise SnapshotError("it was replaced while a micro-batch read it; the batch is to be repeated", path=path)
-        opened = _HELD[key] = Opened(path)
+        opened = _HELD[key] = Opened(path, functions)
         while len(_HELD) > KEPT_OPEN:
             _HELD.popitem(last=False)
     _HELD.move_to_end(key)

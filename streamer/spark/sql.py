@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from streamer import _backend
 from streamer.engine.engine import Engine
 from streamer.spark import broadcast
+from streamer.spark.functions import Carried, carried
 from streamer.spark.worker import Opened, choose_backend, opened
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ def register(
     name: str = "streamer_match",
     *,
     backend: _backend.Backend | None = None,
+    cel_functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Any:
     """Make a function of SQL that returns the ids of the subscriptions that want an event, null for one that cannot be read.
 
@@ -39,21 +42,22 @@ def register(
         subscriptions: an engine, or the path of a snapshot on the driver.
         name: of the function.
         backend: as of `match_events`.
+        cel_functions: what the snapshot's expressions for cel-python may call; an engine has its own.
 
     Returns:
         The function, for columns of DataFrames.
     """
-    shipped = broadcast.ship(spark, subscriptions)
-    function = _function(shipped.name, backend or _backend.BACKEND)
+    shipped = broadcast.ship(spark, subscriptions, functions=carried(cel_functions))
+    function = _function(shipped.name, backend or _backend.BACKEND, shipped.functions)
     return spark.udf.register(name, function)
 
 
-def _function(file: str, backend: _backend.Backend) -> Any:
+def _function(file: str, backend: _backend.Backend, given: Carried | None) -> Any:
     from pyspark.sql import functions as F  # noqa: N812
 
     def ids(events: pa.Array) -> pa.Array:
         choose_backend(backend)
-        return ids_of(opened(file, backend), events)
+        return ids_of(opened(file, backend, given), events)
 
     arrow_udf: Any = getattr(F, "arrow_udf", None)
     if arrow_udf is None:

@@ -60,6 +60,7 @@ def match_stream(
     want: Literal["matches", "all"] = "matches",
     observation: str | None = None,
     backend: Backend | None = None,
+    cel_functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> DataFrame:
     """Match a streaming DataFrame against subscriptions that change while it runs; returns one of matches, for any sink.
 
@@ -78,9 +79,11 @@ def match_stream(
         observation: a name under which each progress of the query tells `matches`, and `refused` snapshots that were passed
             over; with *want* `all` also `events`, `matched`, `rejected`.
         backend: which one workers must run; None for the driver's.
+        cel_functions: what expressions for cel-python may call, in every snapshot that comes.
 
     Raises:
-        SnapshotError: there is no good snapshot at the path.
+        SnapshotError: there is no good snapshot at the path, or it calls a function that is not given.
+        ConfigError: a function that cannot travel to the workers.
         OSError: the path cannot be read here.
         ValueError: a column that is not there, or whose name the result needs.
         TypeError: events that are neither text nor bytes.
@@ -90,6 +93,7 @@ def match_stream(
     from streamer import _backend
     from streamer.spark import schema
     from streamer.spark.follow import PATH, REFUSED, SNAPSHOT, by_looking, by_version
+    from streamer.spark.functions import carried, check
     from streamer.spark.worker import COUNTS, MATCH, Pass
 
     if on_error not in ("reject", "fail"):
@@ -100,7 +104,8 @@ def match_stream(
     if SNAPSHOT in keep:
         raise ValueError(f"the result has a column {SNAPSHOT} of its own; rename the one to be kept")
     path = os.path.abspath(subscriptions_path)
-    find(path)
+    functions_given = carried(cel_functions)
+    check(find(path).path, functions_given)
     asked = Pass(
         event_col=event_col,
         keep=(*keep, SNAPSHOT, *((REFUSED,) if observation else ())),
@@ -116,7 +121,7 @@ def match_stream(
     rows = events_df.select(*columns).crossJoin(functions.broadcast(versions))
     fields = {each.name: each for each in rows.schema.fields}
     shape = schema.outcomes(want, event_type, [*kept, *(fields[name] for name in asked.keep[len(kept) :])], keep_event=keep_event)
-    found = rows.mapInArrow(by_version(asked), shape)
+    found = rows.mapInArrow(by_version(asked, functions_given), shape)
     if observation is not None:
         sums = [functions.max(REFUSED).alias("refused")]
         if want == "all":

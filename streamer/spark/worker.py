@@ -2,7 +2,7 @@
 
 ```
 batch of events ─► an engine of the sections met so far ─► matches, by row ─► take: event_id, tenant, ... ─► batch of matches
-                        ▲ a pair (tenant, collection) that is new: its section is opened, and the batch matched again
+                        ▲ a pair (tenant, collection) that is new: its section is opened, where it lies in the file
 ```
 
 Nothing here needs pyspark except for finding a file that travelled with the job.
@@ -16,6 +16,7 @@ about 65,536 matches at once, however large a partition is.
 
 from __future__ import annotations
 
+import gc
 import socket
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +28,9 @@ import pyarrow.compute as pc
 
 from streamer import _backend
 from streamer.engine.engine import Engine
-from streamer.engine.snapshot import Directory, chosen, read_directory, read_texts
+from streamer.engine.snapshot import Directory, chosen, read_directory, read_head, read_texts
 from streamer.errors import BackendError, EventCode, EventError, StreamerError
+from streamer.spark.functions import Carried
 
 Want: TypeAlias = Literal["matches", "rejected", "all"]
 Batches: TypeAlias = Iterator[pa.RecordBatch]
@@ -292,19 +294,30 @@ def count_matches(tallies: Tallies, events: pa.RecordBatch, found: pa.RecordBatc
 class Opened:
     """A snapshot in this process, of which only the sections are open whose tenant and collection were met.
 
-    One engine holds them all, so that an event asks it once: a section is added to it when the first event of its tenant and
-    collection comes. Not thread-safe; a worker runs one task at a time.
+    One engine holds them all, so that an event asks it once. The native core opens a section itself, its compiled image where
+    it lies in the file; where everything is compiled by the process (the reference, portable CEL) a section is added when the
+    first event of its tenant and collection comes. Not thread-safe; a worker runs one task at a time.
     """
 
-    def __init__(self, path: str) -> None:
-        self._directory: Final[Directory] = read_directory(path)
-        self._path: Final = path
-        self.engine: Final = Engine.load(path, collections=[])
+    def __init__(self, path: str, functions: Carried | None = None) -> None:
+        given: dict[str, Any] = {} if functions is None else {"cel_functions": functions}
+        self._directory: Directory | None = None
+        if _backend.BACKEND == "native" and not read_head(path).is_portable:
+            self.engine = Engine.load(path, **given)
+        else:
+            self._directory = read_directory(path)
+            self.engine = Engine.load(path, collections=[], **given)
+        # Nothing changes but what `meet` adds, so nobody needs to look after the filters.
+        self.engine.bloom.stop()
         self._met: set[tuple[str, str | None]] = set()
         self._added: set[int] = set()
+        # Spark collects garbage after every task; what is here now stays, and need not be looked through each time.
+        gc.freeze()
 
     def meet(self, events: pa.RecordBatch) -> bool:
         """Open the sections that these events can match; tell whether there were any that were closed before."""
+        if self._directory is None:
+            return False
         pairs = pa.table({"t": events.column("tenant"), "c": events.column("collection")}).group_by(["t", "c"]).aggregate([])
         named = zip(pairs.column("t").to_pylist(), pairs.column("c").to_pylist(), strict=True)
         # A rejected event has no tenant.
@@ -315,22 +328,21 @@ class Opened:
         wanted = [at for at in chosen(self._directory, [(t, "*" if c is None else c) for t, c in new]) if at not in self._added]
         if wanted:
             self.engine.add_many(text.decode() for text in read_texts(self._directory, wanted))
-            # Nothing changes from now on, so nobody needs to look after the filters.
             self.engine.bloom.stop()
             self._added.update(wanted)
         self._met |= new
         return bool(wanted)
 
 
-_OPENED: Final[OrderedDict[tuple[str, str], Opened]] = OrderedDict()
+_OPENED: Final[OrderedDict[tuple[str, str, str], Opened]] = OrderedDict()
 
 
-def opened(name: str, backend: str) -> Opened:
+def opened(name: str, backend: str, functions: Carried | None = None) -> Opened:
     """Return the snapshot that travels under a name, from this process's cache or from its file."""
-    key = (name, backend)
+    key = (name, backend, "" if functions is None else functions.key)
     held = _OPENED.get(key)
     if held is None:
-        held = _OPENED[key] = Opened(travelled(name))
+        held = _OPENED[key] = Opened(travelled(name), functions)
         while len(_OPENED) > KEPT_OPEN:
             _OPENED.popitem(last=False)
     _OPENED.move_to_end(key)
@@ -348,7 +360,9 @@ Sift: TypeAlias = Callable[[pa.RecordBatch, Tallies], pa.RecordBatch]
 """Leaves out of a batch the events that nobody can want, and counts them."""
 
 
-def by_snapshot(asked: Pass, name: str, sieve: Callable[[], Sift] | None = None) -> Callable[[Batches], Batches]:
+def by_snapshot(
+    asked: Pass, name: str, sieve: Callable[[], Sift] | None = None, functions: Carried | None = None
+) -> Callable[[Batches], Batches]:
     """Return what `mapInArrow` runs under broadcast.
 
     Args:
@@ -364,7 +378,7 @@ def by_snapshot(asked: Pass, name: str, sieve: Callable[[], Sift] | None = None)
         for batch in batches:
             if snapshot is None or output is None:
                 # Not before there is an event: an empty partition opens nothing.
-                snapshot, output = opened(name, asked.backend), Output(asked, batch.schema)
+                snapshot, output = opened(name, asked.backend, functions), Output(asked, batch.schema)
             if sift is not None:
                 batch = sift(batch, tallies)
             yield from match_rows(asked, output, snapshot.engine, batch, chunks, tallies, meet=snapshot.meet)

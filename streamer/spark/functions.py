@@ -1,0 +1,91 @@
+"""Functions in Python that CEL expressions call (`Engine(cel_functions=...)`), on their way to the workers.
+
+```
+driver    {"is_vip": is_vip} ─► cloudpickle, as PySpark does with a UDF ─► bytes in the plan
+workers   bytes ─► {"is_vip": is_vip}, once a process ─► the engine that evaluates portable expressions
+```
+
+Those of a module that workers can import travel as its name, others (of a notebook, lambdas) as their code.
+
+Invariant: what cannot travel is refused on the driver, before any task starts. Equal bytes are equal functions; a function that
+was written anew is another one, so that no worker goes on with the old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, final
+
+from streamer.engine.engine import Engine
+from streamer.engine.snapshot import read_head
+from streamer.errors import ConfigError
+
+
+@final
+class Carried(Mapping[str, Callable[..., Any]]):
+    """Functions by name, which are unpickled when they are first looked at.
+
+    Attributes:
+        key: tells them from others.
+    """
+
+    __slots__ = ("_functions", "_pickled", "key")
+
+    def __init__(self, pickled: bytes) -> None:
+        self._pickled: Final = pickled
+        self.key: Final = hashlib.sha256(pickled).hexdigest()
+        self._functions: dict[str, Callable[..., Any]] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Carried, (self._pickled,)
+
+    def _read(self) -> dict[str, Callable[..., Any]]:
+        if self._functions is None:
+            # What was pickled by value asks PySpark's cloudpickle for itself; it is in every worker.
+            self._functions = pickle.loads(self._pickled)
+        return self._functions
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return self._read()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+
+def carried(functions: Mapping[str, Callable[..., Any]] | None) -> Carried | None:
+    """Make functions ready to travel; None for none.
+
+    Raises:
+        ConfigError: one that cannot be pickled.
+    """
+    if not functions:
+        return None
+    if isinstance(functions, Carried):
+        return functions
+    from pyspark import cloudpickle
+
+    dumps: Any = cloudpickle.dumps
+
+    for name, function in functions.items():
+        try:
+            dumps(function)
+        except Exception as error:
+            reason = f"it cannot travel to Spark's workers: {type(error).__name__}: {error}"
+            raise ConfigError(reason, place=f"cel_functions[{name!r}]") from error
+    return Carried(dumps(dict(functions)))
+
+
+def check(path: str | os.PathLike[str], functions: Carried | None) -> None:
+    """Compile what a snapshot has for cel-python, so that a function that nobody gave is found here and not in every task.
+
+    Raises:
+        SnapshotError: one is missing, or is called as it cannot be.
+    """
+    if read_head(path).is_portable:
+        Engine.load(path, cel_functions=functions or {}).bloom.stop()
