@@ -454,6 +454,9 @@ class Hits:
 def cel_check(source: str, max_bytes: int, max_depth: int) -> tuple[int, int, str] | None:
     """Check a CEL expression; return line, column and what is wrong, or None. For tests: an engine checks by itself."""
 
+def canonical(text: bytes) -> tuple[str | None, str | None, bytes] | None:
+    """Return tenant, collection and text of an accepted subscription, as a snapshot has it; None for one that Python writes."""
+
 def cel_lower(source: str, max_conjunctions: int) -> tuple[list[list[str]], bool, list[str] | None]:
     """Tell what the index decides of a CEL expression.
 

@@ -185,6 +185,10 @@ class Core(Protocol):
     def image(self, lines: bytes, seed: int) -> bytes | None:
         """Compile the lines of a section for a snapshot whose images have *seed*; None where that would not pay."""
 
+    def canonical(self, text: bytes) -> tuple[str | None, str | None, bytes] | None:
+        """Return tenant and collection of a subscription that is held, and its text as a snapshot has it; None for one that is
+        written in Python."""
+
     def get(self, subscription_id: str) -> Subscription | None:
         """Return a subscription as it was given, or None."""
 

@@ -199,6 +199,7 @@ class Engine:
             SnapshotError: it is no snapshot, damaged, cut off, or of a later version.
             ConfigError: an option that cannot be, or is the file's.
             OSError: it cannot be read.
+            TypeError: what is no path as text.
         """
         head = snapshot.read_head(path)
         stored = head.engine_options()
@@ -229,7 +230,8 @@ class Engine:
 
         Raises:
             SubscriptionError: one that JSON does not say all of: labels hold anything.
-            OSError: it cannot be written; what was there before stays.
+            OSError: it cannot be written, or is a directory; what was there before stays.
+            TypeError: what is no path as text.
         """
         snapshot.save(path, self._options, self._core.given(Selection()), self._core)
 

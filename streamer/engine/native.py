@@ -227,6 +227,8 @@ class NativeCore(_native.Core):
     def image_kind(self) -> int:
         return _native.IMAGES
 
+    canonical = staticmethod(_native.canonical)
+
     def remove(self, selection: Selection) -> Changes:
         with self._lock:
             return Changes(removed=tuple(self.discard(*_criteria(selection))))

@@ -26,6 +26,7 @@ reads), SQLite (pages of its own cannot be mapped as arrays), one checksum for t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -144,10 +145,19 @@ class Head:
         return _read_options(self.options, self.path)
 
 
+def path_of(path: str | os.PathLike[str]) -> str:
+    """Return a path as text. Raises TypeError for anything else, bytes among them, which could be a snapshot's content."""
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise TypeError(f"path: expected a str or os.PathLike[str], not {type(text).__name__}; os.fsdecode makes one of bytes")
+    return text
+
+
 def read_head(path: str | os.PathLike[str]) -> Head:
     """Read header and options, verified. Raises as `read_directory`."""
+    path = path_of(path)
     with open(path, "rb") as file:
-        return _head(file, os.fspath(path))[0]
+        return _head(file, path)[0]
 
 
 def read_directory(path: str | os.PathLike[str]) -> Directory:
@@ -156,15 +166,18 @@ def read_directory(path: str | os.PathLike[str]) -> Directory:
     Raises:
         SnapshotError: it is no snapshot, damaged, cut off, or of a later version.
         OSError: it cannot be read.
+        TypeError: what is no path as text.
     """
+    path = path_of(path)
     with open(path, "rb") as file:
-        return _directory(file, os.fspath(path))
+        return _directory(file, path)
 
 
 def verify(path: str | os.PathLike[str]) -> Directory:
     """Read all of a file, and compare every checksum. Raises as `read_directory`."""
+    path = path_of(path)
     with open(path, "rb") as file:
-        directory = _directory(file, os.fspath(path))
+        directory = _directory(file, path)
         for section, lines, image in zip(directory.sections, directory.lines, directory.images, strict=True):
             _read(file, lines, directory.path, section)
             _read(file, image, directory.path, section)
@@ -219,12 +232,14 @@ def read_named(path: str, names: Set[tuple[str, str]] | None) -> list[bytes]:
 
 
 class Images(Protocol):
-    """Compiles sections; see `streamer.engine.core.Core`."""
+    """Compiles sections, and writes texts as a snapshot has them; see `streamer.engine.core.Core`."""
 
     @property
     def image_kind(self) -> int: ...
 
     def image(self, lines: bytes, seed: int) -> bytes | None: ...
+
+    def canonical(self, text: bytes) -> tuple[str | None, str | None, bytes] | None: ...
 
 
 def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Source], images: Images) -> None:
@@ -232,13 +247,23 @@ def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Sourc
 
     Raises:
         SubscriptionError: one that JSON does not say all of: labels hold anything.
-        OSError: the file cannot be written; what was there before stays.
+        OSError: the file cannot be written, or is a directory; what was there before stays.
+        TypeError: what is no path as text.
     """
+    path = Path(path_of(path))
+    # Said before the work is done, and of the path that was given instead of the one that is written first.
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a snapshot is a file, and this is a directory", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
     sections: dict[tuple[str, str], list[bytes]] = {}
     for order, source in enumerate(sources):
-        tenant, collection, text = _text_of(source, options)
+        written = images.canonical(source) if isinstance(source, bytes) else None
+        if written is None:
+            tenant, collection, text = _text_of(source, options)
+        else:
+            tenant, collection, text = written[0] or str(options.default_tenant), written[1] or EVERY, written[2]
         sections.setdefault((tenant, collection), []).append(b"[%d,%b]\n" % (order, text))
-    path = Path(path)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:

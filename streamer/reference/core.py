@@ -333,6 +333,9 @@ class ReferenceCore:
     def image(self, lines: bytes, seed: int) -> None:
         """Nothing is compiled ahead."""
 
+    def canonical(self, text: bytes) -> None:
+        """The contract is in Python (`streamer.engine.snapshot`)."""
+
     def remove(self, selection: Selection) -> Changes:
         with self._lock:
             root = self._root

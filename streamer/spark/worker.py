@@ -11,7 +11,7 @@ Invariant: what a task gives depends on its rows alone, in their order, so that 
 (speculation), on any worker. What a process keeps from one task to the next is a cache by digest.
 
 Cost: memory of a worker is the sections that it met, one batch of Spark's (`spark.sql.execution.arrow.maxRecordsPerBatch`) and
-about 65,536 matches at once, however large a partition is.
+about 32,768 matches at once, however large a partition is.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COUNTS: Final = ("events", "matched", "matches", "rejected", "pruned", "shuffled
 RESERVED: Final = frozenset({"kind", *MATCHES, *REJECTION, *COUNTS})
 
 #: Rows of a result that are made at once, about.
-ROWS_AT_ONCE: Final = 65_536
+ROWS_AT_ONCE: Final = 32_768
 #: So many (tenant, collection) are counted before the counts are given away.
 MOST_TALLIES: Final = 10_000
 #: Snapshots that a process keeps open: the current one, and the one before for tasks that still ask it.

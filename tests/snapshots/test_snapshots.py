@@ -314,3 +314,25 @@ def test_errors_say_where_and_pickle(backend: str, tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(raised.value))
     assert (str(again), again.place, again.path) == (str(raised.value), "header", str(tmp_path / "s"))
     assert dataclasses.is_dataclass(read_directory(V1))
+
+
+@pytest.mark.parametrize("path", [b"/tmp/s", 7, None, bytearray(b"s")])
+def test_a_path_is_text(engine: MakeEngine, path: Any) -> None:
+    """Bytes could be a file's content; a number would be taken for an open file."""
+    for act in (engine().save, Engine.load, read_directory, verify):
+        with pytest.raises(TypeError, match=r"path: expected a str or os\.PathLike"):
+            act(path)
+
+
+def test_a_snapshot_is_a_file(engine: MakeEngine, tmp_path: Path) -> None:
+    """The error names the path that was given, and nothing is left beside it."""
+    with pytest.raises(IsADirectoryError, match="a snapshot is a file, and this is a directory") as error:
+        engine().save(tmp_path)
+    assert error.value.filename == str(tmp_path)
+    with pytest.raises(FileNotFoundError) as missing:
+        engine().save(tmp_path / "none" / "s")
+    assert missing.value.filename == str(tmp_path / "none")
+    with pytest.raises(IsADirectoryError) as opened:
+        Engine.load(tmp_path)
+    assert opened.value.filename == str(tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -11,6 +11,7 @@ use streamer_core::engine::{Addition, Host, flags as core_flags};
 use streamer_core::error::SubscriptionError;
 use streamer_core::layout::{EventLayout, Pointer};
 use streamer_core::limits::Limits;
+use streamer_core::subscriptions::canonical as texts;
 use streamer_core::subscriptions::normal_form::{NormalForm, Path, Root};
 use streamer_core::subscriptions::parse::{CelEvaluator, OnUnknown};
 use streamer_core::subscriptions::{Subscription, and_cel, normal_form};
@@ -224,4 +225,16 @@ impl Draft {
             Ok(())
         })
     }
+}
+
+/// Tenant, collection and text of a subscription as a snapshot has it.
+type Written<'py> = (Option<String>, Option<String>, Bound<'py, PyBytes>);
+
+/// Write an accepted subscription as a snapshot has it; None for one that Python is to write.
+#[pyfunction]
+pub fn canonical<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Option<Written<'py>>> {
+    guard(py, || {
+        let made = std::str::from_utf8(text).ok().and_then(texts::canonical);
+        Ok(made.map(|made| (made.tenant, made.collection, PyBytes::new(py, made.text.as_bytes()))))
+    })
 }

@@ -48,6 +48,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bloom::ShippedFilter>()?;
     module.add_function(wrap_pyfunction!(cel::cel_check, module)?)?;
     module.add_function(wrap_pyfunction!(cel::cel_lower, module)?)?;
+    module.add_function(wrap_pyfunction!(draft::canonical, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_fill, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_probe, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_probe_any, module)?)

@@ -7,6 +7,7 @@
 //!
 //! Every error says where, in the words of the Python package: the same cases test both.
 
+pub mod canonical;
 pub mod depth;
 pub mod filters;
 pub mod lower;

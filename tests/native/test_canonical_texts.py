@@ -1,0 +1,31 @@
+"""What a snapshot says of a subscription is the same text, whoever writes it."""
+
+from __future__ import annotations
+
+import json
+import random
+
+from streamer import Engine, StreamerError, _native
+from streamer.engine import snapshot
+from tests.conformance.table import load_all
+from tests.generators import agreeing_subscription
+
+
+def test_the_core_writes_what_python_writes_or_leaves_it_to_python() -> None:
+    """For each subscription of the table of cases, and for random ones."""
+    rng = random.Random(3)
+    texts = [json.dumps(agreeing_subscription(rng, f"s{n}")).encode() for n in range(500)]
+    texts += [text if isinstance(text, bytes) else text.encode() for case in load_all() for text in case.subscriptions]
+    accepted = written = 0
+    for text in texts:
+        engine = Engine()
+        try:
+            engine.add(text)
+        except StreamerError:
+            continue
+        accepted += 1
+        if (made := _native.canonical(text)) is not None:
+            written += 1
+            tenant, collection, canonical = made
+            assert (tenant or "default", collection or "*", canonical) == snapshot._text_of(text, engine._options)
+    assert written > accepted * 0.8 > 1000

@@ -1,0 +1,147 @@
+"""A cluster of two executors on hosts of their own, as far as one machine has them: files travel, and slow tasks run twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from socket import create_server
+
+import pytest
+
+from tests.spark.conftest import missing
+
+#: Runs in a process of its own, since a process has one context. The first task to come to its third batch stays there until
+#: another attempt at the same task has ended, or half a minute.
+PROGRAM = """
+import json, sys, time
+from pathlib import Path
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from streamer import Engine
+from streamer.spark import CogroupOptions, broadcast, cogroup, match_events
+
+master, folder, root = sys.argv[1:]
+settings = {
+    "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4", "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1", "spark.sql.adaptive.enabled": "false",
+    "spark.executorEnv.PYTHONPATH": root, "spark.executor.memory": "512m", "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
+    "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.multiplier": "1.5",
+    "spark.speculation.quantile": "0.25", "spark.speculation.minTaskRuntime": "100ms",
+}
+builder = SparkSession.builder.master(master)
+for name, value in settings.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+
+
+def slow(make, marks):
+    def made(*args, **kwargs):
+        run = make(*args, **kwargs)
+
+        def slowed(batches):
+            task, waits = TaskContext.get().partitionId(), False
+            for n, batch in enumerate(batches):
+                if n == 2 and not waits:
+                    try:
+                        (Path(marks) / "slow").mkdir()
+                        (Path(marks) / f"slow-{task}").touch()
+                        waits = True
+                    except FileExistsError:
+                        pass
+                if waits:
+                    for _ in range(300):
+                        if (Path(marks) / f"done-{task}").exists():
+                            break
+                        time.sleep(0.1)
+                yield batch
+            if not waits and (Path(marks) / f"slow-{task}").exists():
+                (Path(marks) / f"done-{task}").touch()
+
+        return lambda batches: run(slowed(batches))
+
+    return made
+
+
+engine = Engine()
+for n in range(450):
+    part = {} if n % 10 == 0 else {"collection": f"c{n % 9}"}
+    engine.add({"id": f"s{n}", "filters": [{"field": "n", "op": "in", "value": [n, n + 1]}], **part})
+texts = [json.dumps({"id": n, "collection": f"c{n % 9}", "data": {"n": n // 2}}) for n in range(600)]
+expected = sorted((str(json.loads(text)["id"]), match.subscription_id) for text in texts for match in engine.match(text))
+events = spark.createDataFrame([(text,) for text in texts], "value string").repartition(4)
+options = CogroupOptions(subscriptions_per_task=20, events_per_task=50)
+for strategy, module, name in (
+    ("broadcast", broadcast, "by_snapshot"), ("cogroup", cogroup, "route"), ("cogroup", cogroup, "by_groups")
+):
+    marks = Path(folder) / name
+    marks.mkdir()
+    make = getattr(module, name)
+    setattr(module, name, slow(make, str(marks)))
+    matches = match_events(events, engine, strategy=strategy, cogroup_options=options)
+    setattr(module, name, make)
+    found = sorted((row.event_id, row.subscription_id) for row in matches.collect())
+    assert found == expected, f"{name}: {len(found)} matches, not {len(expected)}"
+    # The slow attempt is killed when the other has ended, or ends by itself: the other is what wrote this.
+    assert list(marks.glob("done-*")), f"{name}: no task ran twice"
+    print(name, "ran twice", flush=True)
+spark.stop()
+"""
+
+
+def free_port() -> int:
+    with closing(create_server(("127.0.0.1", 0))) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A master and two workers of one core, on 127.0.0.2 and 127.0.0.3: Spark runs no copy of a task on the host it runs on."""
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+    if not sys.platform.startswith("linux"):
+        pytest.skip("127.0.0.2 is a host on Linux alone")
+    import pyspark
+
+    home = os.path.dirname(pyspark.__file__)
+    environment = {**os.environ, "SPARK_HOME": home, "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m"}
+    start = [os.path.join(home, "bin", "spark-class")]
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    deploy = "org.apache.spark.deploy"
+    commands = [[f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]]
+    for host in ("127.0.0.2", "127.0.0.3"):
+        options = ["--host", host, "--cores", "1", "--memory", "600m", "--webui-port", str(free_port())]
+        commands.append([f"{deploy}.worker.Worker", *options, "--work-dir", str(tmp_path / host), master])
+    with ExitStack() as stack:
+        logs = []
+        for number, command in enumerate(commands):
+            logs.append(tmp_path / f"daemon-{number}.log")
+            log = stack.enter_context(logs[-1].open("w"))
+            daemon = subprocess.Popen(start + command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+            stack.callback(daemon.wait)
+            stack.callback(daemon.terminate)
+        deadline = time.monotonic() + 180
+        while sum("Successfully registered with master" in log.read_text() for log in logs) < 2:
+            assert time.monotonic() < deadline, "\n".join(log.read_text()[-1000:] for log in logs)
+            time.sleep(0.2)
+        yield master
+
+
+@pytest.mark.integration
+def test_a_task_that_runs_twice_at_once_doubles_no_match(cluster: str, tmp_path: Path) -> None:
+    """Speculation: a copy of a slow task runs on the other host; what is matched is as in the embedded engine."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": root}
+    command = [sys.executable, str(program), cluster, str(tmp_path), root]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-5000:]
+    said = [line for line in done.stdout.splitlines() if line.endswith("ran twice")]
+    assert said == ["by_snapshot ran twice", "route ran twice", "by_groups ran twice"]
