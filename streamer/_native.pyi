@@ -28,6 +28,7 @@ __all__ = [
     "bloom_fill",
     "bloom_probe",
     "bloom_probe_any",
+    "canonical",
     "cel_check",
     "cel_lower",
 ]
