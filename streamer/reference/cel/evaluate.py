@@ -72,8 +72,9 @@ _REGEXP_TEXT_BYTES: Final = 1024
 _REGEXP_UNITS: Final = REGEXP_BYTES // 16
 #: About what RE2 makes of so much memory: a larger one does not count as more, since it is refused.
 _LARGEST_REGEXP: Final = 5_400
-#: What it costs besides for each unit of its size.
-_UNITS_OF_SIZE: Final = 64
+#: What it costs besides for each unit of its size, up to one that the budget of 100 ms is just enough for.
+_UNITS_OF_SIZE: Final = 224
+_LARGEST_CHARGED_SIZE: Final = 4_096
 
 
 class BudgetSpentError(Exception):
@@ -156,7 +157,7 @@ class Run:
         if constant is not None:
             return constant
         if source not in self._new_regexps:
-            self.charge_bulk(_REGEXP_UNITS + _UNITS_OF_SIZE * size)
+            self.charge_bulk(_REGEXP_UNITS + _UNITS_OF_SIZE * min(size, _LARGEST_CHARGED_SIZE))
             self._new_regexps.add(source)
         return _small_regexp(source)
 
