@@ -219,6 +219,7 @@ class Core:
         max_depth: int,
         max_event_bytes: int,
         max_pattern_states: int,
+        max_regexp_size: int,
         max_conjunctions: int,
         max_cel_bytes: int,
         max_cel_depth: int,

@@ -74,6 +74,8 @@ class Limits:
     Attributes:
         allow_unindexed: False refuses subscriptions that would be judged for every event of their partition: those whose `plan`
             shows the cost `unkeyed`.
+        max_regexp_size: how many states a regexp of a filter or a pattern may have (docs/cel-cost.md): a megabyte of text takes
+            up to 10 ms for each of them.
 
     Raises:
         ConfigError: one that is no positive integer, or a `max_cel_depth` above 64: expressions are walked by recursion.
@@ -82,6 +84,7 @@ class Limits:
     max_depth: int = 512
     max_event_bytes: int = 16 * 1024 * 1024
     max_pattern_states: int = 1_000_000
+    max_regexp_size: int = 10_000
     max_conjunctions: int = 64
     max_cel_bytes: int = 16 * 1024
     max_cel_depth: int = 64

@@ -225,6 +225,8 @@ class LimitsSection(Section):
     """Length of an event."""
     max_pattern_states: Whole = _LIMITS.max_pattern_states
     """States of the automata of one pattern."""
+    max_regexp_size: Whole = _LIMITS.max_regexp_size
+    """Size of a regexp of a filter or a pattern; a megabyte of text takes up to 10 ms for each unit of it."""
     max_conjunctions: Whole = _LIMITS.max_conjunctions
     """Alternatives that a subscription is expanded to; past it, it is evaluated as written."""
     max_cel_bytes: Size = _LIMITS.max_cel_bytes

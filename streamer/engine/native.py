@@ -164,6 +164,7 @@ class NativeCore(_native.Core):
                 max_depth=options.limits.max_depth,
                 max_event_bytes=options.limits.max_event_bytes,
                 max_pattern_states=options.limits.max_pattern_states,
+                max_regexp_size=options.limits.max_regexp_size,
                 max_conjunctions=options.limits.max_conjunctions,
                 max_cel_bytes=options.limits.max_cel_bytes,
                 max_cel_depth=options.limits.max_cel_depth,

@@ -60,7 +60,7 @@ def compile_subscription(
     Args:
         source: a `Subscription`, a mapping, or the JSON text of one.
         default_tenant: of a subscription that names none; None where it must.
-        limits: bounds on its pattern and its CEL expression.
+        limits: bounds on its regexps, its pattern and its CEL expression.
         programs: equal CEL expressions are compiled once and shared; it knows the functions and the evaluator of the engine.
 
     Raises:
@@ -81,7 +81,9 @@ def _compile(
         raise SubscriptionError(
             "expected a tenant, since the engine has no default tenant; '*' means every tenant", place="tenant"
         )
-    filters = tuple(parse_filter(item, place=f"filters[{index}]") for index, item in enumerate(subscription.filters))
+    filters = tuple(
+        parse_filter(item, place=f"filters[{index}]", limits=limits) for index, item in enumerate(subscription.filters)
+    )
     pattern = topic = program = None
     if subscription.pattern is not None:
         pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern")

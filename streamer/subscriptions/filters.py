@@ -32,8 +32,8 @@ import re2
 
 from streamer.errors import SubscriptionError
 from streamer.layout import decode_pointer
-from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Filter
-from streamer.reference.cel.regexps import compile_regexp, regexp_error
+from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Filter, Limits
+from streamer.reference.cel.regexps import compile_regexp, regexp_error, regexp_size
 
 
 class Operator(StrEnum):
@@ -168,7 +168,9 @@ def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]"
     return Filter(members["field"], str(members["op"]), members.get("value"))
 
 
-def parse_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]") -> CompiledFilter:
+def parse_filter(
+    source: Filter | Mapping[str, Any], *, place: str = "filters[0]", limits: Limits | None = None
+) -> CompiledFilter:
     """Check a filter in full and return it ready to be evaluated or lowered.
 
     Raises:
@@ -189,7 +191,7 @@ def parse_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]
             _expect(isinstance(value, str), value, "a string", where)
         case Operator.MATCHES:
             _expect(isinstance(value, str), value, "a string", where)
-            regexp = _compile_regexp(value, where)
+            regexp = _compile_regexp(value, where, None if limits is None else limits.max_regexp_size)
         case Operator.IN | Operator.NOT_IN:
             _expect(isinstance(value, list), value, "a list of strings, numbers, booleans or nulls", where)
             for index, item in enumerate(value):
@@ -306,10 +308,13 @@ def _is_scalar_or_null(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def _compile_regexp(source: str, place: str) -> Any:
+def _compile_regexp(source: str, place: str, most: int | None) -> Any:
     size = len(source.encode())
     if size > MAX_REGEXP_BYTES:
         reason = f"a regular expression of {size} bytes; at most {MAX_REGEXP_BYTES} are allowed"
+        raise SubscriptionError(reason, place=place)
+    if most is not None and (states := regexp_size(source)) > most:
+        reason = f"a regular expression of size {states}; at most {most} is allowed (limits.max_regexp_size)"
         raise SubscriptionError(reason, place=place)
     try:
         return compile_regexp(source)

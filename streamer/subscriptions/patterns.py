@@ -369,6 +369,9 @@ class _Parser:
             translated = translate(text, self.dialect)
         except RegexpError as error:
             _fail(str(error), place)
+        most = self.limits.max_regexp_size
+        if translated.states > most:
+            _fail(f"a regular expression of size {translated.states}; at most {most} is allowed (limits.max_regexp_size)", place)
         self._spend(translated.states, place)
         try:
             compile_re2(translated.re2)

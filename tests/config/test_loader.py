@@ -55,6 +55,7 @@ matching:
     max_depth: 100
     max_event_bytes: 64KiB
     max_pattern_states: 1_000
+    max_regexp_size: 200
     max_conjunctions: 8
     max_cel_bytes: 2000
     max_cel_depth: 16
@@ -83,6 +84,7 @@ logging: {level: info}
         max_depth=100,
         max_event_bytes=65_536,
         max_pattern_states=1_000,
+        max_regexp_size=200,
         max_conjunctions=8,
         max_cel_bytes=2_000,
         max_cel_depth=16,

@@ -10,6 +10,8 @@ pub struct Limits {
     pub max_event_bytes: usize,
     /// States that all matchers of one pattern may take.
     pub max_pattern_states: usize,
+    /// Size of a regexp of a filter or a pattern (docs/cel-cost.md).
+    pub max_regexp_size: usize,
     /// Conjunctions that one subscription may be distributed into; past it its tree is verified on the candidate.
     pub max_conjunctions: usize,
     /// Length of a CEL expression.
@@ -26,6 +28,7 @@ impl Default for Limits {
             max_depth: 512,
             max_event_bytes: 16 * 1024 * 1024,
             max_pattern_states: 1_000_000,
+            max_regexp_size: 10_000,
             max_conjunctions: 64,
             max_cel_bytes: 16 * 1024,
             max_cel_depth: 64,

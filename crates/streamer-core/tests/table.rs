@@ -41,6 +41,7 @@ impl Case {
             max_depth: number("max_depth", limits.max_depth),
             max_event_bytes: number("max_event_bytes", limits.max_event_bytes),
             max_pattern_states: number("max_pattern_states", limits.max_pattern_states),
+            max_regexp_size: number("max_regexp_size", limits.max_regexp_size),
             max_conjunctions: number("max_conjunctions", limits.max_conjunctions),
             max_cel_bytes: number("max_cel_bytes", limits.max_cel_bytes),
             max_cel_depth: number("max_cel_depth", limits.max_cel_depth),

@@ -202,8 +202,8 @@ pub struct Core {
 impl Core {
     #[new]
     #[pyo3(signature = (host, layout, *, default_tenant, lazy, soft_delete, max_depth, max_event_bytes, max_pattern_states,
-                        max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size, allow_unindexed, bloom,
-                        portable, seed=None))]
+                        max_regexp_size, max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size,
+                        allow_unindexed, bloom, portable, seed=None))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
         py: Python<'_>,
@@ -215,6 +215,7 @@ impl Core {
         max_depth: usize,
         max_event_bytes: usize,
         max_pattern_states: usize,
+        max_regexp_size: usize,
         max_conjunctions: usize,
         max_cel_bytes: usize,
         max_cel_depth: usize,
@@ -231,6 +232,7 @@ impl Core {
                 max_depth,
                 max_event_bytes,
                 max_pattern_states,
+                max_regexp_size,
                 max_conjunctions,
                 max_cel_bytes,
                 max_cel_depth,

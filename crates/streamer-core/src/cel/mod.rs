@@ -67,3 +67,4 @@ pub use moments::Times;
 pub use outcome::{Outcome, Reason, Verdict};
 use parse::parse;
 pub use program::Program;
+pub(crate) use regexps::size as regexp_size;

@@ -26,7 +26,7 @@ pub(super) fn translate(text: &str) -> Result<(Regexp, usize), String> {
 
 /// The size of a regexp that cost units are counted by (docs/cel-cost.md), told from its text alone: the reference counts the
 /// same. About the states that a text may keep alive at once.
-pub(super) fn size(text: &str) -> usize {
+pub(crate) fn size(text: &str) -> usize {
     Sizes { text: text.chars().collect(), at: 0 }.size()
 }
 

@@ -3,9 +3,11 @@
 use super::parse::{type_name, unknown_name};
 use super::re2;
 use super::regexps::Regexp;
+use crate::cel::regexp_size;
 use crate::error::SubscriptionError;
 use crate::json::Tree;
 use crate::layout::decode_pointer;
+use crate::limits::Limits;
 use crate::value::{Scalar, Value};
 
 /// What a filter asks of its field.
@@ -114,7 +116,7 @@ impl<'t> Given<'t> {
         }
     }
 
-    pub(super) fn parse(&self, place: &str) -> Result<Filter> {
+    pub(super) fn parse(&self, place: &str, limits: &Limits) -> Result<Filter> {
         let path = parse_path(self.field, &format!("{place}.field"))?;
         let place = format!("{place}.value");
         let tree = self.value.unwrap_or(&Tree::Scalar(Scalar::Null));
@@ -134,6 +136,12 @@ impl<'t> Given<'t> {
                 let size = value.as_str().unwrap_or_default().len();
                 if size > MAX_REGEXP_BYTES {
                     let reason = format!("a regular expression of {size} bytes; at most {MAX_REGEXP_BYTES} are allowed");
+                    return error(&place, reason);
+                }
+                let (size, most) = (regexp_size(value.as_str().unwrap_or_default()), limits.max_regexp_size);
+                if size > most {
+                    let reason =
+                        format!("a regular expression of size {size}; at most {most} is allowed (limits.max_regexp_size)");
                     return error(&place, reason);
                 }
                 let translated = re2::translate(value.as_str().unwrap_or_default());

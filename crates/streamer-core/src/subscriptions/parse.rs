@@ -130,7 +130,7 @@ impl Subscription {
             let reason = "expected a tenant, since the engine has no default tenant; '*' means every tenant";
             return Err(SubscriptionError::new("tenant", reason));
         };
-        let filters = given.filters.iter().enumerate().map(|(index, filter)| filter.parse(&format!("filters[{index}]")));
+        let filters = given.filters.iter().enumerate().map(|(index, filter)| filter.parse(&format!("filters[{index}]"), limits));
         Ok(Subscription {
             id: given.id.into(),
             gateway_id: given.gateway_id.map(Box::from),

@@ -412,6 +412,12 @@ impl<'t> Parser<'t> {
         let text = self.text(operand, place)?;
         match regexps::translate(text, self.dialect == Dialect::Strict) {
             Ok((regexp, states)) => {
+                let most = self.limits.max_regexp_size;
+                if states > most {
+                    let reason =
+                        format!("a regular expression of size {states}; at most {most} is allowed (limits.max_regexp_size)");
+                    return self.fail(place, reason);
+                }
                 self.spend(states, place)?;
                 Ok(Atom::Regexp(regexp))
             }
