@@ -328,7 +328,7 @@ class Core:
             tuple[str, str, Literal["blocked"]],
             tuple[int, int, int, int, int, int],
             tuple[int, float],
-            tuple[int, int, int, int, int],
+            tuple[int, int, int, int, int, int],
         ]
     ]:
         """Return the members of the `FilterState` of each filter, in order."""

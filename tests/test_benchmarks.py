@@ -36,7 +36,8 @@ def test_the_edge_finds_the_matches_that_it_must(backend: str, capsys: pytest.Ca
 def test_with_phase_1_and_without_it_and_sketched_the_same_is_found(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     bloom.main(["--smoke"])
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert len(table) == 2 + len(bloom.SMOKE) * len(bloom.SHARES)
+    kinds = len(bloom.KINDS) * len(bloom.KIND_SMOKE)
+    assert len(table) == 4 + (len(bloom.SMOKE) + kinds) * len(bloom.SHARES)
 
 
 def test_what_counting_costs_is_measured_on_the_right_matches(backend: str, capsys: pytest.CaptureFixture[str]) -> None:

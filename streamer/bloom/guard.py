@@ -32,19 +32,24 @@ HEADROOM: Final = 1.25
 class Tally:
     """What the filters of one partition were asked and how they answered; handed on when one is rebuilt.
 
-    `asked`, `no` and `probes` count for ever, `sampled` and `false_positives` since the last rebuild.
+    `asked`, `no`, `probes` and `grown` count for ever, `sampled` and `false_positives` since the last rebuild.
     """
 
-    __slots__ = ("_lock", "asked", "false_positives", "no", "probes", "sampled")
+    __slots__ = ("_lock", "asked", "false_positives", "grown", "no", "probes", "sampled")
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self.asked = self.no = self.probes = self.sampled = self.false_positives = 0
+        self.asked = self.no = self.probes = self.grown = self.sampled = self.false_positives = 0
 
     def begin_anew(self) -> None:
         """Forget the samples: the filter that they tell of is no longer asked."""
         with self._lock:
             self.sampled = self.false_positives = 0
+
+    def count_growth(self) -> None:
+        """Count a filter that a write built in the place of one that was too small."""
+        with self._lock:
+            self.grown += 1
 
     def count(self, answer: Answer, carried: frozenset[Key] | None) -> None:
         """Count an event, with the keys that it was asked for."""

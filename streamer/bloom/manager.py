@@ -10,6 +10,10 @@ core.filters() ─────┼─ stale      half of its keys are of subscrip
 core.rebuild_filter(…)  beside the present filter, swapped in; a failure keeps the present one
 ```
 
+Where a write finds no room and makes a larger filter itself, the core tells how often (`FilterState.grown`); whoever
+looks at the filters next counts it among those for *capacity*, since the count answers how often filters were too small, not who
+mended them.
+
 The rates compared are both rates of *events*: of those that carry no live key, how many pass. Events that carry a live key and
 match nothing all the same are not the filter's fault, and no rebuild would mend them.
 
@@ -124,7 +128,24 @@ class Manager:
         self._watches: dict[Name, _Watch] = {}
         self._rebuilds: Counter[tuple[Name, Reason]] = Counter()
         self._failures: Counter[Name] = Counter()
+        #: Of each filter how many of its growths are counted.
+        self._grown: dict[Name, int] = {}
+        # For the counts alone: a rebuild holds the other one for long.
+        self._counting = Lock()
         self._lock = Lock()
+
+    def filters(self) -> Sequence[FilterState]:
+        """Return the state of each filter, and count those that writes have made larger since the last look."""
+        with self._counting:
+            states = self._core.filters()
+            known, self._grown = self._grown, {state.name: state.grown for state in states}
+            for state in states:
+                before = known.get(state.name, 0)
+                # Fewer than there were: it was removed meanwhile, and is back.
+                if count := state.grown - (before if before <= state.grown else 0):
+                    self._rebuilds[state.name, Reason.CAPACITY] += count
+                    _log(state, Reason.CAPACITY, f", by {count} writes" if count > 1 else ", by a write")
+            return states
 
     @property
     def rebuilds(self) -> Mapping[tuple[Name, Reason], int]:
@@ -150,10 +171,10 @@ class Manager:
                 watch.growths, watch.saturated = 0, False
 
     def tick(self) -> int:
-        """Look at every filter once and rebuild those that need it; return how many were rebuilt."""
+        """Look at every filter once and rebuild those that need it; return how many were rebuilt, writes not counted."""
         with self._lock:
             now = self._clock()
-            states = self._core.filters()
+            states = self.filters()
             # What was removed and comes again is a new filter.
             held = {state.name for state in states}
             self._watches = {name: watch for name, watch in self._watches.items() if name in held}
@@ -174,7 +195,7 @@ class Manager:
         """Rebuild one filter now; return whether there is one."""
         with self._lock:
             now = self._clock()
-            for state in self._core.filters():
+            for state in self.filters():
                 if state.name == (tenant, collection):
                     rebuilt = self._rebuild(state, self._watch(state, now), Reason.ASKED, now, is_asked=True)
                     self._report({state.name: Reason.ASKED} if rebuilt else {})
@@ -276,12 +297,18 @@ class Manager:
             reason = rebuilt.get(state.name)
             # Where its last subscription was removed meanwhile there was nothing to rebuild.
             if reason is not None and state.version == self._watches[state.name].version:
-                self._rebuilds[state.name, reason] += 1
-                logger.info(
-                    "rebuilt the filter of tenant %r, collection %r: version %d, %d keys, room for %d; reason: %s",
-                    *state.name,
-                    state.version,
-                    state.keys,
-                    state.capacity,
-                    reason,
-                )
+                with self._counting:
+                    self._rebuilds[state.name, reason] += 1
+                _log(state, reason)
+
+
+def _log(state: FilterState, reason: Reason, by: str = "") -> None:
+    logger.info(
+        "rebuilt the filter of tenant %r, collection %r: version %d, %d keys, room for %d; reason: %s%s",
+        *state.name,
+        state.version,
+        state.keys,
+        state.capacity,
+        reason,
+        by,
+    )

@@ -30,6 +30,7 @@ class FilterState:
         probes: keys that it was asked for, ever; a mean of `probes / asked` an event.
         sampled: events without any live key among those that were sampled since it was built.
         false_positives: how many of these passed all the same.
+        grown: how many of its versions a write made, because it held more keys than it was sized for.
     """
 
     tenant: str
@@ -48,6 +49,7 @@ class FilterState:
     probes: int = 0
     sampled: int = 0
     false_positives: int = 0
+    grown: int = 0
 
     @property
     def name(self) -> tuple[str, str]:

@@ -33,7 +33,7 @@ class Bloom:
 
     def filters(self) -> list[FilterState]:
         """Return the state of each filter, in order of tenant and collection."""
-        return sorted(self._core.filters(), key=lambda state: state.name)
+        return sorted(self._manager.filters(), key=lambda state: state.name)
 
     def rebuild(self, tenant: str, collection: str) -> bool:
         """Rebuild a filter now, sized for what it guards now.

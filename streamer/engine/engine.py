@@ -593,7 +593,7 @@ class Engine:
 
     def stats(self) -> Stats:
         """Return what it holds and what it did, in all and for each collection; printed, it is a table."""
-        for state in self._core.filters():
+        for state in self._bloom.filters():
             self._core.measure_filter(*state.name)
         return read_stats(self._core, sum(self._bloom.rebuilds.values()), self._programs)
 

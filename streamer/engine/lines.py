@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import count
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import zstandard
@@ -51,31 +50,48 @@ def read_lines(source: LineSource, *, max_bytes: int) -> Iterator[tuple[int, byt
         InputError: the compressed data is damaged or cut off; the whole lines before were yielded.
         OSError: the file cannot be read.
     """
-    for block in read_blocks(source, max_bytes=max_bytes):
-        yield from block
+    for numbers, lines in read_blocks(source, max_bytes=max_bytes):
+        yield from zip(numbers, lines, strict=True)
 
 
-def read_blocks(source: LineSource, *, max_bytes: int) -> Iterator[list[tuple[int, bytes | EventError]]]:
+Block: TypeAlias = tuple[Sequence[int], Sequence[bytes | EventError]]
+"""Some lines, with their numbers."""
+
+
+def read_blocks(source: LineSource, *, max_bytes: int) -> Iterator[Block]:
     """Yield the lines of `read_lines` as they come: those that ended in one read together, none of which waits for another."""
-    numbers = count(1)
+    number = 1  # of the next line
     blocks = _blocks(_decompressed(_chunks(source)), max_bytes)
     while True:
         try:
             lines = next(blocks, None)
         except InputError as error:
-            error.line = next(numbers)
+            error.line = number
             raise
         if lines is None:
             return
-        block: list[tuple[int, bytes | EventError]] = []
-        for line in lines:
-            number = next(numbers)
-            if line is None:
-                reason = f"the line is longer than the {max_bytes} bytes that are allowed"
-                block.append((number, EventError(EventCode.TOO_LONG, reason, offset=max_bytes, index=number - 1)))
-            elif line.strip(b" \t\r"):
-                block.append((number, line))
-        yield block
+        numbers = range(number, number + len(lines))
+        number += len(lines)
+        yield _without_blanks(numbers, lines, max_bytes)
+
+
+def _without_blanks(numbers: range, lines: list[bytes | None], max_bytes: int) -> Block:
+    whole = [line for line in lines if line is not None]
+    # A blank line sorts before one that begins with any character past the space: most often one look at each is enough.
+    if len(whole) == len(lines) and min(whole, default=b"") > b" \xff":
+        return numbers, whole
+    chosen: list[int] = []
+    told: list[bytes | EventError] = []
+    for number, line in zip(numbers, lines, strict=True):
+        if line is None:
+            reason = f"the line is longer than the {max_bytes} bytes that are allowed"
+            told.append(EventError(EventCode.TOO_LONG, reason, offset=max_bytes, index=number - 1))
+        elif line.strip(b" \t\r"):
+            told.append(line)
+        else:
+            continue
+        chosen.append(number)
+    return chosen, told
 
 
 def _blocks(chunks: Iterator[bytes], max_bytes: int) -> Iterator[list[bytes | None]]:
@@ -84,10 +100,13 @@ def _blocks(chunks: Iterator[bytes], max_bytes: int) -> Iterator[list[bytes | No
     held = 0
     for chunk in chunks:
         *ended, rest = chunk.split(b"\n")
-        lines = []
-        for piece in ended:
-            lines.append(_whole(begun, held, piece, max_bytes))
+        lines: list[bytes | None] = []
+        if ended:
+            lines.append(_whole(begun, held, ended[0], max_bytes))
             begun, held = [], 0
+            # What follows is whole: most often there is nothing to take off, and nothing too long.
+            is_plain = b"\r" not in chunk and (len(chunk) <= max_bytes or max(map(len, ended)) <= max_bytes)
+            lines += ended[1:] if is_plain else (_whole([], 0, piece, max_bytes) for piece in ended[1:])
         yield lines
         held += len(rest)
         # One byte more may be the CR of the line's end.

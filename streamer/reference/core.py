@@ -151,6 +151,8 @@ class Partition:
         is_new = guard is None or (not guard.has_room_for(len(new_keys)) and len(new_keys) > len(guard.bits))
         if guard is None or is_small or is_new:
             after = Partition(keyed, unkeyed, places)
+            if guard is not None and keyed and not guard.has_room_for(len(new_keys)):
+                guard.tally.count_growth()
             return after.rebuilt(bloom.initial_capacity, key_fp_rate(bloom.fp_rate, len(places)), guard) if keyed else after
         return Partition(keyed, unkeyed, places, guard.including(new_keys), stale)
 
@@ -208,6 +210,7 @@ class Partition:
             probes=tally.probes,
             sampled=tally.sampled,
             false_positives=tally.false_positives,
+            grown=tally.grown,
         )
 
 

@@ -93,8 +93,52 @@ def test_a_filter_past_its_capacity_is_rebuilt_for_what_is_there_now(clock: Cloc
     assert after.version == before.version + 1
     assert 0.95 * count_now <= after.keys <= count_now
     assert after.capacity >= 1.25 * count_now
-    assert manager.rebuilds == {(NAME, Reason.CAPACITY): 1}
+    assert manager.rebuilds == {(NAME, Reason.CAPACITY): 1 + after.grown}
     assert manager.tick() == 0
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_filter_that_a_write_enlarges_is_a_rebuild_for_its_capacity(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "streamer.bloom")
+    options = BloomOptions(initial_capacity=100)
+    e = engine_with(options, 90)
+    manager = Manager(e._core, options, clock)
+    assert manager.tick() == 0
+    assert manager.rebuilds == {}
+    # Each write brings more than there was: so much either writer sees to itself.
+    for count in (300, 1000):
+        e.add_many(subscription(n) for n in range(len(e), count))
+    e.bloom.stop()
+    state = state_of(e)
+    assert state.grown == state.version - 1 > 0
+    for _ in range(3):
+        assert manager.tick() == 0, "the writer has seen to it"
+        assert manager.rebuilds == {(NAME, Reason.CAPACITY): state.grown}, "counted once"
+    (line,) = caplog.messages
+    assert f"collection 'c': version {state.version}, {state.keys} keys" in line
+    assert "reason: capacity, by " in line
+    # A rebuild of the manager's own is counted beside them.
+    assert manager.rebuild(*NAME)
+    assert manager.rebuilds == {(NAME, Reason.CAPACITY): state.grown, (NAME, Reason.ASKED): 1}
+    assert state_of(e).version == state.version + 1
+    # Emptied and filled again it is another filter, which counts from nothing.
+    e.remove_many(collection="c")
+    manager.tick()
+    e.add_many(subscription(n) for n in range(100))
+    assert manager.tick() == 0
+    assert manager.rebuilds[NAME, Reason.CAPACITY] == state.grown
+
+
+@pytest.mark.usefixtures("backend")
+def test_who_looks_at_an_engine_sees_its_growths_at_once() -> None:
+    e = engine_with(BloomOptions(initial_capacity=100), 90)
+    e.add_many(subscription(n) for n in range(90, 2000))
+    e.bloom.stop()
+    (state,) = e.bloom.filters()
+    assert state.grown > 0
+    assert e.bloom.rebuilds == {(NAME, Reason.CAPACITY): state.grown}
+    assert e.bloom.filters() == [state]
+    assert e.bloom.rebuilds == {(NAME, Reason.CAPACITY): state.grown}
 
 
 @pytest.mark.usefixtures("backend")

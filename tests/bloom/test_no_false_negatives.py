@@ -200,6 +200,79 @@ def test_the_filter_never_loses_a_match(engine: Any, seed: int) -> None:
     assert matched > 0
 
 
+def asking(rng: random.Random) -> dict[str, Any]:
+    """Return one condition of a kind that makes keys, on words that begin and end alike now and then."""
+    text = "".join(rng.choice("abß.") for _ in range(rng.randint(1, 9)))
+    low = rng.randrange(200)
+    leaf: Any = rng.choice(
+        [
+            {"prefix": text},
+            {"suffix": text},
+            {"prefix": {"equals-ignore-case": text.upper()}},
+            {"suffix": {"equals-ignore-case": text.upper()}},
+            {"equals-ignore-case": text.upper()},
+            {"wildcard": f"{text}*{text[:2]}"},
+            {"numeric": [">=", low, "<", low + rng.randrange(1, 20)]},
+            {"cidr": f"{rng.randrange(3)}.{rng.randrange(9)}.0.0/{rng.choice([8, 12, 16, 20, 32])}"},
+            text,
+        ]
+    )
+    if rng.random() < 0.1:
+        return {"topic": f"{text.replace('.', '')}.{rng.choice(['*', '#', 'x.#', '*.y'])}"}
+    if rng.random() < 0.1:
+        return {"cel": f"data.a.startsWith('{text}') || data.b > {low} && data.b < {low + 9}"}
+    return {"pattern": {"data": {rng.choice("ab"): [leaf], **({"c": {"d": [low % 5]}} if rng.random() < 0.1 else {})}}}
+
+
+def carrying(rng: random.Random) -> Any:
+    text = "".join(rng.choice("abß.") for _ in range(rng.randint(1, 12)))
+    number = rng.randrange(400) / 2
+    return rng.choice([text, text.upper(), number, f"{rng.randrange(4)}.{rng.randrange(12)}.0.0", [text, number]])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_filter_of_all_kinds_over_many_loses_nothing(engine: Any, seed: int) -> None:
+    """So many of one partition that the native engine has a filter for them, which says NO and is rebuilt meanwhile."""
+    rng = random.Random(seed)
+    e: Engine = engine(soft_delete="flag" if seed == 3 else None)
+    programs = ProgramCache(100)
+    held: dict[str, Subscription] = {}
+    matched = 0
+    for step in range(10):
+        for _ in range(120 if step == 0 else 8):
+            new = Subscription(id=f"s{rng.randrange(200)}", collection="c", transitions=rng.random() < 0.3, **asking(rng))
+            e.replace(new)
+            held[new.id] = new
+        for name in rng.sample(sorted(held), 5):
+            e.remove(name)
+            del held[name]
+        for state in e._core.filters():
+            if rng.random() < 0.4:
+                e._core.rebuild_filter(*state.name, rng.choice([1, 300]), 0.001)
+        compiled = [compile_subscription(s, programs=programs) for s in held.values()]
+        for _ in range(25):
+            event: dict[str, Any] = {
+                "collection": "c",
+                "data": {"a": carrying(rng), "b": carrying(rng)},
+                "topic": rng.choice(TOPICS),
+            }
+            event["data"] |= {"flag": rng.random() < 0.3, "c": {"d": rng.randrange(9)}}
+            if rng.random() < 0.4:
+                event |= {"type": "update", "before": {"a": carrying(rng), "b": carrying(rng)}}
+            if rng.random() < 0.1:
+                event["unknown"] = [rng.choice(["/data/a", "/data/c", "/before", "/topic"])]
+            read = read_event(event, layout=EventLayout(), default_tenant="default", limits=Limits())
+            outcomes = {c.id: judge(c, read, EventLayout(), "flag" if seed == 3 else None) for c in compiled}
+            expected = {(name, o.transition, o.certain) for name, o in outcomes.items() if o is not None}
+            found = {(m.subscription_id, m.transition, m.certain) for m in e.match(event)}
+            assert found == expected, (event, [held[name].to_dict() for name, *_ in found ^ expected])
+            matched += len(found)
+    (state,) = e._core.filters()
+    assert matched > 50
+    assert state.no > 10
+    assert state.keyed > 50
+
+
 def test_events_that_nobody_wants_are_mostly_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the contract could be met by always saying MAYBE."""
     monkeypatch.setattr("streamer._backend.BACKEND", "reference")

@@ -248,7 +248,7 @@ def test_what_an_image_is_changes_with_its_number_only() -> None:
     lines = "".join(f"[{n},{text}]\n" for n, text in enumerate(texts)).encode()
     image = Engine()._core.image(lines, 1)
     assert image is not None
-    assert (_native.IMAGES & 0xFFFF, snapshot.checksum(image).hex()) == (1, "44df3f41218a2a28b342722fa8d3c6bd")
+    assert (_native.IMAGES & 0xFFFF, snapshot.checksum(image).hex()) == (2, "dd82f7bfb7eb1b47129da8a4caee553c")
 
 
 SHARER = """

@@ -1,15 +1,18 @@
 //! Several events at once, with the interpreter let go, in as many threads as are given.
 //!
 //! ```text
-//!   events ─ read (interpreter held) ─► blocks, each by tenant and collection where they differ ─► threads ─► Batch
+//!   events ─ read (interpreter held) ─► a round ─ by tenant and collection, where they differ ─► blocks ─► threads ─► Batch
 //!   Batch: slots │ 4 7 │ 7 │ │ 4 9 9 │   and of each event where its own are, or its error        batch[2] ─► Hits
 //! ```
 //!
 //! Events of one tenant and collection are matched one after the other, so that what they share is looked up once and its index
-//! stays in the cache. Nothing of Python is made for an event but the hits that somebody asks for, and the errors.
+//! stays in the cache: that is what a mixed batch gains. Nothing of Python is made for an event but the hits that somebody asks
+//! for, and the errors.
 //!
-//! Cost: the names of three events of a block, to see whether they differ. Rejected: hits for each event at once (an allocation
-//! and an object each, which the collector of garbage then walks through).
+//! Cost: the names of a few events of a round, to see whether they differ; where they do a sort, and the names of all, which are
+//! not looked for again when an event is matched. Rejected: order within each block (of a thousand collections a block of 256
+//! events seldom has two of one); hits for each event at once (an allocation and an object each, which the collector of garbage
+//! then walks through).
 
 use crate::core::{Core, Found, Shared};
 use crate::errors::{self, guard};
@@ -21,7 +24,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ops::Range;
 use std::sync::Arc;
-use streamer_core::engine::{CelError, Change, Group, Matched, Outcome, Pin, Root, Scratch};
+use streamer_core::engine::{CelError, Change, Group, Located, Matched, Outcome, Pin, Root, Scratch};
 use streamer_core::error::EventError;
 
 /// So many events, or bytes, are read before any of them is matched, for each thread.
@@ -32,6 +35,10 @@ const FEWEST: usize = 16;
 const MOST: usize = 256;
 /// Likewise bytes.
 const MOST_BYTES: usize = 1 << 20;
+/// So many events tell whether those of a round are mixed.
+const LOOKS: usize = 8;
+/// Where fewer are mixed, one thread looks where they belong.
+const WORTH_THREADS: usize = 2048;
 
 /// Where what an event matched is.
 #[derive(Clone, Copy)]
@@ -44,7 +51,7 @@ struct Span {
     change: Change,
 }
 
-/// What became of the events of a block, in their order; what they matched is in the order in which they were matched.
+/// What became of the events of a block, in the order in which they were matched.
 #[derive(Default)]
 struct Run {
     spans: Vec<Option<Result<Span, EventError>>>,
@@ -54,7 +61,7 @@ struct Run {
 }
 
 impl Run {
-    fn settle(&mut self, at: usize, matched: Result<Matched<'_>, EventError>) {
+    fn settle(&mut self, matched: Result<Matched<'_>, EventError>) {
         let found = matched.map(|matched| {
             let span = Span {
                 start: self.slots.len(),
@@ -69,7 +76,7 @@ impl Run {
             self.errors.extend_from_slice(matched.errors);
             span
         });
-        self.spans[at] = Some(found);
+        self.spans.push(Some(found));
     }
 }
 
@@ -132,34 +139,24 @@ impl Batch {
         Hits::new(&self.shared, found, old_side)
     }
 
-    /// Take what became of the events from *texts* on, which are *first* and those after it.
+    /// Take what became of the events that *texts* are.
     fn extend(
         &mut self,
         py: Python<'_>,
         root: &Arc<Root>,
         texts: &[PyResult<Text<'_>>],
+        order: &Order<'_>,
         runs: Vec<Run>,
-        blocks: &[Range<usize>],
     ) -> PyResult<()> {
-        for (run, block) in runs.into_iter().zip(blocks) {
+        let mut found: Vec<Option<Result<Span, EventError>>> = Vec::new();
+        found.resize_with(texts.len(), || None);
+        let mut matched = 0;
+        for run in runs {
             let (slots, outcomes) = (self.slots.len(), self.outcomes.len());
-            for (text, found) in texts[block.clone()].iter().zip(run.spans) {
-                let position = self.places.len();
-                let bad = match (text, found) {
-                    (Ok(text), Some(Ok(span))) => {
-                        if span.change == Change::Compare && span.length > span.told {
-                            self.root.get_or_insert_with(|| root.clone());
-                            self.texts.push((position, text.to_bytes(py).unbind()));
-                        }
-                        let span = Span { start: span.start + slots, outcomes: span.outcomes + outcomes, ..span };
-                        self.places.push(Place::Found(span));
-                        continue;
-                    }
-                    (Ok(text), Some(Err(error))) => errors::event_error(py, &error, text.is_text()),
-                    (Err(error), _) => Err(error.clone_ref(py)),
-                    (Ok(_), None) => Err(PyRuntimeError::new_err("an event that was not matched")),
-                };
-                self.places.push(Place::Bad(errors::in_its_place(py, bad, position)?.unbind()));
+            for span in run.spans {
+                let moved = |span: Span| Span { start: span.start + slots, outcomes: span.outcomes + outcomes, ..span };
+                found[order.event(matched)] = span.map(|span| span.map(moved));
+                matched += 1;
             }
             match slots {
                 0 if self.slots.is_empty() => self.slots = run.slots,
@@ -167,17 +164,63 @@ impl Batch {
             }
             self.outcomes.extend_from_slice(&run.outcomes);
         }
+        for (text, found) in texts.iter().zip(found) {
+            let position = self.places.len();
+            let bad = match (text, found) {
+                (Ok(text), Some(Ok(span))) => {
+                    if span.change == Change::Compare && span.length > span.told {
+                        self.root.get_or_insert_with(|| root.clone());
+                        self.texts.push((position, text.to_bytes(py).unbind()));
+                    }
+                    self.places.push(Place::Found(span));
+                    continue;
+                }
+                (Ok(text), Some(Err(error))) => errors::event_error(py, &error, text.is_text()),
+                (Err(error), _) => Err(error.clone_ref(py)),
+                (Ok(_), None) => Err(PyRuntimeError::new_err("an event that was not matched")),
+            };
+            self.places.push(Place::Bad(errors::in_its_place(py, bad, position)?.unbind()));
+        }
         Ok(())
     }
 }
 
-/// Cut texts into blocks, so many that *threads* have something to do.
-fn blocks(texts: &[Option<&[u8]>], threads: usize) -> Vec<Range<usize>> {
+/// In which order the events of a round are matched: by where they belong, where that differs.
+#[derive(Default)]
+struct Order<'e> {
+    /// Of each event, or none of any.
+    located: Vec<Option<Located<'e>>>,
+    /// By key, and for each the event.
+    sorted: Vec<(u64, u32)>,
+}
+
+impl<'e> Order<'e> {
+    /// Of what each event is located at.
+    fn by(located: Vec<Option<Located<'e>>>) -> Order<'e> {
+        let key = |located: &Option<Located<'_>>| located.as_ref().map_or(0, |located| located.key);
+        let mut sorted: Vec<(u64, u32)> = located.iter().zip(0..).map(|(located, at)| (key(located), at)).collect();
+        sorted.sort_unstable();
+        Order { located, sorted }
+    }
+
+    /// The event that is matched at a position.
+    fn event(&self, position: usize) -> usize {
+        self.sorted.get(position).map_or(position, |(_, at)| *at as usize)
+    }
+
+    /// Where an event belongs, if that was looked for.
+    fn located(&self, event: usize) -> Option<Located<'e>> {
+        *self.located.get(event)?
+    }
+}
+
+/// Cut texts, in their order, into blocks, so many that *threads* have something to do.
+fn blocks(texts: &[Option<&[u8]>], order: &Order<'_>, threads: usize) -> Vec<Range<usize>> {
     let most = texts.len().div_ceil(threads * 4).clamp(FEWEST, MOST);
     let mut blocks = Vec::with_capacity(texts.len().div_ceil(most));
     let (mut from, mut bytes) = (0, 0);
-    for (at, text) in texts.iter().enumerate() {
-        bytes += text.map_or(0, <[u8]>::len);
+    for at in 0..texts.len() {
+        bytes += texts[order.event(at)].map_or(0, <[u8]>::len);
         if at + 1 == texts.len() || at + 1 - from >= most || bytes >= MOST_BYTES {
             blocks.push(from..at + 1);
             (from, bytes) = (at + 1, 0);
@@ -226,25 +269,58 @@ impl Core {
                 }
                 // One that cannot be read has no bytes to match, and its error stands in its place in `texts`.
                 let readable: Vec<Option<&[u8]>> = texts.iter().map(|text| Some(text.as_ref().ok()?.as_bytes())).collect();
-                let blocks = blocks(&readable, threads);
+                let order = self.order(py, &readable, tenant, collection, &mut scratches)?;
+                let blocks = blocks(&readable, &order, threads);
                 let runs = shared_out(py, blocks.len(), &mut scratches, |block, scratch, pulse| {
-                    self.run(&root, &readable[blocks[block].clone()], tenant, collection, scratch, pulse)
+                    self.run(&root, &readable, &order, blocks[block].clone(), tenant, collection, scratch, pulse)
                 })?;
                 for run in &runs {
                     self.shared.tell(py, &run.errors)?;
                 }
-                batch.extend(py, &root, &texts, runs, &blocks)?;
+                batch.extend(py, &root, &texts, &order, runs)?;
             }
             scratches.into_iter().for_each(|scratch| self.shared.keep(scratch));
             Ok(batch)
         })
     }
 
+    /// Find the order in which the events of a round are matched.
+    fn order<'e>(
+        &'e self,
+        py: Python<'_>,
+        events: &[Option<&'e [u8]>],
+        tenant: Option<&'e str>,
+        collection: Option<&'e str>,
+        scratches: &mut [Box<Scratch>],
+    ) -> PyResult<Order<'e>> {
+        let Some(own) = scratches.first_mut().filter(|_| events.len() > 2 && (tenant.is_none() || collection.is_none())) else {
+            return Ok(Order::default());
+        };
+        let locate = |event: &Option<&'e [u8]>, scratch: &mut Scratch| {
+            event.map(|event| self.shared.engine.locate(event, tenant, collection, scratch))
+        };
+        let mut looks = events.iter().step_by(events.len().div_ceil(LOOKS)).chain(events.last());
+        let mut key = || looks.next().map(|event| locate(event, own).map(|located| located.key));
+        let first = key();
+        if std::iter::from_fn(key).all(|other| Some(other) == first) {
+            return Ok(Order::default());
+        }
+        let parts: Vec<&[Option<&'e [u8]>]> = events.chunks(MOST).collect();
+        let scratches = if events.len() < WORTH_THREADS { &mut scratches[..1] } else { scratches };
+        let located = shared_out(py, parts.len(), scratches, |part, scratch, pulse| {
+            parts[part].iter().take_while(|_| pulse.beat()).map(|event| locate(event, scratch)).collect::<Vec<_>>()
+        })?;
+        Ok(py.detach(|| Order::by(located.concat())))
+    }
+
     /// Match the events of a block.
-    fn run(
-        &self,
-        root: &Arc<Root>,
-        events: &[Option<&[u8]>],
+    #[allow(clippy::too_many_arguments, reason = "a block of a round, and how it is matched")]
+    fn run<'e>(
+        &'e self,
+        root: &'e Arc<Root>,
+        events: &[Option<&'e [u8]>],
+        order: &Order<'e>,
+        block: Range<usize>,
         tenant: Option<&str>,
         collection: Option<&str>,
         scratch: &mut Scratch,
@@ -252,33 +328,24 @@ impl Core {
     ) -> Run {
         let engine = &self.shared.engine;
         let mut run = Run::default();
-        run.spans.resize_with(events.len(), || None);
+        run.spans.reserve(block.len());
         let mut group = Group::new(root);
-        let mut locality = |at: usize| events[at].map_or(0, |event| engine.locality(event, tenant, collection, scratch));
-        let is_mixed = events.len() > 2 && (tenant.is_none() || collection.is_none()) && {
-            let first = locality(0);
-            first != locality(events.len() / 2) || first != locality(events.len() - 1)
-        };
-        let mut order: Vec<(u64, usize)> = Vec::new();
-        if is_mixed {
-            order.extend((0..events.len()).map(|at| (locality(at), at)));
-            order.sort_unstable();
-        }
-        let mut last = 0;
-        for at in 0..events.len() {
+        for position in block {
             if !pulse.beat() {
                 break;
             }
-            let (key, at) = order.get(at).copied().unwrap_or((0, at));
-            if key != last {
-                group.leave();
-                last = key;
+            let at = order.event(position);
+            let Some(event) = events[at] else {
+                run.spans.push(None);
+                continue;
+            };
+            if let Some(located) = order.located(at) {
+                group.expect(located);
             }
-            let Some(event) = events[at] else { continue };
             let mut open = self.shared.open();
             let matched = engine.match_in(&mut group, event, tenant, collection, scratch);
             open.settled();
-            run.settle(at, matched);
+            run.settle(matched);
         }
         run
     }

@@ -510,7 +510,7 @@ impl Core {
         &self,
         py: Python<'_>,
     ) -> PyResult<
-        Vec<((String, String, &'static str), (u64, u64, usize, u64, usize, usize), (u64, f64), (u64, u64, u64, u64, u64))>,
+        Vec<((String, String, &'static str), (u64, u64, usize, u64, usize, usize), (u64, f64), (u64, u64, u64, u64, u64, u64))>,
     > {
         guard(py, || {
             let states = py.detach(|| self.shared.engine.filters());
@@ -519,7 +519,7 @@ impl Core {
                     (name.tenant.to_string(), name.collection.to_string(), "blocked"),
                     (state.version, state.keys, state.capacity, state.stale, keyed.0, keyed.1),
                     (state.bits.bits, state.bits.fill),
-                    (state.asked, state.no, state.probes, state.sampled, state.false_positives),
+                    (state.asked, state.no, state.probes, state.sampled, state.false_positives, state.grown),
                 )
             });
             Ok(told.collect())

@@ -1,9 +1,9 @@
 //! Phase 1 of a partition: one filter over the access keys of all its keyed subscriptions.
 //!
 //! ```text
-//!   places     data.status, data.user.id                 where the keys stand; an event is asked for its values there
-//!   event      {"status": "sent", "user": {"id": "u8"}}  hash of each value with its place ─► blocked bits
-//!                                                         none is there: NO      one may be: MAYBE
+//!   places     data.status equal, data.user.id prefix8    where keys of a kind stand; an event is asked for its values there
+//!   event      {"status": "sent", "user": {"id": "u8"}}  hash of what each value carries of the kind, with its place
+//!                                                         ─► blocked bits     none is there: NO      one may be: MAYBE
 //! ```
 //!
 //! Concurrency contract: readers ask, and count, without a lock. Only the writer adds, before it publishes the root that the
@@ -16,17 +16,18 @@
 //! Measured is the rate for an *event*: of those that carry no live key, how many get MAYBE. Every [`EVERY`]th MAYBE keeps
 //! its probes, until [`Filter::settle`] looks which of them any live key answers for.
 //!
-//! Cost: a hash and a load for each value at a place; the hash of the value is the one that the index needs too.
+//! Cost: a hash and a load for each value at a place; of an equality the hash is the one that the index needs too.
 
 use crate::bloom::blocked::{Blocked, Measure};
 use crate::bloom::keys::{Access, place_to_bytes};
+use crate::bloom::kinds::{Kind, of_scalar};
 use crate::engine::buckets::MANY_PATHS;
 use crate::engine::paths::{PathMap, PathSet, PathSets};
 use crate::engine::store::Store;
 use crate::engine::values::Values;
 use crate::subscriptions::normal_form::{Mode, Path};
-use crate::value::Seed;
-use std::collections::HashSet;
+use crate::value::{ScalarRef, Seed};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -45,14 +46,42 @@ pub const EVERY: u64 = 16;
 const MOST_SAMPLES: usize = 512;
 const MOST_PROBES: usize = 64;
 
+/// Where keys of a kind stand.
+pub type Place = (Path, Mode, Kind);
+
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Filter {
     bits: Arc<Bits>,
     /// Where the keys stand.
     pub places: Arc<PathSet>,
-    /// Of each place what its keys are hashed with.
-    salts: Box<[u64]>,
+    /// Of each place the keys that stand there.
+    asked: Box<[Asked]>,
+}
+
+/// What keys stand at a place, and what those are hashed with: their salts.
+#[derive(Debug)]
+struct Asked {
+    /// Of equalities; 0 where there are none.
+    equal: u64,
+    /// Of each other kind: apart, since most places have none.
+    others: Box<[(Kind, u64)]>,
+}
+
+impl Asked {
+    fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let others = self.others.iter().map(|(kind, _)| *kind);
+        (self.equal != 0).then_some(Kind::Equal).into_iter().chain(others)
+    }
+
+    /// Call *visit* with what a scalar carries besides itself.
+    #[inline(never)]
+    fn for_each_other(&self, scalar: ScalarRef<'_>, seed: &Seed, visit: &mut dyn FnMut(u64)) {
+        for &(kind, salt) in &self.others {
+            // It tells of all kinds but grams, which are never here.
+            of_scalar(kind, scalar, &mut |probe| visit(join(probe.hash(seed), salt)));
+        }
+    }
 }
 
 /// What a filter shares with those that it was extended from.
@@ -78,6 +107,7 @@ struct Counts {
     no: AtomicU64,
     maybe: AtomicU64,
     probes: AtomicU64,
+    grown: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +124,8 @@ struct Samples {
 pub struct State {
     /// How often it was built.
     pub version: u64,
+    /// How often of these a write built it, because it held more keys than it was sized for.
+    pub grown: u64,
     /// Keys that were added since it was built.
     pub keys: u64,
     /// How many keys it was sized for.
@@ -116,7 +148,15 @@ pub struct State {
 
 impl Filter {
     /// A filter for *capacity* keys, of which *keys* were added, at these places; it goes on counting where *old* stood.
-    pub fn new(blocked: Blocked, capacity: usize, keys: u64, places: Arc<PathSet>, seed: &Seed, old: Option<&Filter>) -> Filter {
+    pub fn new(
+        blocked: Blocked,
+        capacity: usize,
+        keys: u64,
+        places: impl IntoIterator<Item = Place>,
+        sets: &mut PathSets,
+        seed: &Seed,
+        old: Option<&Filter>,
+    ) -> Filter {
         let counts = old.map(|old| old.bits.counts.clone()).unwrap_or_default();
         let bits = Bits {
             blocked,
@@ -130,18 +170,25 @@ impl Filter {
             false_positives: AtomicU64::new(0),
             samples: Mutex::default(),
         };
-        Filter { bits: Arc::new(bits), salts: salts(&places, seed), places }
+        let (places, asked) = arrange(places, sets, seed);
+        Filter { bits: Arc::new(bits), asked, places }
+    }
+
+    fn all_places(&self) -> impl Iterator<Item = (&Path, Mode, Kind)> {
+        let asked = self.places.paths.iter().zip(&self.asked);
+        asked.flat_map(|((path, mode), asked)| asked.kinds().map(move |kind| (path, *mode, kind)))
     }
 
     /// The same with these places too: itself, if it has them all.
-    pub fn with_places(self: &Arc<Filter>, more: &HashSet<(Path, Mode)>, sets: &mut PathSets, seed: &Seed) -> Arc<Filter> {
-        let known: HashSet<&(Path, Mode)> = self.places.paths.iter().collect();
-        let new: Vec<(Path, Mode)> = more.iter().filter(|place| !known.contains(*place)).cloned().collect();
+    pub fn with_places(self: &Arc<Filter>, more: &HashSet<Place>, sets: &mut PathSets, seed: &Seed) -> Arc<Filter> {
+        let known: HashSet<(&Path, Mode, Kind)> = self.all_places().collect();
+        let new: Vec<&Place> = more.iter().filter(|(path, mode, kind)| !known.contains(&(path, *mode, *kind))).collect();
         if new.is_empty() {
             return self.clone();
         }
-        let places = sets.get(self.places.paths.iter().cloned().chain(new).collect());
-        Arc::new(Filter { bits: self.bits.clone(), salts: salts(&places, seed), places })
+        let known = known.into_iter().map(|(path, mode, kind)| (path.clone(), mode, kind));
+        let (places, asked) = arrange(known.chain(new.into_iter().cloned()), sets, seed);
+        Arc::new(Filter { bits: self.bits.clone(), asked, places })
     }
 
     /// Add keys, as [`for_each_hash`] hashes them. Their places must be known. Only the writer calls this.
@@ -153,6 +200,11 @@ impl Filter {
     /// Note that subscriptions were removed which have so many keys.
     pub fn note_removed(&self, keys: u64) {
         self.bits.stale.fetch_add(keys, Ordering::Relaxed);
+    }
+
+    /// Note that a write built this in the place of one that was too small.
+    pub fn note_grown(&self) {
+        self.bits.counts.grown.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many keys were added, and how many it was sized for.
@@ -191,16 +243,20 @@ impl Filter {
     #[inline]
     fn for_each_probe(&self, map: &PathMap, values: &mut Values<'_>, mut visit: impl FnMut(u64)) {
         let mut at_place = |place: usize, values: &mut Values<'_>| {
-            let salt = self.salts[place];
+            let (asked, seed) = (&self.asked[place], values.seed());
             for at in values.at(map.ids[place], self.places.paths[place].1) {
                 let seen = values.get(at);
-                if seen.scalar.is_some() {
-                    visit(join(seen.hash, salt));
+                let Some(scalar) = seen.scalar else { continue };
+                if asked.equal != 0 {
+                    visit(join(seen.hash, asked.equal));
+                }
+                if !asked.others.is_empty() {
+                    asked.for_each_other(scalar, seed, &mut visit);
                 }
             }
         };
-        if self.salts.len() <= MANY_PATHS || map.positions.is_empty() {
-            for place in 0..self.salts.len() {
+        if self.asked.len() <= MANY_PATHS || map.positions.is_empty() {
+            for place in 0..self.asked.len() {
                 at_place(place, values);
             }
             return;
@@ -285,6 +341,7 @@ impl Filter {
         let no = bits.counts.no.load(Ordering::Relaxed);
         State {
             version: bits.version,
+            grown: bits.counts.grown.load(Ordering::Relaxed),
             keys: bits.keys.load(Ordering::Relaxed),
             capacity: bits.capacity,
             stale: bits.stale.load(Ordering::Relaxed),
@@ -298,26 +355,58 @@ impl Filter {
     }
 }
 
-/// Call *visit* with the path, by position in the store's path set, and the hash of each key of the subscriptions of a store
-/// that *is_live* holds for.
+/// Call *visit* with the path, by position in the store's path set, the kind and the hash of each key of the subscriptions of a
+/// store that *is_live* holds for.
 pub fn for_each_hash(
     store: &Store,
     access: &Access,
     seed: &Seed,
     is_live: impl Fn(u32) -> bool,
-    mut visit: impl FnMut(u32, u64),
+    mut visit: impl FnMut(u32, Kind, u64),
 ) {
-    let salts = salts(&store.paths, seed);
-    access.for_each(store, is_live, |path, key| visit(path, join(key.hash(seed), salts[path as usize])));
+    // Few kinds stand at one path.
+    let mut salts: Vec<Vec<(Kind, u64)>> = vec![Vec::new(); store.paths.paths.len()];
+    access.for_each(store, is_live, |path, probe| {
+        let (kind, known) = (probe.kind(), &mut salts[path as usize]);
+        let salt = known.iter().find(|(other, _)| *other == kind).map(|(_, salt)| *salt).unwrap_or_else(|| {
+            let (place, mode) = &store.paths.paths[path as usize];
+            let salt = salt(place, *mode, kind, seed);
+            known.push((kind, salt));
+            salt
+        });
+        visit(path, kind, join(probe.hash(seed), salt));
+    });
 }
 
-fn salts(places: &PathSet, seed: &Seed) -> Box<[u64]> {
-    places.paths.iter().map(|(path, mode)| seed.hash_bytes(&place_to_bytes(path, *mode))).collect()
+/// A set of paths, and of each the kinds of keys with their salts; equal places make equal sets, in whatever order they come.
+fn arrange(places: impl IntoIterator<Item = Place>, sets: &mut PathSets, seed: &Seed) -> (Arc<PathSet>, Box<[Asked]>) {
+    let mut by_path: HashMap<(Path, Mode), Vec<Kind>> = HashMap::new();
+    for (path, mode, kind) in places {
+        by_path.entry((path, mode)).or_default().push(kind);
+    }
+    let mut all: Vec<((Path, Mode), Vec<Kind>)> = by_path.into_iter().collect();
+    all.sort_unstable();
+    let salted = all.iter().map(|((path, mode), kinds)| {
+        let salted = kinds.iter().map(|kind| (*kind, salt(path, *mode, *kind, seed)));
+        let (equal, others): (Vec<_>, Vec<_>) = salted.partition(|(kind, _)| *kind == Kind::Equal);
+        Asked { equal: equal.first().map_or(0, |(_, salt)| *salt), others: others.into() }
+    });
+    let asked = salted.collect();
+    (sets.get(all.into_iter().map(|(place, _)| place).collect()), asked)
+}
+
+/// What keys of a kind at a place are hashed with, never 0.
+fn salt(path: &Path, mode: Mode, kind: Kind, seed: &Seed) -> u64 {
+    let mut bytes = place_to_bytes(path, mode);
+    if kind != Kind::Equal {
+        bytes.extend_from_slice(kind.name().as_bytes());
+    }
+    seed.hash_bytes(&bytes) | 1
 }
 
 /// The hash of a key from those of its value and its place: both are seeded, so one multiplication suffices.
 #[inline]
 fn join(value: u64, salt: u64) -> u64 {
-    let product = u128::from(value ^ salt) * u128::from(salt | 1);
+    let product = u128::from(value ^ salt) * u128::from(salt);
     product as u64 ^ (product >> 64) as u64
 }

@@ -20,7 +20,7 @@
 
 use crate::cel::{Executable, Reason};
 use crate::engine::build::Depth;
-use crate::engine::group::Group;
+use crate::engine::group::{Group, Located};
 use crate::engine::guards::Phase1;
 use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::merging::Signal;
@@ -556,9 +556,15 @@ impl Engine {
         self.inner.stays(root, event, tenant, collection, scratch)
     }
 
-    /// A number that events of one tenant and collection share, as far as can be told without reading all of *event*.
-    pub fn locality(&self, event: &[u8], tenant: Option<&str>, collection: Option<&str>, scratch: &mut Scratch) -> u64 {
-        self.inner.locality(event, tenant, collection, &mut scratch.flattener)
+    /// Where an event belongs, as far as can be told without reading all of it; for [`Group::expect`].
+    pub fn locate<'e>(
+        &'e self,
+        event: &'e [u8],
+        tenant: Option<&'e str>,
+        collection: Option<&'e str>,
+        scratch: &mut Scratch,
+    ) -> Located<'e> {
+        self.inner.locate(event, tenant, collection, &mut scratch.flattener)
     }
 
     /// Let one evaluation of a CEL program cost so much from now on.

@@ -27,10 +27,21 @@ const MOST_CREDIT: i8 = 16;
 /// So many events are not guessed after too many wrong guesses.
 const PAUSE: u8 = 32;
 
+/// Where an event belongs, as far as can be told without reading all of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Located<'e> {
+    /// A number that events of one tenant and collection share.
+    pub key: u64,
+    pub(super) tenant: Option<&'e str>,
+    pub(super) collection: Option<&'e str>,
+}
+
 /// See the head of this file. It matches on one state of an engine, in one thread.
 #[derive(Debug)]
 pub struct Group<'r> {
     pub(super) root: &'r Arc<Root>,
+    located: Option<Located<'r>>,
+    key: Option<u64>,
     is_kept: bool,
     tenant: String,
     collection: String,
@@ -51,6 +62,8 @@ impl<'r> Group<'r> {
     pub(super) fn alone(root: &'r Arc<Root>) -> Group<'r> {
         Group {
             root,
+            located: None,
+            key: None,
             is_kept: false,
             tenant: String::new(),
             collection: String::new(),
@@ -62,9 +75,17 @@ impl<'r> Group<'r> {
         }
     }
 
-    /// Say that the next event is of another tenant or collection.
-    pub fn leave(&mut self) {
-        self.view = None;
+    /// Say where the next event belongs.
+    pub fn expect(&mut self, located: Located<'r>) {
+        if self.key != Some(located.key) {
+            (self.key, self.view) = (Some(located.key), None);
+        }
+        self.located = Some(located);
+    }
+
+    /// Where the next event belongs, if that was said.
+    pub(super) fn expected(&mut self) -> Option<Located<'r>> {
+        self.located.take()
     }
 
     /// The view that the next event is flattened for, if it is worth guessing.

@@ -9,13 +9,13 @@
 //! are alive in the root.
 
 use crate::bloom::blocked::Blocked;
-use crate::bloom::filter::{Filter, State, for_each_hash};
+use crate::bloom::filter::{Filter, Place, State, for_each_hash};
 use crate::bloom::keys::{Access, Scope};
+use crate::bloom::kinds::Kind;
 use crate::engine::engine::{Engine, Inner, Root};
 use crate::engine::partitions::{Name, Partition};
 use crate::engine::segment::{INDEXED_FROM, Segment};
 use crate::engine::store::Store;
-use crate::subscriptions::normal_form::{Mode, Path};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Phase1 {
 /// Live access keys: where they stand, and their hashes.
 #[derive(Default)]
 struct Keys {
-    places: HashSet<(Path, Mode)>,
+    places: HashSet<Place>,
     hashes: Vec<u64>,
 }
 
@@ -74,13 +74,15 @@ impl Inner {
 
     fn collect(&self, segment: &Segment, access: &Access, keys: &mut Keys) {
         let is_live = |at: u32| segment.removed_at(at) == 0;
-        let mut is_place = vec![false; segment.store.paths.paths.len()];
-        for_each_hash(&segment.store, access, &self.seed, is_live, |path, hash| {
-            is_place[path as usize] = true;
+        let mut seen: HashSet<(u32, Kind)> = HashSet::new();
+        for_each_hash(&segment.store, access, &self.seed, is_live, |path, kind, hash| {
+            seen.insert((path, kind));
             keys.hashes.push(hash);
         });
-        let places = segment.store.paths.paths.iter().zip(is_place).filter(|(_, is_place)| *is_place);
-        keys.places.extend(places.map(|(place, _)| place.clone()));
+        keys.places.extend(seen.into_iter().map(|(path, kind)| {
+            let (path, mode) = &segment.store.paths.paths[path as usize];
+            (path.clone(), *mode, kind)
+        }));
     }
 
     /// The filter of a partition that will have *segments*; *new* is the one of them that it does not know yet.
@@ -117,8 +119,12 @@ impl Inner {
         let room = options.initial_capacity.min(4 * keys.hashes.len() + SPARE);
         let capacity = room.max(2 * keys.hashes.len());
         let (filter, added) = self.fill_filter(capacity, options.key_rate(keys.places.len()), &keys);
-        let places = self.sets().get(keys.places.into_iter().collect());
-        Some(Arc::new(Filter::new(filter, capacity, added, places, &self.seed, held.map(|held| &**held))))
+        let held = held.map(|held| &**held);
+        let filter = Filter::new(filter, capacity, added, keys.places, &mut self.sets(), &self.seed, held);
+        if held.is_some() {
+            filter.note_grown();
+        }
+        Some(Arc::new(filter))
     }
 
     /// A filter of distinct keys, and how many of them set a bit.
@@ -215,8 +221,8 @@ impl Engine {
                     .for_each(|segment| self.inner.collect(segment, &Access::of(&segment.store, Scope::Guarding), &mut last));
                 keys.places.extend(last.places);
                 let (capacity, (filter, added)) = filled.take()?;
-                let places = self.inner.sets().get(keys.places.drain().collect());
-                let rebuilt = Filter::new(filter, capacity, added, places, &self.inner.seed, partition.filter.as_deref());
+                let (places, seed, held) = (keys.places.drain(), &self.inner.seed, partition.filter.as_deref());
+                let rebuilt = Filter::new(filter, capacity, added, places, &mut self.inner.sets(), seed, held);
                 rebuilt.add(last.hashes.into_iter());
                 let mut next = Root::after(&root);
                 let (name, segments) = (partition.name.clone(), partition.segments.clone());
@@ -242,7 +248,7 @@ impl Engine {
             for segment in &partition.segments {
                 let is_live = |at: u32| segment.removed_at(at) == 0;
                 let access = Access::of(&segment.store, Scope::Guarding);
-                for_each_hash(&segment.store, &access, &self.inner.seed, is_live, |_, hash| visit(hash));
+                for_each_hash(&segment.store, &access, &self.inner.seed, is_live, |_, _, hash| visit(hash));
             }
         });
     }

@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 /// What images of this core are for: the version of their form in the low half, a mark that only the same order of bytes reads
 /// alike in the high half.
-pub const KIND: u64 = u64::from_ne_bytes(*b"\x01\0\0\0Imge");
+pub const KIND: u64 = u64::from_ne_bytes(*b"\x02\0\0\0Imge");
 
 const ARRAYS: usize = 20;
 const HEAD: usize = 4 + 2 * ARRAYS;

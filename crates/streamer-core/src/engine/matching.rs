@@ -3,7 +3,7 @@
 use crate::bloom::filter::{Answer, Filter};
 use crate::cel::Verdict;
 use crate::engine::engine::{Identity, Inner, Matched, OldScratch, Options, Root, Scratch, Stays};
-use crate::engine::group::{Group, Seen};
+use crate::engine::group::{Group, Located, Seen};
 use crate::engine::holes::Holes;
 use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::partitions::{Partition, join};
@@ -43,17 +43,17 @@ impl Inner {
         seen
     }
 
-    pub(super) fn locality(
-        &self,
-        event: &[u8],
-        tenant: Option<&str>,
-        collection: Option<&str>,
+    pub(super) fn locate<'e>(
+        &'e self,
+        event: &'e [u8],
+        tenant: Option<&'e str>,
+        collection: Option<&'e str>,
         flattener: &mut Flattener,
-    ) -> u64 {
+    ) -> Located<'e> {
         let given = Given { tenant, collection, default_tenant: self.options.default_tenant.as_deref() };
         let (tenant, collection) = flattener.locate(&self.locator, event, &given, &self.options.limits);
         let hash = |name: Option<&str>| self.seed.hash_bytes(name.unwrap_or_default().as_bytes());
-        join(&self.seed, hash(tenant), hash(collection))
+        Located { key: join(&self.seed, hash(tenant), hash(collection)), tenant, collection }
     }
 
     pub(super) fn match_in<'s>(
@@ -156,6 +156,7 @@ impl Inner {
         let options = &self.options;
         let given = Given { tenant, collection, default_tenant: options.default_tenant.as_deref() };
         let root = group.root;
+        let expected = group.expected();
         if let Some(view) = group.guess()
             && let Ok(flat) = flattener.flatten(&view.trie, event, options.validation, &given, &options.limits)
             && group.is_right(flat.parts())
@@ -163,7 +164,10 @@ impl Inner {
             let one = One { root, event, seen: &group.seen, view: &view, flat: &flat, given };
             return Ok(use_(&one, &mut Rest { values, segment, output, old, cel, tally }));
         }
-        let (located, name) = flattener.locate(&self.locator, event, &given, &options.limits);
+        let (located, name) = match expected {
+            Some(Located { tenant, collection, .. }) => (tenant, collection),
+            None => flattener.locate(&self.locator, event, &given, &options.limits),
+        };
         let mut seen = self.seen_by(root, located.unwrap_or_default(), name);
         let mut is_settled = false;
         loop {

@@ -41,7 +41,7 @@ pub use engine::{
     Addition, Changes, Engine, Held, Identity, LetGo, Matched, Mode, Options, Pin, Root, Scratch, Selection, Stays,
 };
 pub use gathering::Gathered;
-pub use group::Group;
+pub use group::{Group, Located};
 pub use guards::{FilterState, Phase1};
 pub use image::KIND as IMAGES;
 pub use judge::{Change, Outcome, Transition};

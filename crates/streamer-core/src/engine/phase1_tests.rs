@@ -3,8 +3,11 @@
 use crate::automaton::testing::Dice;
 use crate::engine::partitions::Name;
 use crate::engine::{Addition, Engine, FilterState, Mode, Options, Phase1, Scratch, Selection};
-use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode as PathMode, NormalForm, Path, Range, Root};
+use crate::subscriptions::normal_form::{
+    Atom, Cidr, Clause, Conjunction, Mode as PathMode, NormalForm, Path, Range, Root, TopicWord,
+};
 use crate::value::{Kinds, Number, Scalar};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn equal(name: &str, value: &str) -> Clause {
@@ -102,6 +105,153 @@ fn at_one_percent_of_interesting_events_the_others_are_stopped() {
         engine.measure_filter(&name());
         assert_eq!(state(&engine).state, told, "what was settled is not settled twice");
     }
+}
+
+/// Of six kinds of conditions the one that is a number's own, and a value that it holds for.
+fn of_kind(kind: u64, n: u64) -> (Clause, String) {
+    let word = format!("{:08x}", n.wrapping_mul(0x9E37_79B9) & 0xFFFF_FFFF);
+    let number = |n: u64| Some((Number::from_u64(n), true));
+    let (atom, value) = match kind {
+        0 => (Atom::Prefix(word.as_str().into()), format!("{word}-and-more")),
+        1 => (Atom::Suffix(word.as_str().into()), format!("more-and-{word}")),
+        2 => (Atom::EqualIgnoreCase(format!("ab{word}").into()), format!("AB{word}")),
+        3 => (Atom::Cidr(Cidr::V4((n as u32) << 8, 24)), format!("{}.{}.{}.9", n >> 16, n >> 8 & 255, n & 255)),
+        4 => (Atom::Numbers(Range { low: number(1000 * n), high: number(1000 * n + 9) }), format!("{}", 1000 * n + 4)),
+        _ => {
+            let words = [TopicWord::Word(word.as_str().into()), TopicWord::One];
+            (Atom::Topic(words.into()), format!("{word}.x"))
+        }
+    };
+    let value = if kind == 4 { value } else { format!("\"{value}\"") };
+    (Clause { path: Path::new(Root::Data, [format!("f{kind}").as_str()]), mode: PathMode::Scalar, atoms: vec![atom] }, value)
+}
+
+#[test]
+fn every_kind_that_is_guarded_stops_what_nobody_wants() {
+    const EVENTS: u64 = 20_000;
+    // Each kind by itself, and all of them together.
+    for kinds in (0..6).map(|kind| vec![kind]).chain([(0..6).collect()]) {
+        let (engine, mut scratch, mut dice) = (engine(0.01), Scratch::default(), Dice::new(1));
+        let kind = |n: u64| kinds[n as usize % kinds.len()];
+        add(&engine, (0..5000).map(|n| addition(&format!("s{n}"), vec![of_kind(kind(n), n).0])));
+        for n in 5000..5100 {
+            add(&engine, [addition(&format!("s{n}"), vec![of_kind(kind(n), n).0])]);
+        }
+        assert_eq!(state(&engine).keyed, (5100, 0), "{kinds:?}");
+        let (mut wanted, mut others) = (0, 0);
+        for _ in 0..EVENTS {
+            let n = if dice.chance(1) { dice.below(5100) } else { 6000 + dice.below(50_000) };
+            // A value at each place, one of which is wanted.
+            let values = kinds.iter().map(|at| format!("\"f{at}\":{}", of_kind(*at, if kind(n) == *at { n } else { 60_000 }).1));
+            let event = format!("{{{}}}", values.collect::<Vec<_>>().join(","));
+            let found = matches(&engine, &event, &mut scratch);
+            assert_eq!(found, if n < 5100 { vec![format!("s{n}")] } else { vec![] }, "{event}");
+            wanted += u64::from(n < 5100);
+            others += u64::from(n >= 5100);
+        }
+        let told = state(&engine).state;
+        assert!(told.no * 10 >= others * 9, "{kinds:?}: {} of {others} were stopped", told.no);
+        let passed = (told.asked - told.no - wanted) as f64 / others as f64;
+        assert!(passed <= 0.01 * 1.2, "{kinds:?}: {passed}");
+    }
+}
+
+#[test]
+fn what_most_events_carry_is_no_key_here() {
+    let (engine, mut scratch) = (engine(0.01), Scratch::default());
+    let text = |name: &str, atom: Atom| Clause { path: Path::new(Root::Data, [name]), mode: PathMode::Scalar, atoms: vec![atom] };
+    add(&engine, (0..100).map(|n| addition(&format!("k{n}"), vec![equal("user", &format!("u{n}"))])));
+    let wide = [Atom::Prefix("abc".into()), Atom::Suffix("x".into()), Atom::Substring("abcdef".into())];
+    add(&engine, wide.into_iter().zip(0..).map(|(atom, n)| addition(&format!("w{n}"), vec![text("a", atom)])));
+    add(&engine, [addition("above", vec![above("amount", 7)])]);
+    assert_eq!(state(&engine).keyed, (100, 4));
+    assert_eq!(matches(&engine, r#"{"user":"nobody","amount":9,"a":"abcdefx"}"#, &mut scratch), ["above", "w0", "w1", "w2"]);
+    assert_eq!(state(&engine).state.no, 1, "the hundred others were passed over");
+}
+
+#[test]
+fn with_filters_and_without_the_same_is_found() {
+    let options = |bloom| Options { background: false, bloom, ..Options::default() };
+    for seed in 0..8 {
+        let mut dice = Dice::new(seed);
+        let (on, off) = (Engine::new(options(Some(Phase1 { fp_rate: 0.01, ..Phase1::default() }))), Engine::new(options(None)));
+        let mut scratches = [Scratch::default(), Scratch::default()];
+        // Values meet, in part: the words of neighbours begin alike, nets and ranges lie in one another.
+        let word = |dice: &mut Dice| -> String {
+            (0..1 + dice.below(9)).map(|_| ['a', 'B', 'ß', '.'][dice.below(4) as usize]).collect()
+        };
+        let atom = |dice: &mut Dice| {
+            let text: Box<str> = word(dice).into();
+            let number = |n: u64| Some((Number::from_u64(n), n.is_multiple_of(2)));
+            match dice.below(11) {
+                0 => Atom::Prefix(text),
+                1 => Atom::Suffix(text),
+                2 => Atom::PrefixIgnoreCase(text),
+                3 => Atom::SuffixIgnoreCase(text),
+                4 => Atom::EqualIgnoreCase(text),
+                5 => Atom::Cidr(Cidr::V4((dice.below(4) as u32) << 24, 8 + 8 * dice.below(3) as u8)),
+                6 | 7 => {
+                    let low = dice.below(100);
+                    Atom::Numbers(Range { low: number(low), high: number(low + dice.below(30)) })
+                }
+                8 => Atom::Wildcard([text, word(dice).into()].into()),
+                9 => Atom::Topic([TopicWord::Word("a".into()), TopicWord::Many, TopicWord::Word(text)].into()),
+                _ => Atom::Equal(Scalar::String(text)),
+            }
+        };
+        let mut found = 0;
+        for round in 0..60 {
+            let several: Vec<Addition> = (0..if round == 0 { 200 } else { 5 })
+                .map(|_| {
+                    let clause = |dice: &mut Dice| Clause {
+                        path: Path::new(Root::Data, [["x", "y"][dice.below(2) as usize]]),
+                        mode: if dice.chance(50) { PathMode::Scalar } else { PathMode::AnyLeaf },
+                        atoms: (0..1 + dice.below(2)).map(|_| atom(dice)).collect(),
+                    };
+                    let clauses = (0..1 + dice.below(2)).map(|_| clause(&mut dice)).collect();
+                    addition(&format!("s{}", dice.below(400)), clauses)
+                })
+                .collect();
+            let gone = format!("s{}", dice.below(400));
+            let several: HashMap<Box<str>, Addition> = several.into_iter().map(|one| (one.id.clone(), one)).collect();
+            for engine in [&on, &off] {
+                add(engine, several.values().map(|one| addition(&one.id, one.form.conjunctions[0].clauses.clone())));
+                engine.remove(&Selection { ids: Some(&[&gone]), ..Selection::default() });
+            }
+            if dice.chance(20) {
+                on.rebuild_filter(&name(), dice.below(500) as usize, 0.001);
+                on.merge();
+            }
+            for _ in 0..20 {
+                let value = |dice: &mut Dice| match dice.below(4) {
+                    0 => format!("{}.5", dice.below(130)),
+                    1 => format!("\"{}.{}.0.7\"", dice.below(5), dice.below(2)),
+                    2 => format!("[\"{}\",{}]", word(dice), dice.below(130)),
+                    _ => format!("\"{}\"", word(dice)),
+                };
+                let event = format!("{{\"x\":{},\"y\":{}}}", value(&mut dice), value(&mut dice));
+                let [guarded, straight] = [(&on, 0), (&off, 1)].map(|(engine, at)| matches(engine, &event, &mut scratches[at]));
+                assert_eq!(guarded, straight, "{event}");
+                found += guarded.len();
+            }
+        }
+        let told = state(&on);
+        assert!(found > 100 && told.state.no > 50 && told.keyed.0 > 100, "{found} {told:?}");
+    }
+}
+
+#[test]
+fn a_write_that_finds_no_room_makes_a_larger_filter_and_says_so() {
+    let (engine, user) = (engine(0.01), |n: u64| addition(&format!("s{n}"), vec![equal("user", &format!("u{n}"))]));
+    add(&engine, (0..100).map(user));
+    assert_eq!((state(&engine).state.version, state(&engine).state.grown), (1, 0));
+    for n in 100..1000 {
+        add(&engine, [user(n)]);
+    }
+    let told = state(&engine).state;
+    assert!(told.grown > 0 && told.version == 1 + told.grown && told.keys <= told.capacity as u64, "{told:?}");
+    assert!(engine.rebuild_filter(&name(), 2000, 0.01));
+    assert_eq!((state(&engine).state.version, state(&engine).state.grown), (told.version + 1, told.grown));
 }
 
 #[test]

@@ -77,6 +77,11 @@ impl<'f> Values<'f> {
         scratch.present = self.present;
     }
 
+    /// What scalars are hashed with.
+    pub fn seed(&self) -> &'f Seed {
+        self.seed
+    }
+
     /// The event.
     pub fn flat(&self) -> &'f Flat<'f> {
         self.flat
