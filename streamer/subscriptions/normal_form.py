@@ -287,6 +287,7 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
         lowered, rest = _lower_filter(condition)
         clauses.update(lowered)
         residuals.update(rest)
+    clauses = _narrowed(clauses)
     if compiled.cel is not None:
         residuals.add(Residual("cel", compiled.cel.source))
     alternatives = [Conjunction(frozenset(), frozenset())]
@@ -359,6 +360,29 @@ def _lower_filter(condition: CompiledFilter) -> tuple[list[Clause], list[Residua
             return [_value_clause(Path(Root.BEFORE, condition.path), [Equal(value)])], residual
         case _:
             raise AssertionError(f"operator {op!r} has no lowering")
+
+
+def _narrowed(clauses: Iterable[Clause]) -> set[Clause]:
+    """Put ranges of one value together: an index looks up what lies between two bounds, not what lies beyond each."""
+    kept: set[Clause] = set()
+    ranges: dict[tuple[Path, Kind], Range] = {}
+    for clause in clauses:
+        match list(clause.atoms):
+            case [Range(kind=Kind.NUMBER | Kind.STRING as kind) as found]:
+                held = ranges.get((clause.path, kind))
+                ranges[clause.path, kind] = found if held is None else _both(held, found)
+            case _:
+                kept.add(clause)
+    return kept | {_value_clause(path, [narrowest]) for (path, _), narrowest in ranges.items()}
+
+
+def _both(one: Range, other: Range) -> Range:
+    """Return the range of what lies in two; of equal bounds the one that leaves the bound out is the narrower."""
+    lows = [(each.low, not each.low_inclusive) for each in (one, other) if each.low is not None]
+    highs = [(each.high, each.high_inclusive) for each in (one, other) if each.high is not None]
+    low, is_open = max(lows, default=(None, True))
+    high, is_closed = min(highs, default=(None, False))
+    return Range(one.kind, low, not is_open, high, is_closed)
 
 
 def _lower_pattern(pattern: Pattern, limits: Limits) -> list[Conjunction]:

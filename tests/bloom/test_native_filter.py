@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import sys
@@ -18,8 +19,8 @@ from streamer.engine.core import Options, Selection
 from streamer.layout import EventLayout
 from streamer.model import Limits
 from streamer.subscriptions.compile import compile_subscription
-from streamer.subscriptions.keys import access_keys
-from streamer.subscriptions.normal_form import Mode, normal_form
+from streamer.subscriptions.keys import Key, access_keys
+from streamer.subscriptions.normal_form import Mode, Path, Root, normal_form
 from tests.bloom.test_no_false_negatives import random_subscription
 from tests.generators import random_document_pattern, random_filter
 
@@ -209,3 +210,18 @@ def test_the_keys_of_a_hundred_thousand_are_gathered_and_filled_at_once() -> Non
     other = PortableBloomFilter(gathered.count, 0.01)
     other.fill(core.keys_of("default", "c")[0])
     assert bits.bitarray == other.bitarray
+
+
+def test_a_float_between_two_texts_has_the_same_bytes_on_both_sides() -> None:
+    # 1695705067772579.25 is as near to .2 as to .3, and both read back as it.
+    rng = random.Random(3)
+    floats = [-1695705067772579.25, 5e-324, 2.2250738585072014e-308, 0.1 + 0.2, 1e-5, 123456.789e-9]
+    floats += [rng.randrange(2**50, 2**53) / 2 ** rng.randint(0, 4) for _ in range(3000)]
+    floats += [math.ldexp(rng.randrange(2**52, 2**53), -rng.randint(53, 120)) for _ in range(3000)]
+    core = _core()
+    core.write(
+        [{"id": f"s{n}", "collection": "c", "filters": [{"field": "a", "op": "==", "value": x}]} for n, x in enumerate(floats)],
+        "add",
+    )
+    native, _ = core.keys_of("default", "c")
+    assert sorted(native) == sorted({Key.equal(Path(Root.DATA, ("a",)), Mode.VALUE, x).to_bytes() for x in floats})

@@ -21,5 +21,6 @@ pub mod layout;
 pub mod limits;
 pub mod map;
 pub mod naive;
+pub mod prefetch;
 pub mod subscriptions;
 pub mod value;

@@ -13,7 +13,7 @@
 //! Invariant: the state for a length depends on the bytes and on the lengths of this structure, which never change.
 //!
 //! Cost: one pass over the text up to the longest operand, and one lookup for each distinct length, however many operands
-//! there are. A hit is compared byte by byte. About 13 bytes an operand and its text.
+//! there are. A hit is compared byte by byte. About 21 bytes an operand and its text.
 //!
 //! Rejected: a trie (a cache miss a byte); hashing each prefix from the start (quadratic where there are operands of
 //! every length, which a hostile user can see to).
@@ -39,10 +39,22 @@ pub struct Affixes<const AT_END: bool> {
 
 #[derive(Debug)]
 struct Group {
+    /// The first eight bytes, so that short operands are compared without a look at the texts.
+    head: u64,
     text: u32,
     length: u32,
     ids: u32,
     ids_end: u32,
+}
+
+/// With more lengths than this a text is not hashed for asking alone.
+const FORESEEN: usize = 2;
+
+fn head_of(text: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let length = text.len().min(8);
+    head[..length].copy_from_slice(&text[..length]);
+    u64::from_le_bytes(head)
 }
 
 impl<const AT_END: bool> Affixes<AT_END> {
@@ -69,7 +81,13 @@ impl<const AT_END: bool> Affixes<AT_END> {
                 let mut hash = 0;
                 built.walk(text, |_, state| hash = state);
                 entries.push((hash, groups.len() as u32));
-                groups.push(Group { text: texts.len() as u32, length: text.len() as u32, ids: at as u32, ids_end: at as u32 });
+                groups.push(Group {
+                    head: head_of(text),
+                    text: texts.len() as u32,
+                    length: text.len() as u32,
+                    ids: at as u32,
+                    ids_end: at as u32,
+                });
                 texts.extend_from_slice(text);
             }
             if let Some(group) = groups.last_mut() {
@@ -105,7 +123,9 @@ impl<const AT_END: bool> Affixes<AT_END> {
             let affix = if AT_END { &text[text.len() - length..] } else { &text[..length] };
             let found = self.table.find(state, |group| {
                 let group = &self.groups[group as usize];
-                group.length as usize == length && &self.texts[group.text as usize..][..length] == affix
+                group.length as usize == length
+                    && group.head == head_of(affix)
+                    && (length <= 8 || &self.texts[group.text as usize..][..length] == affix)
             });
             if let Some(group) = found {
                 let group = &self.groups[group as usize];
@@ -114,9 +134,16 @@ impl<const AT_END: bool> Affixes<AT_END> {
         });
     }
 
+    /// Ask for the memory that a query comes upon first.
+    pub fn foresee(&self, text: &str) {
+        if self.lengths.len() <= FORESEEN {
+            self.walk(text.as_bytes(), |_, state| self.table.prefetch(state));
+        }
+    }
+
     /// Heap bytes held.
     pub fn bytes(&self) -> usize {
-        self.texts.len() + self.groups.len() * 16 + self.ids.len() * 4 + self.lengths.len() * 4 + self.table.bytes()
+        self.texts.len() + size_of_val(&*self.groups) + self.ids.len() * 4 + self.lengths.len() * 4 + self.table.bytes()
     }
 }
 

@@ -26,6 +26,7 @@
 //! Rejected: binary searches for the rank and in each class (a cache miss a step: 3 times slower at 20,000 ranges); an implicit interval tree with the greatest end of each subtree (13 times slower where 1 % of the ranges are
 //! wide), a single class (12 times slower there), and a scan (10 to 70 times slower at 10,000 ranges).
 
+use crate::prefetch::{LINE, prefetch};
 use crate::value::Number;
 use std::borrow::Borrow;
 
@@ -120,24 +121,30 @@ fn head_of(text: &str) -> u64 {
 }
 
 const CLASS_FACTOR_BITS: u32 = 4;
-const BLOCK: usize = 16;
+/// As many as there can be among 2^32 cuts.
+const CLASSES: usize = 32 / CLASS_FACTOR_BITS as usize;
+const BLOCK_BITS: u32 = 4;
+const BLOCK: usize = 1 << BLOCK_BITS;
 
-/// Ranges of about the same width.
-#[derive(Debug)]
+/// Ranges of about the same width. Its entries are `from`, `to` and id, sorted.
+#[derive(Clone, Copy, Debug)]
 struct WidthClass {
     widest: u32,
     shift: u32,
-    /// For each `from >> shift` where the first entry of it or beyond is; one more at the end.
-    first: Box<[u32]>,
-    /// `from`, `to`, id; sorted.
-    entries: Box<[[u32; 3]]>,
+    /// Where its table begins in `firsts`: for each `from >> shift` where the first entry of it or beyond is.
+    table: u32,
+    /// The last place of the table, which says where the entries end.
+    last: u32,
 }
 
 /// An immutable set of ranges over keys of type *K*. See the head of this file.
+///
+/// Few arrays, each read from front to back: a query that finds nothing in a cache waits for about one line of each.
 #[derive(Debug)]
 pub struct Ranges<K: Cut> {
-    /// The heads of all cuts, then every 16th of them, and so on.
-    levels: Box<[Box<[u64]>]>,
+    /// The heads of all cuts at the end, before them every 16th of those, and so on: the topmost level comes first.
+    heads: Box<[u64]>,
+    levels: u32,
     rests: Box<[K::Rest]>,
     lower: Box<[u32]>,
     starts: Box<[u32]>,
@@ -145,22 +152,34 @@ pub struct Ranges<K: Cut> {
     ends: Box<[u32]>,
     all: Box<[u32]>,
     classes: Box<[WidthClass]>,
+    firsts: Box<[u32]>,
+    entries: Box<[[u32; 3]]>,
 }
 
 impl Ranges<NumberCut> {
-    /// Hand the ids of all ranges that hold *number* to *hit*, a slice at a time, each id once.
+    /// Ask for the memory that a query will read.
+    pub fn foresee_number(&self, number: Number) {
+        self.foresee(NumberCut::before(number).split().0);
+    }
+
+    /// Append the ids of all ranges that hold *number* to *hits*, each id once.
     #[inline]
-    pub fn query_number(&self, number: Number, hit: impl FnMut(&[u32])) {
+    pub fn query_number(&self, number: Number, hits: &mut Vec<u32>) {
         let (head, rest) = NumberCut::before(number).split();
-        self.query(head, &rest, hit);
+        self.query(head, &rest, hits);
     }
 }
 
 impl Ranges<Box<str>> {
-    /// Hand the ids of all ranges that hold *text* to *hit*, a slice at a time, each id once.
+    /// Ask for the memory that a query will read.
+    pub fn foresee_text(&self, text: &str) {
+        self.foresee(head_of(text));
+    }
+
+    /// Append the ids of all ranges that hold *text* to *hits*, each id once.
     #[inline]
-    pub fn query_text(&self, text: &str, hit: impl FnMut(&[u32])) {
-        self.query(head_of(text), text, hit);
+    pub fn query_text(&self, text: &str, hits: &mut Vec<u32>) {
+        self.query(head_of(text), text, hits);
     }
 }
 
@@ -174,26 +193,47 @@ impl<K: Cut> Ranges<K> {
         let starts = offsets(&lower, cuts.len());
         let ends = offsets(&upper, cuts.len());
         let (heads, rests): (Vec<u64>, Vec<K::Rest>) = cuts.into_iter().map(K::split).unzip();
-        let mut levels = vec![heads.into_boxed_slice()];
+        let mut levels = vec![heads];
         while let Some(below) = levels.last().filter(|below| below.len() > BLOCK) {
             let above = below.iter().copied().step_by(BLOCK).collect();
             levels.push(above);
         }
+        let (classes, firsts, entries) = classes(both);
         Ranges {
-            levels: levels.into(),
+            levels: if levels[0].is_empty() { 0 } else { levels.len() as u32 },
+            heads: levels.into_iter().rev().flatten().collect(),
             rests: rests.into(),
             lower: lower.into_iter().map(|(_, id)| id).collect(),
             starts,
             upper: upper.into_iter().map(|(_, id)| id).collect(),
             ends,
             all: all.into(),
-            classes: classes(both),
+            classes: classes.into(),
+            firsts: firsts.into(),
+            entries: entries.into(),
         }
     }
 
     /// Whether there is no range.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty() && self.rests.is_empty()
+    }
+
+    /// Of the level above *level*, how many heads lie below *head*; and where *level* begins.
+    #[inline]
+    fn descend(&self, head: u64, level: u32) -> (usize, usize) {
+        // `at` heads of the level are known to lie below: on the way down, below the last block that begins below.
+        let (mut at, mut start) = (0, 0);
+        for level in (level..self.levels).rev() {
+            // Each level has every 16th of the one below it.
+            let length = ((self.rests.len() - 1) >> (BLOCK_BITS * level)) + 1;
+            let heads = &self.heads[start..start + length];
+            let block = usize::saturating_sub(at, 1) * BLOCK;
+            let end = length.min(block + BLOCK);
+            at = block + heads[block..end].iter().map(|other| usize::from(*other < head)).sum::<usize>();
+            start += length;
+        }
+        (at, start)
     }
 
     /// How many cuts are at most the one of *head* and *rest*.
@@ -203,66 +243,80 @@ impl<K: Cut> Ranges<K> {
         K::Rest: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        // `at` heads of the level are known to lie below: on the way down, below the last block that begins below.
-        let mut at = 0;
-        for level in self.levels.iter().rev() {
-            let block = usize::saturating_sub(at, 1) * BLOCK;
-            let end = level.len().min(block + BLOCK);
-            at = block + level[block..end].iter().map(|other| usize::from(*other < head)).sum::<usize>();
-        }
-        let heads = &self.levels[0];
+        let (at, start) = self.descend(head, 0);
+        let heads = &self.heads[start - self.rests.len()..];
         let same = if heads.get(at) == Some(&head) { heads[at..].partition_point(|other| *other == head) } else { 0 };
         (at + self.rests[at..at + same].partition_point(|other| other.borrow() <= rest)) as u32
     }
 
     #[inline]
-    fn query<Q>(&self, head: u64, rest: &Q, mut hit: impl FnMut(&[u32]))
+    fn query<Q>(&self, head: u64, rest: &Q, hits: &mut Vec<u32>)
     where
         K::Rest: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        if !self.all.is_empty() {
-            hit(&self.all);
-        }
+        hits.extend_from_slice(&self.all);
         if self.rests.is_empty() {
             return;
         }
         let rank = self.rank(head, rest);
         if !self.lower.is_empty() {
-            let slice = &self.lower[..self.starts[rank as usize] as usize];
-            if !slice.is_empty() {
-                hit(slice);
-            }
+            hits.extend_from_slice(&self.lower[..self.starts[rank as usize] as usize]);
         }
         if !self.upper.is_empty() {
-            let slice = &self.upper[self.ends[rank as usize] as usize..];
-            if !slice.is_empty() {
-                hit(slice);
-            }
+            hits.extend_from_slice(&self.upper[self.ends[rank as usize] as usize..]);
         }
         if rank == 0 {
             return;
         }
-        for class in &*self.classes {
-            let last = class.first.len() - 1;
-            let least = (rank.saturating_sub(class.widest) >> class.shift) as usize;
-            let start = class.first[least.min(last)] as usize;
-            let end = class.first[(((rank - 1) >> class.shift) as usize + 1).min(last)] as usize;
-            for [from, to, id] in &class.entries[start..end] {
-                if *from < rank && *to >= rank {
-                    hit(std::slice::from_ref(id));
-                }
+        // Where to look in each class first, then all looking: the tables of the classes are waited for together.
+        let mut spans = [(0, 0); CLASSES];
+        for (class, span) in self.classes.iter().zip(&mut spans) {
+            let table = &self.firsts[class.table as usize..][..class.last as usize + 1];
+            let place = |rank: u32| (rank >> class.shift).min(class.last) as usize;
+            *span = (
+                table[place(rank.saturating_sub(class.widest))],
+                table[(((rank - 1) >> class.shift) + 1).min(class.last) as usize],
+            );
+            prefetch(&self.entries, span.0 as usize);
+        }
+        let spans = &spans[..self.classes.len()];
+        // About every other entry is a hit, which no processor foresees: so all are written, and those that are none are
+        // written over.
+        let mut length = hits.len();
+        hits.resize(length + spans.iter().map(|(start, end)| (end - start) as usize).sum::<usize>(), 0);
+        for (start, end) in spans {
+            for [from, to, id] in &self.entries[*start as usize..*end as usize] {
+                hits[length] = *id;
+                length += usize::from(*from < rank) & usize::from(*to >= rank);
             }
+        }
+        hits.truncate(length);
+    }
+
+    /// Ask for what a query comes upon after the upper levels, which are small.
+    fn foresee(&self, head: u64) {
+        if self.levels == 0 {
+            return;
+        }
+        let (at, start) = self.descend(head, 1);
+        let block = usize::saturating_sub(at, 1) * if self.levels > 1 { BLOCK } else { 0 };
+        prefetch(&self.heads, start + block);
+        prefetch(&self.heads, start + block + LINE / size_of::<u64>());
+        for class in &self.classes {
+            let rank = (block as u32).saturating_sub(class.widest) >> class.shift;
+            prefetch(&self.firsts, (class.table + rank.min(class.last)) as usize);
         }
     }
 
     /// Heap bytes held, the texts of cuts left out.
     pub fn bytes(&self) -> usize {
-        let classes: usize =
-            self.classes.iter().map(|class| class.entries.len() * 12 + class.first.len() * 4 + size_of::<WidthClass>()).sum();
-        let words = self.lower.len() + self.starts.len() + self.upper.len() + self.ends.len() + self.all.len();
-        let heads: usize = self.levels.iter().map(|level| level.len() * 8).sum();
-        heads + self.rests.len() * size_of::<K::Rest>() + words * 4 + classes
+        let slices = [&self.lower, &self.starts, &self.upper, &self.ends, &self.all, &self.firsts];
+        slices.iter().map(|words| size_of_val(&***words)).sum::<usize>()
+            + size_of_val(&*self.heads)
+            + size_of_val(&*self.rests)
+            + size_of_val(&*self.classes)
+            + size_of_val(&*self.entries)
     }
 }
 
@@ -326,31 +380,19 @@ fn offsets(sorted: &[(u32, u32)], cuts: usize) -> Box<[u32]> {
         .collect()
 }
 
-fn classes(both: Vec<[u32; 3]>) -> Box<[WidthClass]> {
-    let mut by_class: Vec<Vec<[u32; 3]>> = Vec::new();
-    for entry in both {
-        let class = width_class(&entry);
-        if by_class.len() <= class {
-            by_class.resize(class + 1, Vec::new());
-        }
-        by_class[class].push(entry);
+/// The classes, their tables and their entries.
+fn classes(mut both: Vec<[u32; 3]>) -> (Vec<WidthClass>, Vec<u32>, Vec<[u32; 3]>) {
+    both.sort_unstable_by_key(|entry| (width_class(entry), *entry));
+    let (mut classes, mut firsts, mut start) = (Vec::new(), Vec::new(), 0);
+    for entries in both.chunk_by(|left, right| width_class(left) == width_class(right)) {
+        let widest = entries.iter().map(|[from, to, _]| to - from).max().unwrap_or(0);
+        let shift = widest.ilog2().saturating_sub(3);
+        let end = entries.last().map_or(0, |[from, ..]| from >> shift);
+        classes.push(WidthClass { widest, shift, table: firsts.len() as u32, last: end + 1 });
+        firsts.extend((0..=end + 1).map(|at| start + entries.partition_point(|[from, ..]| from >> shift < at) as u32));
+        start += entries.len() as u32;
     }
-    by_class
-        .into_iter()
-        .filter(|entries| !entries.is_empty())
-        .map(|mut entries| {
-            entries.sort_unstable();
-            let widest = entries.iter().map(|[from, to, _]| to - from).max().unwrap_or(0);
-            let shift = widest.ilog2().saturating_sub(3);
-            let end = entries.last().map_or(0, |[from, ..]| from >> shift);
-            let mut first = Vec::with_capacity(end as usize + 2);
-            for at in 0..=end {
-                first.push(entries.partition_point(|[from, ..]| from >> shift < at) as u32);
-            }
-            first.push(entries.len() as u32);
-            WidthClass { widest, shift, first: first.into(), entries: entries.into() }
-        })
-        .collect()
+    (classes, firsts, both)
 }
 
 #[cfg(test)]
@@ -380,7 +422,7 @@ mod tests {
                 let value = dice.below(span + 2) as f64 - if dice.chance(30) { 0.5 } else { 0.0 };
                 let point = NumberCut::before(Number::from_f64(value).unwrap());
                 let mut found = Vec::new();
-                built.query_number(Number::from_f64(value).unwrap(), |ids| found.extend_from_slice(ids));
+                built.query_number(Number::from_f64(value).unwrap(), &mut found);
                 found.sort_unstable();
                 let expected: Vec<u32> = ranges
                     .iter()
@@ -410,7 +452,7 @@ mod tests {
             ("é", vec![0, 1]),
         ] {
             let mut found = Vec::new();
-            ranges.query_text(text, |ids| found.extend_from_slice(ids));
+            ranges.query_text(text, &mut found);
             found.sort_unstable();
             assert_eq!(found, expected, "{text}");
         }
@@ -422,7 +464,7 @@ mod tests {
         let ranges = Ranges::new([Range { from: Some(NumberCut::before(bound)), to: None, id: 7 }]);
         let hits = |number: i64| {
             let mut found = Vec::new();
-            ranges.query_number(Number::from_i64(number), |ids| found.extend_from_slice(ids));
+            ranges.query_number(Number::from_i64(number), &mut found);
             found
         };
         assert!(hits(9_007_199_254_740_992).is_empty());

@@ -252,12 +252,16 @@ fn write_number(out: &mut Vec<u8>, number: Number) {
     if value.fract() == 0.0 {
         return put(out, format_args!("{value:.0}"));
     }
+    // Of two texts as short and as near `repr` takes the one with the even digit, as writing so many digits does; writing the
+    // shortest text takes either.
+    let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     let scientific = format!("{value:e}");
     match scientific.split_once("e-") {
         Some((digits, exponent)) if exponent.parse::<u32>().is_ok_and(|exponent| exponent > 4) => {
-            put(out, format_args!("{digits}e-{exponent:0>2}"));
+            let even = format!("{value:.*e}", decimals(digits));
+            put(out, format_args!("{}e-{exponent:0>2}", even.split_once('e').map_or(digits, |(digits, _)| digits)));
         }
-        _ => put(out, format_args!("{value}")),
+        _ => put(out, format_args!("{value:.*}", decimals(&format!("{value}")))),
     }
 }
 

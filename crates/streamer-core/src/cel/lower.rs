@@ -21,9 +21,8 @@ use super::ast::{Ast, BinaryOp, Function, LogicOp, Node, NodeId, UnaryOp};
 use super::atoms::Pair;
 use super::program::Program;
 use super::{atoms, strict};
-use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path, Relation};
-use crate::value::Kinds;
-use std::collections::HashMap;
+use crate::subscriptions::normal_form::{Clause, Path, Relation};
+use crate::subscriptions::tidy::tidy;
 
 /// A program as clauses.
 #[derive(Clone, Debug, PartialEq)]
@@ -221,61 +220,4 @@ impl Lowering<'_> {
         }
         .unwrap_or_else(|| strict::value_of(&self.program.ast, id))
     }
-}
-
-/// Make one clause of all that ask for the kind of the same value, and drop what is said twice; false where no value can do.
-fn tidy(clauses: &mut Vec<Clause>) -> bool {
-    let mut kept: Vec<Option<Clause>> = Vec::with_capacity(clauses.len());
-    let mut places: HashMap<(Path, Mode), Vec<usize>> = HashMap::new();
-    for one in clauses.drain(..) {
-        let same = places.entry((one.path.clone(), one.mode)).or_default();
-        if same.iter().any(|at| kept[*at].as_mut().is_some_and(|kept| absorbs(kept, &one))) {
-            continue;
-        }
-        same.retain(|at| {
-            let is_implied = kept[*at].as_ref().is_some_and(|kept| implies(&one, kept));
-            if is_implied {
-                kept[*at] = None;
-            }
-            !is_implied
-        });
-        same.push(kept.len());
-        kept.push(Some(one));
-    }
-    clauses.extend(kept.into_iter().flatten());
-    !clauses.iter().any(|clause| clause.atoms.iter().all(|atom| atom.kinds().is_empty()))
-}
-
-/// Whether *one* says nothing that *kept* does not say, or could be put into it.
-fn absorbs(kept: &mut Clause, one: &Clause) -> bool {
-    if kept == one || implies(kept, one) {
-        return true;
-    }
-    if kept.mode == Mode::AnyLeaf {
-        // Each may be said of another element.
-        return false;
-    }
-    if let ([Atom::Kinds(kinds)], [Atom::Kinds(other)]) = (&mut kept.atoms[..], &one.atoms[..]) {
-        *kinds = kinds.and(*other);
-        return true;
-    }
-    if let ([Atom::Numbers(range)], [Atom::Numbers(other)]) = (&mut kept.atoms[..], &one.atoms[..]) {
-        // From either side: one range for the index.
-        if range.high.is_none() && other.low.is_none() {
-            range.high.clone_from(&other.high);
-            return true;
-        }
-        if range.low.is_none() && other.high.is_none() {
-            range.low.clone_from(&other.low);
-            return true;
-        }
-    }
-    false
-}
-
-/// Whether a clause that asks for kinds follows from another on the same value.
-fn implies(one: &Clause, kinds: &Clause) -> bool {
-    let [Atom::Kinds(kinds)] = &kinds.atoms[..] else { return false };
-    let held = one.atoms.iter().fold(Kinds::NONE, |held, atom| held.or(atom.kinds()));
-    held.and(*kinds) == held
 }

@@ -46,6 +46,7 @@ use crate::engine::verify;
 use crate::engine::words::AtomView;
 use crate::flatten::PathId;
 use crate::map::Array;
+use crate::prefetch::prefetch;
 use crate::value::{Kind, Kinds, ScalarRef, Seed};
 use bytemuck::{Pod, Zeroable};
 
@@ -79,7 +80,8 @@ impl Next {
     }
 }
 
-/// A value that equalities name, at a path.
+/// A value that equalities name, at a path. So much of it stands here that one look tells it from others, texts of more than
+/// eight bytes apart.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Value {
@@ -88,6 +90,49 @@ pub(super) struct Value {
     pub atom: u32,
     /// Where it leads from the first bucket.
     pub first: Next,
+    pub brief: Brief,
+}
+
+/// A scalar's kind, what of it fits eight bytes, and the rest of a number or the length of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Brief {
+    kind: u32,
+    head: [u32; 2],
+}
+
+impl Brief {
+    const TEXT: u32 = 4;
+    /// Of a text as long as this or longer, it stands for the length.
+    const LONG: u32 = u32::MAX >> 3;
+
+    #[inline]
+    pub(super) fn of(scalar: ScalarRef<'_>) -> Brief {
+        let (kind, head) = match scalar {
+            ScalarRef::Null => (0, 0),
+            ScalarRef::Bool(value) => (1 + u32::from(value), 0),
+            ScalarRef::Number(number) => {
+                let (floor, rest) = number.order_key();
+                (3 | u32::from(rest) << 3, floor)
+            }
+            ScalarRef::String(text) => {
+                let mut head = [0; 8];
+                let length = text.len().min(8);
+                head[..length].copy_from_slice(&text.as_bytes()[..length]);
+                (
+                    Brief::TEXT | u32::try_from(text.len()).map_or(Brief::LONG, |length| length.min(Brief::LONG)) << 3,
+                    u64::from_le_bytes(head),
+                )
+            }
+        };
+        Brief { kind, head: [head as u32, (head >> 32) as u32] }
+    }
+
+    /// Whether there is more of the scalar than this.
+    #[inline]
+    fn is_part(self) -> bool {
+        self.kind & 7 == Brief::TEXT && self.kind >> 3 > 8
+    }
 }
 
 /// An equality of a bucket that is not the first one.
@@ -205,6 +250,25 @@ pub(super) enum Matcher {
     AnythingBut(Box<[(Kinds, AnythingBut)]>),
 }
 
+impl Matcher {
+    /// Ask for what a query for this value comes upon first.
+    fn foresee(&self, scalar: ScalarRef<'_>) {
+        match (self, scalar) {
+            (Matcher::Numbers { answers, others }, ScalarRef::Number(number)) => {
+                answers.foresee_number(number);
+                others.foresee_number(number);
+            }
+            (Matcher::Strings { answers, others }, ScalarRef::String(text)) => {
+                answers.foresee_text(text);
+                others.foresee_text(text);
+            }
+            (Matcher::Prefixes(prefixes), ScalarRef::String(text)) => prefixes.foresee(text),
+            (Matcher::Suffixes(suffixes), ScalarRef::String(text)) => suffixes.foresee(text),
+            _ => {}
+        }
+    }
+}
+
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Index {
@@ -265,6 +329,9 @@ pub(super) fn value_hash(seed: &Seed, value: u64, path: u32) -> u64 {
     seed.hash_words(value, u64::from(path))
 }
 
+/// Of so many values at a path the memory is asked for before it is needed.
+const FORESEEN: usize = 4;
+
 /// A bucket that asks more than this looks at the paths that the event has, not at those that it asks.
 pub(crate) const MANY_PATHS: usize = 24;
 
@@ -306,11 +373,47 @@ impl Visit<'_, '_, '_> {
         }
         let probes = bucket.probes as usize..bucket.probes_end as usize;
         if probes.len() <= MANY_PATHS || self.positions.is_empty() {
+            if number == 0 {
+                self.foresee(probes.clone());
+            }
             for at in probes {
                 self.probe(number, self.index.probes[at], again);
             }
         } else {
             self.probe_present(number, probes, again);
+        }
+    }
+
+    /// Ask for the memory that the first bucket's probes come upon first, and then for what its equalities lead to.
+    fn foresee(&mut self, probes: std::ops::Range<usize>) {
+        let index = self.index;
+        for probe in &index.probes[probes.clone()] {
+            let matcher = index.matchers.get(probe.matcher as usize);
+            for at in self.values.at(self.map[probe.path as usize], self.store.mode(probe.path)).take(FORESEEN) {
+                let Seen { scalar, hash, .. } = self.values.get(at);
+                match (matcher, scalar) {
+                    (Some(matcher), Some(scalar)) => matcher.foresee(scalar),
+                    (None, Some(_)) => index.dictionary.prefetch(value_hash(self.seed, hash, probe.path)),
+                    _ => {}
+                }
+            }
+        }
+        for probe in index.probes[probes].iter().filter(|probe| probe.matcher == EQUALITIES) {
+            let values = self.values.at(self.map[probe.path as usize], self.store.mode(probe.path));
+            for at in self.numbers(probe.path, values).take(FORESEEN) {
+                if let Some(value) = index.values.get(self.scratch.numbers[at] as usize) {
+                    self.foresee_next(value.first);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn foresee_next(&self, next: Next) {
+        if next.0 & CANDIDATE != 0 {
+            prefetch(&self.index.checks, (next.0 & !CANDIDATE) as usize);
+        } else if next.0 & ANSWER == 0 {
+            prefetch(&self.index.buckets, next.0 as usize);
         }
     }
 
@@ -364,6 +467,9 @@ impl Visit<'_, '_, '_> {
             // Following a hit may ask other matchers, which append to the same list and take back what they appended.
             self.scratch.hits = hits;
             let end = self.scratch.hits.len();
+            for hit in &self.scratch.hits[start..end] {
+                self.foresee_next(Next(*hit));
+            }
             for hit in start..end {
                 self.follow(Next(self.scratch.hits[hit]), again);
             }
@@ -385,10 +491,10 @@ impl Visit<'_, '_, '_> {
                 numbers.push(UNNAMED);
                 continue;
             };
+            let wanted = Brief::of(scalar);
             let found = self.index.dictionary.find(value_hash(self.seed, seen.hash, path), |value| {
-                let Value { path: other, atom, .. } = self.index.values[value as usize];
-                other == path
-                    && matches!(self.store.atom_at(atom).next().map(|atom| atom.view), Some(AtomView::Equal(other)) if other == scalar)
+                let Value { path: other, atom, brief, .. } = self.index.values[value as usize];
+                other == path && brief == wanted && (!brief.is_part() || is_named(self.store, atom, scalar))
             });
             numbers.push(found.unwrap_or(UNNAMED));
         }
@@ -414,47 +520,46 @@ impl Visit<'_, '_, '_> {
     /// Ask one matcher about one value: answers are handed out, all else is appended to *hits*.
     fn matcher(&mut self, matcher: &Matcher, seen: &Seen<'_>, again: bool, hits: &mut Vec<u32>) {
         let Found { once, several, candidates } = &mut *self.found;
-        let list = if again { several } else { once };
-        let mut answer = |ids: &[u32]| {
-            *candidates += ids.len() as u64;
-            list.extend_from_slice(ids);
-        };
-        let mut hit = |ids: &[u32]| hits.extend_from_slice(ids);
+        let answer = if again { several } else { once };
+        let before = answer.len();
         match (matcher, seen.scalar) {
             (Matcher::Numbers { answers, others }, Some(ScalarRef::Number(number))) => {
-                answers.query_number(number, &mut answer);
-                others.query_number(number, &mut hit);
+                answers.query_number(number, answer);
+                others.query_number(number, hits);
             }
             (Matcher::Times { of, answers, others }, _) => {
                 if let Some(number) = of.read(&seen.leaf) {
-                    answers.query_number(number, &mut answer);
-                    others.query_number(number, &mut hit);
+                    answers.query_number(number, answer);
+                    others.query_number(number, hits);
                 }
             }
             (Matcher::AnythingBut(sets), scalar) => {
                 for (_, set) in sets.iter().filter(|(kinds, _)| kinds.has(seen.kind)) {
                     match scalar {
-                        Some(scalar) => set.query(scalar, &mut hit),
-                        None => set.all(&mut hit),
+                        Some(scalar) => set.query(scalar, |ids| hits.extend_from_slice(ids)),
+                        None => set.all(|ids| hits.extend_from_slice(ids)),
                     }
                 }
             }
             (matcher, Some(ScalarRef::String(text))) => match matcher {
                 Matcher::Strings { answers, others } => {
-                    answers.query_text(text, &mut answer);
-                    others.query_text(text, &mut hit);
+                    answers.query_text(text, answer);
+                    others.query_text(text, hits);
                 }
-                Matcher::Prefixes(prefixes) => prefixes.query(text, hit),
-                Matcher::Suffixes(suffixes) => suffixes.query(text, hit),
-                Matcher::IgnoreCase(operands) => operands.query(text, hit),
-                Matcher::Wildcards(wildcards) => wildcards.query(text, &mut self.scratch.literals, hit),
-                Matcher::Regexps(regexps) => regexps.query(text, &mut self.scratch.literals, hit),
-                Matcher::Nets(nets) => nets.query(text, hit),
-                Matcher::Topics(topics) => topics.query(text, &mut self.scratch.topics, hit),
+                Matcher::Prefixes(prefixes) => prefixes.query(text, |ids| hits.extend_from_slice(ids)),
+                Matcher::Suffixes(suffixes) => suffixes.query(text, |ids| hits.extend_from_slice(ids)),
+                Matcher::IgnoreCase(operands) => operands.query(text, |ids| hits.extend_from_slice(ids)),
+                Matcher::Wildcards(wildcards) => {
+                    wildcards.query(text, &mut self.scratch.literals, |ids| hits.extend_from_slice(ids))
+                }
+                Matcher::Regexps(regexps) => regexps.query(text, &mut self.scratch.literals, |ids| hits.extend_from_slice(ids)),
+                Matcher::Nets(nets) => nets.query(text, |ids| hits.extend_from_slice(ids)),
+                Matcher::Topics(topics) => topics.query(text, &mut self.scratch.topics, |ids| hits.extend_from_slice(ids)),
                 _ => {}
             },
             _ => {}
         }
+        *candidates += (answer.len() - before) as u64;
     }
 
     #[inline]
@@ -519,6 +624,11 @@ impl Visit<'_, '_, '_> {
             Check::Clause(_) => false,
         }
     }
+}
+
+/// Whether an atom of *store* is that a value equals *scalar*.
+fn is_named(store: &Store, atom: u32, scalar: ScalarRef<'_>) -> bool {
+    matches!(store.atom_at(atom).next().map(|atom| atom.view), Some(AtomView::Equal(other)) if other == scalar)
 }
 
 /// Hand out the subscriptions of a conjunction that holds.

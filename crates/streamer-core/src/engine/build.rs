@@ -27,7 +27,7 @@ use crate::automaton::table::Table;
 use crate::automaton::topics::Topics;
 use crate::automaton::wildcards::Wildcards;
 use crate::cel::Times;
-use crate::engine::buckets::{Bucket, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, Value, value_hash};
+use crate::engine::buckets::{Brief, Bucket, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, Value, value_hash};
 use crate::engine::checks::{self, Wanted};
 use crate::engine::store::{Store, flags};
 use crate::engine::words::{AtomView, FastHash, RawAtom, Refused};
@@ -518,7 +518,8 @@ impl<'s> Builder<'s> {
         let value = *self.value_of.entry((path, words)).or_insert(new);
         if value == new {
             self.hashes.push((value_hash(self.seed, scalar.hash(self.seed), path), value));
-            self.values.push(Value { path, atom: self.store.position(words), first: Next::NOWHERE });
+            let (atom, brief) = (self.store.position(words), Brief::of(scalar));
+            self.values.push(Value { path, atom, first: Next::NOWHERE, brief });
         }
         value
     }

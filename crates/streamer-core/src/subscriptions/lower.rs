@@ -13,6 +13,7 @@ use super::filters::{Filter, Operator};
 use super::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Range, Root, Verify};
 use super::parse::Subscription;
 use super::patterns::{AllOf, Field};
+use super::tidy::tidy;
 use crate::cel::{self, Program};
 use crate::limits::Limits;
 use crate::value::{Kind, Kinds, Scalar, Value};
@@ -64,7 +65,8 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
             .collect();
     }
     for conjunction in &mut conjunctions {
-        dedup(&mut conjunction.clauses);
+        // One that nothing meets stays: of an event with holes nobody knows.
+        tidy(&mut conjunction.clauses);
     }
     let verify = Verify { paths: paths.paths.into(), changed: changed.into(), compared: Box::default(), pattern: tree };
     let verify = (!verify.changed.is_empty() || verify.pattern.is_some()).then(|| Arc::new(verify));
@@ -92,21 +94,13 @@ pub fn and_cel(form: &mut NormalForm, program: &Program, limits: &Limits) -> boo
     let both = |conjunction: Conjunction| {
         let with = move |alternative: &Vec<Clause>| {
             let mut clauses = [&conjunction.clauses[..], alternative].concat();
-            dedup(&mut clauses);
+            tidy(&mut clauses);
             Conjunction { clauses }
         };
         lowered.alternatives.iter().map(with)
     };
     form.conjunctions = std::mem::take(&mut form.conjunctions).into_iter().flat_map(both).collect();
     lowered.is_exact
-}
-
-/// Keep one of equal clauses.
-fn dedup(clauses: &mut Vec<Clause>) {
-    let mut seen = std::collections::HashSet::new();
-    let keep: Vec<bool> = clauses.iter().map(|clause| seen.insert(clause)).collect();
-    let mut keep = keep.into_iter();
-    clauses.retain(|_| keep.next().unwrap_or(true));
 }
 
 #[derive(Default)]

@@ -17,6 +17,7 @@ pub mod patterns;
 pub mod re2;
 pub mod regexps;
 mod text;
+pub(crate) mod tidy;
 pub mod topics;
 
 pub use lower::{and_cel, normal_form};
