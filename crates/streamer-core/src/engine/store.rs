@@ -36,8 +36,8 @@ pub mod flags {
     pub const SKIP: u8 = 32;
     /// This one is the host's own.
     pub const HOST: u8 = 64;
-    /// It has a pattern without alternatives: what is checked on a candidate is whether one choice of array elements meets
-    /// it, so nothing where the event has no arrays.
+    /// It has a pattern, and its conjunctions say all of it: what is checked on a candidate is whether one choice of array
+    /// elements meets it, so nothing where none of its values lies in an array.
     pub const ARRAYS: u8 = 128;
 }
 
@@ -268,9 +268,7 @@ impl StoreBuilder {
         }
         if let Some(verify) = &form.verify {
             let verification = self.verification(verify)?;
-            let in_arrays_only = verification.changed.is_empty()
-                && verification.compared.is_empty()
-                && verification.tree.as_ref().is_none_or(|tree| tree.any_of.is_empty());
+            let in_arrays_only = verification.changed.is_empty() && verification.compared.is_empty() && !verify.is_cut;
             flags |= if in_arrays_only { flags::ARRAYS } else { flags::VERIFY };
             self.verify.push((subscription, verification));
         }

@@ -273,8 +273,7 @@ fn form(dice: &mut Dice) -> NormalForm {
         0 => Some(Arc::new(Verify {
             paths: [Root::Before, Root::Data].map(|root| (Path::new(root, ["a"]), PathMode::Scalar)).into(),
             changed: [(0, 1)].into(),
-            compared: Box::default(),
-            pattern: None,
+            ..Verify::default()
         })),
         1 => {
             // The conjunctions say less than the tree, as where a distribution was given up.
@@ -285,7 +284,7 @@ fn form(dice: &mut Dice) -> NormalForm {
             let alternatives =
                 (0..2).map(|_| PatternTree { fields: fields(dice), any_of: Box::default() }).collect::<Vec<_>>().into();
             let tree = PatternTree { fields: fields(dice), any_of: [alternatives].into() };
-            Some(Arc::new(Verify { paths, pattern: Some(tree), ..Verify::default() }))
+            Some(Arc::new(Verify { paths, pattern: Some(tree), is_cut: true, ..Verify::default() }))
         }
         2 | 3 => return consistent(dice),
         _ => None,

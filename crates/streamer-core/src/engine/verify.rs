@@ -6,10 +6,10 @@ use crate::automaton::ranges::NumberCut;
 use crate::automaton::topics::topic_matches;
 use crate::automaton::wildcards::wildcard_matches;
 use crate::engine::consistency::{Spent, consistent};
-use crate::engine::store::{ClauseView, Store};
+use crate::engine::store::{ClauseView, Store, flags};
 use crate::engine::values::Values;
 use crate::engine::words::AtomView;
-use crate::flatten::PathId;
+use crate::flatten::{PathId, Position};
 use crate::subscriptions::normal_form::Relation;
 use crate::value::{Kind, ScalarRef, Value};
 use std::ops::Range;
@@ -132,9 +132,23 @@ pub(super) fn verification_holds(
             !one.is_empty() && !other.is_empty() && compares(one.start, *relation, other.start, values)
         });
     match &verification.tree {
-        Some(tree) if holds => consistent(store, verification, tree, map, values),
+        Some(tree) if holds => {
+            let in_arrays_only = store.flags[subscription as usize] & flags::ARRAYS != 0;
+            if in_arrays_only && !any_in_array(store, &verification.fields, map, values) {
+                return Ok(true);
+            }
+            consistent(store, verification, tree, map, values)
+        }
         _ => Ok(holds),
     }
+}
+
+/// Whether any value that one of these clauses asks for lies in an array.
+fn any_in_array(store: &Store, clauses: &[u32], map: &[PathId], values: &mut Values<'_>) -> bool {
+    clauses.iter().any(|clause| {
+        let path = store.clause(*clause).path;
+        values.at(map[path as usize], store.mode(path)).any(|at| values.get(at).leaf.position() != Position::NONE)
+    })
 }
 
 /// Whether two values that are there compare so.

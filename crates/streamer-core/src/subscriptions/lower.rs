@@ -41,12 +41,13 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
         }
     }
     let mut conjunctions = vec![Conjunction { clauses }];
-    let mut tree = None;
+    let (mut tree, mut is_cut) = (None, false);
     if let Some(pattern) = &subscription.pattern {
         let alternatives = distribute(pattern, limits.max_conjunctions);
         if alternatives.iter().flatten().any(|fields| may_share_an_array(fields)) || alternatives.is_none() {
             tree = Some(pattern_tree(pattern, &mut paths));
         }
+        is_cut = alternatives.is_none();
         // Past the limit the fields outside of every `$or` are what a match cannot do without.
         let alternatives = alternatives.unwrap_or_else(|| vec![pattern.fields.iter().collect()]);
         let common = conjunctions.swap_remove(0).clauses;
@@ -68,7 +69,7 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
         // One that nothing meets stays: of an event with holes nobody knows.
         tidy(&mut conjunction.clauses);
     }
-    let verify = Verify { paths: paths.paths.into(), changed: changed.into(), compared: Box::default(), pattern: tree };
+    let verify = Verify { paths: paths.paths.into(), changed: changed.into(), compared: Box::default(), pattern: tree, is_cut };
     let verify = (!verify.changed.is_empty() || verify.pattern.is_some()).then(|| Arc::new(verify));
     NormalForm { conjunctions, verify }
 }

@@ -207,6 +207,8 @@ pub struct Verify {
     pub compared: Box<[(u32, Relation, u32)]>,
     /// A pattern whose leaves must be consistent: one choice of elements for all of its fields.
     pub pattern: Option<PatternTree>,
+    /// Whether the conjunctions leave more of the pattern open than that: there were too many alternatives.
+    pub is_cut: bool,
 }
 
 /// How two values of an event compare as CEL has it: where one is missing or beyond float64, or an ordering is asked of
