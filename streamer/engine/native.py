@@ -15,13 +15,14 @@ import json
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
 
 from streamer import _native
 from streamer.bloom.portable import PortableBloomFilter
 from streamer.bloom.shipping import Gathered, places_from_json
 from streamer.bloom.state import FilterState
-from streamer.cel_eval import ErrorLog, ProgramCache
+from streamer.cel_eval import ErrorLog, Functions, ProgramCache
 from streamer.cel_eval.narrowing import narrowing
 from streamer.engine import arrow
 from streamer.engine.arrow import ArrowMatches
@@ -37,6 +38,7 @@ from streamer.reference.cel import CelReason, evaluate_cel
 from streamer.reference.events import as_before, encode, json_value, read_for
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
+from streamer.subscriptions.keys import Key
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.values import plain_json, private_copy, same_subscription, write_json
 
@@ -97,6 +99,11 @@ class Host:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()
         except RecursionError:
             return write_json(value, max_depth=self.options.limits.max_depth + 1, max_bytes=None)[0].encode()
+
+    @property
+    def functions(self) -> Functions:
+        """The functions in Python that programs may call."""
+        return self._programs.functions
 
     def cel_error(self, subscription_id: str, reason: str, detail: str, silenced: int) -> None:
         """Log an error of CEL, which the core has counted."""
@@ -394,7 +401,21 @@ class NativeCore(_native.Core):
         held, cost = self.source(subscription_id), self.cost(subscription_id)
         if held is None or cost is None:
             return None
-        return native_plan(self._host.compiled(held), self._options.limits, cost, _native.cel_lower)
+        compiled = self._host.compiled(held)
+        plan = native_plan(compiled, self._options.limits, cost, _native.cel_lower)
+        if compiled.cel is None:
+            return plan
+        keys = self._keys_alone(held, plan)
+        access = plan.access_keys or tuple(str(Key.from_bytes(key)) for key in keys) or None
+        return replace(plan, access_keys=access, bloom_keys=keys)
+
+    def _keys_alone(self, held: Held, plan: Plan) -> tuple[bytes, ...]:
+        """Return the keys that one subscription makes, by itself: what CEL comes to is known to the core alone."""
+        options = self._options
+        alone = NativeCore(options, ProgramCache(1, self._host.functions, options.cel_evaluator), ErrorLog())
+        alone.write([held], "add")
+        keys, _ = alone.keys_of(plan.tenant, plan.collection)
+        return tuple(sorted(keys))
 
 
 def _phase1(options: Options) -> tuple[float, int] | None:
