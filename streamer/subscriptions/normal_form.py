@@ -363,26 +363,36 @@ def _lower_filter(condition: CompiledFilter) -> tuple[list[Clause], list[Residua
 
 
 def _narrowed(clauses: Iterable[Clause]) -> set[Clause]:
-    """Put ranges of one value together: an index looks up what lies between two bounds, not what lies beyond each."""
+    """Put ranges of one value together: an index looks up what lies between two bounds, not what lies beyond each.
+
+    Where nothing lies between them they stay as they are: nobody knows of an unknown value that it lies in none of them, and
+    a range without values has no keys by which it would be looked for.
+    """
     kept: set[Clause] = set()
-    ranges: dict[tuple[Path, Kind], Range] = {}
+    ranges: dict[tuple[Path, Kind], list[Clause]] = {}
     for clause in clauses:
         match list(clause.atoms):
-            case [Range(kind=Kind.NUMBER | Kind.STRING as kind) as found]:
-                held = ranges.get((clause.path, kind))
-                ranges[clause.path, kind] = found if held is None else _both(held, found)
+            case [Range(kind=Kind.NUMBER | Kind.STRING as kind)]:
+                ranges.setdefault((clause.path, kind), []).append(clause)
             case _:
                 kept.add(clause)
-    return kept | {_value_clause(path, [narrowest]) for (path, _), narrowest in ranges.items()}
+    for (path, of), same in ranges.items():
+        both = _common(of, [atom for clause in same for atom in clause.atoms if isinstance(atom, Range)])
+        kept.update(same if both is None else [_value_clause(path, [both])])
+    return kept
 
 
-def _both(one: Range, other: Range) -> Range:
-    """Return the range of what lies in two; of equal bounds the one that leaves the bound out is the narrower."""
-    lows = [(each.low, not each.low_inclusive) for each in (one, other) if each.low is not None]
-    highs = [(each.high, each.high_inclusive) for each in (one, other) if each.high is not None]
+def _common(kind: Kind, ranges: list[Range]) -> Range | None:
+    """Return the range of what lies in all of them; of equal bounds the one that leaves the bound out is the narrower."""
+    lows = [(each.low, not each.low_inclusive) for each in ranges if each.low is not None]
+    highs = [(each.high, each.high_inclusive) for each in ranges if each.high is not None]
+    if lows and highs:
+        (least, is_out), (most, is_in) = max(lows), min(highs)
+        if least > most or (least == most and (is_out or not is_in)):
+            return None
     low, is_open = max(lows, default=(None, True))
     high, is_closed = min(highs, default=(None, False))
-    return Range(one.kind, low, not is_open, high, is_closed)
+    return Range(kind, low, not is_open, high, is_closed)
 
 
 def _lower_pattern(pattern: Pattern, limits: Limits) -> list[Conjunction]:

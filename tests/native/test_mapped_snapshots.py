@@ -248,7 +248,7 @@ def test_what_an_image_is_changes_with_its_number_only() -> None:
     lines = "".join(f"[{n},{text}]\n" for n, text in enumerate(texts)).encode()
     image = Engine()._core.image(lines, 1)
     assert image is not None
-    assert (_native.IMAGES & 0xFFFF, snapshot.checksum(image).hex()) == (2, "29845edf06b6508c81154ac8d6c72b27")
+    assert (_native.IMAGES & 0xFFFF, snapshot.checksum(image).hex()) == (2, "90c7ade25c9d8f9ea2735faa2c2df569")
 
 
 SHARER = """

@@ -165,7 +165,7 @@ def test_every_rule_of_the_cost_table(source: str, units: int) -> None:
         ("(a{10}){10}", 101),
         ("a{0}b{2,5}c{2,}d{,3}", 14),
         ("[]a][^]][[:alpha:]x][[:]", 8),
-        (r"\pL\p{Greek}[\PLa]", 122),
+        (r"\pL\p{Greek}[\PLa]", 194),
         (r"\x{1F600}{3}\x41\Qa{3}\E{2}", 12),
         ("(?i)x*?", 3),
         ("(()", 2),

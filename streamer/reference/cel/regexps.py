@@ -4,7 +4,7 @@ everywhere (docs/cel-cost.md).
     ^(ab|[c-e]\d){3}$          1 + ((2 + 1 + (3 + 1)) x 3) + 1, and 1 for the whole: 24
 
 A character, an escape, `.`, `|` and an anchor are 1; a class is the number of its items, at least 1; a class by name (`\pL`)
-is 40; brackets are what they hold, at least 1; `{n}`, `{n,}` and `{n,m}` multiply by the last number, at least by 1; and 1 for
+is 64; brackets are what they hold, at least 1; `{n}`, `{n,}` and `{n,m}` multiply by the last number, at least by 1; and 1 for
 the whole. That is about the number of states that a text may keep alive at once, in RE2 as in any other automaton. Texts that
 RE2 refuses have a size, too.
 """
@@ -18,7 +18,7 @@ from typing import Any, Final
 import re2
 
 MAX_SIZE: Final = 1_000_000
-NAMED_CLASS: Final = 40
+NAMED_CLASS: Final = 64
 
 #: A piece of an expression, outside of a class: quoted text, a class by name, an escape, a count, a class, any other character.
 _PIECE: Final = re.compile(

@@ -32,7 +32,7 @@ pub(crate) fn size(text: &str) -> usize {
 
 /// No size is more.
 const MAX_SIZE: usize = 1_000_000;
-const NAMED_CLASS: usize = 40;
+const NAMED_CLASS: usize = 64;
 
 struct Sizes {
     text: Vec<char>,
@@ -141,7 +141,7 @@ impl Sizes {
         if is_named { NAMED_CLASS } else { 1 }
     }
 
-    /// `[..]`: each character, escape or class in it is one, by name 40; at least one.
+    /// `[..]`: each character, escape or class in it is one, by name 64; at least one.
     fn class(&mut self) -> usize {
         self.at += 1;
         if self.peek(0) == Some('^') {

@@ -70,19 +70,27 @@ fn absorbs(kept: &mut Clause, one: &Clause) -> bool {
     }
 }
 
-/// Let *range* be what both hold.
+/// Let *range* be what both hold; false where that is nothing. Then they stay two: nobody knows of an unknown value that it
+/// lies in neither, and a range without values has no keys by which it would be looked for.
 fn narrow<T: Ord + Clone>(range: &mut Range<T>, other: &Range<T>) -> bool {
+    let (mut low, mut high) = (range.low.as_ref(), range.high.as_ref());
     // Of equal bounds the one that leaves the bound out is the narrower.
-    if let Some((low, closed)) = &other.low
-        && range.low.as_ref().is_none_or(|(held, is_closed)| (low, !closed) > (held, !is_closed))
+    if let Some((bound, closed)) = &other.low
+        && low.is_none_or(|(held, is_closed)| (bound, !closed) > (held, !is_closed))
     {
-        range.low = Some((low.clone(), *closed));
+        low = other.low.as_ref();
     }
-    if let Some((high, closed)) = &other.high
-        && range.high.as_ref().is_none_or(|(held, is_closed)| (high, closed) < (held, is_closed))
+    if let Some((bound, closed)) = &other.high
+        && high.is_none_or(|(held, is_closed)| (bound, closed) < (held, is_closed))
     {
-        range.high = Some((high.clone(), *closed));
+        high = other.high.as_ref();
     }
+    if let (Some((low, from)), Some((high, to))) = (low, high)
+        && (low > high || low == high && !(*from && *to))
+    {
+        return false;
+    }
+    *range = Range { low: low.cloned(), high: high.cloned() };
     true
 }
 
@@ -125,6 +133,16 @@ mod tests {
         let all = [above.clone(), below.clone(), wider, present];
         assert_eq!(tidied(Mode::Scalar, all), (vec![number(Some((5, false)), Some((9, true)))], true));
         assert_eq!(tidied(Mode::AnyLeaf, [above.clone(), below.clone()]), (vec![above, below], true));
+    }
+
+    #[test]
+    fn ranges_without_a_common_value_stay_two() {
+        for inclusive in [false, true] {
+            let (above, below) = (number(Some((9, false)), None), number(None, Some((9, inclusive))));
+            assert_eq!(tidied(Mode::Scalar, [above.clone(), below.clone()]), (vec![above, below], true));
+        }
+        let one = tidied(Mode::Scalar, [number(Some((9, true)), None), number(None, Some((9, true)))]);
+        assert_eq!(one, (vec![number(Some((9, true)), Some((9, true)))], true));
     }
 
     #[test]
