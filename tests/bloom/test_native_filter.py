@@ -216,6 +216,8 @@ def test_a_float_between_two_texts_has_the_same_bytes_on_both_sides() -> None:
     # 1695705067772579.25 is as near to .2 as to .3, and both read back as it.
     rng = random.Random(3)
     floats = [-1695705067772579.25, 5e-324, 2.2250738585072014e-308, 0.1 + 0.2, 1e-5, 123456.789e-9]
+    # Below a power of two the nearest text of so many digits may read back as another number.
+    floats += [sign * 2.0**-exponent for exponent in range(1, 1075) for sign in (1, -1)]
     floats += [rng.randrange(2**50, 2**53) / 2 ** rng.randint(0, 4) for _ in range(3000)]
     floats += [math.ldexp(rng.randrange(2**52, 2**53), -rng.randint(53, 120)) for _ in range(3000)]
     core = _core()

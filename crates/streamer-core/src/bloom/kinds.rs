@@ -252,16 +252,22 @@ fn write_number(out: &mut Vec<u8>, number: Number) {
     if value.fract() == 0.0 {
         return put(out, format_args!("{value:.0}"));
     }
-    // Of two texts as short and as near `repr` takes the one with the even digit, as writing so many digits does; writing the
-    // shortest text takes either.
+    // Of two texts as short and as near `repr` takes the one with the even digit, as writing so many digits does, unless that reads
+    // back as another number (below a power of two); writing the shortest text takes either.
     let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    let scientific = format!("{value:e}");
+    let even_or = |even: String, shortest: String| if even.parse() == Ok(value) { even } else { shortest };
+    let shortest = format!("{value:e}");
+    let places = decimals(shortest.split_once('e').map_or(&*shortest, |(digits, _)| digits));
+    let scientific = even_or(format!("{value:.places$e}"), shortest);
     match scientific.split_once("e-") {
         Some((digits, exponent)) if exponent.parse::<u32>().is_ok_and(|exponent| exponent > 4) => {
-            let even = format!("{value:.*e}", decimals(digits));
-            put(out, format_args!("{}e-{exponent:0>2}", even.split_once('e').map_or(digits, |(digits, _)| digits)));
+            put(out, format_args!("{digits}e-{exponent:0>2}"));
         }
-        _ => put(out, format_args!("{value:.*}", decimals(&format!("{value}")))),
+        _ => {
+            let shortest = format!("{value}");
+            let places = decimals(&shortest);
+            put(out, format_args!("{}", even_or(format!("{value:.places$}"), shortest)));
+        }
     }
 }
 

@@ -10,88 +10,101 @@
 //! Invariant: the clauses hold for the same values as before, and none of them is about another path than before. What is said
 //! of *any* leaf is never put together: each clause may hold for another one.
 //!
-//! Cost: a sort of the clauses; those of one path are compared with each other.
+//! Cost: a hash of each clause and a sort; of one path each clause is looked at a few times.
 
-use super::normal_form::{Atom, Clause, Mode, Range};
+use super::normal_form::{Atom, Clause, Mode, Path, Range};
+use crate::cel::Times;
 use crate::value::Kinds;
+use std::collections::HashSet;
+use std::mem::Discriminant;
 
 /// Make one clause of those that can be one, and drop what is said twice; false where no value can do.
 pub fn tidy(clauses: &mut Vec<Clause>) -> bool {
     if clauses.len() > 1 {
-        let mut order: Vec<usize> = (0..clauses.len()).collect();
+        let mut seen = HashSet::with_capacity(clauses.len());
+        let mut keep: Vec<bool> = clauses.iter().map(|clause| seen.insert(clause)).collect();
+        let mut order: Vec<usize> = (0..clauses.len()).filter(|at| keep[*at]).collect();
         order.sort_by(|one, other| place(&clauses[*one]).cmp(&place(&clauses[*other])));
-        let mut kept: Vec<Option<Clause>> = clauses.drain(..).map(Some).collect();
-        let mut same: Vec<usize> = Vec::new();
-        for at in order {
-            let Some(one) = kept[at].take() else { continue };
-            if same.last().and_then(|last| kept[*last].as_ref()).is_none_or(|last| place(last) != place(&one)) {
-                same.clear();
+        let groups: Vec<&[usize]> =
+            order.chunk_by(|one, other| place(&clauses[*one]) == place(&clauses[*other])).filter(|same| same.len() > 1).collect();
+        for same in groups {
+            if clauses[same[0]].mode == Mode::Scalar {
+                join(clauses, same, &mut keep);
             }
-            if same.iter().any(|at| kept[*at].as_mut().is_some_and(|kept| absorbs(kept, &one))) {
-                continue;
-            }
-            same.retain(|at| {
-                let is_implied = kept[*at].as_ref().is_some_and(|kept| implies(&one, kept));
-                if is_implied {
-                    kept[*at] = None;
+            for &at in same {
+                let is_implied = |other: &usize| *other != at && keep[*other] && implies(&clauses[*other], &clauses[at]);
+                // Only what asks for kinds can be implied, and there are few of those.
+                if keep[at] && matches!(clauses[at].atoms[..], [Atom::Kinds(_)]) && same.iter().any(is_implied) {
+                    keep[at] = false;
                 }
-                !is_implied
-            });
-            kept[at] = Some(one);
-            same.push(at);
+            }
         }
-        clauses.extend(kept.into_iter().flatten());
+        let mut keep = keep.into_iter();
+        clauses.retain(|_| keep.next().unwrap_or(true));
     }
     !clauses.iter().any(|clause| clause.atoms.iter().all(|atom| atom.kinds().is_empty()))
 }
 
-fn place(clause: &Clause) -> (&super::normal_form::Path, Mode) {
+fn place(clause: &Clause) -> (&Path, Mode) {
     (&clause.path, clause.mode)
 }
 
-/// Whether *one* says nothing that *kept* does not say, or could be put into it.
-fn absorbs(kept: &mut Clause, one: &Clause) -> bool {
-    if kept == one || implies(kept, one) {
-        return true;
+/// What is put together: atoms of one sort, and of times of one unit.
+fn sort_of(clause: &Clause) -> Option<(Discriminant<Atom>, Option<Times>)> {
+    match &clause.atoms[..] {
+        [atom @ Atom::Times(of, _)] => Some((std::mem::discriminant(atom), Some(*of))),
+        [atom @ (Atom::Kinds(_) | Atom::Numbers(_) | Atom::Strings(_))] => Some((std::mem::discriminant(atom), None)),
+        _ => None,
     }
-    if kept.mode == Mode::AnyLeaf {
-        // Each may be said of another element.
-        return false;
+}
+
+/// Put together what the clauses *same*, all on one value, say of kinds, and what they say in ranges of one sort. Ranges without a
+/// common value stay as they are: nobody knows of an unknown value that it lies in none of them, and a range without values has
+/// no keys by which it would be looked for.
+fn join(clauses: &mut [Clause], same: &[usize], keep: &mut [bool]) {
+    let mut done: Vec<(Discriminant<Atom>, Option<Times>)> = Vec::new();
+    for &first in same {
+        let Some(sort) = sort_of(&clauses[first]).filter(|sort| !done.contains(sort)) else { continue };
+        done.push(sort);
+        let alike: Vec<usize> = same.iter().copied().filter(|at| sort_of(&clauses[*at]) == Some(sort)).collect();
+        let mut whole = clauses[first].atoms[0].clone();
+        if alike[1..].iter().all(|at| narrow(&mut whole, &clauses[*at].atoms[0])) {
+            clauses[first].atoms[0] = whole;
+            alike[1..].iter().for_each(|at| keep[*at] = false);
+        }
     }
-    match (&mut kept.atoms[..], &one.atoms[..]) {
-        ([Atom::Kinds(kinds)], [Atom::Kinds(other)]) => {
+}
+
+/// Let *atom* be what both say; false where no value lies in both ranges.
+fn narrow(atom: &mut Atom, other: &Atom) -> bool {
+    match (atom, other) {
+        (Atom::Kinds(kinds), Atom::Kinds(other)) => {
             *kinds = kinds.and(*other);
             true
         }
-        ([Atom::Numbers(range)], [Atom::Numbers(other)]) => narrow(range, other),
-        ([Atom::Strings(range)], [Atom::Strings(other)]) => narrow(range, other),
-        ([Atom::Times(of, range)], [Atom::Times(others, other)]) if of == others => narrow(range, other),
+        (Atom::Numbers(range), Atom::Numbers(other)) | (Atom::Times(_, range), Atom::Times(_, other)) => meet(range, other),
+        (Atom::Strings(range), Atom::Strings(other)) => meet(range, other),
         _ => false,
     }
 }
 
-/// Let *range* be what both hold; false where that is nothing. Then they stay two: nobody knows of an unknown value that it
-/// lies in neither, and a range without values has no keys by which it would be looked for.
-fn narrow<T: Ord + Clone>(range: &mut Range<T>, other: &Range<T>) -> bool {
-    let (mut low, mut high) = (range.low.as_ref(), range.high.as_ref());
+/// Let *range* be what lies in both; false where that is nothing.
+fn meet<T: Ord + Clone>(range: &mut Range<T>, other: &Range<T>) -> bool {
     // Of equal bounds the one that leaves the bound out is the narrower.
-    if let Some((bound, closed)) = &other.low
-        && low.is_none_or(|(held, is_closed)| (bound, !closed) > (held, !is_closed))
+    if let Some((low, closed)) = &other.low
+        && range.low.as_ref().is_none_or(|(held, is_closed)| (low, !closed) > (held, !is_closed))
     {
-        low = other.low.as_ref();
+        range.low = Some((low.clone(), *closed));
     }
-    if let Some((bound, closed)) = &other.high
-        && high.is_none_or(|(held, is_closed)| (bound, closed) < (held, is_closed))
+    if let Some((high, closed)) = &other.high
+        && range.high.as_ref().is_none_or(|(held, is_closed)| (high, closed) < (held, is_closed))
     {
-        high = other.high.as_ref();
+        range.high = Some((high.clone(), *closed));
     }
-    if let (Some((low, from)), Some((high, to))) = (low, high)
-        && (low > high || low == high && !(*from && *to))
-    {
-        return false;
+    match (&range.low, &range.high) {
+        (Some((low, from)), Some((high, to))) => low < high || (low == high && *from && *to),
+        _ => true,
     }
-    *range = Range { low: low.cloned(), high: high.cloned() };
-    true
 }
 
 /// Whether a clause that asks for kinds follows from another on the same value.
