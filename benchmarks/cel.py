@@ -25,7 +25,7 @@ from typing import Any
 import celpy.adapter
 from cel_expr_python import cel as google
 
-from benchmarks.measure import WrongMatches
+from benchmarks.measure import WrongMatches, order
 from streamer import _native
 from streamer.layout import EventLayout
 from streamer.model import Limits
@@ -69,19 +69,15 @@ def events(count: int) -> list[bytes]:
         return {"sku": f"sku-{choose.randrange(1000)}", "quantity": choose.randrange(10), "price": price + 0.001, "tags": tags()}
 
     return [
-        json.dumps(
+        order(
+            n,
             {
-                "id": n,
-                "collection": "orders",
-                "type": "insert",
-                "data": {
-                    "country": choose.choice(("DE", "FR", "US")),
-                    "total": choose.randrange(1000) + 0.5,
-                    "tags": tags(),
-                    "items": [item() for _ in range(choose.randrange(4, 13))],
-                },
-            }
-        ).encode()
+                "country": choose.choice(("DE", "FR", "US")),
+                "total": choose.randrange(1000) + 0.5,
+                "tags": tags(),
+                "items": [item() for _ in range(choose.randrange(4, 13))],
+            },
+        )
         for n in range(count)
     ]
 

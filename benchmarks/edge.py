@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import streamer
-from benchmarks.measure import WrongMatches
+from benchmarks.measure import WrongMatches, order
 from streamer import Matches
 
 SIZES = (1, 1_000, 100_000)
@@ -72,17 +72,7 @@ def subscriptions(count: int) -> list[bytes]:
 
 def events(count: int, customers: int) -> list[bytes]:
     """Return orders of about 180 bytes, each of a customer that one subscription asks for."""
-    return [
-        json.dumps(
-            {
-                "id": n,
-                "collection": "orders",
-                "type": "insert",
-                "data": {"customer": n * 7919 % customers, "amount": 500, "state": "paid", "note": "x" * 60},
-            }
-        ).encode()
-        for n in range(count)
-    ]
+    return [order(n, {"customer": n * 7919 % customers, "amount": 500, "state": "paid", "note": "x" * 60}) for n in range(count)]
 
 
 def best(act: Callable[[], Any]) -> float:

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 import streamer
-from benchmarks.measure import WrongMatches
+from benchmarks.measure import WrongMatches, order
 from streamer import _native
 from streamer.model import Limits
 
@@ -51,19 +51,15 @@ def as_cel(n: int) -> dict[str, Any]:
 def events(count: int, customers: int) -> list[bytes]:
     """Return orders, each of a customer that one subscription is for; about every second one matches it."""
     return [
-        json.dumps(
+        order(
+            n,
             {
-                "id": n,
-                "collection": "orders",
-                "type": "insert",
-                "data": {
-                    "customer": (customer := n * 7919 % customers),
-                    "amount": 50 + n % 100,
-                    "country": "DE" if n % 2 else f"C{customer % 50}",
-                    "name": f"n{customer % 7}-{n}",
-                },
-            }
-        ).encode()
+                "customer": (customer := n * 7919 % customers),
+                "amount": 50 + n % 100,
+                "country": "DE" if n % 2 else f"C{customer % 50}",
+                "name": f"n{customer % 7}-{n}",
+            },
+        )
         for n in range(count)
     ]
 

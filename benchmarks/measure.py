@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -35,6 +36,11 @@ class Benchmark(Protocol):
     CASES: tuple[Case, ...]
     subscriptions: Callable[[int], Iterable[dict[str, Any]]]
     events: Callable[[int], Iterable[bytes]]
+
+
+def order(number: int, data: dict[str, Any]) -> bytes:
+    """Return the insert of an order, as an event."""
+    return json.dumps({"id": number, "collection": "orders", "type": "insert", "data": data}).encode()
 
 
 class WrongMatches(Exception):

@@ -33,7 +33,7 @@ import re2
 from streamer.errors import SubscriptionError
 from streamer.layout import decode_pointer
 from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Filter, Limits
-from streamer.reference.cel.regexps import compile_regexp, regexp_error, regexp_size
+from streamer.reference.cel.regexps import compile_regexp, regexp_error, regexp_size, too_large
 
 
 class Operator(StrEnum):
@@ -314,8 +314,7 @@ def _compile_regexp(source: str, place: str, most: int | None) -> Any:
         reason = f"a regular expression of {size} bytes; at most {MAX_REGEXP_BYTES} are allowed"
         raise SubscriptionError(reason, place=place)
     if most is not None and (states := regexp_size(source)) > most:
-        reason = f"a regular expression of size {states}; at most {most} is allowed (limits.max_regexp_size)"
-        raise SubscriptionError(reason, place=place)
+        raise SubscriptionError(too_large(states, most), place=place)
     try:
         return compile_regexp(source)
     except re2.error as error:

@@ -35,6 +35,7 @@ from streamer.subscriptions.normal_form import (
     Not,
     Path,
     Range,
+    common_range,
     kind_of,
     normal_form,
 )
@@ -190,23 +191,13 @@ def _conflict(clauses: list[Clause]) -> str | None:
     if kinds == {Kind.BOOL}:
         if not any(all(_clause_holds(clause, Equal(value)) for clause in clauses) for value in (False, True)):
             return "neither true nor false satisfies all its conditions"
-    elif _disjoint([atom for atom in single if isinstance(atom, Range)]):
+    elif (ranges := [atom for atom in single if isinstance(atom, Range)]) and common_range(ranges[0].kind, ranges) is None:
         return "its ranges have no value in common"
     prefixes = [atom.text for atom in single if isinstance(atom, Prefix) and not atom.ignore_case]
     longest = max(prefixes, key=len, default="")
     if not all(longest.startswith(prefix) for prefix in prefixes):
         return "no text begins with all its prefixes"
     return None
-
-
-def _disjoint(ranges: list[Range]) -> bool:
-    lows = [(bound.low, not bound.low_inclusive) for bound in ranges if bound.low is not None]
-    highs = [(bound.high, bound.high_inclusive) for bound in ranges if bound.high is not None]
-    if not lows or not highs:
-        return False
-    # The tightest bounds: an exclusive low bound is tighter than an inclusive one, and so is an exclusive high bound.
-    (low, low_exclusive), (high, high_inclusive) = max(lows), min(highs)
-    return bool(low > high or (low == high and (low_exclusive or not high_inclusive)))
 
 
 def _kinds_of_clause(clause: Clause) -> frozenset[Kind]:

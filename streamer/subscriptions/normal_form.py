@@ -377,13 +377,14 @@ def _narrowed(clauses: Iterable[Clause]) -> set[Clause]:
             case _:
                 kept.add(clause)
     for (path, of), same in ranges.items():
-        both = _common(of, [atom for clause in same for atom in clause.atoms if isinstance(atom, Range)])
+        both = common_range(of, [atom for clause in same for atom in clause.atoms if isinstance(atom, Range)])
         kept.update(same if both is None else [_value_clause(path, [both])])
     return kept
 
 
-def _common(kind: Kind, ranges: list[Range]) -> Range | None:
-    """Return the range of what lies in all of them; of equal bounds the one that leaves the bound out is the narrower."""
+def common_range(kind: Kind, ranges: Sequence[Range]) -> Range | None:
+    """Return the range of what lies in all of them, None where that is nothing."""
+    # Of equal bounds the one that leaves the bound out is the narrower.
     lows = [(each.low, not each.low_inclusive) for each in ranges if each.low is not None]
     highs = [(each.high, each.high_inclusive) for each in ranges if each.high is not None]
     if lows and highs:

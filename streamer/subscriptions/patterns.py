@@ -28,6 +28,7 @@ import re2
 
 from streamer.errors import EventError, PatternError
 from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Dialect, Limits
+from streamer.reference.cel.regexps import too_large
 from streamer.reference.json import Pairs, parse
 from streamer.subscriptions.matchers import (
     Absent,
@@ -371,7 +372,7 @@ class _Parser:
             _fail(str(error), place)
         most = self.limits.max_regexp_size
         if translated.states > most:
-            _fail(f"a regular expression of size {translated.states}; at most {most} is allowed (limits.max_regexp_size)", place)
+            _fail(too_large(translated.states, most), place)
         self._spend(translated.states, place)
         try:
             compile_re2(translated.re2)

@@ -20,6 +20,39 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+/// The first eight bytes of a text, zeros where it is shorter.
+#[inline]
+pub(crate) fn head_of(text: &[u8]) -> [u8; 8] {
+    let mut head = [0; 8];
+    let length = text.len().min(8);
+    head[..length].copy_from_slice(&text[..length]);
+    head
+}
+
+/// Python's `repr` of a finite float: the shortest text that reads back as it, of those the nearest, of two as near the one with
+/// the even digit.
+pub(crate) fn repr(value: f64) -> String {
+    let decimals = |digits: &str| digits.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    // Writing so many digits takes the even one, where writing the shortest text takes either; but below a power of two it may
+    // read back as another number.
+    let even_or = |even: String, shortest: String| if even.parse() == Ok(value) { even } else { shortest };
+    let shortest = format!("{value:e}");
+    let (digits, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
+    match exponent.parse().unwrap_or(0) {
+        0..16 if value.fract() == 0.0 => format!("{value:.1}"),
+        -4..16 => {
+            let shortest = format!("{value}");
+            even_or(format!("{value:.*}", decimals(&shortest)), shortest)
+        }
+        exponent => {
+            let even = format!("{value:.*e}", decimals(digits));
+            let text = even_or(even, shortest.clone());
+            let digits = text.split_once('e').map_or(&*text, |(digits, _)| digits);
+            format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, i32::abs(exponent))
+        }
+    }
+}
+
 /// What stands at a path: the type of a JSON value, or that there is none.
 ///
 /// [`Kind::BeyondFloat`] is a number literal that no float64 holds, as `1e400`: it exists and compares with nothing.

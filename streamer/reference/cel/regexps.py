@@ -110,6 +110,11 @@ def compile_regexp(source: str, max_bytes: int | None = None) -> Any:
     return compiled
 
 
+def too_large(size: int, most: int) -> str:
+    """Say why a regexp is refused that is larger than a limit lets it be."""
+    return f"a regular expression of size {size}; at most {most} is allowed (limits.max_regexp_size)"
+
+
 def regexp_error(error: Exception) -> str:
     """Say what RE2 found wrong."""
     detail = error.args[0] if error.args else "malformed"

@@ -19,7 +19,7 @@
 //! every length, which a hostile user can see to).
 
 use crate::automaton::table::Table;
-use crate::value::Seed;
+use crate::value::{Seed, head_of};
 
 /// Which of many prefixes does a string have?
 pub type Prefixes = Affixes<false>;
@@ -40,7 +40,7 @@ pub struct Affixes<const AT_END: bool> {
 #[derive(Debug)]
 struct Group {
     /// The first eight bytes, so that short operands are compared without a look at the texts.
-    head: u64,
+    head: [u8; 8],
     text: u32,
     length: u32,
     ids: u32,
@@ -49,13 +49,6 @@ struct Group {
 
 /// With more lengths than this a text is not hashed for asking alone.
 const FORESEEN: usize = 2;
-
-fn head_of(text: &[u8]) -> u64 {
-    let mut head = [0; 8];
-    let length = text.len().min(8);
-    head[..length].copy_from_slice(&text[..length]);
-    u64::from_le_bytes(head)
-}
 
 impl<const AT_END: bool> Affixes<AT_END> {
     /// Build from pairs of an operand and what a match is reported as. The empty operand fits every string.

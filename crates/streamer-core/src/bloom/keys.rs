@@ -60,7 +60,6 @@ impl Scope {
 /// Whether a filter of the engine itself has keys of an atom; the head of this file says why these.
 fn is_guarded(atom: &AtomView<'_>) -> bool {
     match atom {
-        AtomView::Equal(_) | AtomView::EqualIgnoreCase(_) | AtomView::Topic(_) | AtomView::Cidr(_) => true,
         AtomView::Numbers(from, to) => from.is_some() && to.is_some(),
         AtomView::Prefix(_)
         | AtomView::Suffix(_)
@@ -69,14 +68,8 @@ fn is_guarded(atom: &AtomView<'_>) -> bool {
         | AtomView::Wildcard(_) => of_atom(atom, &mut |_| ()).is_some_and(|coarse| coarse <= rank::NARROW),
         // Grams: one probe for each character of a text. Elements: a list is parsed for them.
         AtomView::Substring(_) | AtomView::Element(_) => false,
-        // They have no keys anyway.
-        AtomView::EqualTree(_)
-        | AtomView::Strings(..)
-        | AtomView::Times(..)
-        | AtomView::Size(..)
-        | AtomView::Regexp(_)
-        | AtomView::Kinds(_)
-        | AtomView::Other(..) => false,
+        // All its keys, if it has any.
+        _ => true,
     }
 }
 

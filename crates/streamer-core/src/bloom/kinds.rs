@@ -19,7 +19,7 @@ use crate::automaton::ranges::NumberCut;
 use crate::automaton::topics::words;
 use crate::engine::words::AtomView;
 use crate::subscriptions::normal_form::{Cidr, TopicWord};
-use crate::value::{Number, ScalarRef, Seed};
+use crate::value::{Number, ScalarRef, Seed, repr};
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Write;
@@ -252,23 +252,7 @@ fn write_number(out: &mut Vec<u8>, number: Number) {
     if value.fract() == 0.0 {
         return put(out, format_args!("{value:.0}"));
     }
-    // Of two texts as short and as near `repr` takes the one with the even digit, as writing so many digits does, unless that reads
-    // back as another number (below a power of two); writing the shortest text takes either.
-    let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    let even_or = |even: String, shortest: String| if even.parse() == Ok(value) { even } else { shortest };
-    let shortest = format!("{value:e}");
-    let places = decimals(shortest.split_once('e').map_or(&*shortest, |(digits, _)| digits));
-    let scientific = even_or(format!("{value:.places$e}"), shortest);
-    match scientific.split_once("e-") {
-        Some((digits, exponent)) if exponent.parse::<u32>().is_ok_and(|exponent| exponent > 4) => {
-            put(out, format_args!("{digits}e-{exponent:0>2}"));
-        }
-        _ => {
-            let shortest = format!("{value}");
-            let places = decimals(&shortest);
-            put(out, format_args!("{}", even_or(format!("{value:.places$}"), shortest)));
-        }
-    }
+    out.extend_from_slice(repr(value).as_bytes());
 }
 
 /// Call *visit* with what a scalar carries of a kind; false where that is too much to tell.

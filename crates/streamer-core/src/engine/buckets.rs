@@ -47,7 +47,7 @@ use crate::engine::words::AtomView;
 use crate::flatten::PathId;
 use crate::map::Array;
 use crate::prefetch::prefetch;
-use crate::value::{Kind, Kinds, ScalarRef, Seed};
+use crate::value::{Kind, Kinds, ScalarRef, Seed, head_of};
 use bytemuck::{Pod, Zeroable};
 
 /// So many conjunctions are verified one by one rather than indexed again.
@@ -116,13 +116,8 @@ impl Brief {
                 (3 | u32::from(rest) << 3, floor)
             }
             ScalarRef::String(text) => {
-                let mut head = [0; 8];
-                let length = text.len().min(8);
-                head[..length].copy_from_slice(&text.as_bytes()[..length]);
-                (
-                    Brief::TEXT | u32::try_from(text.len()).map_or(Brief::LONG, |length| length.min(Brief::LONG)) << 3,
-                    u64::from_le_bytes(head),
-                )
+                let length = text.len().min(Brief::LONG as usize) as u32;
+                (Brief::TEXT | length << 3, u64::from_le_bytes(head_of(text.as_bytes())))
             }
         };
         Brief { kind, head: [head as u32, (head >> 32) as u32] }
@@ -522,6 +517,7 @@ impl Visit<'_, '_, '_> {
         let Found { once, several, candidates } = &mut *self.found;
         let answer = if again { several } else { once };
         let before = answer.len();
+        let mut hit = |ids: &[u32]| hits.extend_from_slice(ids);
         match (matcher, seen.scalar) {
             (Matcher::Numbers { answers, others }, Some(ScalarRef::Number(number))) => {
                 answers.query_number(number, answer);
@@ -536,8 +532,8 @@ impl Visit<'_, '_, '_> {
             (Matcher::AnythingBut(sets), scalar) => {
                 for (_, set) in sets.iter().filter(|(kinds, _)| kinds.has(seen.kind)) {
                     match scalar {
-                        Some(scalar) => set.query(scalar, |ids| hits.extend_from_slice(ids)),
-                        None => set.all(|ids| hits.extend_from_slice(ids)),
+                        Some(scalar) => set.query(scalar, &mut hit),
+                        None => set.all(&mut hit),
                     }
                 }
             }
@@ -546,15 +542,13 @@ impl Visit<'_, '_, '_> {
                     answers.query_text(text, answer);
                     others.query_text(text, hits);
                 }
-                Matcher::Prefixes(prefixes) => prefixes.query(text, |ids| hits.extend_from_slice(ids)),
-                Matcher::Suffixes(suffixes) => suffixes.query(text, |ids| hits.extend_from_slice(ids)),
-                Matcher::IgnoreCase(operands) => operands.query(text, |ids| hits.extend_from_slice(ids)),
-                Matcher::Wildcards(wildcards) => {
-                    wildcards.query(text, &mut self.scratch.literals, |ids| hits.extend_from_slice(ids))
-                }
-                Matcher::Regexps(regexps) => regexps.query(text, &mut self.scratch.literals, |ids| hits.extend_from_slice(ids)),
-                Matcher::Nets(nets) => nets.query(text, |ids| hits.extend_from_slice(ids)),
-                Matcher::Topics(topics) => topics.query(text, &mut self.scratch.topics, |ids| hits.extend_from_slice(ids)),
+                Matcher::Prefixes(prefixes) => prefixes.query(text, hit),
+                Matcher::Suffixes(suffixes) => suffixes.query(text, hit),
+                Matcher::IgnoreCase(operands) => operands.query(text, hit),
+                Matcher::Wildcards(wildcards) => wildcards.query(text, &mut self.scratch.literals, hit),
+                Matcher::Regexps(regexps) => regexps.query(text, &mut self.scratch.literals, hit),
+                Matcher::Nets(nets) => nets.query(text, hit),
+                Matcher::Topics(topics) => topics.query(text, &mut self.scratch.topics, hit),
                 _ => {}
             },
             _ => {}

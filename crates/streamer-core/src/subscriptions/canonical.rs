@@ -14,6 +14,7 @@
 //! Rejected: keeping the canonical text in the engine beside the one that was given (its memory, for every engine, for what few
 //! do and once).
 
+use crate::value::repr;
 use std::fmt::Write as _;
 
 /// A subscription in the form of snapshots.
@@ -246,23 +247,14 @@ impl Reader<'_> {
     }
 }
 
-/// Python's `repr` of a float; None for one that has none in JSON, or more than fifteen digits: there two texts may be as short and
-/// as near, and Python takes the even one, Rust the larger.
+/// Write a float as Python does; None for one that has no text in JSON, or more than fifteen digits, which is left to Python.
 fn write_float(out: &mut String, value: f64) -> Option<()> {
-    if !value.is_finite() {
-        return None;
-    }
     let scientific = format!("{value:e}");
-    let (digits, exponent) = scientific.split_once('e')?;
-    if digits.bytes().filter(u8::is_ascii_digit).count() > 15 {
+    let (digits, _) = scientific.split_once('e')?;
+    if !value.is_finite() || digits.bytes().filter(u8::is_ascii_digit).count() > 15 {
         return None;
     }
-    let exponent: i32 = exponent.parse().ok()?;
-    _ = match exponent {
-        0..16 if value.fract() == 0.0 => write!(out, "{value:.1}"),
-        -4..16 => write!(out, "{value}"),
-        _ => write!(out, "{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
-    };
+    out.push_str(&repr(value));
     Some(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::parse::{type_name, unknown_name};
 use super::re2;
-use super::regexps::Regexp;
+use super::regexps::{Regexp, too_large};
 use crate::cel::regexp_size;
 use crate::error::SubscriptionError;
 use crate::json::Tree;
@@ -140,9 +140,7 @@ impl<'t> Given<'t> {
                 }
                 let (size, most) = (regexp_size(value.as_str().unwrap_or_default()), limits.max_regexp_size);
                 if size > most {
-                    let reason =
-                        format!("a regular expression of size {size}; at most {most} is allowed (limits.max_regexp_size)");
-                    return error(&place, reason);
+                    return error(&place, too_large(size, most));
                 }
                 let translated = re2::translate(value.as_str().unwrap_or_default());
                 regexp =

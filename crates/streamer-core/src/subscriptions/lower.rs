@@ -40,6 +40,8 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
             changed.push((paths.index(before, Mode::Scalar), paths.index(data, Mode::Scalar)));
         }
     }
+    // A conjunction that nothing meets stays: of an event with holes nobody knows.
+    tidy(&mut clauses);
     let mut conjunctions = vec![Conjunction { clauses }];
     let (mut tree, mut is_cut) = (None, false);
     if let Some(pattern) = &subscription.pattern {
@@ -59,15 +61,12 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
                     mode: Mode::AnyLeaf,
                     atoms: field.atoms.to_vec(),
                 });
-                let mut clauses = common.clone();
-                clauses.extend(fields);
-                Conjunction { clauses }
+                let mut fields: Vec<Clause> = fields.collect();
+                // None of them is about the same as one of the others, which are about scalars.
+                tidy(&mut fields);
+                Conjunction { clauses: [&common[..], &fields].concat() }
             })
             .collect();
-    }
-    for conjunction in &mut conjunctions {
-        // One that nothing meets stays: of an event with holes nobody knows.
-        tidy(&mut conjunction.clauses);
     }
     let verify = Verify { paths: paths.paths.into(), changed: changed.into(), compared: Box::default(), pattern: tree, is_cut };
     let verify = (!verify.changed.is_empty() || verify.pattern.is_some()).then(|| Arc::new(verify));

@@ -414,9 +414,7 @@ impl<'t> Parser<'t> {
             Ok((regexp, states)) => {
                 let most = self.limits.max_regexp_size;
                 if states > most {
-                    let reason =
-                        format!("a regular expression of size {states}; at most {most} is allowed (limits.max_regexp_size)");
-                    return self.fail(place, reason);
+                    return self.fail(place, regexps::too_large(states, most));
                 }
                 self.spend(states, place)?;
                 Ok(Atom::Regexp(regexp))

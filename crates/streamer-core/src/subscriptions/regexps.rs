@@ -341,6 +341,11 @@ pub(super) fn literal(letter: char) -> String {
     if letter.is_ascii_alphanumeric() { letter.to_string() } else { format!("\\x{{{:X}}}", letter as u32) }
 }
 
+/// Why a regexp is refused that is larger than a limit lets it be.
+pub(super) fn too_large(size: usize, most: usize) -> String {
+    format!("a regular expression of size {size}; at most {most} is allowed (limits.max_regexp_size)")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
