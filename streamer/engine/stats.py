@@ -11,6 +11,7 @@ from streamer.bloom.sizing import event_fp_rate
 from streamer.bloom.state import FilterState
 from streamer.cel_eval import ProgramCache
 from streamer.engine.core import Core
+from streamer.sizes import size_text
 
 #: Fewer samples tell nothing of a rate.
 SAMPLES: Final = 100
@@ -114,7 +115,7 @@ class Stats:
                 _printable(each.collection),
                 f"{each.subscriptions:,}",
                 str(each.segments),
-                _size(each.memory_bytes),
+                size_text(each.memory_bytes),
                 keys,
                 *map(_share, (each.fill, each.estimated_rate, each.measured_rate, each.stopped)),
                 *map(_mean, (each.candidates_per_event, each.matches_per_event)),
@@ -132,8 +133,8 @@ class Stats:
             for row in rows
         )
         return (
-            f"{_count(self.subscriptions, 'subscription')} in {_count(self.segments, 'segment')}, {_size(self.memory_bytes)}; "
-            f"{_count(self.rebuilds, 'rebuild')}\n"
+            f"{_count(self.subscriptions, 'subscription')} in {_count(self.segments, 'segment')}, "
+            f"{size_text(self.memory_bytes)}; {_count(self.rebuilds, 'rebuild')}\n"
             f"{_count(self.events, 'event')}: "
             f"{self.matched:,} matched, {self.unmatched:,} unmatched, {self.rejected:,} rejected\n"
             f"{_count(self.matches, 'match', 'matches')} ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
@@ -243,14 +244,6 @@ def _share(share: float | None) -> str:
 
 def _mean(mean: float | None) -> str:
     return "-" if mean is None else f"{mean:.3g}"
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB"
 
 
 def _printable(text: str) -> str:

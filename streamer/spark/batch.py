@@ -29,6 +29,7 @@ from streamer.engine.engine import Engine
 from streamer.engine.snapshot import MAGIC, read_directory
 from streamer.errors import BackendError, ConfigError
 from streamer.layout import EventLayout
+from streamer.sizes import size_text
 from streamer.spark import broadcast, cogroup, schema
 from streamer.spark.functions import carried
 from streamer.spark.worker import COUNTS, Want
@@ -280,5 +281,5 @@ def _choose(given: _Given, strategy: Strategy, most: int) -> tuple[Literal["broa
     if isinstance(given.source, Engine):
         return "broadcast", what
     if size <= most:
-        return "broadcast", f"{what} has {size:,} bytes of subscriptions, of at most {most:,}"
-    return "cogroup", f"{what} has {size:,} bytes of subscriptions, more than {most:,}"
+        return "broadcast", f"{what} has {size_text(size)} of subscriptions, of at most {size_text(most)}"
+    return "cogroup", f"{what} has {size_text(size)} of subscriptions, more than {size_text(most)}"

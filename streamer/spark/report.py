@@ -26,6 +26,8 @@ from importlib.resources import files
 from statistics import fmean
 from typing import Final, final
 
+from streamer.sizes import size_text
+
 #: More collections than this are drawn as one.
 COLLECTIONS: Final = 20
 #: More points in time than this are averaged.
@@ -333,7 +335,7 @@ def _tasks(report: Report) -> str:
             f"{stage.tasks:,}",
             f"{stage.records:,}",
             f"{stage.shuffled_records:,}",
-            _bytes(stage.shuffled_bytes),
+            size_text(stage.shuffled_bytes),
             _duration(stage.durations[2]),
             _duration(stage.durations[-1]),
         ]
@@ -471,10 +473,3 @@ def _duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-
-
-def _bytes(number: float) -> str:
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:,.0f} B"

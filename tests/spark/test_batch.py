@@ -313,7 +313,8 @@ def test_auto_goes_by_size_and_says_why(spark: SparkSession, caplog: pytest.LogC
         small = match_events(texts(spark), subscriptions)
         large = match_events(texts(spark), subscriptions, broadcast_bytes=100)
     assert (small.strategy, large.strategy) == ("broadcast", "cogroup")
-    assert "bytes of subscriptions" in large.reason
+    assert "B of subscriptions, of at most 512 MiB" in small.reason
+    assert "of subscriptions, more than 100 B" in large.reason
     assert large.reason in caplog.text
     assert pairs(small) == pairs(large) == IDS
     assert small.version is not None

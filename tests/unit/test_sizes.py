@@ -1,0 +1,26 @@
+"""Sizes are told in one way."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamer.sizes import size_text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1500, "1.46 KiB"),
+        (1023.4 * 1024, "1023 KiB"),
+        (1023.6 * 1024, "1 MiB"),
+        (112_124, "109 KiB"),
+        (512 * 2**20, "512 MiB"),
+        (5_000_000_000, "4.66 GiB"),
+        (10**13, "9,313 GiB"),
+    ],
+)
+def test_a_size_has_three_digits_and_the_unit_that_fits(size: float, text: str) -> None:
+    assert size_text(size) == text
