@@ -403,19 +403,18 @@ class NativeCore(_native.Core):
             return None
         compiled = self._host.compiled(held)
         plan = native_plan(compiled, self._options.limits, cost, _native.cel_lower)
-        if compiled.cel is None:
-            return plan
         keys = self._keys_alone(held, plan)
-        access = plan.access_keys or tuple(str(Key.from_bytes(key)) for key in keys) or None
-        return replace(plan, access_keys=access, bloom_keys=keys)
+        # A collection or tenant that CEL asks for is found by the index, and is no key of a filter, which has only one of each.
+        access = tuple(map(str, keys)) or plan.access_keys
+        return replace(plan, access_keys=access, bloom_keys=tuple(key.to_bytes() for key in keys))
 
-    def _keys_alone(self, held: Held, plan: Plan) -> tuple[bytes, ...]:
-        """Return the keys that one subscription makes, by itself: what CEL comes to is known to the core alone."""
+    def _keys_alone(self, held: Held, plan: Plan) -> list[Key]:
+        """Return the keys that one subscription makes, by itself: what CEL or `> false` comes to is known to the core alone."""
         options = self._options
         alone = NativeCore(options, ProgramCache(1, self._host.functions, options.cel_evaluator), ErrorLog())
         alone.write([held], "add")
         keys, _ = alone.keys_of(plan.tenant, plan.collection)
-        return tuple(sorted(keys))
+        return sorted(map(Key.from_bytes, keys), key=str)
 
 
 def _phase1(options: Options) -> tuple[float, int] | None:

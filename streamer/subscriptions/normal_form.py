@@ -118,8 +118,8 @@ class Range:
     high_inclusive: bool = False
 
     def __str__(self) -> str:
-        low = "" if self.low is None else f"{'>=' if self.low_inclusive else '>'} {self.low!r}"
-        high = "" if self.high is None else f"{'<=' if self.high_inclusive else '<'} {self.high!r}"
+        low = "" if self.low is None else f"{'>=' if self.low_inclusive else '>'} {Equal(self.low)}"
+        high = "" if self.high is None else f"{'<=' if self.high_inclusive else '<'} {Equal(self.high)}"
         return " and ".join(filter(None, (low, high)))
 
 

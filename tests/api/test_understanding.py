@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from streamer import Engine
+from streamer.bloom import Filter
 from streamer.model import Verdict
+from streamer.subscriptions.keys import Key
 from streamer.subscriptions.lint import FindingCode
 
 MakeEngine = Callable[..., Engine]
@@ -174,7 +176,7 @@ def test_a_plan_shows_what_the_index_decides_of_cel(engine: MakeEngine, backend:
         assert plan.residual == (f"cel: {plan.cel}",)
         return
     assert (plan.cost, plan.cel, plan.residual, plan.decided_by) == ("keyed", None, (), "the native index")
-    assert plan.access_keys == ('data.carrier = "UA" or = "DL"',)
+    assert plan.access_keys == ('data.carrier = "DL"', 'data.carrier = "UA"')
     assert plan.bloom_keys == tuple(b'["data","value",["carrier"],"string","%b"]' % name for name in (b"DL", b"UA"))
     assert "access keys  data.carrier" in str(plan)
     assert plan.normal_form == (
@@ -208,6 +210,37 @@ def test_what_has_no_key_is_unkeyed(engine: MakeEngine) -> None:
         assert (plan.cost, plan.access_keys, plan.bloom_keys) == ("unkeyed", None, ())
     assert len(e.plan("or").normal_form) == 2
     assert "everything" in str(e.plan("all"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "native", "reference"),
+    [
+        ({"filters": [{"field": "a", "op": ">", "value": False}]}, ["data.a = true"], None),
+        ({"filters": [{"field": "a", "op": "<=", "value": True}]}, ["data.a = false", "data.a = true"], None),
+        ({"cel": "data.a > false"}, ["data.a = true"], None),
+        ({"filters": [{"field": "a", "op": ">", "value": True}]}, None, None),
+        ({"filters": [{"field": "a", "op": ">", "value": "x"}]}, None, None),
+        ({"filters": [{"field": "b", "op": "==", "value": 3}], "cel": "data.a == 5"}, ["data.a = 5"], ["data.b = 3"]),
+        ({"filters": [{"field": "a", "op": ">", "value": False}], "types": ["insert"]}, ["data.a = true"], ['type = "insert"']),
+    ],
+)
+def test_a_plan_shows_the_keys_that_its_filter_has(
+    engine: MakeEngine, backend: str, condition: dict[str, Any], native: list[str] | None, reference: list[str] | None
+) -> None:
+    e = engine()
+    e.add({"id": "s", "collection": "c", **condition})
+    plan = e.plan("s")
+    told = native if backend == "native" else reference
+    assert plan.access_keys == (None if told is None else tuple(told))
+    assert tuple(str(Key.from_bytes(key)) for key in plan.bloom_keys) == tuple(told or ())
+    assert Filter.load(e.bloom.export("default", "c")).always is (told is None)
+    assert told is None or plan.cost == "keyed"
+
+
+def test_a_plan_writes_bools_as_events_do(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "filters": [{"field": "a", "op": ">=", "value": False}]})
+    assert e.plan("s").normal_form == (("data.a >= false",),)
 
 
 def test_lint_sees_what_is_held(engine: MakeEngine) -> None:
