@@ -74,8 +74,8 @@ class Limits:
     Attributes:
         allow_unindexed: False refuses subscriptions that would be judged for every event of their partition: those whose `plan`
             shows the cost `unkeyed`.
-        max_regexp_size: how many states a regexp of a filter or a pattern may have (docs/cel-cost.md): a megabyte of text takes
-            up to 10 ms for each of them.
+        max_regexp_size: how many states a regexp of a filter or a pattern may have. It is looked for in texts of up to 16 MB
+            divided by its size (docs/cel-cost.md).
 
     Raises:
         ConfigError: one that is no positive integer, or a `max_cel_depth` above 64: expressions are walked by recursion.

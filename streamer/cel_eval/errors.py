@@ -62,12 +62,14 @@ class ErrorLog:
                 self._heard.popitem(last=False)
         self.log(subscription_id, reason, detail, silenced)
 
-    def log(self, subscription_id: str, reason: CelReason, detail: str | None, silenced: int) -> None:
+    def log(self, subscription_id: str | None, reason: CelReason, detail: str | None, silenced: int) -> None:
         """Log an error that was counted, and is due.
 
         Args:
+            subscription_id: None for a regexp, which is searched once for all subscriptions that have it.
             silenced: how many of this subscription were not logged since the last one.
         """
         more = f" ({silenced} more since the last message)" if silenced else ""
         # Not a warning: documents of one collection differ, and a field that some lack is no defect.
-        LOGGER.info("subscription %r: CEL error %s: %s%s", subscription_id, reason.value, detail or "no details", more)
+        whose = "a regexp" if subscription_id is None else f"subscription {subscription_id!r}"
+        LOGGER.info("%s: CEL error %s: %s%s", whose, reason.value, detail or "no details", more)

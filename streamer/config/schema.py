@@ -226,7 +226,7 @@ class LimitsSection(Section):
     max_pattern_states: Whole = _LIMITS.max_pattern_states
     """States of the automata of one pattern."""
     max_regexp_size: Whole = _LIMITS.max_regexp_size
-    """Size of a regexp of a filter or a pattern; a megabyte of text takes up to 10 ms for each unit of it."""
+    """Size of a regexp of a filter or a pattern, which is looked for in texts of up to 16 MB divided by it."""
     max_conjunctions: Whole = _LIMITS.max_conjunctions
     """Alternatives that a subscription is expanded to; past it, it is evaluated as written."""
     max_cel_bytes: Size = _LIMITS.max_cel_bytes

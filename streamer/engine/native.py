@@ -105,7 +105,7 @@ class Host:
         """The functions in Python that programs may call."""
         return self._programs.functions
 
-    def cel_error(self, subscription_id: str, reason: str, detail: str, silenced: int) -> None:
+    def cel_error(self, subscription_id: str | None, reason: str, detail: str, silenced: int) -> None:
         """Log an error of CEL, which the core has counted."""
         self._cel_errors.log(subscription_id, CelReason(reason), detail, silenced)
 

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, Final, final
 
 from streamer.model import BeyondFloat64, Event, Pointer, Verdict
+from streamer.reference.searches import may_search
 from streamer.subscriptions.filters import ORDERINGS, CompiledFilter, Operator
 
 TRUE, FALSE, ERROR, UNKNOWN = Verdict.TRUE, Verdict.FALSE, Verdict.ERROR, Verdict.UNKNOWN
@@ -146,7 +147,8 @@ def _search(op: Operator, seen: str, condition: CompiledFilter) -> Verdict:
         case Operator.ENDS_WITH:
             return Verdict.of(seen.endswith(condition.value))
         case _:
-            return Verdict.of(condition.regexp.search(seen) is not None)
+            is_searched = may_search(condition.value, condition.size, seen.encode())
+            return Verdict.of(is_searched and condition.regexp.search(seen) is not None)
 
 
 def _member(item: Any, items: list[Any]) -> Verdict:

@@ -45,6 +45,7 @@ from streamer.reference.cel.values import Timestamp
 from streamer.reference.events import as_before
 from streamer.reference.filters import MISSING, Absence, evaluate_filter, read
 from streamer.reference.patterns import evaluate_pattern, leaves
+from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
 from streamer.reference.topics import topic_matches
 from streamer.subscriptions.compile import EVERY, CompiledSubscription
@@ -171,6 +172,7 @@ def evaluate(
 
 def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = _CEL_BUDGET) -> list[Condition]:
     """Return each condition of a subscription as it comes out for an event, in the order in which a subscription is read."""
+    REFUSED.take()
     found = [
         Condition("tenant", f"tenant {compiled.tenant!r}", "tenant", event.tenant, _of_tenant(compiled, event)),
     ]
@@ -186,7 +188,7 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = _C
         found.append(Condition("topic", text, "topic", _or_missing(event.topic), _of_topic(compiled, event)))
     for condition in compiled.filters:
         verdict, seen = evaluate_filter(condition, event)
-        reason = _why_error(condition, seen) if verdict is Verdict.ERROR else None
+        reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
         found.append(Condition("filter", condition.to_cel(), condition.place, seen, verdict, reason))
     if compiled.pattern is not None:
         found.extend(_pattern_conditions(compiled.pattern, event))
@@ -260,11 +262,14 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_
     yield _of_types(compiled, event)
     yield _of_topic(compiled, event)
     for condition in compiled.filters:
-        yield evaluate_filter(condition, event)[0]
+        verdict = evaluate_filter(condition, event)[0]
+        _tell_refused(compiled, on_cel_error)
+        yield verdict
     if compiled.pattern is not None:
         verdict = evaluate_pattern(compiled.pattern, event.raw, event.unknown)
         if verdict is Verdict.ERROR and on_cel_error is not None:
             on_cel_error(compiled.id, CelReason.PATTERN_BUDGET, _SPENT)
+        _tell_refused(compiled, on_cel_error)
         yield verdict
     if compiled.cel is not None:
         began = time.perf_counter_ns()
@@ -273,6 +278,12 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_
         if outcome.reason is not None and on_cel_error is not None:
             on_cel_error(compiled.id, outcome.reason, outcome.detail)
         yield outcome.verdict
+
+
+def _tell_refused(compiled: CompiledSubscription, on_cel_error: OnCelError | None) -> None:
+    for detail in REFUSED.take():
+        if on_cel_error is not None:
+            on_cel_error(compiled.id, CelReason.REGEXP_BUDGET, detail)
 
 
 def _of_tenant(compiled: CompiledSubscription, event: Event) -> Verdict:
@@ -304,6 +315,11 @@ def _why_error(condition: CompiledFilter, seen: Any) -> str:
     if isinstance(seen, BeyondFloat64):
         return "a number beyond float64 cannot be read"
     return f"{condition.op.value!r} does not take {type_name(seen)} with this value"
+
+
+def _why_refused() -> str | None:
+    refused = REFUSED.take()
+    return refused[-1] if refused else None
 
 
 def _seen_by_cel(program: Program, event: Event) -> Values:
@@ -351,7 +367,7 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
             paths = sorted({field.path for field in _fields(AllOf((part,)))})
             seen = Values((_place("", path), seen_at.get(path, MISSING)) for path in paths)
             place, text = "pattern.$or", f"any of {len(part.alternatives)} alternatives"
-        found.append(Condition("pattern", text, place, seen, verdict))
+        found.append(Condition("pattern", text, place, seen, verdict, _why_refused()))
     whole = evaluate_pattern(pattern, event.raw, event.unknown)
     if whole is not Verdict.all([condition.verdict for condition in found]):
         known = "" if whole is Verdict.FALSE else ", as far as is known"

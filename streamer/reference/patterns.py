@@ -37,6 +37,7 @@ from typing import Any, Final, NamedTuple
 from streamer.errors import EventCode, EventError
 from streamer.layout import encode_pointer
 from streamer.model import BeyondFloat64, Pointer, Verdict
+from streamer.reference.searches import may_search
 from streamer.subscriptions.folding import simple_fold
 from streamer.subscriptions.matchers import (
     Absent,
@@ -124,7 +125,9 @@ def _matches_text(matcher: Prefix | Suffix | EqualsIgnoreCase | Wildcard | Regex
         case Wildcard():
             return _matches_wildcard(matcher.pieces, text)
         case Regexp():
-            return compile_re2(matcher.re2).fullmatch(text.encode()) is not None
+            encoded = text.encode()
+            is_searched = may_search(matcher.source, matcher.size, encoded)
+            return is_searched and compile_re2(matcher.re2).fullmatch(encoded) is not None
         case Cidr():
             address = parse_address(text)
             return address is not None and address.version == matcher.network.version and address in matcher.network

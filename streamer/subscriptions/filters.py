@@ -33,7 +33,7 @@ import re2
 from streamer.errors import SubscriptionError
 from streamer.layout import decode_pointer
 from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Filter, Limits
-from streamer.reference.cel.regexps import compile_regexp, regexp_error, regexp_size, too_large
+from streamer.reference.cel.regexps import MAX_SIZE, compile_regexp, regexp_error, regexp_size, too_large
 
 
 class Operator(StrEnum):
@@ -97,6 +97,7 @@ class CompiledFilter:
         value: None for `changed`; a list for `in` and `not in`; a bool for `exists`.
         place: where it stands in its subscription, as `filters[0]`.
         regexp: the compiled RE2 expression of `matches`; else None.
+        size: that of the regexp (docs/cel-cost.md).
     """
 
     path: tuple[str, ...]
@@ -104,6 +105,7 @@ class CompiledFilter:
     value: Any
     place: str = "filters[0]"
     regexp: Any = field(default=None, compare=False, repr=False)
+    size: int = field(default=0, compare=False, repr=False)
 
     def to_cel(self) -> str:
         """Print the CEL expression that this filter means exactly (see the table at the top of this module)."""
@@ -181,7 +183,7 @@ def parse_filter(
     op = Operator(given.op)
     where = f"{place}.value"
     value = json_value(given.value, place=where)
-    regexp = None
+    regexp, size = None, 0
     match op:
         case Operator.CHANGED | Operator.EQUAL | Operator.NOT_EQUAL | Operator.CHANGED_TO | Operator.CHANGED_FROM:
             pass
@@ -191,7 +193,7 @@ def parse_filter(
             _expect(isinstance(value, str), value, "a string", where)
         case Operator.MATCHES:
             _expect(isinstance(value, str), value, "a string", where)
-            regexp = _compile_regexp(value, where, None if limits is None else limits.max_regexp_size)
+            regexp, size = _compile_regexp(value, where, MAX_SIZE if limits is None else limits.max_regexp_size)
         case Operator.IN | Operator.NOT_IN:
             _expect(isinstance(value, list), value, "a list of strings, numbers, booleans or nulls", where)
             for index, item in enumerate(value):
@@ -200,7 +202,7 @@ def parse_filter(
             _expect(_is_scalar_or_null(value), value, "a string, a number, a boolean or null", where)
         case _:
             _expect(_is_scalar_or_null(value) and value is not None, value, "a string, a number or a boolean", where)
-    return CompiledFilter(path, op, value, place, regexp)
+    return CompiledFilter(path, op, value, place, regexp, size)
 
 
 def parse_path(text: str, *, place: str = "filters[0].field") -> tuple[str, ...]:
@@ -308,15 +310,15 @@ def _is_scalar_or_null(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def _compile_regexp(source: str, place: str, most: int | None) -> Any:
-    size = len(source.encode())
-    if size > MAX_REGEXP_BYTES:
-        reason = f"a regular expression of {size} bytes; at most {MAX_REGEXP_BYTES} are allowed"
+def _compile_regexp(source: str, place: str, most: int) -> tuple[Any, int]:
+    length = len(source.encode())
+    if length > MAX_REGEXP_BYTES:
+        reason = f"a regular expression of {length} bytes; at most {MAX_REGEXP_BYTES} are allowed"
         raise SubscriptionError(reason, place=place)
-    if most is not None and (states := regexp_size(source)) > most:
-        raise SubscriptionError(too_large(states, most), place=place)
+    if (size := regexp_size(source)) > most:
+        raise SubscriptionError(too_large(size, most), place=place)
     try:
-        return compile_regexp(source)
+        return compile_regexp(source), size
     except re2.error as error:
         raise SubscriptionError(regexp_error(error), place=place) from None
 

@@ -96,11 +96,13 @@ class Regexp:
 
     Attributes:
         re2: the same in RE2's syntax.
+        size: its number of states.
     """
 
     source: str
     dialect: Dialect
     re2: str
+    size: int
 
     def __str__(self) -> str:
         return _operator("regexp", self.source)

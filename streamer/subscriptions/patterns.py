@@ -378,7 +378,7 @@ class _Parser:
             compile_re2(translated.re2)
         except re2.error as error:
             _fail(f"RE2 does not take it: {error}", place)
-        return Regexp(text, self.dialect, translated.re2)
+        return Regexp(text, self.dialect, translated.re2, translated.states)
 
     def _numeric(self, operand: Any, place: Place) -> Numeric:
         self._spend(1, place)

@@ -297,6 +297,32 @@ def test_a_pattern_that_takes_more_than_its_budget_is_counted_as_an_error(engine
     assert e.cel_errors == {"pattern_budget": 1}
 
 
+def test_a_regexp_that_takes_more_than_its_budget_is_not_searched_and_counted(
+    engine: MakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    e = engine()
+    e.add({"id": "filter", "filters": [{"field": "a", "op": "matches", "value": "a.{500}c"}]})
+    e.add({"id": "pattern", "pattern": {"data": {"b": [{"regexp": "a.{500}c.*"}, "yes"]}}})
+    # 503 and 505 units for each 16 bytes.
+    fits = "a" * 31_000 + "c"
+    assert e.match_ids({"data": {"a": fits, "b": "yes"}}) == ["filter", "pattern"]
+    assert e.cel_errors == {}
+    long = "a" * 32_000 + "c"
+    with caplog.at_level("INFO"):
+        assert e.match_ids({"data": {"a": long}}) == []
+    assert e.cel_errors == {"regexp_budget": 1}
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "regexp_budget: a text of 32001 bytes is not searched for a regular expression of size 503: a.{500}c" in message
+    # What else the pattern offers still counts, and so does what the event leaves open.
+    assert e.match_ids({"data": {"a": long, "b": ["yes", long]}}) == ["pattern"]
+    assert e.match_ids({"data": {"a": long, "b": ["no", long]}}) == []
+    assert e.cel_errors["regexp_budget"] > 1
+    assert e.match_ids({"data": {"a": long, "b": None}, "unknown": ["/data/b"]}) == ["pattern"]
+    (of_filter,) = [one for one in e.explain({"data": {"a": long}}, "filter").conditions if one.kind == "filter"]
+    assert of_filter.reason is not None
+    assert "is not searched" in of_filter.reason
+
+
 def test_errors_of_cel_are_counted_and_not_loud(engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
     e = engine()
     # What the index decides is not evaluated.

@@ -248,7 +248,7 @@ def test_what_an_image_is_changes_with_its_number_only() -> None:
     lines = "".join(f"[{n},{text}]\n" for n, text in enumerate(texts)).encode()
     image = Engine()._core.image(lines, 1)
     assert image is not None
-    assert (_native.IMAGES & 0xFFFF, snapshot.checksum(image).hex()) == (2, "90c7ade25c9d8f9ea2735faa2c2df569")
+    assert (_native.IMAGES & 0xFFFF, snapshot.checksum(image).hex()) == (3, "5004a1107413ef8d233a23b3428ed161")
 
 
 SHARER = """

@@ -171,8 +171,9 @@ impl Shared {
     /// Tell the host of errors of CEL.
     pub fn tell(&self, py: Python<'_>, errors: &[CelError]) -> PyResult<()> {
         for error in errors {
-            let record = self.record(error.slot)?;
-            let arguments = (host::id_of(py, &record), error.reason.as_str(), &error.detail, error.silenced);
+            let record = error.slot.map(|slot| self.record(slot)).transpose()?;
+            let id = record.map(|record| host::id_of(py, &record));
+            let arguments = (id, error.reason.as_str(), &error.detail, error.silenced);
             self.host.bind(py).call_method1("cel_error", arguments)?;
         }
         Ok(())

@@ -52,6 +52,8 @@ class CelReason(StrEnum):
     """The program used up its cost units and was stopped."""
     PATTERN_BUDGET = "pattern_budget"
     """No error of CEL: the choice of array elements for a pattern with `$or` takes more than its budget."""
+    REGEXP_BUDGET = "regexp_budget"
+    """No error of CEL: the search of a filter's or a pattern's regexp in a text takes more than its budget."""
 
 
 @final

@@ -9,7 +9,9 @@
 //! literal rules out need not be tried.
 //!
 //! Cost: a try is linear in the text (`regex-automata`: never exponential), whatever the expression. Programs are compiled
-//! once for each distinct expression and shared by all indexes that hold them; program and cache sizes are bounded.
+//! once for each distinct expression and shared by all indexes that hold them; program and cache sizes are bounded. A step for
+//! each byte and each state alive is still too much of a large expression in a long text, so a search has a budget: what would
+//! take more does not match, and is counted. An expression whose automaton is small takes one step a byte, and needs none.
 //!
 //! Rejected: all expressions in one automaton (its lazy DFA is rebuilt for nearly every text it has not seen: 4 to 50 ms);
 //! leaving the size open (`(\pL{1,99}){99}` would take gigabytes).
@@ -21,6 +23,7 @@ use regex_automata::dfa::{StartKind, dense};
 use regex_automata::meta::{self, Regex};
 use regex_automata::nfa::thompson;
 use regex_syntax::hir::{Hir, HirKind};
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 
@@ -35,6 +38,31 @@ const CACHE_PER_BYTE: usize = 4;
 /// never built anew, and a byte of a text takes one step, whatever the text.
 const SMALL: usize = CACHE / 2;
 
+/// Most letters of an expression that are told in words.
+const MOST_TOLD: usize = 200;
+/// Units that the search of a filter's or a pattern's expression in one text may cost.
+const BUDGET: usize = 1_000_000;
+
+/// What it costs to look for an expression of a size in a text (docs/cel-cost.md).
+pub fn units_of_search(text: &str, size: usize) -> usize {
+    text.len().div_ceil(16).saturating_mul(size)
+}
+
+thread_local! {
+    // Kept for the thread and not handed up from every condition that may search, where nothing else depends on it.
+    static REFUSED: Cell<u32> = const { Cell::new(0) };
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// How many searches this thread has refused since it was last asked, and the last of them in words.
+#[inline]
+pub fn take_refused() -> Option<(u32, String)> {
+    match REFUSED.take() {
+        0 => None,
+        refused => Some((refused, LAST.take())),
+    }
+}
+
 /// A compiled expression with what a text must have for it to be tried at all.
 #[derive(Debug)]
 pub struct Program {
@@ -43,14 +71,15 @@ pub struct Program {
     shortest: usize,
     longest: Option<usize>,
     expression: Box<str>,
+    size: usize,
     small: OnceLock<bool>,
 }
 
 impl Program {
     /// Compile *regexp*, or hand out the program that an equal one has made. An error says why it is refused.
     pub fn compile(regexp: &Regexp) -> Result<Arc<Program>, String> {
-        static PROGRAMS: LazyLock<Mutex<HashMap<Box<str>, Weak<Program>>>> = LazyLock::new(Mutex::default);
-        let known = |programs: &HashMap<Box<str>, Weak<Program>>| programs.get(&regexp.expression)?.upgrade();
+        static PROGRAMS: LazyLock<Mutex<HashMap<Regexp, Weak<Program>>>> = LazyLock::new(Mutex::default);
+        let known = |programs: &HashMap<Regexp, Weak<Program>>| programs.get(regexp)?.upgrade();
         if let Some(program) = known(&PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(program);
         }
@@ -59,17 +88,17 @@ impl Program {
         if programs.len() >= 64 && programs.len().is_power_of_two() {
             programs.retain(|_, program| program.strong_count() > 0);
         }
-        programs.insert(regexp.expression.clone(), Arc::downgrade(&program));
+        programs.insert(regexp.clone(), Arc::downgrade(&program));
         Ok(program)
     }
 
     /// Compile *regexp* into an automaton of at most *size_limit* bytes, for one use: nobody else gets this program. An error
     /// says why it is refused.
     pub fn within(regexp: &Regexp, size_limit: usize) -> Result<Program, String> {
-        with_stack_for(&regexp.expression, || Program::build(&regexp.expression, size_limit))
+        with_stack_for(&regexp.expression, || Program::build(regexp, size_limit))
     }
 
-    fn build(expression: &str, size_limit: usize) -> Result<Program, String> {
+    fn build(Regexp { expression, size }: &Regexp, size_limit: usize) -> Result<Program, String> {
         let hir = crate::subscriptions::re2::hir(expression)?;
         let build = |cache: usize| {
             let config = meta::Config::new()
@@ -93,7 +122,8 @@ impl Program {
             shortest: properties.minimum_len().unwrap_or(0),
             longest: properties.maximum_len().filter(|_| whole),
             regex,
-            expression: expression.into(),
+            expression: expression.clone(),
+            size: *size,
             small: OnceLock::new(),
         })
     }
@@ -113,7 +143,29 @@ impl Program {
         *self.small.get_or_init(|| with_stack_for(&self.expression, build).unwrap_or(false))
     }
 
-    /// Whether *text*, or a part of it, as the expression says, matches.
+    /// Whether *text*, or a part of it, as the expression says, matches, and to find out costs at most the budget of filters and
+    /// patterns; see [`take_refused`] for where it would cost more.
+    pub fn search(&self, text: &str) -> bool {
+        if units_of_search(text, self.size) > BUDGET && !self.is_small() {
+            self.refuse(text);
+            return false;
+        }
+        self.is_match(text)
+    }
+
+    #[cold]
+    fn refuse(&self, text: &str) {
+        REFUSED.set(REFUSED.get().saturating_add(1));
+        let Program { expression, size, .. } = self;
+        let mut letters = expression.chars();
+        let start: String = letters.by_ref().take(MOST_TOLD).collect();
+        let more = if letters.next().is_some() { "..." } else { "" };
+        let bytes = text.len();
+        let told = format!("a text of {bytes} bytes is not searched for a regular expression of size {size}: {start}{more}");
+        LAST.replace(told);
+    }
+
+    /// Whether *text*, or a part of it, as the expression says, matches, whatever it costs.
     pub fn is_match(&self, text: &str) -> bool {
         text.len() >= self.shortest && self.longest.is_none_or(|longest| text.len() <= longest) && self.regex.is_match(text)
     }
@@ -121,6 +173,11 @@ impl Program {
     /// The expression, in the syntax of `regex-syntax`.
     pub fn expression(&self) -> &str {
         &self.expression
+    }
+
+    /// Its size, as it was given.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// A literal that every text has that matches; empty where none is known.
@@ -177,7 +234,7 @@ impl Regexps {
     pub fn query(&self, text: &str, seen: &mut Seen, mut hit: impl FnMut(&[u32])) {
         let mut try_all = |programs: &[(Arc<Program>, u32)]| {
             for (program, id) in programs {
-                if program.is_match(text) {
+                if program.search(text) {
                     hit(&[*id]);
                 }
             }
@@ -197,7 +254,7 @@ mod tests {
     use crate::automaton::testing::Dice;
 
     fn program(expression: &str) -> Arc<Program> {
-        Program::compile(&Regexp { expression: expression.into() }).unwrap()
+        Program::compile(&Regexp { expression: expression.into(), size: 100 }).unwrap()
     }
 
     #[test]
@@ -242,9 +299,24 @@ mod tests {
     }
 
     #[test]
+    fn a_search_past_the_budget_is_refused_unless_the_automaton_is_small() {
+        let of_size = |expression: &str, size| Program::compile(&Regexp { expression: expression.into(), size }).unwrap();
+        let (large, small) = (of_size("a.{500}c", 503), of_size("a.*c", 503));
+        for (length, fits) in [(BUDGET / 503 * 16, true), (BUDGET / 503 * 16 + 1, false)] {
+            let text = "a".repeat(length - 1) + "c";
+            assert_eq!((large.search(&text), small.search(&text)), (fits, true), "{length}");
+            assert!(large.is_match(&text));
+        }
+        let (refused, detail) = take_refused().unwrap();
+        let expected = "a text of 31809 bytes is not searched for a regular expression of size 503: a.{500}c";
+        assert_eq!((refused, &*detail), (1, expected));
+        assert_eq!(take_refused(), None);
+    }
+
+    #[test]
     fn equal_expressions_share_a_program_and_huge_ones_are_refused() {
         assert!(Arc::ptr_eq(&program("x+y"), &program("x+y")));
-        assert!(Program::compile(&Regexp { expression: r"(\pL{1,99}){99}".into() }).is_err());
+        assert!(Program::compile(&Regexp { expression: r"(\pL{1,99}){99}".into(), size: 1 }).is_err());
         assert_eq!(program(r"\Aab(c|d)longest[0-9]\z").required(), b"longest");
         assert!(program("[a-z]{1,50}").is_match("abc") && program(r"\pL+").is_match("é"));
     }

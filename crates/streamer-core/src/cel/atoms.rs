@@ -516,7 +516,7 @@ pub(super) fn text_atom(program: &Program, function: Function, text: Box<str>) -
             let at = program.regexps.binary_search_by(|(source, _)| source.cmp(&text)).ok()?;
             let regexp = &program.regexps[at].1;
             // One that is too large for an automaton, or may take long for a text, is not for the index, which has no budget.
-            if super::regexps::size(&text) > MAX_REGEXP_SIZE {
+            if regexp.size > MAX_REGEXP_SIZE {
                 return None;
             }
             let compiled = regexps::Program::compile(regexp).ok().filter(|compiled| compiled.is_small())?;

@@ -42,9 +42,7 @@ impl Executable {
     ///
     /// A constant regexp is too large, in words.
     pub fn new(program: Arc<Program>) -> Result<Executable, String> {
-        let compile = |(source, regexp): &(Box<str>, _)| {
-            Ok((source.clone(), regexps::Program::compile(regexp)?, super::regexps::size(source)))
-        };
+        let compile = |(source, regexp): &(Box<str>, _)| Ok((source.clone(), regexps::Program::compile(regexp)?));
         let regexps = program.regexps.iter().map(compile).collect::<Result<_, String>>()?;
         Ok(Executable { program, regexps })
     }

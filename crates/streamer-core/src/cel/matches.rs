@@ -12,7 +12,7 @@ use super::evaluate::{Result, Run};
 use super::outcome::Reason;
 use super::regexps;
 use super::values::{Detail, Value};
-use crate::automaton::regexps::Program;
+use crate::automaton::regexps::{Program, units_of_search};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ const UNITS: usize = 4_096;
 const UNITS_OF_SIZE: usize = 224;
 const MAX_CHARGED_SIZE: usize = 4_096;
 
-/// A constant regexp: its text, what was made of it, and its size.
-pub(super) type Ready = (Box<str>, Arc<Program>, usize);
+/// A constant regexp: its text, and what was made of it.
+pub(super) type Ready = (Box<str>, Arc<Program>);
 
 /// A compiled regexp, or what is wrong with it, and its size.
 type Compiled = (std::result::Result<Arc<Program>, Arc<str>>, usize);
@@ -54,9 +54,9 @@ impl<'r> Run<'r> {
     /// Whether a regexp is found in *text*.
     pub(super) fn matches(&mut self, text: &'r str, source: &'r str) -> Result<Value<'r>> {
         let constants = self.regexps.constants;
-        if let Ok(found) = constants.binary_search_by(|(known, ..)| (**known).cmp(source)) {
-            let (_, regexp, size) = &constants[found];
-            self.charge_search(text, *size)?;
+        if let Ok(found) = constants.binary_search_by(|(known, _)| (**known).cmp(source)) {
+            let (_, regexp) = &constants[found];
+            self.charge_search(text, regexp.size())?;
             return Ok(Value::Bool(regexp.is_match(text)));
         }
         let place = (source.as_ptr(), source.len());
@@ -93,7 +93,7 @@ impl<'r> Run<'r> {
 
     /// Count the search of *text*: a step for each of its bytes and each state that may be alive.
     fn charge_search(&mut self, text: &str, size: usize) -> Result<()> {
-        self.charge(text.len().div_ceil(16).saturating_mul(size))
+        self.charge(units_of_search(text, size))
     }
 }
 

@@ -52,11 +52,13 @@ pub enum Reason {
     Budget,
     /// No error of CEL: the choice of array elements for a pattern with `$or` takes more than its budget.
     PatternBudget,
+    /// No error of CEL: the search of a filter's or a pattern's regexp in a text takes more than its budget.
+    RegexpBudget,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Reason; 12] = [
+    pub const ALL: [Reason; 13] = [
         Reason::NoSuchField,
         Reason::IndexOutOfRange,
         Reason::NoSuchOverload,
@@ -69,6 +71,7 @@ impl Reason {
         Reason::NotBool,
         Reason::Budget,
         Reason::PatternBudget,
+        Reason::RegexpBudget,
     ];
 
     /// The word of it: the label of the metric that counts errors.
@@ -86,6 +89,7 @@ impl Reason {
             Reason::NotBool => "not_bool",
             Reason::Budget => "budget",
             Reason::PatternBudget => "pattern_budget",
+            Reason::RegexpBudget => "regexp_budget",
         }
     }
 }

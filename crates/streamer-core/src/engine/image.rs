@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 /// What images of this core are for: the version of their form in the low half, a mark that only the same order of bytes reads
 /// alike in the high half.
-pub const KIND: u64 = u64::from_ne_bytes(*b"\x02\0\0\0Imge");
+pub const KIND: u64 = u64::from_ne_bytes(*b"\x03\0\0\0Imge");
 
 const ARRAYS: usize = 20;
 const HEAD: usize = 4 + 2 * ARRAYS;
@@ -149,7 +149,10 @@ pub(super) fn encode(store: &Store, index: &Index, recipe: &Recipe) -> Vec<u8> {
         path.names.iter().for_each(|name| small.text(name));
     }
     small.number(store.pool.programs.len());
-    store.pool.programs.iter().for_each(|program| small.text(program.expression()));
+    store.pool.programs.iter().for_each(|program| {
+        small.text(program.expression());
+        small.number(program.size());
+    });
     small.number(store.pool.trees.len());
     store.pool.trees.iter().for_each(|tree| small.text(&json::write(tree)));
     small.number(store.verify.len());
@@ -242,7 +245,10 @@ pub(super) fn decode(
         let mode = if path.below(2)? == 1 { Mode::AnyLeaf } else { Mode::Scalar };
         Some((Path { root, names: path.several(|name| name.text().map(Box::from))?.into() }, mode))
     })?;
-    let programs = small.several(|program| Program::compile(&Regexp { expression: program.text()?.into() }).ok())?;
+    let programs = small.several(|program| {
+        let (expression, size) = (program.text()?.into(), program.number()?);
+        Program::compile(&Regexp { expression, size }).ok()
+    })?;
     let options = json::Options { max_depth: DEEPEST_TREE, max_bytes: usize::MAX };
     let trees = small.several(|tree| json::parse::<Json>(tree.text()?.as_bytes(), options).ok().map(Arc::new))?;
     let pool = Pool {

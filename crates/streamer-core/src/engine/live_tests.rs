@@ -275,7 +275,7 @@ fn a_write_is_all_or_nothing_and_names_everything_that_is_wrong() {
     let engine = Engine::new(Options { allow_unindexed: false, ..Options::default() });
     let good = || all(vec![clause(&["a"], vec![text("x")])]);
     add(&engine, [addition("held", "t", "c", good())]);
-    let huge = Atom::Regexp(Regexp { expression: r"(\pL{1,99}){99}".into() });
+    let huge = Atom::Regexp(Regexp { expression: r"(\pL{1,99}){99}".into(), size: 1 });
     let items = || {
         vec![
             Ok(addition("good", "t", "c", good())),

@@ -1,5 +1,6 @@
 //! Matching: the partitions that an event sees, one flattening for all of them, their segments one after the other.
 
+use crate::automaton::regexps::take_refused;
 use crate::bloom::filter::{Answer, Filter};
 use crate::cel::Verdict;
 use crate::engine::engine::{Identity, Inner, Matched, OldScratch, Options, Root, Scratch, Stays};
@@ -219,6 +220,9 @@ impl Inner {
         let mut programs = Programs::new(self, event, flat, given, cel, &mut errors, tally.is_timed());
         if parts.has_unknown {
             self.judge_open(one, values, output, &mut programs)?;
+            if let Some((refused, last)) = take_refused() {
+                programs.refused(refused, last);
+            }
             if let Some(took) = programs.took() {
                 tally.cel(took);
             }
@@ -272,6 +276,9 @@ impl Inner {
         for slot in output.spent.drain(..) {
             programs.spent(slot);
         }
+        if let Some((refused, last)) = take_refused() {
+            programs.refused(refused, last);
+        }
         if let Some(took) = programs.took() {
             tally.cel(took);
         }
@@ -299,6 +306,8 @@ impl Inner {
             segment.find_open(&holes, &asked, &mut read, output, has_program);
         }
         read.end(values);
+        // Those that are open are searched again.
+        _ = take_refused();
         for slot in output.open.drain(..) {
             let record = self.records.get(slot);
             let Some(record) = record.as_ref() else { continue };

@@ -16,7 +16,7 @@ use crate::engine::registry::Record;
 use crate::error::EventError;
 use crate::flatten::{Flat, Flattener, Given, Validation};
 use std::any::Any;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Seconds between two errors of one subscription that are told.
@@ -25,8 +25,8 @@ const MINUTE: u64 = 60;
 /// An error of a subscription's program that is to be told.
 #[derive(Clone, Debug)]
 pub struct CelError {
-    /// The subscription's slot.
-    pub slot: u32,
+    /// The subscription's slot; none for a regexp, which is looked for once for all subscriptions that have it.
+    pub slot: Option<u32>,
     /// Why.
     pub reason: Reason,
     /// The same in words.
@@ -143,23 +143,32 @@ impl<'e> Programs<'e> {
     pub fn spent(&mut self, slot: u32) -> Verdict {
         if let Some(record) = self.inner.records.get(slot).as_ref() {
             self.inner.cel_errors[Reason::PatternBudget as usize].fetch_add(1, Ordering::Relaxed);
-            if let Some(silenced) = self.is_due(record) {
+            if let Some(silenced) = self.is_due(&record.heard) {
                 let detail = "the choice of array elements for its pattern takes more than its budget".to_owned();
-                self.errors.push(CelError { slot, reason: Reason::PatternBudget, detail, silenced });
+                self.errors.push(CelError { slot: Some(slot), reason: Reason::PatternBudget, detail, silenced });
             }
         }
         Verdict::Error
     }
 
-    /// Whether an error of a subscription is to be told; if so, how many were not since the last that was.
-    fn is_due(&self, record: &Record) -> Option<u32> {
+    /// So many searches of regexps were refused, the last of them as *detail* says.
+    #[cold]
+    pub fn refused(&mut self, refused: u32, detail: String) {
+        self.inner.cel_errors[Reason::RegexpBudget as usize].fetch_add(u64::from(refused), Ordering::Relaxed);
+        if let Some(silenced) = self.is_due(&self.inner.heard) {
+            self.errors.push(CelError { slot: None, reason: Reason::RegexpBudget, detail, silenced });
+        }
+    }
+
+    /// Whether an error of what was *heard* of then is to be told; if so, how many were not since the last that was.
+    fn is_due(&self, heard_at: &AtomicU64) -> Option<u32> {
         // Two threads at once may both tell; that is no harm.
         let now = self.inner.started.elapsed().as_secs() + 1;
-        let heard = record.heard.load(Ordering::Relaxed);
+        let heard = heard_at.load(Ordering::Relaxed);
         let (told, silenced) = (heard >> 32, heard as u32);
         let is_due = told == 0 || now >= told + MINUTE;
         let next = if is_due { now << 32 } else { told << 32 | u64::from(silenced.saturating_add(1)) };
-        record.heard.store(next, Ordering::Relaxed);
+        heard_at.store(next, Ordering::Relaxed);
         is_due.then_some(silenced)
     }
 
@@ -206,9 +215,9 @@ impl<'e> Programs<'e> {
         let outcome = program.evaluate(&document, budget, self.scratch)?;
         if let Some(reason) = outcome.reason {
             self.inner.cel_errors[reason as usize].fetch_add(1, Ordering::Relaxed);
-            if let Some(silenced) = self.is_due(record) {
+            if let Some(silenced) = self.is_due(&record.heard) {
                 let (_, detail) = program.evaluate_in_words(&document, budget, self.scratch)?;
-                self.errors.push(CelError { slot, reason, detail, silenced });
+                self.errors.push(CelError { slot: Some(slot), reason, detail, silenced });
             }
         }
         Ok(outcome.verdict)

@@ -201,7 +201,9 @@ fn atom(dice: &mut Dice, topic: bool) -> Atom {
         13 => Atom::SuffixIgnoreCase(fold(&text(dice)).into()),
         14 => Atom::EqualIgnoreCase(fold(&text(dice)).into()),
         15 => Atom::Wildcard((0..2 + dice.below(2)).map(|_| dice.text(LETTERS, 1).into()).collect()),
-        16 => Atom::Regexp(Regexp { expression: (*dice.pick(&[r"\Aa+b*\z", "ab", r"\A[aé]{1,2}\z", "b.a", ""])).into() }),
+        16 => {
+            Atom::Regexp(Regexp { expression: (*dice.pick(&[r"\Aa+b*\z", "ab", r"\A[aé]{1,2}\z", "b.a", ""])).into(), size: 5 })
+        }
         17 => Atom::Cidr(*dice.pick(&[
             Cidr::V4(0x0a00_0000, 8),
             Cidr::V4(0x0a01_0000, 16),

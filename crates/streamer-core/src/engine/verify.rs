@@ -99,7 +99,7 @@ fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
         AtomView::SuffixIgnoreCase(operand) => fold(text).ends_with(operand),
         AtomView::EqualIgnoreCase(operand) => fold(text) == operand,
         AtomView::Wildcard(pieces) => wildcard_matches(pieces, text),
-        AtomView::Regexp(program) => program.is_match(text),
+        AtomView::Regexp(program) => program.search(text),
         AtomView::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(net, address)),
         AtomView::Topic(words) => topic_matches(&words.to_vec(), text),
         _ => false,

@@ -139,7 +139,7 @@ fn compares(op: Operator, filter: &Filter, seen: &Value) -> bool {
         Operator::Matches => seen
             .as_str()
             .zip(filter.regexp.as_ref())
-            .is_some_and(|(seen, regexp)| Program::compile(regexp).is_ok_and(|program| program.is_match(seen))),
+            .is_some_and(|(seen, regexp)| Program::compile(regexp).is_ok_and(|program| program.search(seen))),
         Operator::Less => order(seen, value).is_some_and(Ordering::is_lt),
         Operator::LessOrEqual => order(seen, value).is_some_and(Ordering::is_le),
         Operator::Greater => order(seen, value).is_some_and(Ordering::is_gt),
@@ -244,7 +244,7 @@ fn text_holds(atom: &Atom, text: &str) -> bool {
         Atom::SuffixIgnoreCase(operand) => fold(text).ends_with(&**operand),
         Atom::EqualIgnoreCase(operand) => fold(text) == **operand,
         Atom::Wildcard(pieces) => wildcard_matches(pieces.iter().map(|piece| &**piece), text),
-        Atom::Regexp(regexp) => Program::compile(regexp).is_ok_and(|program| program.is_match(text)),
+        Atom::Regexp(regexp) => Program::compile(regexp).is_ok_and(|program| program.search(text)),
         Atom::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(*net, address)),
         _ => false,
     }

@@ -411,12 +411,12 @@ impl<'t> Parser<'t> {
     fn regexp(&mut self, operand: &'t Tree, place: u32) -> Result<Atom> {
         let text = self.text(operand, place)?;
         match regexps::translate(text, self.dialect == Dialect::Strict) {
-            Ok((regexp, states)) => {
-                let most = self.limits.max_regexp_size;
-                if states > most {
-                    return self.fail(place, regexps::too_large(states, most));
+            Ok(regexp) => {
+                let (size, most) = (regexp.size, self.limits.max_regexp_size);
+                if size > most {
+                    return self.fail(place, regexps::too_large(size, most));
                 }
-                self.spend(states, place)?;
+                self.spend(size, place)?;
                 Ok(Atom::Regexp(regexp))
             }
             Err(reason) => self.fail(place, reason),

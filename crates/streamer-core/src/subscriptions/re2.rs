@@ -7,6 +7,7 @@
 
 use super::depth::{MAX_LEVELS, with_stack_for};
 use super::regexps::{Regexp, literal};
+use crate::cel::regexp_size;
 
 const MAX_COUNT: usize = 1000;
 
@@ -20,7 +21,7 @@ type Result<T> = std::result::Result<T, String>;
 pub fn translate(source: &str) -> Result<Regexp> {
     let expression = Parser { source: source.chars().collect(), at: 0, names: Vec::new(), text: String::new() }.parse()?;
     with_stack_for(&expression, || hir(&expression).map(drop))?; // finds what is left: names of scripts
-    Ok(Regexp { expression: expression.into() })
+    Ok(Regexp { expression: expression.into(), size: regexp_size(source) })
 }
 
 /// Parse an expression of this module or of [`super::regexps`]; it may match single bytes. What recurses over it is done

@@ -195,7 +195,7 @@ fn compare(op: Operator, filter: &Filter, seen: &Value) -> Verdict {
         Operator::EndsWith => texts(&|seen, value| seen.ends_with(value)),
         Operator::Matches => texts(&|seen, _| {
             let program = filter.regexp.as_ref().and_then(|regexp| Program::compile(regexp).ok());
-            program.is_some_and(|program| program.is_match(seen))
+            program.is_some_and(|program| program.search(seen))
         }),
         Operator::Less => order(&|found| found.is_lt()),
         Operator::LessOrEqual => order(&|found| found.is_le()),

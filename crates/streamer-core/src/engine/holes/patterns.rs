@@ -275,7 +275,7 @@ fn text_holds(atom: &Atom, text: &str) -> bool {
         Atom::SuffixIgnoreCase(operand) => fold(text).ends_with(&**operand),
         Atom::EqualIgnoreCase(operand) => fold(text) == **operand,
         Atom::Wildcard(pieces) => wildcard_matches(pieces.iter().map(|piece| &**piece), text),
-        Atom::Regexp(regexp) => Program::compile(regexp).is_ok_and(|program| program.is_match(text)),
+        Atom::Regexp(regexp) => Program::compile(regexp).is_ok_and(|program| program.search(text)),
         Atom::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(*net, address)),
         _ => false,
     }
