@@ -427,6 +427,10 @@ class Draft:
 class Batch:
     """What several events matched, packed: a sequence of hits, made when they are asked for, and of errors of bad events."""
 
+    @property
+    def rejected(self) -> int:
+        """How many of them are errors."""
+
     def __len__(self) -> int: ...
     def __getitem__(self, position: int, /) -> Hits | EventError: ...
 

@@ -143,6 +143,10 @@ class Hits(Protocol):
 class HitsOfSeveral(Protocol):
     """What several events matched: hits, perhaps made anew each time that they are asked for, and errors of bad events."""
 
+    @property
+    def rejected(self) -> int:
+        """How many of them are errors."""
+
     def __len__(self) -> int: ...
 
     def __getitem__(self, position: int, /) -> Hits | EventError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
@@ -54,8 +54,8 @@ def read_lines(source: LineSource, *, max_bytes: int) -> Iterator[tuple[int, byt
         yield from zip(numbers, lines, strict=True)
 
 
-Block: TypeAlias = tuple[Sequence[int], Sequence[bytes | EventError]]
-"""Some lines, with their numbers."""
+Block: TypeAlias = tuple[range, list[bytes]] | tuple[list[int], list[bytes | EventError]]
+"""Some lines, with their numbers: a range where none was blank and none too long."""
 
 
 def read_blocks(source: LineSource, *, max_bytes: int) -> Iterator[Block]:

@@ -273,6 +273,16 @@ class ReferenceHits:
 
 
 @final
+class ReferenceBatch(list[ReferenceHits | EventError]):
+    """What several events came to."""
+
+    @property
+    def rejected(self) -> int:
+        """See `HitsOfSeveral`."""
+        return sum(isinstance(result, EventError) for result in self)
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class _Draft:
     """A subscription that was accepted and has no place yet."""
@@ -468,10 +478,10 @@ class ReferenceCore:
 
     def match_batch(
         self, events: Sequence[EventSource], tenant: str | None, collection: str | None, threads: int = 1
-    ) -> list[ReferenceHits | EventError]:
+    ) -> ReferenceBatch:
         """See `Core`; *threads* makes no difference here, since the interpreter runs one at a time."""
         root = self._root
-        results: list[ReferenceHits | EventError] = []
+        results = ReferenceBatch()
         for index, event in enumerate(events):
             try:
                 results.append(ReferenceHits(self._settled(root, event, tenant, collection)))

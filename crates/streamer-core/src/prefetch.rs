@@ -20,3 +20,19 @@ pub fn prefetch<T>(slice: &[T], at: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (slice, at);
 }
+
+/// Ask for all lines of a value, but not for what it points at.
+#[inline]
+pub fn prefetch_all<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start = std::ptr::from_ref(value).cast::<i8>();
+        for at in (0..size_of::<T>()).step_by(LINE) {
+            // SAFETY: as above; an address that is none is no error either.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(at)) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}

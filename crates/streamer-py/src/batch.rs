@@ -24,7 +24,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ops::Range;
 use std::sync::Arc;
-use streamer_core::engine::{CelError, Change, Group, Located, Matched, Outcome, Pin, Root, Scratch};
+use streamer_core::engine::{AHEAD, CelError, Change, Group, Located, Matched, Outcome, Pin, Root, Scratch};
 use streamer_core::error::EventError;
 
 /// So many events, or bytes, are read before any of them is matched, for each thread.
@@ -97,6 +97,7 @@ pub struct Batch {
     tenant: Option<Box<str>>,
     collection: Option<Box<str>>,
     places: Vec<Place>,
+    rejected: usize,
     slots: Vec<u32>,
     outcomes: Vec<Outcome>,
     /// The texts of events whose transitions need them, by position.
@@ -105,6 +106,11 @@ pub struct Batch {
 
 #[pymethods]
 impl Batch {
+    #[getter]
+    fn rejected(&self) -> usize {
+        self.rejected
+    }
+
     fn __len__(&self) -> usize {
         self.places.len()
     }
@@ -179,6 +185,7 @@ impl Batch {
                 (Err(error), _) => Err(error.clone_ref(py)),
                 (Ok(_), None) => Err(PyRuntimeError::new_err("an event that was not matched")),
             };
+            self.rejected += 1;
             self.places.push(Place::Bad(errors::in_its_place(py, bad, position)?.unbind()));
         }
         Ok(())
@@ -206,6 +213,11 @@ impl<'e> Order<'e> {
     /// The event that is matched at a position.
     fn event(&self, position: usize) -> usize {
         self.sorted.get(position).map_or(position, |(_, at)| *at as usize)
+    }
+
+    /// Whether it is another order than that of the events.
+    fn is_sorted(&self) -> bool {
+        !self.sorted.is_empty()
     }
 
     /// Where an event belongs, if that was looked for.
@@ -250,6 +262,7 @@ impl Core {
                 tenant: tenant.map(Box::from),
                 collection: collection.map(Box::from),
                 places: Vec::with_capacity(events.len()),
+                rejected: 0,
                 slots: Vec::new(),
                 outcomes: Vec::new(),
                 texts: Vec::new(),
@@ -330,9 +343,12 @@ impl Core {
         let mut run = Run::default();
         run.spans.reserve(block.len());
         let mut group = Group::new(root);
-        for position in block {
+        for position in block.clone() {
             if !pulse.beat() {
                 break;
+            }
+            if (position - block.start).is_multiple_of(AHEAD) && order.is_sorted() {
+                engine.foresee(root, (position..block.end).filter_map(|ahead| order.located(order.event(ahead))));
             }
             let at = order.event(position);
             let Some(event) = events[at] else {

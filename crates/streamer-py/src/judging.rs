@@ -35,17 +35,12 @@ pub struct HostJudge {
 }
 
 impl Judge for HostJudge {
-    fn verdict(&self, record: &Record, event: &Judged<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Verdict {
+    fn verdict(&self, record: &Record, event: &Judged<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Option<Verdict> {
         if has_raised() {
-            return Verdict::Error;
+            return None;
         }
-        Python::attach(|py| match self.ask(py, record, event, side, kept) {
-            Ok(verdict) => verdict,
-            Err(error) => {
-                RAISED.set(Some(error));
-                Verdict::Error
-            }
-        })
+        let asked = Python::attach(|py| self.ask(py, record, event, side, kept));
+        asked.map_err(|error| RAISED.set(Some(error))).ok()
     }
 }
 

@@ -25,6 +25,7 @@ use crate::engine::buckets::MANY_PATHS;
 use crate::engine::paths::{PathMap, PathSet, PathSets};
 use crate::engine::store::Store;
 use crate::engine::values::Values;
+use crate::prefetch::{prefetch, prefetch_all};
 use crate::subscriptions::normal_form::{Mode, Path};
 use crate::value::{ScalarRef, Seed};
 use std::collections::{HashMap, HashSet};
@@ -230,6 +231,13 @@ impl Filter {
             self.sample(map, values);
         }
         Answer::Maybe
+    }
+
+    /// Ask for the lines that are read first.
+    pub fn foresee(&self) {
+        prefetch_all(&*self.bits);
+        prefetch_all(&*self.places);
+        prefetch(&self.asked, 0);
     }
 
     /// The same, uncounted.

@@ -131,7 +131,10 @@ impl Inner {
         let (change, more) = change.and_then(|change| change).inspect_err(|error| tally.reject(error.code))?;
         tally.looked(output.candidates, output.listed);
         let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
-        tally.settle(output.certain.len() + output.told.len(), uncertain);
+        match output.is_cut_off {
+            false => tally.settle(output.certain.len() + output.told.len(), uncertain),
+            true => tally.fail(),
+        }
         let matched = Matched {
             certain: &output.certain,
             told: &output.told,
@@ -223,6 +226,7 @@ impl Inner {
             if let Some((refused, last)) = take_refused() {
                 programs.refused(refused, last);
             }
+            output.is_cut_off = programs.is_cut_off();
             if let Some(took) = programs.took() {
                 tally.cel(took);
             }
@@ -279,6 +283,7 @@ impl Inner {
         if let Some((refused, last)) = take_refused() {
             programs.refused(refused, last);
         }
+        output.is_cut_off = programs.is_cut_off();
         if let Some(took) = programs.took() {
             tally.cel(took);
         }
@@ -373,6 +378,7 @@ impl Inner {
         let mut errors = Vec::new();
         let mut programs = Programs::new(self, one.event, one.flat, one.given, cel, &mut errors, false);
         let is_read = self.find_old(0, one, segment, output, old, &mut programs);
+        output.is_cut_off |= programs.is_cut_off();
         output.spent.clear();
         output.certain = certain;
         (output.candidates, output.listed) = counts;

@@ -1,6 +1,7 @@
 //! Event bytes to matches: the index, its segments and partitions, and the engine that holds them.
 
 mod access;
+mod ahead;
 pub mod buckets;
 pub mod build;
 mod checks;
@@ -36,6 +37,7 @@ pub mod words;
 mod write;
 
 pub use access::{CostClass, access_of};
+pub use ahead::AHEAD;
 pub use build::Depth;
 pub use engine::{
     Addition, Changes, Engine, Held, Identity, LetGo, Matched, Mode, Options, Pin, Root, Scratch, Selection, Stays,

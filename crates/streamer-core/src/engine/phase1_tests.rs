@@ -404,3 +404,19 @@ fn equal_values_are_one_key_however_they_are_spelled() {
     let keys = engine.filter_keys(&name()).0;
     assert!(keys.contains(&br#"["event","leaf",["data","n"],"number","7"]"#[..]), "{keys:?}");
 }
+
+#[test]
+fn looking_ahead_changes_and_counts_nothing() {
+    let engine = engine(0.01);
+    let mut scratch = Scratch::default();
+    add(&engine, (0..100).map(|n| addition(&format!("s{n}"), vec![equal("a", &n.to_string())])));
+    add(&engine, [Addition { collection: Some("small".into()), ..addition("other", vec![exists("a")]) }]);
+    let before = engine.counters();
+    let (root, events) = (engine.root(), ["c", "c", "small", "nobody", "c"]);
+    let located = |collection| engine.locate(b"{\"data\":{\"a\":\"7\"}}", Some("t"), collection, &mut Scratch::default());
+    let nowhere = engine.locate(b"[", None, None, &mut Scratch::default());
+    engine.foresee(&root, events.into_iter().cycle().take(3 * super::AHEAD).map(Some).map(located).chain([nowhere]));
+    engine.foresee(&root, std::iter::empty());
+    assert_eq!(engine.counters().events, before.events);
+    assert_eq!(matches(&engine, "{\"a\":\"7\"}", &mut scratch), ["s7"]);
+}

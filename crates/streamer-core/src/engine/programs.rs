@@ -56,10 +56,11 @@ pub struct Judged<'e> {
 
 /// Evaluates the programs that are not the core's to evaluate. Called by the threads that match, several at once.
 pub trait Judge: Send + Sync {
-    /// What the program of *record* says of one side of an event; it counts and tells errors by itself.
+    /// What the program of *record* says of one side of an event; it counts and tells errors by itself. None where it was
+    /// interrupted: nobody is told what the event matched, and it counts as one that the engine failed at.
     ///
     /// *kept* is empty at the first program of an event, and is handed on to the next ones.
-    fn verdict(&self, record: &Record, event: &Judged<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Verdict;
+    fn verdict(&self, record: &Record, event: &Judged<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Option<Verdict>;
 }
 
 /// Which document counts as `data`.
@@ -84,6 +85,8 @@ pub(super) struct Programs<'e> {
     documents: Option<[Document<'e>; 2]>,
     /// What the judge keeps for the event.
     kept: Option<Box<dyn Any>>,
+    /// Whether the judge was interrupted.
+    is_cut_off: bool,
     /// Whether it is measured how long programs run, and how long they ran.
     is_timed: bool,
     took: Option<Duration>,
@@ -101,8 +104,13 @@ impl<'e> Programs<'e> {
     ) -> Programs<'e> {
         let CelScratch { arena, flattener, scratch } = scratch;
         arena.reset();
-        let (flattener, documents, kept, took) = (Some(flattener), None, None, None);
-        Programs { inner, event, flat, given, arena, flattener, scratch, errors, documents, kept, is_timed, took }
+        let (flattener, documents, kept, is_cut_off, took) = (Some(flattener), None, None, false, None);
+        Programs { inner, event, flat, given, arena, flattener, scratch, errors, documents, kept, is_cut_off, is_timed, took }
+    }
+
+    /// Whether any of them was interrupted.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off
     }
 
     /// How long programs ran, where any did and it was measured.
@@ -206,7 +214,8 @@ impl<'e> Programs<'e> {
         if let Some(since) = since {
             self.took = Some(self.took.unwrap_or_default() + since.elapsed());
         }
-        Ok(verdict)
+        self.is_cut_off |= verdict.is_none();
+        Ok(verdict.unwrap_or(Verdict::Error))
     }
 
     fn evaluate(&mut self, slot: u32, record: &Record, program: &Executable, side: Side) -> Result<Verdict, EventError> {

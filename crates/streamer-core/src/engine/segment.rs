@@ -33,6 +33,7 @@ use crate::engine::store::{Store, flags};
 use crate::engine::values::Values;
 use crate::engine::verify;
 use crate::engine::words::Refused;
+use crate::prefetch::{prefetch, prefetch_all};
 use crate::value::Seed;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -124,6 +125,8 @@ pub struct Output {
     pub listed: u64,
     /// How many of `certain` were found in the event as it is.
     pub counted: usize,
+    /// Whether a program was interrupted, so that nobody is told of this.
+    pub is_cut_off: bool,
 }
 
 /// In which state of the engine, and how, a segment is asked.
@@ -148,7 +151,7 @@ impl Output {
         self.open.clear();
         self.spent.clear();
         self.errors.clear();
-        (self.candidates, self.listed, self.counted) = (0, 0, 0);
+        (self.candidates, self.listed, self.counted, self.is_cut_off) = (0, 0, 0, false);
     }
 }
 
@@ -280,6 +283,15 @@ impl Segment {
             if flags & (need | flags::BEFORE) == need && self.holds(at, asked, values, verified, output) {
                 found.push((store.slots[at as usize], flags));
             }
+        }
+    }
+
+    /// Ask for the lines that a search reads first.
+    pub fn foresee(&self) {
+        prefetch_all(&*self.store.paths);
+        prefetch(&self.store.slots, 0);
+        if let Some(index) = &self.index {
+            index.foresee();
         }
     }
 

@@ -302,6 +302,14 @@ impl Tally {
         }
     }
 
+    /// Settle the event as one that the engine failed at.
+    #[cold]
+    pub fn fail(&mut self) {
+        if self.is_on {
+            alone(&self.shard.rejected[CODES - 1], 1);
+        }
+    }
+
     /// What the event took so far; None for one that is not of the sample.
     #[inline]
     pub fn spent(&self) -> Option<Duration> {

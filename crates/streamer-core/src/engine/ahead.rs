@@ -1,0 +1,57 @@
+//! What the events of a mixed batch come upon first, asked for before they are matched.
+//!
+//! ```text
+//!   events ahead:   a   b   c   d   ...
+//!   step 1          their partitions                 each step asks for the lines that the next one reads,
+//!   step 2          filters, lists of segments       of all of these events, so that the waiting for memory
+//!   step 3          segments                         is done once for all of them
+//!   step 4          what a search reads first
+//! ```
+//!
+//! A thousand collections are in no cache, and an event by itself waits for one line after the other: its partition, then the
+//! partition's filter, then what that points at. Of a batch it is known beforehand where its events belong.
+//!
+//! Invariant: nothing is changed, opened or counted; what is asked for and not read costs its line.
+//!
+//! Rejected: all events of a block at once, whose lines drive one another out of the first cache.
+
+use crate::engine::engine::{Engine, Root};
+use crate::engine::group::Located;
+use crate::engine::partitions::Partition;
+use crate::prefetch::{prefetch, prefetch_all};
+use std::sync::Arc;
+
+/// So many events are looked ahead at.
+pub const AHEAD: usize = 16;
+/// The segments of a partition that are worth it.
+const SEGMENTS: usize = 2;
+
+impl Engine {
+    /// Ask for what events at these places come upon first, at most [`AHEAD`] of them.
+    pub fn foresee<'e>(&self, root: &Root, located: impl Iterator<Item = Located<'e>>) {
+        let mut seen: [Option<&Arc<Partition>>; AHEAD] = [None; AHEAD];
+        let (mut count, mut last) = (0, None);
+        for Located { key, tenant, collection } in located.take(AHEAD) {
+            if last.replace(key) == Some(key) {
+                continue;
+            }
+            let (Some(tenant), Some(collection)) = (tenant, collection) else { continue };
+            let Some(partition) = root.partitions.get(key, tenant, collection) else { continue };
+            prefetch_all(&**partition);
+            seen[count] = Some(partition);
+            count += 1;
+        }
+        let seen = || seen[..count].iter().flatten().map(|partition| partition.present());
+        for partition in seen() {
+            prefetch(&partition.segments, 0);
+            partition.filter.as_deref().inspect(|filter| prefetch_all(*filter));
+        }
+        for partition in seen() {
+            partition.filter.as_deref().inspect(|filter| filter.foresee());
+            partition.segments.iter().take(SEGMENTS).for_each(|segment| prefetch_all(&**segment));
+        }
+        for partition in seen() {
+            partition.segments.iter().take(SEGMENTS).for_each(|segment| segment.foresee());
+        }
+    }
+}
