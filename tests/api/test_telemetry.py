@@ -120,6 +120,17 @@ def test_an_error_that_is_none_of_the_events_counts_as_internal(engine: MakeEngi
     assert matched <= 2
 
 
+def match_all(engine: Engine, way: str, events: list[bytes]) -> None:
+    """Match *events* by the way of this name."""
+    if way == "match_jsonl":
+        list(engine.match_jsonl(b"\n".join(events)))
+    elif way == "match_batch":
+        engine.match_batch(events)
+    else:
+        for event in events:
+            getattr(engine, way)(event)
+
+
 @pytest.mark.parametrize("way", ["match", "match_ids", "match_count", "match_batch", "match_jsonl"])
 @pytest.mark.parametrize("event", [b'{"data": {"a": 1}}', b'{"data": {"a": 1}, "unknown": ["/data/b"]}'])
 def test_an_event_whose_evaluation_is_interrupted_counts_as_internal(engine: MakeEngine, way: str, event: bytes) -> None:
@@ -134,15 +145,8 @@ def test_an_event_whose_evaluation_is_interrupted_counts_as_internal(engine: Mak
 
     e = engine(cel_functions={"third_time": third_time}, cel_evaluator="portable")
     e.add({"id": "a", "cel": "third_time(data.a)"})
-    events = [event] * 5
     with pytest.raises(KeyboardInterrupt):
-        if way == "match_jsonl":
-            list(e.match_jsonl(b"\n".join(events)))
-        elif way == "match_batch":
-            e.match_batch(events)
-        else:
-            for each in events:
-                getattr(e, way)(each)
+        match_all(e, way, [event] * 5)
     assert outcomes(e)[:3] == (2, 0, 1)
     assert read(e).rejected["internal"] == 1
 
