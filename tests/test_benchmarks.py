@@ -37,7 +37,7 @@ def test_with_phase_1_and_without_it_and_sketched_the_same_is_found(backend: str
     bloom.main(["--smoke"])
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     kinds = len(bloom.KINDS) * len(bloom.KIND_SMOKE)
-    assert len(table) == 4 + (len(bloom.SMOKE) + kinds) * len(bloom.SHARES)
+    assert len(table) == 4 + 3 + (len(bloom.SMOKE) + kinds) * len(bloom.SHARES)
 
 
 def test_what_counting_costs_is_measured_on_the_right_matches(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
