@@ -192,7 +192,8 @@ def stats(
         check_plot(plot)
     _check_names(tenant, collection)
     engine = _setup(config, subscriptions, layout, default_tenant, soft_delete).engine()
-    samples = History(engine)
+    # A file of events may be matched in a moment.
+    samples = History(engine, every=0.02)
     if events is not None:
         with _opened(events) as source:
             try:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MOST_COLUMNS: Final = 3
 #: Fewer samples tell nothing of a rate.
 LEAST: Final = 200
+#: Fewer measured rates are drawn as points, too.
+FEW: Final = 10
 #: Colours that people who see few colours tell apart (Okabe and Ito), one a reason. A `write` that found no room made a larger
 #: filter by itself.
 REASONS: Final = {
@@ -185,8 +187,12 @@ def _draw_rate(axes: Axes, history: Sequence[tuple[float, FilterState]], samples
             middle.append(state.false_positives / state.sampled)
             low.append(wilson_lower(state.false_positives, state.sampled))
             high.append(1 - wilson_lower(state.sampled - state.false_positives, state.sampled))
-    axes.plot(times, middle, color=MEASURED, linewidth=1.8, label="measured since the rebuild")
+    # Where there are few, one may stand alone, and no line is drawn to it.
+    marker = "o" if len(times) < FEW else ""
+    axes.plot(times, middle, color=MEASURED, linewidth=1.8, marker=marker, markersize=4, label="measured since the rebuild")
     axes.fill_between(times, low, high, color=MEASURED, alpha=0.1, linewidth=0, label="within 3 standard deviations")
+    if len(times) == 1:
+        axes.vlines(times, low, high, color=MEASURED, alpha=0.1, linewidth=6)
     moments = [sample.at for sample in samples]
     thresholds = [sample.threshold for sample in samples]
     axes.step(moments, thresholds, where="post", color=LIMIT, linestyle="--", linewidth=1.2, label="rebuild_fp_threshold")
@@ -209,6 +215,10 @@ def _draw_rate(axes: Axes, history: Sequence[tuple[float, FilterState]], samples
 
 def _draw_stopped(axes: Axes, history: Sequence[tuple[float, FilterState]]) -> None:
     times, shares = stopped(history)
+    if times:
+        # A short run has one span, and so one share: a line needs the beginning of the span.
+        begins = max(at for at, _ in history if at < times[0])
+        times, shares = [begins, *times], [shares[0], *shares]
     axes.fill_between(times, shares, color=STOPPED, alpha=0.2, linewidth=0)
     axes.plot(times, shares, color=STOPPED, linewidth=1.4)
     axes.set_ylim(0, 1)

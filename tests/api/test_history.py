@@ -18,6 +18,7 @@ from streamer.bloom import BloomOptions
 from streamer.bloom.state import FilterState
 from streamer.engine.history import MOST_FILTERS, History, Rebuilds, Sample, read_history
 from streamer.plot import Mark, marks, names, plot, stopped
+from streamer.plot import _draw as draw_samples
 
 MakeEngine = Callable[..., Engine]
 
@@ -169,6 +170,19 @@ def test_the_share_stopped_is_that_of_each_span() -> None:
     counts = [(0, 0), (100, 90), (100, 90), (200, 90), (50, 50)]
     history = [(float(at), replace(STATE, asked=asked, no=no)) for at, (asked, no) in enumerate(counts)]
     assert stopped(history) == ([1.0, 3.0, 4.0], [0.9, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("count", [2, 3, 12])
+def test_a_run_of_few_samples_shows_its_rate_and_its_share(count: int) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    counts = [{"asked": 1000 * n, "no": 900 * n, "sampled": 300 * n} for n in range(count)]
+    draw_samples(figure, [sample(float(at), replace(STATE, **each)) for at, each in enumerate(counts)], [STATE.name])
+    rate, share, _ = figure.axes
+    measured, stopped_line = rate.lines[0], share.lines[0]
+    assert list(measured.get_xdata()) == [float(at) for at in range(1, count)]
+    assert (measured.get_marker() == "o") is (count < 10)
+    assert list(stopped_line.get_xdata()) == [float(at) for at in range(count)]
+    assert set(stopped_line.get_ydata()) == {0.9}
 
 
 def test_the_filters_asked_most_are_drawn() -> None:
