@@ -40,6 +40,7 @@ import celpy.adapter
 import streamer
 from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine
+from streamer import _backend
 from streamer.bloom import Answer, Filter
 from streamer.bloom.options import BloomOptions
 from streamer.bloom.portable import PortableBloomFilter
@@ -247,7 +248,7 @@ def kind_rows(kind: str, case: Case, rounds: int) -> list[str]:
     off, on = engine(case, False, KINDS[kind][0]), engine(case, True, KINDS[kind][0])
     lines = []
     # The reference has a key of every range: events that carry one pass.
-    is_stopped = kind != "wide" or streamer.BACKEND == "native"
+    is_stopped = kind != "wide" or _backend.BACKEND == "native"
     for share in SHARES:
         made, interesting = kind_events(kind, case, share)
         before = on._core.filters()
