@@ -105,11 +105,12 @@ ALERTS: Final = (
     ),
     Alert(
         "StreamerBudgetExceeded",
-        f'increase({names.CEL_ERRORS.sample}{{reason="budget"}}[10m]) > 0',
+        f'increase({names.CEL_ERRORS.sample}{{reason=~"(|pattern_|regexp_)budget"}}[10m]) > 0',
         "0m",
         "ticket",
-        "CEL programs were stopped for what they cost",
-        "Engine {{ $labels.engine }}: {{ $value | humanize }} evaluations went past evaluation_timeout and count as no match.",
+        "CEL programs, patterns or regexps were stopped for what they cost",
+        "Engine {{ $labels.engine }}: {{ $value | humanize }} evaluations went past their budget "
+        "({{ $labels.reason }}) and count as no match.",
     ),
     Alert(
         "StreamerFilterSaturated",

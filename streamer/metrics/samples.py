@@ -95,8 +95,11 @@ class Labels:
                 counted.append((names.BLOOM_HITS, state.name, "", state.asked - state.no))
                 counted.append((names.BLOOM_MISSES, state.name, "", state.no))
                 counted.append((names.BLOOM_PROBES, state.name, "", state.probes))
-            counted.extend((names.REBUILDS, name, reason, count) for (name, reason), count in rebuilds.items())
-            counted.extend((names.REBUILD_FAILURES, name, "", count) for name, count in failures.items())
+            # What has not happened too, since a rate needs a value before the first.
+            never = {(state.name, reason): 0 for state in held for reason in Reason}
+            counted.extend((names.REBUILDS, name, reason, count) for (name, reason), count in (never | dict(rebuilds)).items())
+            unfailing = {state.name: 0 for state in held}
+            counted.extend((names.REBUILD_FAILURES, name, "", count) for name, count in (unfailing | dict(failures)).items())
             self._count(counted)
             sums = dict(self._sums)
         yield from (Sample(metric, labels, value) for (metric, labels), value in sums.items())

@@ -202,6 +202,18 @@ def test_tenants_of_a_collection_are_one_series_unless_asked_for() -> None:
     assert (names.BLOOM_RATE, "t1", "c") not in told
 
 
+def test_what_has_not_happened_yet_is_told_as_none(engine: MakeEngine, registry: CollectorRegistry) -> None:
+    """A rate needs a value before the first: an alert on failures would miss it."""
+    e = engine()
+    e.add_many({"id": f"s{n}", "collection": "c", "filters": [{"field": "a", "op": "==", "value": n}]} for n in range(100))
+    e.metrics.register(registry, name="e")
+    told = scrape(registry)
+    labels = (("collection", "c"), ("engine", "e"))
+    assert told["streamer_bloom_rebuild_failures_total", labels] == 0
+    reasons = {dict(of)["reason"]: value for (name, of), value in told.items() if name == "streamer_bloom_rebuilds_total"}
+    assert reasons == dict.fromkeys(("capacity", "stale", "rate", "interval", "asked"), 0)
+
+
 def test_rebuilds_are_counted_by_reason() -> None:
     told = sums(
         Labels(9, tenants=False), filter_state("c"), rebuilds={(("t", "c"), Reason.RATE): 2, (("u", "c"), Reason.RATE): 1}

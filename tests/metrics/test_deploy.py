@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streamer import Engine
 from streamer.metrics import METRICS, dashboard, names, rules, table
 
@@ -76,12 +78,68 @@ def test_panels_stand_on_the_grid_without_touching() -> None:
     assert len({panel["id"] for panel in panels}) == len(panels)
 
 
+EVENTS, REJECTED = 'streamer_events_total{engine="e"}', 'streamer_events_rejected_total{engine="e", code="%s"}'
+BUCKET = 'streamer_event_duration_seconds_bucket{engine="e", le="%s"}'
+CEL_ERRORS = 'streamer_cel_errors_total{engine="e", reason="%s"}'
+OF_ORDERS = '{engine="e", collection="orders"}'
+#: Of each alert series that raise it within 50 minutes, and some that just do not. The last minutes count.
+ALARMING: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "StreamerRejectsEvents": (
+        {EVENTS: "0+1000x50", REJECTED % "too_deep": "0+11x50"},
+        {EVENTS: "0+1000x50", REJECTED % "too_deep": "0+9x50"},
+    ),
+    "StreamerFails": ({REJECTED % "internal": "0x45 1x5"}, {REJECTED % "internal": "7x50", REJECTED % "too_deep": "0+9x50"}),
+    "StreamerIsSlow": (
+        {BUCKET % "0.01": "0+98x50", BUCKET % "0.1": "0+100x50", BUCKET % "+Inf": "0+100x50"},
+        {BUCKET % "0.01": "0+100x50", BUCKET % "0.1": "0+100x50", BUCKET % "+Inf": "0+100x50"},
+    ),
+    "StreamerCelErrors": (
+        {EVENTS: "0+1000x50", CEL_ERRORS % "not_bool": "0+60x50", CEL_ERRORS % "overflow": "0+60x50"},
+        {EVENTS: "0+1000x50", CEL_ERRORS % "not_bool": "0+90x50"},
+    ),
+    "StreamerBudgetExceeded": (
+        {CEL_ERRORS % "budget": "0x50", CEL_ERRORS % "regexp_budget": "0x45 1x5"},
+        {CEL_ERRORS % "budget": "5x50", CEL_ERRORS % "overflow": "0+9x50"},
+    ),
+    "StreamerFilterSaturated": (
+        {f"streamer_bloom_filter_saturated{OF_ORDERS}": "1x50"},
+        {f"streamer_bloom_filter_saturated{OF_ORDERS}": "0x40 1x10"},
+    ),
+    "StreamerRebuildsFail": (
+        {f"streamer_bloom_rebuild_failures_total{OF_ORDERS}": "0x45 1x5"},
+        {f"streamer_bloom_rebuild_failures_total{OF_ORDERS}": "3x50"},
+    ),
+    "StreamerRebuildsTooOften": (
+        {'streamer_bloom_rebuilds_total{engine="e", collection="orders", reason="rate"}': "0x40 20x10"},
+        {'streamer_bloom_rebuilds_total{engine="e", collection="orders", reason="rate"}': "0x40 8x10"},
+    ),
+    "StreamerReloadFailed": (
+        {'streamer_config_last_reload_successful{engine="e"}': "1x40 0x10"},
+        {'streamer_config_last_reload_successful{engine="e"}': "1x47 0x3"},
+    ),
+}
+
 if PROMTOOL is not None:
 
     def test_promtool_accepts_the_rules() -> None:
         found = subprocess.run([str(PROMTOOL), "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
         assert found.returncode == 0, found.stderr
         assert f"{len(rules.RECORDINGS) + len(rules.ALERTS)} rules found" in found.stdout
+
+    @pytest.mark.parametrize("fires", [True, False])
+    @pytest.mark.parametrize("alert", [alert.name for alert in rules.ALERTS])
+    def test_each_alert_is_raised_for_what_it_tells_of_and_for_nothing_less(alert: str, fires: bool, tmp_path: Path) -> None:
+        series = ", ".join(f"{{series: '{name}', values: '{values}'}}" for name, values in ALARMING[alert][not fires].items())
+        samples = f"[{{labels: '{{}}', value: {int(fires)}}}]"
+        firing = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}}) or vector(0)'
+        cases = tmp_path / "cases.yaml"
+        cases.write_text(
+            f"rule_files: ['{RULES}']\nevaluation_interval: 1m\ntests:\n"
+            f"  - interval: 1m\n    input_series: [{series}]\n"
+            f"    promql_expr_test: [{{expr: '{firing}', eval_time: 50m, exp_samples: {samples}}}]\n"
+        )
+        found = subprocess.run([str(PROMTOOL), "test", "rules", str(cases)], capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stdout + found.stderr
 
     def test_promtool_finds_the_names_conventional(engine: MakeEngine) -> None:
         e = engine()
