@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
-from streamer.config.loader import Place, fields_of, show_place
+from streamer.config.loader import Loaded, Place, fields_of, load, show_place
 from streamer.config.schema import Config, Section
 from streamer.errors import BulkConfigError, BulkSubscriptionError, ConfigError, InputError
 from streamer.locks import Lock
@@ -66,18 +66,25 @@ def changes(old: Config, new: Config) -> Iterator[Place]:
             yield place
 
 
-def check(old: Config, new: Config) -> tuple[Place, ...]:
+def check(old: Config, new: Loaded) -> tuple[Place, ...]:
     """Return what a running engine is to change.
 
     Raises:
-        BulkConfigError: something that needs a new engine differs; every such place is named.
+        BulkConfigError: something that needs a new engine differs; every such place is named, with where its new value stands.
     """
-    changed = tuple(changes(old, new))
-    fixed = [place for place in changed if not is_live(place)]
-    if fixed:
-        reason = "cannot change while the engine runs; make a new engine"
-        raise BulkConfigError([ConfigError(reason, place=show_place(place)) for place in fixed])
+    changed = tuple(changes(old, new.config))
+    if fixed := [_fixed(place, new) for place in changed if not is_live(place)]:
+        raise BulkConfigError(sorted(fixed, key=lambda error: (error.line is None, error.line or 0, error.column or 0)))
     return changed
+
+
+def _fixed(place: Place, new: Loaded) -> ConfigError:
+    origin = new.origin(place)
+    # What a file no longer says stands nowhere in it.
+    source, mark = origin.source or new.name, origin.mark
+    line, column = (mark.line, mark.column) if mark is not None else (None, None)
+    reason = "cannot change while the engine runs; make a new engine"
+    return ConfigError(reason, place=show_place(place), source=source, line=line, column=column)
 
 
 @final
@@ -93,7 +100,7 @@ class Configured:
     def __init__(self, source: str | os.PathLike[str] | Config) -> None:
         """Read a configuration. Raises BulkConfigError and OSError as `Config.load`."""
         self._source = source
-        self.config = _read(source)
+        self.config = _read(source).config
         self.server: Server | None = None
         now = time.time()
         self.last = Reload(good=True, at=now, good_at=now)
@@ -111,12 +118,13 @@ class Configured:
             try:
                 new = _read(source)
                 changed = check(self.config, new)
+                config = new.config
             except (ConfigError, OSError) as error:
                 self.last = replace(self.last, good=False, at=time.time(), error=str(error))
                 raise
-            take(new)
+            take(config)
             now = time.time()
-            self.config, self._source = new, source
+            self.config, self._source = config, source
             self.last = Reload(good=True, at=now, good_at=now, changed=tuple(map(show_place, changed)))
             return self.last
 
@@ -153,8 +161,8 @@ def fill(engine: Engine, config: Config) -> None:
         raise BulkConfigError(errors)
 
 
-def _read(source: str | os.PathLike[str] | Config) -> Config:
-    return source if isinstance(source, Config) else Config.load(source)
+def _read(source: str | os.PathLike[str] | Config) -> Loaded:
+    return Loaded(source) if isinstance(source, Config) else load(source)
 
 
 def _at(config: Config, place: Place) -> Any:

@@ -111,9 +111,12 @@ def test_a_reload_without_a_source_reads_the_file_again(write: Write) -> None:
         ("matching: [\n", "streamer.yaml:2:1: "),
         (
             "matching: {cel: {cache_size: 7, evaluation_timeout: 1us}, validation: lazy, limits: {max_depth: 5}}\n",
-            "matching.validation: cannot change while the engine runs; make a new engine",
+            "streamer.yaml:1:71: matching.validation: cannot change while the engine runs; make a new engine\n",
         ),
-        ("subscriptions: [a.jsonl]\nmatching: {cel: {cache_size: 7}}", "subscriptions: cannot change while the engine runs"),
+        (
+            "subscriptions: [a.jsonl]\nmatching: {cel: {cache_size: 7}}",
+            "streamer.yaml:1:16: subscriptions: cannot change while the engine runs",
+        ),
         ("", "matching.cel: "),
     ],
     ids=["bad value", "bad YAML", "restart", "files", "no file"],
@@ -160,6 +163,20 @@ def test_every_place_that_would_need_a_new_engine_is_named(backend: str) -> None
         "matching.default_tenant",
         "matching.limits.max_depth",
     ]
+
+
+def test_what_a_file_no_longer_says_names_the_file_and_a_variable_names_itself(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine.from_config(path := write("matching: {soft_delete: gone}\n"))
+    path.write_text("matching: {}\n")
+    monkeypatch.setenv("STREAMER_MATCHING__VALIDATION", "lazy")
+    with pytest.raises(BulkConfigError) as refused:
+        engine.reload()
+    assert {(error.place, error.source, error.line) for error in refused.value.errors} == {
+        ("matching.soft_delete", str(path), None),
+        ("matching.validation", "STREAMER_MATCHING__VALIDATION", None),
+    }
 
 
 def test_matching_goes_on_while_others_reload(backend: str) -> None:
