@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from streamer.errors import StreamerError
@@ -39,8 +40,26 @@ _UNREAD: Final = re.compile(r"\S+ is not a Parquet file")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$", re.M)
 
 
-def said(error: BaseException) -> tuple[Blame, str]:
-    """Return whose fault an error is, and what to say."""
+#: What Kafka's client says of what was asked, and what to say of it: it names neither brokers nor topic.
+_KAFKA: Final = {
+    "UnknownTopicOrPartitionException": "Kafka has no such topic",
+    "InvalidTopicException": "Kafka takes no such name of a topic",
+    "TopicAuthorizationException": "Kafka does not let this user at the topic",
+    "SaslAuthenticationException": "Kafka does not know this user",
+    "No resolvable bootstrap urls": "no broker of Kafka has a known address",
+    "Timed out waiting for a node assignment": "no broker of Kafka answers",
+    "Timeout of 60000ms expired before": "no broker of Kafka answers",
+    "not present in metadata after": "no broker of Kafka answers",
+}
+
+
+def said(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
+    """Return whose fault an error is, and what to say.
+
+    Args:
+        error: as Spark raised it.
+        kafka: the places in Kafka that were asked for.
+    """
     texts = list(_texts(error))
     whole = "\n".join(texts)
     if "Failed to find data source: kafka" in whole or ("DATA_SOURCE_NOT_FOUND" in whole and "kafka" in whole):
@@ -51,6 +70,11 @@ def said(error: BaseException) -> tuple[Blame, str]:
             f"Spark has no connector to Kafka here: run it with `spark-submit --packages {CONNECTOR}`, "
             f"or with --conf spark.jars.packages={CONNECTOR}",
         )
+    for name, what in _KAFKA.items():
+        if kafka and name in whole:
+            return "user", f"{' or '.join(kafka)}: {what}"
+    if "JAVA_GATEWAY_EXITED" in whole or "Java gateway process exited" in whole:
+        return "user", "Spark's JVM ended before it was ready: what it said of it is above (it needs a Java of 17 or later)"
     ours = _OURS.findall(whole)
     if ours:
         name, text = ours[-1]

@@ -14,6 +14,7 @@ wrong ends with one sentence and an exit code, never with a stack trace of the J
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -38,7 +39,7 @@ from streamer.errors import StreamerError
 from streamer.spark.console import Console
 from streamer.spark.failures import Bad, said
 from streamer.spark.metrics import Counts
-from streamer.spark.places import Format, Place, exists, is_snapshot, place, read, read_subscriptions, to_kafka, write
+from streamer.spark.places import Format, Place, exists, for_json, is_snapshot, place, read, read_subscriptions, to_kafka, write
 from streamer.spark.report import Batch, Point, Report, Stage, render
 from streamer.spark.streaming import BatchWriter, Settled, Write, match_batches
 from streamer.spark.watch import Watch
@@ -237,6 +238,8 @@ def _run(
     asked: Asked, counts: Counts, console: Console, stack: ExitStack, conf: Mapping[str, str], master: str | None, level: str
 ) -> int:
     account = Account(asked, counts)
+    # After Spark has stopped, which may still read what is there.
+    stack.callback(account.close)
     try:
         with console.phase("starting Spark"):
             spark = stack.enter_context(_session(conf, master, level))
@@ -247,7 +250,8 @@ def _run(
     except (StreamerError, OSError):
         raise
     except Exception as error:
-        blame, text = said(error)
+        places = (asked.events, asked.out, asked.rejected)
+        blame, text = said(error, [str(each) for each in places if each is not None and each.format is Format.kafka])
         note(f"streamer: {text}")
         code = {"user": USAGE, "event": SOME_BAD, "spark": FAILED}[blame]
     account.write(force=True)
@@ -356,7 +360,10 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
 def _writer(target: Place, by: tuple[str, ...]) -> Write:
     if target.format is Format.kafka:
         return lambda frame, _: to_kafka(frame, target)
-    return BatchWriter(target.text, "json" if target.format is Format.jsonl else "parquet", by, target.options)
+    if target.format is Format.jsonl:
+        to_json = BatchWriter(target.text, "json", by, target.options)
+        return lambda frame, batch_id: to_json(for_json(frame), batch_id)
+    return BatchWriter(target.text, "parquet", by, target.options)
 
 
 def _followed(asked: Asked, account: Account) -> str:
@@ -398,9 +405,14 @@ class Account:
         }
 
     def temporary(self) -> str:
-        """Return a folder that lasts as long as this."""
+        """Return a folder that lasts until this is closed."""
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix="streamer-")
         return self._folder.name
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def write(self, *, force: bool = False) -> None:
         """Write each file that was asked for, if it is time."""
@@ -464,8 +476,12 @@ def _terminating() -> Iterator[None]:
 def _session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator[SparkSession]:
     """Return the session that is there, or make one and stop it in the end."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        # They print what PySpark raises, too, and `said` tells in a sentence: as JSON, with the stack trace.
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active

@@ -156,6 +156,8 @@ def write(frame: DataFrame, target: Place, *, by: Sequence[str] = (), overwrite:
     if target.format is Format.kafka:
         to_kafka(frame, target)
         return
+    if target.format is Format.jsonl:
+        frame = for_json(frame)
     writer = frame.write.mode("overwrite" if overwrite else "errorifexists").options(**target.options)
     if by:
         writer = writer.partitionBy(*by)
@@ -166,8 +168,22 @@ def write(frame: DataFrame, target: Place, *, by: Sequence[str] = (), overwrite:
 
 
 def to_kafka(frame: DataFrame, target: Place) -> None:
-    """Send each row as a JSON object, with the gateway's id as key where there is one: a gateway's matches keep their order."""
+    """Send each row as a JSON object.
+
+    A match's key is its gateway, so that a gateway's matches keep their order; a rejected event, of which nothing is known, has
+    none and goes to any partition.
+    """
     brokers, topic = target.kafka
-    key = "gateway_id" if "gateway_id" in frame.columns else "event_id"
-    rows = frame.selectExpr(f"cast({key} as string) as key", "to_json(struct(*)) as value")
+    key = "cast(gateway_id as string)" if "gateway_id" in frame.columns else "cast(null as string)"
+    rows = for_json(frame).selectExpr(f"{key} as key", "to_json(struct(*)) as value")
     rows.write.format("kafka").option("kafka.bootstrap.servers", brokers).option("topic", topic).options(**target.options).save()
+
+
+def for_json(frame: DataFrame) -> DataFrame:
+    """Return rows whose event is text in JSON, if it is a match's: bytes would be base64 there, as a rejected event is.
+
+    What matched is well-formed UTF-8; what was rejected may be anything, and base64 keeps it.
+    """
+    if "subscription_id" not in frame.columns or "event" not in frame.columns:
+        return frame
+    return frame.withColumn("event", frame["event"].cast("string"))

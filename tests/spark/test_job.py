@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections import Counter
@@ -139,6 +140,21 @@ def test_parquet_snapshots_gateways_and_columns_that_are_kept(files: Path, spark
     assert pairs(spark.read.parquet(str(files / "out"))) == expected(events())
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["batch", "stream"])
+def test_in_json_the_event_of_a_match_is_text_and_a_rejected_one_base64(files: Path, spark: SparkSession, stream: bool) -> None:
+    Path("events").mkdir()
+    Path("events.jsonl").rename("events/1.jsonl")
+    arguments = ["--events", "events", "-s", "subscriptions.jsonl", "--out", "out", "--out-format", "jsonl", "--keep-event"]
+    more = ["--stream", "--checkpoint", "checkpoint", "--trigger", "available-now"] if stream else []
+    done = run(files, *arguments, *more)
+    assert done.exit_code == SOME_BAD, done.output
+    found = spark.read.json(str(files / "out")).collect()
+    assert len(found) == expected(events()).total()
+    assert all(json.loads(row["event"])["id"] == row["event_id"] for row in found)
+    bad = {base64.b64decode(row["event"]) for row in spark.read.json(str(files / "out.rejected")).collect()}
+    assert bad == {b'{"collection": "or\xff"}', b"{"}
+
+
 def test_a_stream_takes_what_is_there_and_goes_on_with_what_comes(files: Path, spark: SparkSession) -> None:
     Path("events").mkdir()
     engine = Engine()
@@ -253,4 +269,8 @@ def test_spark_s_errors_are_put_in_a_sentence() -> None:
         "user",
         "Path does not exist: file:/a.",
     )
+    kafka = f"{java}Caused by: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host it.\n"
+    assert said(RuntimeError(kafka), ["kafka://a/b"]) == ("user", "kafka://a/b: Kafka has no such topic")
+    assert said(RuntimeError(kafka))[0] == "spark"
+    assert said(RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."))[0] == "user"
     assert FAILED not in (OK, SOME_BAD, USAGE)

@@ -1,0 +1,194 @@
+"""Kafka for real: the job reads a broker's topics and writes to them, in batches and streams, and matches as the engine does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamer
+from examples.flights import generated, records
+from examples.flights.__main__ import HAND_WRITTEN
+from tests.spark.conftest import missing
+
+pytestmark = pytest.mark.integration
+
+#: Sends and fetches as any client would. A message is a key and a value, each as hexadecimal or null.
+CLIENT = """
+import json, sys
+from pyspark.sql import SparkSession
+
+what, broker, topic, file, jars = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.jars", jars).getOrCreate()
+kafka = {"kafka.bootstrap.servers": broker}
+if what == "send":
+    rows = [[None if each is None else bytearray.fromhex(each) for each in json.loads(line)] for line in open(file)]
+    frame = spark.createDataFrame(rows, "key binary, value binary").repartition(3)
+    frame.write.format("kafka").options(**kafka, topic=topic).save()
+else:
+    rows = spark.read.format("kafka").options(**kafka, subscribe=topic).load().orderBy("partition", "offset").collect()
+    with open(file, "w") as output:
+        for row in rows:
+            output.write(json.dumps([None if each is None else each.hex() for each in (row.key, row.value)]) + "\\n")
+spark.stop()
+"""
+
+Message = tuple[bytes | None, bytes | None]
+Match = tuple[str, str, str | None, str | None]
+
+BAD: dict[bytes | None, str] = {
+    None: "not_an_object",  # a tombstone
+    b"": "malformed_json",
+    b"{": "malformed_json",
+    b"[1]": "not_an_object",
+    b'{"collection": "fl\xffights"}': "bad_utf8",
+}
+
+
+@dataclass
+class Kafka:
+    """A broker, and how to run things beside it."""
+
+    address: str
+    spark: Any
+    folder: Path
+
+    def place(self, topic: str) -> str:
+        return f"kafka://{self.address}/{topic}"
+
+    def _client(self, what: str, topic: str) -> Path:
+        program, file = self.folder / "client.py", self.folder / f"{topic}.messages"
+        program.write_text(CLIENT)
+        jars = ",".join(map(str, self.spark.jars))
+        command = [sys.executable, str(program), what, self.address, topic, str(file), jars]
+        ran = subprocess.run(command, env=self.spark.environment(), capture_output=True, text=True, timeout=300, check=False)
+        assert ran.returncode == 0, ran.stderr[-5000:]
+        return file
+
+    def send(self, topic: str, messages: Sequence[Message]) -> None:
+        lines = [json.dumps([None if each is None else each.hex() for each in message]) for message in messages]
+        (self.folder / f"{topic}.messages").write_text("\n".join(lines))
+        self._client("send", topic)
+
+    def fetch(self, topic: str) -> list[Message]:
+        rows = [json.loads(line) for line in self._client("fetch", topic).read_text().splitlines()]
+        return [tuple(None if each is None else bytes.fromhex(each) for each in row) for row in rows]  # type: ignore[misc]
+
+    def job(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the job as a user does, but for where the jars come from."""
+        words = ["-s", str(self.folder / "subscriptions.snapshot"), "--conf", self.spark.conf, "--master", "local[2]", *arguments]
+        command = [sys.executable, "-m", "streamer.spark.job", *words]
+        environment = self.spark.environment()
+        return subprocess.run(command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=500, check=False)
+
+
+@pytest.fixture(scope="module")
+def engine() -> streamer.Engine:
+    engine = streamer.Engine()
+    engine.add_jsonl(HAND_WRITTEN)
+    engine.add_many(generated.subscriptions(2_000))
+    return engine
+
+
+@pytest.fixture(scope="module")
+def events() -> list[bytes]:
+    return list(records.events(150))
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory, engine: streamer.Engine, events: list[bytes]) -> Iterator[Kafka]:
+    """A broker whose topic `changes` has real events, with and without keys, and bad ones among them."""
+    if (reason := missing()) is not None:
+        pytest.fail(reason)
+    from tests.spark.kafka import NotThere, broker, spark_and_connector
+
+    folder = tmp_path_factory.mktemp("kafka")
+    engine.save(folder / "subscriptions.snapshot")
+    try:
+        spark = spark_and_connector()
+        with broker(folder) as address:
+            made = Kafka(address, spark, folder)
+            keyed: list[Message] = [(b"k%d" % (n % 7) if n % 5 else None, event) for n, event in enumerate(events)]
+            made.send("changes", [*keyed, *((b"bad", event) for event in BAD)])
+            yield made
+    except NotThere as error:
+        pytest.fail(str(error))
+
+
+def expected(engine: streamer.Engine, events: Sequence[bytes]) -> Counter[Match]:
+    found: Counter[Match] = Counter()
+    for event in events:
+        of = str(json.loads(event)["id"])
+        found.update((of, each.subscription_id, each.gateway_id, each.transition) for each in engine.match(event))
+    assert sum(found.values()) > 1_000
+    return found
+
+
+def in_rows(rows: Sequence[dict[str, Any]]) -> Counter[Match]:
+    return Counter((row["event_id"], row["subscription_id"], row.get("gateway_id"), row.get("transition")) for row in rows)
+
+
+@pytest.mark.parametrize("strategy", ["broadcast", "cogroup"])
+def test_a_batch_takes_all_of_a_topic(kafka: Kafka, engine: streamer.Engine, events: list[bytes], strategy: str) -> None:
+    import pyarrow.parquet
+
+    out = str(kafka.folder / strategy)
+    kept = ["--keep", "partition", "--keep", "offset", "--keep", "key", "--keep-event"]
+    ends = ["--option", 'endingOffsets={"changes": {"0": -1, "1": -1, "2": -1}}'] if strategy == "broadcast" else []
+    done = kafka.job("--events", kafka.place("changes"), "--out", out, "--strategy", strategy, *kept, *ends)
+    assert done.returncode == 1, done.stderr[-5000:]
+    rows = pyarrow.parquet.read_table(out).to_pylist()
+    assert in_rows(rows) == expected(engine, events)
+    assert all(str(json.loads(row["event"])["id"]) == row["event_id"] for row in rows)
+    assert {row["key"] for row in rows} == {None, *(b"k%d" % n for n in range(7))}
+    assert {row["partition"] for row in rows} == {0, 1, 2}
+    bad = pyarrow.parquet.read_table(f"{out}.rejected").to_pylist()
+    assert {row["event"]: row["code"] for row in bad} == BAD
+    assert {row["key"] for row in bad} == {b"bad"}
+    assert f"{len(events) + len(BAD):,} events, {len(rows):,} matches, {len(BAD)} rejected events" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_stream_goes_on_where_its_checkpoint_ends_and_writes_to_topics(
+    kafka: Kafka, engine: streamer.Engine, events: list[bytes]
+) -> None:
+    stream = ["--events", kafka.place("live"), "--stream", "--checkpoint", str(kafka.folder / "checkpoint")]
+    stream += ["--trigger", "available-now", "--option", "maxOffsetsPerTrigger=1000", "--keep-event"]
+    stream += ["--out", kafka.place("matches"), "--rejected", kafka.place("rejected")]
+    half = len(events) // 2
+    kafka.send("live", [(b"k", event) for event in events[:half]])
+    first = kafka.job(*stream)
+    assert first.returncode == 0, first.stderr[-5000:]
+    assert first.stderr.count("\nbatch ") + first.stderr.startswith("batch ") >= 2, first.stderr
+    kafka.send("live", [*((b"k", event) for event in events[half:]), *((None, event) for event in BAD)])
+    second = kafka.job(*stream)
+    assert second.returncode == 1, second.stderr[-5000:]
+    assert second.stderr.splitlines()[-1].startswith(f"{len(events) - half + len(BAD):,} events, ")
+    messages = kafka.fetch("matches")
+    rows = [json.loads(value or b"") for _, value in messages]
+    assert in_rows(rows) == expected(engine, events)
+    assert all((key and key.decode()) == row.get("gateway_id") for (key, _), row in zip(messages, rows, strict=True))
+    assert all(str(json.loads(row["event"])["id"]) == row["event_id"] for row in rows)
+    bad = [(key, json.loads(value or b"")) for key, value in kafka.fetch("rejected")]
+    assert [key for key, _ in bad] == [None] * len(BAD)
+    assert Counter(row["code"] for _, row in bad) == Counter(BAD.values())
+    assert "Traceback" not in first.stderr + second.stderr
+
+
+def test_what_is_not_there_is_told_in_a_sentence(kafka: Kafka) -> None:
+    place = kafka.place("nobodys")
+    done = kafka.job("--events", place, "--out", str(kafka.folder / "nothing"))
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"streamer: {place}: Kafka has no such topic")
+    # No one listens at port 9, and the client asks for 60 s, three times, unless it is told otherwise.
+    place = "kafka://127.0.0.1:9/changes"
+    soon = ["--option", "kafka.default.api.timeout.ms=3000", "--option", "kafka.request.timeout.ms=2000"]
+    done = kafka.job("--events", place, "--out", str(kafka.folder / "nothing"), *soon)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"streamer: {place}: no broker of Kafka answers")
+    assert "Traceback" not in done.stderr
