@@ -137,7 +137,7 @@ def miri(seconds: float) -> Result:
     ):
         raise LeftOut("Miri is not installed: rustup component add --toolchain nightly miri rust-src")
     flags = "-Zmiri-disable-isolation"
-    ran = run(["cargo", "+nightly", "miri", "test", "-p", "streamer-core", "--lib", *MIRI_TESTS], MIRIFLAGS=flags)
+    ran = run(["cargo", "+nightly", "miri", "test", "-p", "streamer-core", "--lib", "--", *MIRI_TESTS], MIRIFLAGS=flags)
     passed = re.search(r"(\d+) passed", ran.stdout)
     if ran.returncode:
         tail(ran.stdout + ran.stderr)
