@@ -77,7 +77,7 @@ impl Engine {
     fn gather_segment(&self, segment: &Segment, version: u64, found: &mut Gathered, places: &mut HashSet<(Path, Mode, Kind)>) {
         let store = &segment.store;
         // What a later version removes is still there in this one; and the write may be taken back.
-        let is_live = |at: u32| !(1..=version).contains(&segment.removed_at(at));
+        let is_live = |at: u32| !segment.is_gone(at, version);
         let access = Access::of(store, Scope::Shipping);
         let begins: Vec<Vec<u8>> = store.paths.paths.iter().map(|(path, mode)| begun(path, *mode)).collect();
         let mut seen: HashSet<(u32, Kind)> = HashSet::new();

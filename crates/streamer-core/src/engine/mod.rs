@@ -31,6 +31,7 @@ pub mod store;
 pub mod telemetry;
 #[cfg(test)]
 mod tests;
+mod tombstones;
 pub mod values;
 mod verify;
 pub mod words;

@@ -9,15 +9,15 @@
 //! [`INDEXED_FROM`] a segment is a plain list, verified one by one, without index. So there is no other delta, and nothing
 //! that a reader sees ever grows.
 //!
-//! A removal is the version from which on the subscription is gone, written beside it before the root of that version is
-//! published. A reader that pinned an older root still sees it: a replace across partitions is atomic.
+//! A removal is the version from which on the subscription is gone ([`Tombstones`]), written before the root of that version is
+//! published. A reader that pinned an older root still sees the subscription: a replace across partitions is atomic.
 //!
 //! Invariant: a version is written once, and no reader has pinned it yet when it is.
 //!
-//! Cost: nothing for tombstones until the first one; then 8 bytes a subscription and a load for each that is found.
+//! Cost: nothing for tombstones until the first one; then a look at a bit for each that is found.
 //!
-//! Rejected: a bitmap in the root, copied for each removal (125 kB at 1,000,000 subscriptions); a bit set in place (a reader
-//! could miss both the old and the new side of a replace); a mutable append array with an index of its own beside the
+//! Rejected: a bitmap in the root, copied for each removal (125 kB at 1,000,000 subscriptions); a bit alone, set in place (a
+//! reader could miss both the old and the new side of a replace); a mutable append array with an index of its own beside the
 //! segments (a second kind of index, with locks or unsafe code).
 
 use crate::bloom::filter::Answer;
@@ -30,13 +30,14 @@ use crate::engine::judge::Outcome;
 use crate::engine::paths::PathMap;
 use crate::engine::programs::CelError;
 use crate::engine::store::{Store, flags};
+use crate::engine::tombstones::Tombstones;
 use crate::engine::values::Values;
 use crate::engine::verify;
 use crate::engine::words::Refused;
 use crate::prefetch::{prefetch, prefetch_all};
 use crate::value::Seed;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// From so many subscriptions on a segment has an index.
 pub const INDEXED_FROM: usize = 64;
@@ -47,7 +48,7 @@ pub struct Segment {
     /// The subscriptions.
     pub store: Store,
     index: Option<Index>,
-    removed: OnceLock<Box<[AtomicU64]>>,
+    removed: OnceLock<Tombstones>,
     dead: AtomicU32,
     guard: Option<Guard>,
 }
@@ -181,13 +182,19 @@ impl Segment {
 
     /// From which version on a subscription is gone; 0 for one that is there.
     pub fn removed_at(&self, subscription: u32) -> u64 {
-        self.removed.get().map_or(0, |removed| removed[subscription as usize].load(Ordering::Relaxed))
+        self.removed.get().map_or(0, |removed| removed.removed_at(subscription))
+    }
+
+    /// Whether a subscription is gone for a reader of *version*.
+    #[inline]
+    pub fn is_gone(&self, subscription: u32, version: u64) -> bool {
+        self.removed.get().is_some_and(|removed| removed.is_gone(subscription, version))
     }
 
     /// Let a subscription be gone from *version* on. Only the writer calls this, before it publishes that version.
     pub fn remove(&self, subscription: u32, version: u64) {
-        let removed = self.removed.get_or_init(|| (0..self.store.len()).map(|_| AtomicU64::new(0)).collect());
-        if removed[subscription as usize].swap(version, Ordering::Relaxed) == 0 {
+        let removed = self.removed.get_or_init(|| Tombstones::new(self.store.len()));
+        if removed.set(subscription, version) {
             self.dead.fetch_add(1, Ordering::Relaxed);
             if let Some(guard) = self.guard.as_ref().filter(|guard| guard.is_unkeyed(subscription)) {
                 guard.dead_unkeyed.fetch_add(1, Ordering::Relaxed);
@@ -197,8 +204,7 @@ impl Segment {
 
     /// Take a removal back that was not published.
     pub fn restore(&self, subscription: u32) {
-        let was = self.removed.get().map_or(0, |removed| removed[subscription as usize].swap(0, Ordering::Relaxed));
-        if was != 0 {
+        if self.removed.get().is_some_and(|removed| removed.clear(subscription)) {
             self.dead.fetch_sub(1, Ordering::Relaxed);
             if let Some(guard) = self.guard.as_ref().filter(|guard| guard.is_unkeyed(subscription)) {
                 guard.dead_unkeyed.fetch_sub(1, Ordering::Relaxed);
@@ -235,7 +241,7 @@ impl Segment {
         candidates.iter().for_each(|at| seen[*at as usize] = true);
         let unseen = (0..).zip(&seen).filter(|(_, seen)| !**seen).map(|(at, _)| at);
         candidates.extend(unseen.filter(|at: &u32| has_program(self.store.slots[*at as usize])));
-        let there = candidates.iter().filter(|at| !(1..=asked.version).contains(&self.removed_at(**at)));
+        let there = candidates.iter().filter(|at| !self.is_gone(**at, asked.version));
         output.open.extend(there.map(|at| self.store.slots[*at as usize]));
     }
 
@@ -248,8 +254,11 @@ impl Segment {
         self.search(asked, values, scratch, output);
         let found = &scratch.found.once;
         let verified = flags_verified(values);
-        if self.removed.get().is_none() && store.any_flags & (verified | flags::CEL) == 0 {
-            output.certain.extend(found.iter().map(|at| store.slots[*at as usize]));
+        if store.any_flags & (verified | flags::CEL) == 0 {
+            match self.removed.get() {
+                None => output.certain.extend(found.iter().map(|at| store.slots[*at as usize])),
+                Some(removed) => removed.extend_with_live(found, asked.version, &store.slots, &mut output.certain),
+            }
             return;
         }
         for &at in found {
@@ -351,8 +360,7 @@ impl Segment {
     /// Whether a subscription, one of whose conjunctions holds, is there and passes what is verified besides.
     #[inline]
     fn holds(&self, at: u32, asked: &Asked<'_>, values: &mut Values<'_>, verified: u8, output: &mut Output) -> bool {
-        let gone = self.removed_at(at);
-        if gone != 0 && gone <= asked.version {
+        if self.is_gone(at, asked.version) {
             return false;
         }
         self.store.flags[at as usize] & verified == 0
