@@ -19,7 +19,7 @@ from typing import Any
 
 import streamer
 from benchmarks.measure import WrongMatches, order
-from streamer import _native
+from streamer import _backend, _native
 from streamer.model import Limits
 
 ROUNDS = 15
@@ -81,7 +81,7 @@ def compare(subscriptions: int, given: Sequence[bytes], rounds: int) -> dict[str
     found = sum(map(len, filters))
     if filters != cel or not 0 < found <= len(given):
         raise WrongMatches(f"{found} and {sum(map(len, cel))} matches")
-    if streamer.BACKEND == "native" and engines[1].plan("s0").cel is not None:
+    if _backend.BACKEND == "native" and engines[1].plan("s0").cel is not None:
         raise WrongMatches(f"not lowered: {engines[1].plan('s0')}")
 
     def run(engine: streamer.Engine) -> float:
