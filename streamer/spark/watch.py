@@ -9,6 +9,10 @@
 Read from the status store that Spark's web page reads too, which is there also where that page is off. A thread asks it twice a
 second while a phase runs; what it costs is a few calls into the JVM each time. It is a way into the JVM, so over Spark Connect
 there is none: then nothing is seen, and everything else goes on.
+
+What a task reads Spark tells when the task ends. So rows a second over time are those of each task, spread over the time that it
+took: rejected was what the store told from one look to the next, nothing for a minute and then a minute's rows in half a second.
+That is all there is while tasks run, and is kept where there are too many tasks to ask for each.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ EVERY: Final = 0.5
 _QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Looked for so many ids past the last one that is known: Spark numbers stages that it then skips.
 _AHEAD: Final = 20
+#: Each task that is asked for is some calls into the JVM.
+_TASKS: Final = 200
 #: Others are planned, or skipped since their output is there.
 _RAN: Final = ("ACTIVE", "COMPLETE", "FAILED")
 
@@ -70,6 +76,7 @@ class Watch:
         self._every = every
         self._clock = clock
         self._began = clock()
+        self._began_at = time.time()
         self._phase = ""
         self._phases: dict[int, str] = {}
         self._next = self._first_unknown(0)
@@ -104,6 +111,9 @@ class Watch:
             yield
         finally:
             self._look()
+            if name == self._timed:
+                with suppress(Exception):
+                    self.points = self._by_task() or self.points
             self._phase = ""
 
     def stages(self) -> list[Stage]:
@@ -145,6 +155,31 @@ class Watch:
             tasks = sum(int(data.numTasks()) for data in running)
             done = sum(int(data.numCompleteTasks()) for data in running)
             self._shown(Progress(self._phase, tasks, done, records, rate))
+
+    def _by_task(self) -> list[Point]:
+        """Return rows a second as steps, from what each task of the timed phase read and when it ran; none if it is too many."""
+        steps: dict[float, float] = {}
+        for number in [each for each, name in self._phases.items() if name == self._timed]:
+            data = self._data(number)
+            if data is None or not data.inputRecords():
+                continue
+            if data.numTasks() > _TASKS:
+                return []
+            tasks = self._store.taskList(number, data.attemptId(), _TASKS)
+            for task in (tasks.apply(index) for index in range(tasks.size())):
+                took, metrics = task.duration(), task.taskMetrics()
+                if task.status() != "SUCCESS" or not took.isDefined() or not metrics.isDefined():
+                    continue
+                begin = max(task.launchTime().getTime() / 1000 - self._began_at, 0.0)
+                seconds = max(float(took.get()), 1.0) / 1000
+                rate = int(metrics.get().inputMetrics().recordsRead()) / seconds
+                steps[begin] = steps.get(begin, 0.0) + rate
+                steps[begin + seconds] = steps.get(begin + seconds, 0.0) - rate
+        points, rate = [], 0.0
+        for at, change in sorted(steps.items()):
+            points += [Point(at, rate), Point(at, max(rate + change, 0.0))]
+            rate = points[-1].rate
+        return points
 
     def _first_unknown(self, start: int) -> int:
         found = start

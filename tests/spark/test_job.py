@@ -23,6 +23,7 @@ from streamer.spark.failures import said
 from streamer.spark.job import FAILED, app
 from streamer.spark.places import Format, Place, place, read
 from streamer.spark.versions import publish
+from streamer.spark.watch import Watch
 from streamer.terminal import OK, SOME_BAD, USAGE
 
 SUBSCRIPTIONS = [
@@ -210,6 +211,15 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
         assert "Traceback" not in done.stderr
         assert "at org.apache" not in done.stderr
         assert done.exception is None or isinstance(done.exception, SystemExit)
+
+
+def test_rows_a_second_add_up_to_the_rows_that_were_read(files: Path, spark: SparkSession) -> None:
+    Path("many.jsonl").write_bytes(b"\n".join(events(5_000)))
+    with Watch(spark, every=0.01) as watch, watch.phase("matching"):
+        spark.read.text(str(files / "many.jsonl")).repartition(2).write.format("noop").mode("overwrite").save()
+    pairs = zip(watch.points, watch.points[1:], strict=False)
+    assert sum(one.rate * (two.seconds - one.seconds) for one, two in pairs) == pytest.approx(5_000)
+    assert watch.points[-1].rate == pytest.approx(0)
 
 
 def test_a_bad_event_ends_the_job_where_that_is_asked(files: Path) -> None:

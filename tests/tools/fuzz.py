@@ -6,8 +6,8 @@ The time is split evenly over
 - agree        the native engine beside the reference, on new random sets
 - flatten, parsers, cel, engine, image
                the targets of crates/fuzz, under cargo-fuzz with AddressSanitizer and debug assertions; needs nightly Rust
-- miri         the only `unsafe` of the native core, and all else that reads blocks of bytes; needs nightly Rust. It takes as
-               long as it takes: about a minute after the first build
+- miri         the `unsafe` of the native core, and all else that reads blocks of bytes or a mapped image; needs nightly Rust. It
+               takes as long as it takes: some ten minutes
 
 What cannot run here is told, and recorded as left out. Exits with 1 if anything was found.
 """
@@ -35,7 +35,7 @@ RECORDS = HOME / "tests" / "records" / "fuzz.jsonl"
 CRATE = HOME / "crates" / "fuzz"
 CARGO_TARGETS = ("flatten", "parsers", "cel", "engine", "image")
 #: The tests of `cargo test` that Miri runs; an engine or a whole table would take it hours.
-MIRI_TESTS = ("json::", "map::")
+MIRI_TESTS = ("json::", "map::", "mapped::")
 EXAMPLES = 500
 
 Result = dict[str, Any]

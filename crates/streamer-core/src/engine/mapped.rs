@@ -560,3 +560,89 @@ impl Records {
         Some(self.set_first(slot, record))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Options, Scratch, Selection};
+    use crate::limits::Limits;
+    use crate::subscriptions::{Subscription, normal_form};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    const SEED: u64 = 7;
+
+    fn reader() -> Reader {
+        let limits = Limits::default();
+        Arc::new(move |text: &[u8]| {
+            let parsed = Subscription::parse(text, Some("default"), &limits)?;
+            Ok(Addition {
+                form: normal_form(&parsed, &limits),
+                id: parsed.id,
+                gateway_id: None,
+                tenant: "*".into(),
+                collection: None,
+                flags: 0,
+                program: None,
+                portable: false,
+                conditions: None,
+                text: text.into(),
+                host: None,
+            })
+        })
+    }
+
+    /// As many as get an index, and one of each kind of array that an image has.
+    fn lines() -> Vec<u8> {
+        let kinds = [
+            r#"{"field":"s","op":"starts_with","value":"ab"}"#,
+            r#"{"field":"n","op":">","value":10}"#,
+            r#"{"field":"s","op":"contains","value":"bc"}"#,
+        ];
+        let filters = |n: usize| match kinds.get(n) {
+            Some(text) => (*text).to_owned(),
+            None => format!(r#"{{"field":"n","op":"==","value":{n}}},{{"field":"s","op":"!=","value":"x"}}"#),
+        };
+        (0..INDEXED_FROM + 2)
+            .flat_map(|n| format!("[{n},{{\"id\":\"s{n}\",\"filters\":[{}]}}]\n", filters(n)).into_bytes())
+            .collect()
+    }
+
+    /// What an event finds in an engine on a file with such an image, or that it was refused.
+    fn found(lines: &[u8], image: &[u8]) -> Result<Vec<Box<str>>, Box<str>> {
+        let engine = Engine::new(Options { background: false, seed: Some(SEED), ..Options::default() });
+        let count = memchr::memchr_iter(b'\n', lines).count() as u32;
+        let file = assemble(SEED, &[("*", "*", count, lines, image)]);
+        engine.open("made", Bytes::own(&file), &file[112..128], reader(), |_, _| true).expect("a good directory");
+        let event = br#"{"collection":"c","data":{"n":17,"s":"abc"}}"#;
+        let run = || {
+            let mut scratch = Scratch::default();
+            let found = engine.match_event(event, None, None, &mut scratch).expect("a good event");
+            let id = |slot: &u32| engine.record(*slot).expect("a subscription").id.clone();
+            let mut ids: Vec<_> = found.certain.iter().map(id).collect();
+            ids.sort_unstable();
+            assert_eq!(engine.remove(&Selection { ids: Some(&["s5"]), ..Selection::default() }).removed.len(), 1);
+            ids
+        };
+        catch_unwind(AssertUnwindSafe(run)).map_err(|thrown| match thrown.downcast::<Fault>() {
+            Ok(fault) => fault.reason,
+            Err(other) => std::panic::resume_unwind(other),
+        })
+    }
+
+    #[test]
+    fn an_image_is_matched_where_it_lies_and_a_changed_one_used_or_refused() {
+        let lines = lines();
+        let image = image(&lines, &reader(), SEED).expect("enough for an index");
+        let expected: Vec<Box<str>> = ["s0", "s1", "s17", "s2"].map(Into::into).into();
+        assert_eq!(found(&lines, &image), Ok(expected));
+        let (mut used, mut refused) = (0, 0);
+        let places = if cfg!(miri) { 4 } else { 400 };
+        for place in 0..places {
+            let mut changed = image.clone();
+            let at = changed.len() * place / places;
+            changed[at] = changed[at].wrapping_add(1 + place as u8 % 3);
+            if found(&lines, &changed).is_ok() { used += 1 } else { refused += 1 }
+        }
+        assert!(used > 0 && refused > 0, "{used} used, {refused} refused");
+    }
+}
