@@ -93,7 +93,8 @@ class Kafka:
 def engine() -> streamer.Engine:
     engine = streamer.Engine()
     engine.add_jsonl(HAND_WRITTEN)
-    engine.add_many(generated.subscriptions(2_000))
+    # The reference looks at every one for each event.
+    engine.add_many(generated.subscriptions(2_000 if streamer.BACKEND == "native" else 200))
     return engine
 
 
@@ -127,7 +128,7 @@ def expected(engine: streamer.Engine, events: Sequence[bytes]) -> Counter[Match]
     for event in events:
         of = str(json.loads(event)["id"])
         found.update((of, each.subscription_id, each.gateway_id, each.transition) for each in engine.match(event))
-    assert sum(found.values()) > 1_000
+    assert sum(found.values()) > 100
     return found
 
 
