@@ -72,7 +72,7 @@ def filled(engine: Callable[..., Engine]) -> Engine:
         pytest.param(gzip.compress(GOOD) + bytes(5000), [(1, "1")], id="gzip padded with zeros"),
         pytest.param(gzip.compress(b"") * 5000 + gzip.compress(GOOD), [(1, "1")], id="thousands of empty gzip members"),
         pytest.param(b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + zstandard.compress(GOOD), [(1, "1")], id="a skippable frame"),
-        pytest.param(gzip.compress(gzip.compress(GOOD)), [(1, "malformed_json")], id="gzip in gzip is no text"),
+        pytest.param(gzip.compress(gzip.compress(GOOD, mtime=0)), [(1, "malformed_json")], id="gzip in gzip is no text"),
     ],
 )
 def test_a_hostile_stream_is_read_to_its_end(filled: Engine, text: bytes, expected: list[tuple[int, str]]) -> None:
