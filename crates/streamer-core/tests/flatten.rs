@@ -183,3 +183,103 @@ fn subscriptions_that_are_made_to_hurt_are_read_in_linear_time() {
         assert!(start.elapsed() < Duration::from_secs(5), "{shown}: {:?}", start.elapsed());
     }
 }
+
+/// What a flattening found, or its error.
+fn found(flattener: &mut Flattener, trie: &PathTrie, ids: &[PathId], event: &[u8], validation: Validation) -> String {
+    match flattener.flatten(trie, event, validation, &given(), &Limits::default()) {
+        Ok(flat) => {
+            let leaves: Vec<_> =
+                ids.iter().map(|id| flat.leaves(*id).map(|leaf| (leaf.raw(), leaf.position())).collect()).collect();
+            let leaves: Vec<Vec<_>> = leaves;
+            format!(
+                "{:?} {leaves:?} {:?}",
+                flat.parts(),
+                ids.iter().map(|id| flat.value(*id).map(|it| it.raw())).collect::<Vec<_>>()
+            )
+        }
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+#[test]
+fn what_was_read_before_changes_nothing() {
+    // The order of members is remembered from event to event, whatever their trie: here it is new in most of them.
+    let tries = [
+        trie(&[
+            (Root::Data, &["a"], Mode::Scalar),
+            (Root::Data, &["o", "a"], Mode::Scalar),
+            (Root::Raw, &["l", "a"], Mode::AnyLeaf),
+        ]),
+        trie(&[(Root::Data, &["o", "sixteen letters!"], Mode::AnyLeaf), (Root::Raw, &["data", "l", "o", "a"], Mode::AnyLeaf)]),
+        trie(&[
+            (Root::Before, &["a"], Mode::Scalar),
+            (Root::Data, &["l", "l"], Mode::AnyLeaf),
+            (Root::Raw, &["a"], Mode::Scalar),
+        ]),
+    ];
+    let mut state = 7_u64;
+    let mut below = move |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % end
+    };
+    fn object(below: &mut dyn FnMut(usize) -> usize, depth: usize, text: &mut String) {
+        let names = [
+            "a",
+            "o",
+            "l",
+            "data",
+            "before",
+            "type",
+            "id",
+            "\\u0061",
+            "sixteen letters!",
+            "ab",
+            "",
+            "a\\\"",
+            "é",
+            "thirteen chars",
+        ];
+        text.push('{');
+        for at in 0..below(6) {
+            text.push_str(if at > 0 { [",", ",", " , "][below(3)] } else { "" });
+            // The front ones more often, and mostly one after the other.
+            let name = if below(3) == 0 { below(names.len()) } else { at };
+            text.push_str(&format!("\"{}\"{}", names[name], [":", ":", ":", " : ", ": "][below(5)]));
+            match (name, below(8)) {
+                (1 | 3 | 4, 0..7) | (_, 0) if depth > 0 => object(below, depth - 1, text),
+                (2, 0..7) if depth > 0 => {
+                    text.push('[');
+                    for at in 0..below(4) {
+                        text.push_str(if at > 0 { "," } else { "" });
+                        object(below, depth - 1, text);
+                    }
+                    text.push(']');
+                }
+                (5, _) => text.push_str("\"update\""),
+                (_, 1) => text.push_str("null"),
+                (_, 2) => text.push_str("\"te\\nxt\""),
+                (_, 3) => text.push_str("\"a much longer text\""),
+                (_, other) => text.push_str(&other.to_string()),
+            }
+        }
+        text.push('}');
+    }
+    let mut reused = Flattener::new();
+    let mut good = 0;
+    for round in 0..20_000 {
+        let mut text = String::new();
+        object(&mut below, 3, &mut text);
+        let mut event = text.into_bytes();
+        if round % 4 == 0 {
+            let at = below(event.len());
+            event[at] = b"\"\\:,{}[]x0 "[below(11)];
+        }
+        for validation in BOTH {
+            let (trie, ids) = &tries[below(3)];
+            let fresh = found(&mut Flattener::new(), trie, ids, &event, validation);
+            good += usize::from(fresh.starts_with("Parts"));
+            assert_eq!(found(&mut reused, trie, ids, &event, validation), fresh, "{}", String::from_utf8_lossy(&event));
+        }
+    }
+    assert!(good > 10_000, "{good}");
+}

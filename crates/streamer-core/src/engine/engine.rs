@@ -36,6 +36,7 @@ use crate::error::{EventError, SubscriptionError};
 use crate::flatten::{EventId, Flattener, Locator, PathTrie, Validation};
 use crate::layout::{EventLayout, EventType};
 use crate::limits::Limits;
+use crate::prefetch::{LINE, prefetch};
 use crate::subscriptions::normal_form::{NormalForm, Path};
 use crate::value::Seed;
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -273,6 +274,12 @@ pub(super) struct OldScratch {
     pub stays: Vec<u32>,
 }
 
+/// Ask for an event's first lines, which come while its partitions are looked up.
+#[inline(always)]
+pub(super) fn prefetch_event(event: &[u8]) {
+    (0..4).for_each(|line| prefetch(event, line * LINE));
+}
+
 /// What an event matches. Slots stay valid while its root is held, or a [`Pin`] of it.
 #[derive(Debug)]
 pub struct Matched<'s> {
@@ -477,6 +484,7 @@ impl Engine {
         collection: Option<&str>,
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
+        prefetch_event(event);
         self.match_event_on(&self.inner.root.load(), event, tenant, collection, scratch)
     }
 

@@ -14,18 +14,12 @@
 
 use crate::engine::engine::Root;
 use crate::engine::partitions::Partition;
-use crate::engine::paths::View;
+use crate::engine::paths::{Luck, View};
 use crate::flatten::Parts;
 use std::sync::Arc;
 
 /// The partitions that an event sees.
 pub(super) type Seen<'r> = [Option<&'r Arc<Partition>>; 4];
-
-/// Right guesses that make up for a wrong one.
-const PRICE: i8 = 4;
-const MOST_CREDIT: i8 = 16;
-/// So many events are not guessed after too many wrong guesses.
-const PAUSE: u8 = 32;
 
 /// Where an event belongs, as far as can be told without reading all of it.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +42,7 @@ pub struct Group<'r> {
     has_collection: bool,
     pub(super) seen: Seen<'r>,
     view: Option<Arc<View>>,
-    credit: i8,
-    pause: u8,
+    luck: Luck,
 }
 
 impl<'r> Group<'r> {
@@ -70,8 +63,7 @@ impl<'r> Group<'r> {
             has_collection: false,
             seen: [None; 4],
             view: None,
-            credit: MOST_CREDIT,
-            pause: 0,
+            luck: Luck::default(),
         }
     }
 
@@ -90,28 +82,18 @@ impl<'r> Group<'r> {
 
     /// The view that the next event is flattened for, if it is worth guessing.
     pub(super) fn guess(&mut self) -> Option<Arc<View>> {
-        match self.pause {
-            0 => self.view.clone(),
-            _ => {
-                self.pause -= 1;
-                None
-            }
-        }
+        if self.view.is_some() && self.luck.guesses() { self.view.clone() } else { None }
     }
 
     /// Whether the names that were read are those of the guess.
     pub(super) fn is_right(&mut self, parts: &Parts<'_>) -> bool {
         let collection = self.has_collection.then_some(&*self.collection);
-        let is_right = parts.tenant == self.tenant && parts.collection == collection;
-        if is_right {
-            self.credit = (self.credit + 1).min(MOST_CREDIT);
-        } else {
-            self.credit -= PRICE;
-            if self.credit < 0 {
-                (self.credit, self.pause) = (PRICE, PAUSE);
-            }
-        }
-        is_right
+        self.luck.settle(parts.tenant == self.tenant && parts.collection == collection)
+    }
+
+    /// Whether nothing is known of the event, nor will be kept for the next.
+    pub(super) fn is_alone(&self) -> bool {
+        !self.is_kept && self.located.is_none()
     }
 
     /// Keep what was looked up for an event.

@@ -6,7 +6,8 @@
 //!   view {7 9 7 3} ─► one trie of all their paths, and for each set: its path n is path id m of the trie
 //! ```
 //!
-//! Invariant: a set's number stands for the same paths for ever, so a view never goes stale; it is only no longer asked for.
+//! Invariant: a set's number stands for the same paths for ever, so a view never goes stale; it is only no longer asked for. A guessed
+//! view counts once the event's own names ask for the same sets.
 //!
 //! Cost: a view is made when a thread first sees the combination, then found by a hash of a few numbers.
 //!
@@ -96,20 +97,85 @@ pub struct Views {
     weight: usize,
     /// The view that was asked for last, whose sets are `key`: most often it is asked for again.
     last: Option<Arc<View>>,
+    /// Of guessing so.
+    luck: Luck,
+}
+
+/// Whether a guess is worth its price, by how those before it came out.
+#[derive(Clone, Copy, Debug)]
+pub struct Luck {
+    credit: i8,
+    pause: u8,
+}
+
+/// Right guesses that make up for a wrong one.
+const PRICE: i8 = 4;
+const MOST_CREDIT: i8 = 16;
+/// So many events are not guessed after too many wrong guesses.
+const PAUSE: u8 = 32;
+
+impl Default for Luck {
+    fn default() -> Luck {
+        Luck { credit: MOST_CREDIT, pause: 0 }
+    }
+}
+
+impl Luck {
+    /// Whether to guess now.
+    pub fn guesses(&mut self) -> bool {
+        let guesses = self.pause == 0;
+        self.pause = self.pause.saturating_sub(1);
+        guesses
+    }
+
+    /// A guess was right, or wrong: that again.
+    pub fn settle(&mut self, is_right: bool) -> bool {
+        if is_right {
+            self.credit = (self.credit + 1).min(MOST_CREDIT);
+        } else {
+            self.credit -= PRICE;
+            if self.credit < 0 {
+                (self.credit, self.pause) = (PRICE, PAUSE);
+            }
+        }
+        is_right
+    }
 }
 
 /// Paths that a thread's views may hold together before all are dropped.
 const MOST: usize = 1 << 18;
 
 impl Views {
-    /// The view of *sets*; *flag* is the soft-delete field of the engine whose views these are.
+    /// The last view, for the next event before it is known what that sees; to be given back. Events of many collections have
+    /// one view, where the same paths are asked of them.
+    pub fn guess(&mut self) -> Option<Arc<View>> {
+        if self.last.is_some() && self.luck.guesses() { self.last.take() } else { None }
+    }
+
+    /// The numbers of the sets of the last view.
+    pub fn key(&self) -> &[u64] {
+        &self.key
+    }
+
+    /// Whether the guess was right: that again.
+    pub fn is_right(&mut self, is_right: bool) -> bool {
+        self.luck.settle(is_right)
+    }
+
+    /// Take back the view that was guessed.
+    pub fn give_back(&mut self, view: Arc<View>) {
+        self.last = Some(view);
+    }
+
+    /// The view of *sets*, which are those of the last one if *is_last*; *flag* is the soft-delete field of the engine whose views these are.
     pub fn get<'a>(
         &mut self,
+        is_last: bool,
         sets: impl Iterator<Item = &'a PathSet> + Clone,
         layout: &Arc<EventLayout>,
         flag: Option<&Path>,
     ) -> &Arc<View> {
-        if self.last.is_none() || !self.key.iter().copied().eq(sets.clone().map(|set| set.number)) {
+        if self.last.is_none() || !is_last {
             self.key.clear();
             self.key.extend(sets.clone().map(|set| set.number));
             let view = match self.known.get(self.key.as_slice()) {

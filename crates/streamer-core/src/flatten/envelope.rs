@@ -21,7 +21,20 @@ enum Text {
     Given,
     Default,
     Constant,
-    Entry(Entry),
+    /// From and up to an offset, of the event's text or of the unescaped strings.
+    Written(u32, u32),
+    Unescaped(u32, u32),
+}
+
+impl Text {
+    /// Of a string.
+    #[inline(always)]
+    fn of(entry: &Entry) -> Text {
+        match entry.plain {
+            0 => Text::Written(entry.start + 1, entry.end - 1),
+            at => Text::Unescaped(at - 1, at - 1 + entry.plain_length),
+        }
+    }
 }
 
 /// The parts, before anything borrows from the slots.
@@ -96,7 +109,8 @@ impl Resolved {
                 Some(Scalar::String(text)) => Some(&**text),
                 _ => None,
             },
-            Text::Entry(entry) => Some(text_of(&entry, text, plain)),
+            Text::Written(from, to) => Some(&text[from as usize..to as usize]),
+            Text::Unescaped(from, to) => Some(&plain[from as usize..to as usize]),
         };
         Parts {
             tenant: read(TENANT, self.tenant, given.tenant, given.default_tenant).unwrap_or_default(),
@@ -125,8 +139,20 @@ struct Reader<'r> {
 
 impl<'r> Reader<'r> {
     /// The first place of a part that is present and not null.
+    #[inline(always)]
     fn find(&self, part: usize) -> Option<(usize, &'r Place, &'r Entry)> {
-        self.trie.places[part].iter().enumerate().find_map(|(index, place)| {
+        // Most parts have one place, and most of those stand nowhere.
+        let there = |place: &'r Place| self.slots.value(place.node).filter(|entry| entry.kind != Kind::Null);
+        match &*self.trie.places[part] {
+            [] => None,
+            [place] => there(place).map(|entry| (0, place, entry)),
+            places => self.find_among(places),
+        }
+    }
+
+    #[inline(never)]
+    fn find_among(&self, places: &'r [Place]) -> Option<(usize, &'r Place, &'r Entry)> {
+        places.iter().enumerate().find_map(|(index, place)| {
             let entry = self.slots.value(place.node)?;
             (entry.kind != Kind::Null).then_some((index, place, entry))
         })
@@ -175,9 +201,10 @@ impl<'r> Reader<'r> {
         }
     }
 
+    #[inline]
     fn string(&self, part: usize) -> Result<Text, EventError> {
         match self.find(part) {
-            Some((_, _, entry)) if entry.kind == Kind::String => Ok(Text::Entry(*entry)),
+            Some((_, _, entry)) if entry.kind == Kind::String => Ok(Text::of(entry)),
             Some(found) => Err(self.wrong_type(part, "a string", found)),
             None if self.constant(part).is_some() => Ok(Text::Constant),
             None => Ok(Text::None),
@@ -186,23 +213,36 @@ impl<'r> Reader<'r> {
 
     fn name(&self, part: usize, argument: Option<&str>) -> Result<Text, EventError> {
         let text = if self.trie.has_part[part] { self.string(part)? } else { Text::None };
-        let reserved = |found| {
-            let reason = format!("{} '*' means every one and cannot name one", self.name_of(part));
-            Err(self.error(EventCode::ReservedName, reason, found))
-        };
         match (text, argument) {
-            (Text::Entry(entry), _) if self.plain(&entry) == "*" => reserved(self.find(part)),
-            (_, Some("*")) => reserved(None),
+            (Text::Written(..) | Text::Unescaped(..), _) if self.is_star(text) => Err(self.reserved(part, self.find(part))),
+            (_, Some("*")) => Err(self.reserved(part, None)),
             (_, Some(_)) => Ok(Text::Given),
             (text, None) => Ok(text),
         }
     }
 
+    #[inline]
+    fn is_star(&self, text: Text) -> bool {
+        match text {
+            Text::Written(from, to) => to - from == 1 && self.text.as_bytes()[from as usize] == b'*',
+            Text::Unescaped(from, to) => to - from == 1 && self.slots.plain[from as usize] == b'*',
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn reserved(&self, part: usize, found: Option<(usize, &Place, &Entry)>) -> EventError {
+        let reason = format!("{} '*' means every one and cannot name one", self.name_of(part));
+        self.error(EventCode::ReservedName, reason, found)
+    }
+
     fn event_type(&self) -> Result<Option<EventType>, EventError> {
-        let word = match (self.string(TYPE)?, self.constant(TYPE)) {
-            (Text::Entry(entry), _) => self.plain(&entry),
-            (Text::Constant, Some(Scalar::String(word))) => word,
-            _ => return Ok(None),
+        let word = match (self.find(TYPE), self.constant(TYPE)) {
+            (Some((_, _, entry)), _) if entry.kind == Kind::String => self.plain(entry),
+            (None, Some(Scalar::String(word))) => word,
+            (None, None) => return Ok(None),
+            // It is no string.
+            _ => return self.string(TYPE).map(|_| None),
         };
         match self.trie.layout.event_type(word) {
             Some(event_type) => Ok(Some(event_type)),
@@ -404,6 +444,12 @@ impl Locator {
     pub fn new(layout: &EventLayout) -> Locator {
         let (tenant, collection) = (layout.tenant.clone(), layout.collection.clone());
         Locator(PathTrie::builder(Arc::new(EventLayout { tenant, collection, ..nothing_of(layout) })).build())
+    }
+
+    /// Whether an event has to be read for what is not given.
+    #[inline]
+    pub fn reads(&self, given: &Given<'_>) -> bool {
+        self.0.needed > 0 && (given.tenant.is_none() || given.collection.is_none())
     }
 
     /// A locator of what names an event, for [`Flattener::locate_id`].

@@ -10,6 +10,7 @@
 mod envelope;
 mod holes;
 mod old;
+mod order;
 mod scan;
 pub mod slots;
 mod trie;

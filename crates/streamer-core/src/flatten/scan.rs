@@ -4,6 +4,7 @@
 //! every other value is skipped whole. An element of an array may have to be read twice: once for a pointer of the layout
 //! that leads into it, once for the leaves of patterns; never more, as no leaves are wanted below such a pointer.
 
+use super::order::{self, Order};
 use super::slots::{DEAD, Element, Entry, NO_ENTRY, Position, Slots};
 use super::trie::{ENVELOPE, FALLBACK, INDEXES, LEAVES, NOWHERE, Node, OPTIONAL, PathTrie, ROOT, THROUGH, VALUE};
 use crate::json::skip;
@@ -17,7 +18,10 @@ pub(crate) struct Scratch {
     /// For each node: in which object it was last seen as a member, and what was found below it.
     seen: Vec<Seen>,
     serial: u64,
-    open: Vec<bool>,
+    order: Order,
+    /// What is expected in the object that a value may be which begins next.
+    shape: u16,
+    open: Vec<u64>,
     name: Vec<u8>,
 }
 
@@ -39,6 +43,9 @@ struct Frame {
     child: u32,
     unseen: u32,
     object: u64,
+    /// What is expected in it, and of which member next.
+    shape: u16,
+    step: u32,
     /// Of an array: its serial number, the index of the element being read, and where to read that element again.
     array: u32,
     index: u32,
@@ -135,6 +142,8 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         let mut node = root;
         let mut position = Position::NONE;
         self.scratch.frames.clear();
+        self.scratch.order.begin();
+        self.scratch.shape = if again { order::UNKNOWN } else { order::EVENT };
         'value: loop {
             // Here a value begins that may be wanted: `node`, `position`.
             let wanted: &Node = &trie.nodes[node as usize];
@@ -201,9 +210,13 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
                         at = space(text, at);
                         if peek(text, at) == b',' {
                             (at, node) = self.member(space(text, at + 1), &mut duplicate)?;
+                            let frame = &self.scratch.frames[self.scratch.frames.len() - 1];
                             if node != NOWHERE {
-                                position = self.scratch.frames[self.scratch.frames.len() - 1].position;
+                                position = frame.position;
                                 continue 'value;
+                            }
+                            if !CHECKED && frame.child != NOWHERE {
+                                continue;
                             }
                         }
                         if peek(text, at) != b'}' {
@@ -242,6 +255,8 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
 
     fn open(&mut self, node: u32, entry: u32, position: Position, in_object: bool) -> Frame {
         self.scratch.serial += 1;
+        // The objects in an array have one shape.
+        let shape = if in_object { self.scratch.order.worth(self.scratch.shape) } else { self.scratch.shape };
         Frame {
             node,
             entry,
@@ -250,6 +265,8 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
             child: NOWHERE,
             unseen: self.trie.nodes[node as usize].children,
             object: self.scratch.serial,
+            shape,
+            step: 0,
             array: self.scratch.serial as u32,
             index: 0,
             again: 0,
@@ -263,34 +280,62 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         inner.into_iter().all(|frame| frame.in_object && frame.unseen == 0 && frame.entry == NO_ENTRY)
     }
 
-    /// Read members of the object on top, the first one's name being at *at*, until there is one that is wanted: where its
-    /// value begins, and its node. Or where what follows the last one begins, and [`NOWHERE`].
+    /// Read members of the object on top, the first one's name being at *at*, until there is a container that is wanted: where
+    /// it begins, and its node. Or where what follows the last one begins, and [`NOWHERE`]; lazily also where a wanted scalar
+    /// ends after which reading may stop, which is then the frame's child.
     ///
-    /// Most members of most events are passed over in this loop, which touches nothing else.
+    /// Most members of most events are passed over or recorded in this loop, which touches little else.
     fn member(&mut self, mut at: usize, duplicate: &mut Option<(u32, usize)>) -> Result<(usize, u32)> {
         let (text, trie) = (self.text, self.trie);
-        let frame = &self.scratch.frames[self.scratch.frames.len() - 1];
+        let top = self.scratch.frames.len() - 1;
+        let frame = &self.scratch.frames[top];
         let wanted = &trie.nodes[frame.node as usize];
-        let in_array = frame.position != Position::NONE;
+        let (node, position) = (frame.node, frame.position);
+        let in_array = position != Position::NONE;
+        let (shape, mut step) = (frame.shape, frame.step);
         loop {
-            if peek(text, at) != b'"' {
-                return Err(token::expected_name(text, at));
+            let (value, child);
+            if let Some((name, next)) = self.scratch.order.find(shape, step, text, at) {
+                step = next;
+                let after = at + name.length as usize;
+                child = name.child(trie.id, node, || trie.member(wanted, text, at + 1, after - 2));
+                value = space(text, after);
+            } else {
+                if peek(text, at) != b'"' {
+                    return Err(token::expected_name(text, at));
+                }
+                let (end, escaped) = token::string(text, at)?;
+                let colon = space(text, end);
+                if peek(text, colon) != b':' {
+                    return Err(token::expected_colon(text, colon));
+                }
+                child = if escaped { self.escaped(wanted, at, end) } else { trie.member(wanted, text, at + 1, end - 1) };
+                self.scratch.order.learn(shape, step, (!escaped && colon == end).then(|| &text[at..=colon]));
+                step += 1;
+                value = space(text, colon + 1);
             }
-            let (end, escaped) = token::string(text, at)?;
-            let colon = space(text, end);
-            if peek(text, colon) != b':' {
-                return Err(token::expected_colon(text, colon));
+            let first = peek(text, value);
+            let flags = if child == NOWHERE { 0 } else { trie.nodes[child as usize].flags };
+            if child != NOWHERE && (!in_array || flags & THROUGH != 0) {
+                self.want(top, child, flags, at, duplicate);
+                if first == b'{' || first == b'[' {
+                    self.scratch.frames[top].step = step;
+                    self.scratch.shape = self.scratch.order.inside(shape, step);
+                    return Ok((value, child));
+                }
+                let recorded = if in_array { LEAVES } else { LEAVES | VALUE };
+                at = if flags & recorded != 0 { self.scalar(child, first, value, position)? } else { self.skip(value)? };
+                if !CHECKED && (self.missing == 0 || self.scratch.frames[top].unseen == 0) {
+                    self.scratch.frames[top].step = step;
+                    return Ok((at, NOWHERE));
+                }
+                self.scratch.seen[child as usize].to = self.slots.entries.len() as u32;
+            } else {
+                // Strings, most of what is passed over, without a call.
+                at = if first == b'"' { token::string(text, value)?.0 } else { self.skip(value)? };
             }
-            let value = space(text, colon + 1);
-            let child = if escaped { self.escaped(wanted, at, end) } else { trie.member(wanted, text, at + 1, end - 1) };
-            if child != NOWHERE && (!in_array || trie.nodes[child as usize].flags & THROUGH != 0) {
-                self.want(child, at, duplicate);
-                return Ok((value, child));
-            }
-            // Strings, most of what is passed over, without a call.
-            at = space(text, if peek(text, value) == b'"' { token::string(text, value)?.0 } else { self.skip(value)? });
+            at = space(text, at);
             if peek(text, at) != b',' {
-                let top = self.scratch.frames.len() - 1;
                 self.scratch.frames[top].child = NOWHERE;
                 return Ok((at, NOWHERE));
             }
@@ -307,10 +352,9 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         self.trie.member(wanted, name, 0, name.len())
     }
 
-    /// Begin a member of the object on top that is wanted; its name is at *at*.
-    fn want(&mut self, child: u32, at: usize, duplicate: &mut Option<(u32, usize)>) {
-        let flags = self.trie.nodes[child as usize].flags;
-        let top = self.scratch.frames.len() - 1;
+    /// Begin a member of the object on *top* that is wanted; its name is at *at*, its node has *flags*.
+    #[inline(always)]
+    fn want(&mut self, top: usize, child: u32, flags: u8, at: usize, duplicate: &mut Option<(u32, usize)>) {
         let frame = &mut self.scratch.frames[top];
         frame.child = child;
         let seen = &mut self.scratch.seen[child as usize];
@@ -336,6 +380,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
     fn element(&mut self, at: usize) -> (u32, Position) {
         let top = self.scratch.frames.len() - 1;
         let frame = &mut self.scratch.frames[top];
+        self.scratch.shape = frame.shape;
         let flags = self.trie.nodes[frame.node as usize].flags;
         if flags & INDEXES != 0 && frame.position == Position::NONE {
             let element = self.trie.element(frame.node, frame.index);
@@ -352,6 +397,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
     /// Begin an element of the array on top for its leaves.
     fn element_again(&mut self) -> (u32, Position) {
         let frame = &self.scratch.frames[self.scratch.frames.len() - 1];
+        self.scratch.shape = frame.shape;
         let outer = frame.position;
         let depth = self.slots.elements[outer.0 as usize].depth + 1;
         let position = Position(self.slots.elements.len() as u32);

@@ -12,15 +12,17 @@
 //! A path from the raw event is one node. A path from a part of the layout is one node for each *base*, a place where the
 //! part may stand; which base counts is known only when the event has been read. Several paths may share a node.
 //!
-//! Names are looked up by length and their first 8 bytes, in a row of up to 16 edges or else in a hash table of the node.
+//! Names are looked up by length and their first 8 bytes: one multiplication finds the edge in a small table, of a node that
+//! has up to 16. Where there are more, a hash of the whole name under a secret seed does, so that nobody can make names that meet.
 //!
 //! Invariant: a node is wanted (has a flag or a child) or is not there. `through` is set on every node at or below which
 //! leaves are wanted: arrays are gone through only there.
 //!
-//! Cost: 32 bytes a node and 24 an edge. A lookup of a name is a mask test for most names that are not wanted.
+//! Cost: 48 bytes a node and 24 an edge, 8 to 16 for its place in a table. A lookup of a name is a mask test for most names that are not wanted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::slots::PathId;
 use crate::layout::{self, EventLayout, Pointer};
@@ -41,7 +43,20 @@ pub(crate) const INDEXES: u8 = 16; // a pointer of the layout leads to an elemen
 pub(crate) const FALLBACK: u8 = 32; // only a delete needs what is below
 pub(crate) const OPTIONAL: u8 = 64; // nothing but `id` and `ts` wants it, so a lazy reading can do without
 
+/// So many edges are found by a multiplication.
 const FEW: usize = 16;
+
+/// What is tried as factor, until no two edges meet in a table; few odd numbers without a pattern do.
+const FACTORS: [u64; 8] = [
+    0x9E37_79B9_7F4A_7C15,
+    0xBF58_476D_1CE4_E5B9,
+    0x94D0_49BB_1331_11EB,
+    0xD6E8_FEB8_6659_FD93,
+    0xA076_1D64_78BD_642F,
+    0xE703_7ED1_A0B4_28DB,
+    0x8EBC_6AF0_9C88_C6E3,
+    0x5899_65CC_7537_4CC3,
+];
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -51,8 +66,11 @@ pub(crate) struct Node {
     edges: u32,
     /// Bit `length % 64` for each wanted name.
     lengths: u64,
-    /// Where its hash table begins, if it has one; its size is a power of two, at least twice the edges.
+    /// Where its table begins; its size is a power of two, at least twice the edges. It holds positions among the edges, plus one.
     table: u32,
+    /// Of the table of few edges: 64 less the bits of its size, and its factor.
+    shift: u32,
+    factor: u64,
     outputs: u32,
     output_count: u32,
 }
@@ -92,6 +110,8 @@ pub(crate) struct Place {
 /// The wanted paths, ready to flatten events. Immutable; share it between threads.
 #[derive(Debug)]
 pub struct PathTrie {
+    /// Of no other trie.
+    pub(crate) id: u64,
     pub(crate) layout: Arc<EventLayout>,
     pub(crate) nodes: Vec<Node>,
     edges: Vec<Edge>,
@@ -325,7 +345,9 @@ impl Growing {
         part_paths: [Option<PathId>; 4],
     ) -> PathTrie {
         let seed = Seed::random();
+        static IDS: AtomicU64 = AtomicU64::new(1);
         let mut trie = PathTrie {
+            id: IDS.fetch_add(1, Ordering::Relaxed),
             nodes: Vec::with_capacity(self.flags.len()),
             edges: Vec::with_capacity(self.steps.len()),
             names: Vec::new(),
@@ -404,15 +426,31 @@ impl PathTrie {
             self.names.extend_from_slice(name.as_bytes());
         }
         let table = self.tables.len();
+        let size = if members.is_empty() { 0 } else { (members.len() * 2).next_power_of_two() };
+        let (mut shift, mut factor) = (0, 0);
+        self.tables.resize(table + size, 0);
         if members.len() > FEW {
-            let size = (members.len() * 2).next_power_of_two();
-            self.tables.resize(table + size, 0);
             for (index, (name, _)) in members.iter().enumerate() {
                 let mut slot = self.seed.hash_bytes(name.as_bytes()) as usize;
                 while self.tables[table + (slot & (size - 1))] != 0 {
                     slot += 1;
                 }
-                self.tables[table + (slot & (size - 1))] = (edges + index + 1) as u32;
+                self.tables[table + (slot & (size - 1))] = (index + 1) as u32;
+            }
+        } else if !members.is_empty() {
+            shift = 64 - size.trailing_zeros();
+            let place = |factor: u64, edge: &Edge| slot_of(edge.head, edge.length as usize, factor, shift);
+            let meet = |factor: u64| {
+                let taken = self.edges[edges..].iter().fold(0_u64, |taken, edge| taken | 1 << place(factor, edge));
+                members.len() - taken.count_ones() as usize
+            };
+            factor = FACTORS.into_iter().min_by_key(|factor| meet(*factor)).unwrap_or_default();
+            for (index, edge) in self.edges[edges..].iter().enumerate() {
+                let mut slot = place(factor, edge);
+                while self.tables[table + (slot & (size - 1))] != 0 {
+                    slot += 1;
+                }
+                self.tables[table + (slot & (size - 1))] = (index + 1) as u32;
             }
         }
         self.nodes.push(Node {
@@ -421,6 +459,8 @@ impl PathTrie {
             edges: edges as u32,
             lengths,
             table: table as u32,
+            shift,
+            factor,
             outputs: self.outputs.len() as u32,
             output_count: outputs.len() as u32,
         });
@@ -464,19 +504,24 @@ impl PathTrie {
         self.member_of_length(node, text, from, to)
     }
 
+    #[inline(always)]
     fn member_of_length(&self, node: &Node, text: &[u8], from: usize, to: usize) -> u32 {
         let length = to - from;
-        let edges = &self.edges[node.edges as usize..][..node.children as usize];
-        if edges.len() > FEW {
+        if node.children as usize > FEW {
             return self.member_of_many(node, &text[from..to]);
         }
+        let edges = &self.edges[node.edges as usize..][..node.children as usize];
         let head = head(text, from, to);
-        for edge in edges {
+        let mask = (1 << (64 - node.shift)) - 1;
+        let mut slot = slot_of(head, length, node.factor, node.shift);
+        loop {
+            let found = self.tables[node.table as usize + (slot & mask)];
+            let Some(edge) = edges.get((found as usize).wrapping_sub(1)) else { return NOWHERE };
             if edge.head == head && edge.length as usize == length && (length <= 8 || self.name(edge) == &text[from..to]) {
                 return edge.node;
             }
+            slot += 1; // ends, as half of the table is empty
         }
-        NOWHERE
     }
 
     #[cold]
@@ -488,7 +533,7 @@ impl PathTrie {
             match table[slot & (size - 1)] {
                 0 => return NOWHERE,
                 found => {
-                    let edge = &self.edges[found as usize - 1];
+                    let edge = &self.edges[node.edges as usize + found as usize - 1];
                     if self.name(edge) == name {
                         return edge.node;
                     }
@@ -506,6 +551,12 @@ impl PathTrie {
     pub(crate) fn element(&self, node: u32, index: u32) -> u32 {
         self.indexes.get(&(node, index)).copied().unwrap_or(NOWHERE)
     }
+}
+
+/// Where a table of few edges holds a name, if no other is there.
+#[inline(always)]
+fn slot_of(head: u64, length: usize, factor: u64, shift: u32) -> usize {
+    ((head ^ length as u64).wrapping_mul(factor) >> shift) as usize
 }
 
 /// The first 8 bytes of `text[from..to]` as a word, zeros after its end.

@@ -1,6 +1,8 @@
-//! Sixteen bytes at a time: which of them are quotes, brackets, control characters.
+//! Sixteen bytes at a time: which of them are quotes, brackets, control characters; or sixty-four.
 //!
-//! On x86-64 with SSE2, which is part of that architecture, so that nothing is detected at run time; elsewhere with words.
+//! On x86-64 with SSE2, which is part of that architecture; elsewhere with words. Loops over many bytes ask once whether the
+//! processor has AVX2, and are compiled a second time for those that have it (and count bits in one instruction). Miri has what
+//! it is told to have: `RUSTFLAGS=-Ctarget-feature=+avx2,+popcnt,+bmi1,+bmi2,+lzcnt` lets it check those.
 
 /// Sixteen bytes. Masks have bit i for byte i.
 #[derive(Clone, Copy)]
@@ -23,23 +25,129 @@ impl Block16 {
     pub(crate) fn special(self) -> u32 {
         arch::special(self.0)
     }
+
+    /// The bytes that are decimal digits.
+    #[inline(always)]
+    pub(crate) fn digits(self) -> u32 {
+        arch::digits(self.0)
+    }
 }
 
 /// Sixty-four bytes, likewise.
-#[derive(Clone, Copy)]
-pub(crate) struct Block64([Block16; 4]);
+pub(crate) trait Block64: Copy {
+    fn new(bytes: &[u8; 64]) -> Self;
+    /// The bytes equal to *byte*.
+    fn equal(self, byte: u8) -> u64;
+    /// The bytes that are decimal digits.
+    fn digits(self) -> u64;
+}
 
-impl Block64 {
+/// A loop over such blocks. Its method is to be `inline(always)`, so that it is compiled for each kind of block.
+pub(crate) trait Loop {
+    type Output;
+    fn run<B: Block64>(self) -> Self::Output;
+}
+
+/// Run a loop over the blocks that are fastest here.
+#[inline(always)]
+pub(crate) fn run<L: Loop>(work: L) -> L::Output {
+    #[cfg(target_arch = "x86_64")]
+    if avx2::is_there() {
+        // SAFETY: the processor has what it asks for.
+        return unsafe { avx2::run(work) };
+    }
+    work.run::<Four>()
+}
+
+/// Four small ones.
+#[derive(Clone, Copy)]
+struct Four([Block16; 4]);
+
+impl Four {
     #[inline(always)]
-    pub(crate) fn new(bytes: &[u8; 64]) -> Block64 {
+    fn join(self, mask: impl Fn(Block16) -> u32) -> u64 {
+        let [a, b, c, d] = self.0.map(|block| u64::from(mask(block)));
+        a | b << 16 | c << 32 | d << 48
+    }
+}
+
+impl Block64 for Four {
+    #[inline(always)]
+    fn new(bytes: &[u8; 64]) -> Four {
         let part = |at: usize| Block16::new(bytes[at..at + 16].try_into().expect("16 bytes"));
-        Block64([part(0), part(16), part(32), part(48)])
+        Four([part(0), part(16), part(32), part(48)])
     }
 
     #[inline(always)]
-    pub(crate) fn equal(self, byte: u8) -> u64 {
-        let [a, b, c, d] = self.0.map(|block| u64::from(block.equal(byte)));
-        a | b << 16 | c << 32 | d << 48
+    fn equal(self, byte: u8) -> u64 {
+        self.join(|block| block.equal(byte))
+    }
+
+    #[inline(always)]
+    fn digits(self) -> u64 {
+        self.join(Block16::digits)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{Block64, Loop};
+    use std::arch::x86_64::{
+        __m256i, _mm256_cmpeq_epi8, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_set_epi64x, _mm256_set1_epi8, _mm256_sub_epi8,
+    };
+
+    /// Whether the processor has what [`run`] asks for.
+    #[inline(always)]
+    pub(super) fn is_there() -> bool {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+    }
+
+    #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
+    pub(super) fn run<L: Loop>(work: L) -> L::Output {
+        work.run::<Two>()
+    }
+
+    /// Two halves. It is named in [`run`] alone.
+    #[derive(Clone, Copy)]
+    pub(super) struct Two([__m256i; 2]);
+
+    impl Two {
+        #[inline(always)]
+        fn join(self, mask: impl Fn(__m256i) -> i32) -> u64 {
+            let [low, high] = self.0.map(|half| u64::from(mask(half) as u32));
+            low | high << 32
+        }
+    }
+
+    // Why the `unsafe` blocks below are sound: an intrinsic asks that the processor has AVX2, and a `Two` is only where `run`
+    // is, which asks for it; none of these reads or writes memory, as bytes come in by value.
+    impl Block64 for Two {
+        #[inline(always)]
+        fn new(bytes: &[u8; 64]) -> Two {
+            let word = |at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+            // SAFETY: as above.
+            let half = |at: usize| unsafe { _mm256_set_epi64x(word(at + 24), word(at + 16), word(at + 8), word(at)) };
+            Two([half(0), half(32)])
+        }
+
+        #[inline(always)]
+        fn equal(self, byte: u8) -> u64 {
+            // SAFETY: as above.
+            self.join(|half| unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(half, _mm256_set1_epi8(byte as i8))) })
+        }
+
+        #[inline(always)]
+        fn digits(self) -> u64 {
+            // SAFETY: as above.
+            self.join(|half| unsafe {
+                let value = _mm256_sub_epi8(half, _mm256_set1_epi8(b'0' as i8));
+                _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(value, _mm256_set1_epi8(9)), value))
+            })
+        }
     }
 }
 
@@ -52,7 +160,7 @@ use words as arch;
 #[cfg(target_arch = "x86_64")]
 mod sse2 {
     use std::arch::x86_64::{
-        __m128i, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
+        __m128i, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8, _mm_sub_epi8,
     };
 
     pub(super) type Bytes = __m128i;
@@ -80,6 +188,15 @@ mod sse2 {
             let backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\' as i8));
             let control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
             _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), control)) as u32
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn digits(bytes: Bytes) -> u32 {
+        // SAFETY: as above.
+        unsafe {
+            let value = _mm_sub_epi8(bytes, _mm_set1_epi8(b'0' as i8));
+            _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(value, _mm_set1_epi8(9)), value)) as u32
         }
     }
 }
@@ -122,11 +239,19 @@ mod words {
         let control = zeros(bytes & (ONES * 0xe0));
         gather(quote | backslash | control)
     }
+
+    #[inline(always)]
+    pub(super) fn digits(bytes: Bytes) -> u32 {
+        // Of 0x30 to 0x3f those to which 6 can be added without leaving them.
+        let tens = zeros((bytes & (ONES * 0xf0)) ^ (ONES * 0x30));
+        let above = zeros(((bytes & (ONES * 0x0f)) + ONES * 6) & (ONES * 0xf0));
+        gather(tens & above)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Block16, Block64, words};
+    use super::{Block16, Block64, Four, Loop, run, words};
 
     /// All bytes at all places, among plain bytes and among those next to what is looked for.
     fn blocks() -> impl Iterator<Item = [u8; 16]> {
@@ -152,6 +277,8 @@ mod tests {
             let (block, portable) = (Block16::new(&bytes), words::load(u128::from_le_bytes(bytes)));
             let special = which(&bytes, |byte| byte < 0x20 || byte == b'"' || byte == b'\\') as u32;
             assert_eq!((block.special(), words::special(portable)), (special, special), "{bytes:?}");
+            let digits = which(&bytes, |byte| byte.is_ascii_digit()) as u32;
+            assert_eq!((block.digits(), words::digits(portable)), (digits, digits), "{bytes:?}");
             for byte in [bytes[0], bytes[7], bytes[15], 0, b'{', 0x80] {
                 let equal = which(&bytes, |other| other == byte) as u32;
                 assert_eq!((block.equal(byte), words::equal(portable, byte)), (equal, equal), "{byte} in {bytes:?}");
@@ -159,11 +286,28 @@ mod tests {
         }
     }
 
+    struct Masks([u8; 64], u8);
+
+    impl Loop for Masks {
+        type Output = (u64, u64);
+
+        #[inline(always)]
+        fn run<B: Block64>(self) -> (u64, u64) {
+            let block = B::new(&self.0);
+            (block.equal(self.1), block.digits())
+        }
+    }
+
     #[test]
-    fn a_large_block_is_four_small_ones_in_order() {
+    fn a_large_block_is_small_ones_in_order() {
         let bytes: [u8; 64] = std::array::from_fn(|at| (at * at % 61) as u8);
         for byte in 0..=255 {
-            assert_eq!(Block64::new(&bytes).equal(byte), which(&bytes, |other| other == byte), "{byte}");
+            let masks = (which(&bytes, |other| other == byte), which(&bytes, |byte| byte.is_ascii_digit()));
+            assert_eq!((Masks(bytes, byte).run::<Four>(), run(Masks(bytes, byte))), (masks, masks), "{byte}");
+        }
+        for bytes in blocks() {
+            let bytes: [u8; 64] = std::array::from_fn(|at| bytes[(at + at / 16) % 16]);
+            assert_eq!(run(Masks(bytes, bytes[5])), Masks(bytes, bytes[5]).run::<Four>(), "{bytes:?}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! JSON by RFC 8259, to the letter: tokens, skipping, and a reader that builds values in one loop, without recursion.
 
 pub(crate) mod block;
+mod numbers;
 pub(crate) mod skip;
 pub(crate) mod token;
 mod write;

@@ -1,28 +1,43 @@
 //! Skip a value that nobody wants: checked to the letter, or only as far as to find its end.
 
-use super::block::Block64;
+use super::block::{self, Block64};
+use super::numbers;
 use super::token::{self, Fault, Result, peek, space};
 
 /// Skip the value that begins at *at*, checking all of it. Returns the offset after it.
 ///
 /// *depth* is how many containers enclose it, *open* is scratch. Accepts and rejects exactly as a full parse, in one loop.
-pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize, open: &mut Vec<bool>) -> Result<usize> {
+pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize, open: &mut Vec<u64>) -> Result<usize> {
     open.clear();
-    let mut in_object = false;
+    let mut nesting = 0_usize;
+    // A bit for each open container, the innermost lowest: whether it is an object. What 64 bits do not hold is in *open*.
+    let mut objects = 0_u64;
+    // Up to here lists are not tried as lists of numbers.
+    let mut untried = 0;
     loop {
         // Here a value begins.
         match peek(text, at) {
+            b'[' if at >= untried && numbers::is_likely(text, at) => {
+                let room = max_depth.saturating_sub(depth + nesting);
+                let read = numbers::checked(text, at, room);
+                at = read.at;
+                if !read.is_complete {
+                    // From there on one by one, in as many lists as are open.
+                    (0..read.open).for_each(|_| push(&mut objects, &mut nesting, open, false));
+                    untried = read.untried;
+                    continue;
+                }
+            }
             b'"' => at = token::string(text, at)?.0,
             b'-' | b'0'..=b'9' => at = token::number(text, at)?.0,
             bracket @ (b'{' | b'[') => {
-                if depth + open.len() >= max_depth {
+                if depth + nesting >= max_depth {
                     return Err(Fault::too_deep(at));
                 }
                 at = space(text, at + 1);
                 if peek(text, at) != bracket + 2 {
-                    open.push(in_object);
-                    in_object = bracket == b'{';
-                    if in_object {
+                    push(&mut objects, &mut nesting, open, bracket == b'{');
+                    if bracket == b'{' {
                         at = name(text, at)?;
                     }
                     continue;
@@ -33,10 +48,11 @@ pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize
         }
         // Here a value is complete: close what ends with it.
         loop {
-            if open.is_empty() {
+            if nesting == 0 {
                 return Ok(at);
             }
             at = space(text, at);
+            let in_object = objects & 1 != 0;
             match peek(text, at) {
                 b',' => {
                     at = space(text, at + 1);
@@ -50,9 +66,20 @@ pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize
                 _ => return Err(token::expected_more(text, at, in_object)),
             }
             at += 1;
-            in_object = open.pop().unwrap_or(false);
+            nesting -= 1;
+            objects = if nesting.is_multiple_of(64) && nesting > 0 { open.pop().unwrap_or(0) } else { objects >> 1 };
         }
     }
+}
+
+/// Open one container more.
+#[inline(always)]
+fn push(objects: &mut u64, nesting: &mut usize, open: &mut Vec<u64>, is_object: bool) {
+    if nesting.is_multiple_of(64) && *nesting > 0 {
+        open.push(*objects);
+    }
+    *nesting += 1;
+    *objects = *objects << 1 | u64::from(is_object);
 }
 
 /// Skip a member's name, its colon and white space.
@@ -89,7 +116,28 @@ pub(crate) fn rest_of_object(text: &[u8], at: usize) -> Result<usize> {
 
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-fn container(text: &[u8], mut at: usize, open: u8, close: u8) -> Result<usize> {
+fn container(text: &[u8], at: usize, open: u8, close: u8) -> Result<usize> {
+    block::run(Container { text, at, open, close })
+}
+
+struct Container<'t> {
+    text: &'t [u8],
+    at: usize,
+    open: u8,
+    close: u8,
+}
+
+impl block::Loop for Container<'_> {
+    type Output = Result<usize>;
+
+    #[inline(always)]
+    fn run<B: Block64>(self) -> Result<usize> {
+        container_of::<B>(self.text, self.at, self.open, self.close)
+    }
+}
+
+#[inline(always)]
+fn container_of<B: Block64>(text: &[u8], mut at: usize, open: u8, close: u8) -> Result<usize> {
     let mut depth: usize = 1;
     let mut in_string: u64 = 0; // all ones if the block begins inside a string
     let mut escaped: u64 = 0; // 1 if the first byte of the block is escaped
@@ -105,7 +153,7 @@ fn container(text: &[u8], mut at: usize, open: u8, close: u8) -> Result<usize> {
             }
             None => return Err(Fault::malformed(text.len(), "a container does not end, but the text ends")),
         };
-        let block = Block64::new(bytes);
+        let block = B::new(bytes);
         let mut quotes = block.equal(b'"');
         let backslashes = block.equal(b'\\');
         if backslashes | escaped != 0 {
