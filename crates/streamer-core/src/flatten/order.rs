@@ -36,7 +36,7 @@ pub(super) const EVENT: u16 = 1;
 /// A member that is expected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name {
-    /// From quote to colon, and which of these bytes count; at first what no text can be.
+    /// From quote to colon, and which of these bytes count; at first one bit more than count, which no text has.
     bytes: u128,
     mask: u128,
     pub(super) length: u32,
@@ -48,7 +48,7 @@ pub(super) struct Name {
     inside: u16,
 }
 
-const NOTHING: Name = Name { bytes: 0, mask: u128::MAX, length: 0, trie: 0, node: 0, child: NOWHERE, inside: UNKNOWN };
+const NOTHING: Name = Name { bytes: 1, mask: 0, length: 0, trie: 0, node: 0, child: NOWHERE, inside: UNKNOWN };
 
 /// See the head of this file. One for each thread.
 #[derive(Debug, Default)]
@@ -96,10 +96,10 @@ impl Order {
             return None;
         }
         let [name, next] = self.names.get_mut(usize::from(shape) * NAMES + step as usize..)?.first_chunk_mut()?;
-        if (text ^ name.bytes) & name.mask == 0 {
+        if text & name.mask == name.bytes {
             return Some((name, step + 1));
         }
-        if (text ^ next.bytes) & next.mask == 0 {
+        if text & next.mask == next.bytes {
             return Some((next, step + 2));
         }
         if name.length > 0 {
@@ -147,5 +147,25 @@ impl Name {
             (self.trie, self.node, self.child) = (trie, node, look());
         }
         self.child
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_never_learnt_is_found_in_no_text() {
+        let mut order = Order::default();
+        order.begin();
+        for byte in 0..=255 {
+            assert!(order.find(EVENT, 0, &[byte; 16], 0).is_none(), "{byte}");
+        }
+        let name = b"\"a\":";
+        order.learn(EVENT, 0, Some(name));
+        order.learn(EVENT, 1, None);
+        let text = [&name[..], &[0; 16]].concat();
+        assert!(order.find(EVENT, 0, &text, 0).is_some_and(|(name, next)| (name.length, next) == (4, 1)));
+        assert!(order.find(EVENT, 1, &text, 4).is_none());
     }
 }
