@@ -164,9 +164,12 @@ def evaluate(
     """Return what is known of all parts of a subscription together, for the event as it stands."""
     verdicts = []
     for verdict in _verdicts(compiled, event, budget, on_cel_error):
-        if verdict is Verdict.FALSE:
-            return verdict
         verdicts.append(verdict)
+        if verdict is Verdict.FALSE:
+            break
+    for detail in REFUSED.take():
+        if on_cel_error is not None:
+            on_cel_error(compiled.id, CelReason.REGEXP_BUDGET, detail)
     return Verdict.all(verdicts)
 
 
@@ -262,14 +265,11 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_
     yield _of_types(compiled, event)
     yield _of_topic(compiled, event)
     for condition in compiled.filters:
-        verdict = evaluate_filter(condition, event)[0]
-        _tell_refused(compiled, on_cel_error)
-        yield verdict
+        yield evaluate_filter(condition, event)[0]
     if compiled.pattern is not None:
         verdict = evaluate_pattern(compiled.pattern, event.raw, event.unknown)
         if verdict is Verdict.ERROR and on_cel_error is not None:
             on_cel_error(compiled.id, CelReason.PATTERN_BUDGET, _SPENT)
-        _tell_refused(compiled, on_cel_error)
         yield verdict
     if compiled.cel is not None:
         began = time.perf_counter_ns()
@@ -278,12 +278,6 @@ def _verdicts(compiled: CompiledSubscription, event: Event, budget: int, on_cel_
         if outcome.reason is not None and on_cel_error is not None:
             on_cel_error(compiled.id, outcome.reason, outcome.detail)
         yield outcome.verdict
-
-
-def _tell_refused(compiled: CompiledSubscription, on_cel_error: OnCelError | None) -> None:
-    for detail in REFUSED.take():
-        if on_cel_error is not None:
-            on_cel_error(compiled.id, CelReason.REGEXP_BUDGET, detail)
 
 
 def _of_tenant(compiled: CompiledSubscription, event: Event) -> Verdict:

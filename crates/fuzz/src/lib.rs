@@ -556,19 +556,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
             if round > 0 && choices.below(3) > 0 {
                 continue;
             }
-            items.push(Ok(Addition {
-                id: id.as_str().into(),
-                gateway_id: None,
-                tenant: "*".into(),
-                collection: None,
-                form: normal_form(&parsed, &limits),
-                flags: 0,
-                program: None,
-                portable: false,
-                conditions: None,
-                text: text.as_bytes().into(),
-                host: None,
-            }));
+            items.push(Ok(Addition::new(id.as_str(), normal_form(&parsed, &limits), text.as_bytes())));
             held.retain(|other| *other.id != *id);
             held.push(parsed);
         }
@@ -670,19 +658,8 @@ const SEED: u64 = 4711;
 fn reader(limits: Limits) -> mapped::Reader {
     Arc::new(move |text: &[u8]| {
         let parsed = Subscription::parse(text, Some("default"), &limits)?;
-        Ok(Addition {
-            form: normal_form(&parsed, &limits),
-            id: parsed.id,
-            gateway_id: None,
-            tenant: "*".into(),
-            collection: None,
-            flags: 0,
-            program: None,
-            portable: false,
-            conditions: None,
-            text: text.into(),
-            host: None,
-        })
+        let form = normal_form(&parsed, &limits);
+        Ok(Addition::new(parsed.id, form, text))
     })
 }
 

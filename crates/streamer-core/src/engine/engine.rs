@@ -36,7 +36,6 @@ use crate::error::{EventError, SubscriptionError};
 use crate::flatten::{EventId, Flattener, Locator, PathTrie, Validation};
 use crate::layout::{EventLayout, EventType};
 use crate::limits::Limits;
-use crate::prefetch::{LINE, prefetch};
 use crate::subscriptions::normal_form::{NormalForm, Path};
 use crate::value::Seed;
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -125,6 +124,25 @@ pub struct Addition {
     pub conditions: Option<Box<[u8]>>,
     /// What the host keeps with it.
     pub host: Option<Host>,
+}
+
+impl Addition {
+    /// Of conditions alone, for events of every tenant and collection.
+    pub fn new(id: impl Into<Box<str>>, form: NormalForm, text: &[u8]) -> Addition {
+        Addition {
+            id: id.into(),
+            gateway_id: None,
+            tenant: "*".into(),
+            collection: None,
+            form,
+            flags: 0,
+            program: None,
+            portable: false,
+            text: text.into(),
+            conditions: None,
+            host: None,
+        }
+    }
 }
 
 /// What to do with an id that is held.
@@ -272,12 +290,6 @@ pub(super) struct OldScratch {
     pub candidates: Vec<(u32, u8)>,
     /// Slots of subscriptions with `transitions` that want the new side.
     pub stays: Vec<u32>,
-}
-
-/// Ask for an event's first lines, which come while its partitions are looked up.
-#[inline(always)]
-pub(super) fn prefetch_event(event: &[u8]) {
-    (0..4).for_each(|line| prefetch(event, line * LINE));
 }
 
 /// What an event matches. Slots stay valid while its root is held, or a [`Pin`] of it.
@@ -484,7 +496,6 @@ impl Engine {
         collection: Option<&str>,
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
-        prefetch_event(event);
         self.match_event_on(&self.inner.root.load(), event, tenant, collection, scratch)
     }
 

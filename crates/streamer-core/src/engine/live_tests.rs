@@ -27,17 +27,10 @@ fn all(clauses: Vec<Clause>) -> NormalForm {
 
 fn addition(id: &str, tenant: &str, collection: &str, form: NormalForm) -> Addition {
     Addition {
-        id: id.into(),
         gateway_id: Some("g".into()),
         tenant: tenant.into(),
         collection: Some(collection.into()),
-        form,
-        flags: 0,
-        program: None,
-        portable: false,
-        conditions: None,
-        text: id.as_bytes().into(),
-        host: None,
+        ..Addition::new(id, form, id.as_bytes())
     }
 }
 

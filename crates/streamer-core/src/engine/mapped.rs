@@ -575,19 +575,8 @@ mod tests {
         let limits = Limits::default();
         Arc::new(move |text: &[u8]| {
             let parsed = Subscription::parse(text, Some("default"), &limits)?;
-            Ok(Addition {
-                form: normal_form(&parsed, &limits),
-                id: parsed.id,
-                gateway_id: None,
-                tenant: "*".into(),
-                collection: None,
-                flags: 0,
-                program: None,
-                portable: false,
-                conditions: None,
-                text: text.into(),
-                host: None,
-            })
+            let form = normal_form(&parsed, &limits);
+            Ok(Addition::new(parsed.id, form, text))
         })
     }
 

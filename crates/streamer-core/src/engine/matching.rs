@@ -3,7 +3,7 @@
 use crate::automaton::regexps::take_refused;
 use crate::bloom::filter::{Answer, Filter};
 use crate::cel::Verdict;
-use crate::engine::engine::{Identity, Inner, Matched, OldScratch, Options, Root, Scratch, Stays, prefetch_event};
+use crate::engine::engine::{Identity, Inner, Matched, OldScratch, Options, Root, Scratch, Stays};
 use crate::engine::group::{Group, Located, Seen};
 use crate::engine::holes::Holes;
 use crate::engine::judge::{Change, Outcome, Transition};
@@ -18,9 +18,13 @@ use crate::engine::values::{Values, ValuesScratch};
 use crate::error::EventError;
 use crate::flatten::{Flat, Flattener, Given, Parts, Validation};
 use crate::layout::EventType;
+use crate::prefetch::{LINE, prefetch};
 use crate::subscriptions::Subscription;
 use crate::value::{Number, ScalarRef};
 use std::sync::Arc;
+
+/// Lines of an event that are asked for before it is read.
+const FIRST_LINES: usize = 4;
 
 impl Inner {
     /// The partitions that an event of *tenant* and *collection* sees: its own, and those for all collections or tenants.
@@ -121,7 +125,8 @@ impl Inner {
         scratch: &'s mut Scratch,
         more: impl FnOnce(&One<'_>, &mut Rest<'_>, Change) -> T,
     ) -> Result<(Matched<'s>, T), EventError> {
-        prefetch_event(event);
+        // They come while its partitions are looked up.
+        (0..FIRST_LINES).for_each(|line| prefetch(event, line * LINE));
         scratch.output.clear();
         scratch.tally.begin(&self.telemetry);
         let change = self.with_flat(group, event, tenant, collection, scratch, |one, rest| {
@@ -241,13 +246,7 @@ impl Inner {
         let mut programs = Programs::new(self, event, flat, given, cel, &mut errors, tally.is_timed());
         if parts.has_unknown {
             self.judge_open(one, values, output, &mut programs)?;
-            if let Some((refused, last)) = take_refused() {
-                programs.refused(refused, last);
-            }
-            output.is_cut_off = programs.is_cut_off();
-            if let Some(took) = programs.took() {
-                tally.cel(took);
-            }
+            programs.end(output, tally);
             output.errors = errors;
             return Ok(Change::Untold);
         }
@@ -257,17 +256,13 @@ impl Inner {
             let since = tally.now().filter(|_| filters(one.seen).next().is_some());
             let answers = answers(one.seen, view, |filter, map| filter.ask(map, &mut values_read));
             tally.bloom(since);
-            let mut maps = view.maps.iter();
-            for (place, (partition, answer)) in one.seen.iter().zip(answers).enumerate() {
-                let Some(partition) = partition else { continue };
-                for (at, map) in partition.segments.iter().zip(&mut maps) {
-                    let asked = Asked { version: root.version, answer, map, seed: &self.seed };
-                    at.find(&asked, &mut values_read, segment, output);
-                    if let Some(shares) = &mut shares {
-                        shares.searched(place, output);
-                    }
+            each_segment(one, answers, |at, answer, place, map| {
+                let asked = Asked { version: root.version, answer, map, seed: &self.seed };
+                at.find(&asked, &mut values_read, segment, output);
+                if let Some(shares) = &mut shares {
+                    shares.searched(place, output);
                 }
-            }
+            });
             values_read.end(values);
             for (position, slot) in output.candidates_for_cel.iter().enumerate() {
                 if programs.verdict(*slot, Side::New)? == Verdict::True {
@@ -299,16 +294,7 @@ impl Inner {
             }
             _ => Change::Untold,
         };
-        for slot in output.spent.drain(..) {
-            programs.spent(slot);
-        }
-        if let Some((refused, last)) = take_refused() {
-            programs.refused(refused, last);
-        }
-        output.is_cut_off = programs.is_cut_off();
-        if let Some(took) = programs.took() {
-            tally.cel(took);
-        }
+        programs.end(output, tally);
         output.errors = errors;
         Ok(change)
     }
@@ -371,14 +357,10 @@ impl Inner {
             let mut values = Values::begin(&old, &self.seed, scratch);
             // Each side has answers of its own; only those for the event as it is are counted.
             let answers = answers(one.seen, one.view, |filter, map| filter.check(map, &mut values));
-            let mut maps = one.view.maps.iter();
-            for (partition, answer) in one.seen.iter().zip(answers) {
-                let Some(partition) = partition else { continue };
-                for (at, map) in partition.segments.iter().zip(&mut maps) {
-                    let asked = Asked { version: one.root.version, answer, map, seed: &self.seed };
-                    at.find_old(need, &asked, &mut values, segment, output, candidates);
-                }
-            }
+            each_segment(one, answers, |at, answer, _, map| {
+                let asked = Asked { version: one.root.version, answer, map, seed: &self.seed };
+                at.find_old(need, &asked, &mut values, segment, output, candidates);
+            });
             values.end(scratch);
         }
         // There are few of them beside what matches now.
@@ -495,6 +477,18 @@ fn answers(seen: &Seen<'_>, view: &View, mut ask: impl FnMut(&Filter, &PathMap) 
         let filter = partition.and_then(|partition| partition.filter.as_deref());
         filter.map_or(Answer::Maybe, |filter| maps.next().map_or(Answer::Maybe, |map| ask(filter, map)))
     })
+}
+
+/// Hand each segment that an event sees to *visit*, with the answer for its partition, that one's place, and the segment's map.
+#[inline(always)]
+fn each_segment(one: &One<'_>, answers: [Answer; 4], mut visit: impl FnMut(&Segment, Answer, usize, &PathMap)) {
+    let mut maps = one.view.maps.iter();
+    for (place, (partition, answer)) in one.seen.iter().zip(answers).enumerate() {
+        let Some(partition) = partition else { continue };
+        for (at, map) in partition.segments.iter().zip(&mut maps) {
+            visit(at, answer, place, map);
+        }
+    }
 }
 
 /// Whether the document carries the soft-delete flag, with anything but missing, null, false, 0 or `""`.

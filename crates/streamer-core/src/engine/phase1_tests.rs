@@ -24,18 +24,12 @@ fn exists(name: &str) -> Clause {
 }
 
 fn addition(id: &str, clauses: Vec<Clause>) -> Addition {
+    let form = NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None };
     Addition {
-        id: id.into(),
         gateway_id: Some("g".into()),
         tenant: "t".into(),
         collection: Some("c".into()),
-        form: NormalForm { conjunctions: vec![Conjunction { clauses }], verify: None },
-        flags: 0,
-        program: None,
-        portable: false,
-        conditions: None,
-        text: id.as_bytes().into(),
-        host: None,
+        ..Addition::new(id, form, id.as_bytes())
     }
 }
 

@@ -10,9 +10,12 @@
 //!
 //! Rejected: telling the host each error, since that would need the interpreter for about every event of a wrong expression.
 
+use crate::automaton::regexps::take_refused;
 use crate::cel::{self, Arena, Document, Executable, Reason, Verdict};
 use crate::engine::engine::Inner;
 use crate::engine::registry::Record;
+use crate::engine::segment::Output;
+use crate::engine::telemetry::Tally;
 use crate::error::EventError;
 use crate::flatten::{Flat, Flattener, Given, Validation};
 use std::any::Any;
@@ -113,9 +116,18 @@ impl<'e> Programs<'e> {
         self.is_cut_off
     }
 
-    /// How long programs ran, where any did and it was measured.
-    pub fn took(&self) -> Option<Duration> {
-        self.took
+    /// Count and tell what went wrong besides, now that the event is judged, and how long programs ran.
+    pub fn end(mut self, output: &mut Output, tally: &Tally) {
+        for slot in output.spent.drain(..) {
+            self.spent(slot);
+        }
+        if let Some((refused, last)) = take_refused() {
+            self.refused(refused, last);
+        }
+        output.is_cut_off = self.is_cut_off;
+        if let Some(took) = self.took {
+            tally.cel(took);
+        }
     }
 
     /// The event and its old side, as programs see them.
@@ -161,7 +173,7 @@ impl<'e> Programs<'e> {
 
     /// So many searches of regexps were refused, the last of them as *detail* says.
     #[cold]
-    pub fn refused(&mut self, refused: u32, detail: String) {
+    fn refused(&mut self, refused: u32, detail: String) {
         self.inner.cel_errors[Reason::RegexpBudget as usize].fetch_add(u64::from(refused), Ordering::Relaxed);
         if let Some(silenced) = self.is_due(&self.inner.heard) {
             self.errors.push(CelError { slot: None, reason: Reason::RegexpBudget, detail, silenced });

@@ -381,17 +381,10 @@ impl Model {
             let is_new = items.iter().all(|item: &Result<Addition, _>| *item.as_ref().unwrap().id != *id);
             if is_new && (mode != Mode::Add || !self.held.contains_key(&id)) {
                 items.push(Ok(Addition {
-                    id: id.as_str().into(),
                     gateway_id: Some("g".into()),
                     tenant: tenant.as_str().into(),
                     collection: collection.as_deref().map(Box::from),
-                    form: form.clone(),
-                    flags: 0,
-                    program: None,
-                    portable: false,
-                    conditions: None,
-                    text: id.as_bytes().into(),
-                    host: None,
+                    ..Addition::new(id.as_str(), form.clone(), id.as_bytes())
                 }));
                 self.held.insert(id, (tenant, collection, form));
             }

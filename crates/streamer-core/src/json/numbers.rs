@@ -138,6 +138,7 @@ fn blocks<B: Block64>(text: &[u8], start: usize, room: usize) -> Read {
 
 #[cfg(test)]
 mod tests {
+    use crate::automaton::testing::Dice;
     use crate::json::token::space;
     use crate::json::{Options, Tree, parse, skip};
 
@@ -159,38 +160,29 @@ mod tests {
         read.is_ok()
     }
 
-    struct Dice(u64);
-
-    impl Dice {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % end
-        }
-
-        fn list(&mut self, depth: u64, text: &mut String) {
-            text.push('[');
-            for at in 0..self.below(6) {
-                if at > 0 {
-                    text.push_str([",", ",", ", "][self.below(3) as usize]);
-                }
-                if depth > 0 && self.below(2) == 0 {
-                    self.list(depth - 1, text);
-                } else {
-                    let number = ["0", "7", "-12", "0.5", "-0.25", "122.40171007262296", "1e5", "99999999999999999999"];
-                    text.push_str(number[self.below(if depth == 3 { 8 } else { 6 }) as usize]);
-                }
+    fn list(dice: &mut Dice, depth: u64, text: &mut String) {
+        text.push('[');
+        for at in 0..dice.below(6) {
+            if at > 0 {
+                text.push_str([",", ",", ", "][dice.below(3) as usize]);
             }
-            text.push(']');
+            if depth > 0 && dice.below(2) == 0 {
+                list(dice, depth - 1, text);
+            } else {
+                let number = ["0", "7", "-12", "0.5", "-0.25", "122.40171007262296", "1e5", "99999999999999999999"];
+                text.push_str(number[dice.below(if depth == 3 { 8 } else { 6 }) as usize]);
+            }
         }
+        text.push(']');
     }
 
     #[test]
     fn lists_are_skipped_as_they_are_read_whole_and_with_any_byte_changed() {
-        let mut dice = Dice(1);
+        let mut dice = Dice::new(1);
         let (mut good, mut long) = (0, 0);
         for _ in 0..if cfg!(miri) { 12 } else { 2_000 } {
             let mut text = String::new();
-            dice.list(4, &mut text);
+            list(&mut dice, 4, &mut text);
             long += u32::from(text.len() > 128);
             assert!(check(text.as_bytes(), 5));
             check(text.as_bytes(), 3);
