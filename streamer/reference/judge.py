@@ -162,6 +162,8 @@ def evaluate(
     compiled: CompiledSubscription, event: Event, *, budget: int = _CEL_BUDGET, on_cel_error: OnCelError | None = None
 ) -> Verdict:
     """Return what is known of all parts of a subscription together, for the event as it stands."""
+    # What this thread refused before was no part of this event: to explain one, or a `Quamina`.
+    REFUSED.take()
     verdicts = []
     for verdict in _verdicts(compiled, event, budget, on_cel_error):
         verdicts.append(verdict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from streamer import (
     SubscriptionError,
     UnknownSubscriptionError,
 )
+from streamer.automaton import Quamina
 
 MakeEngine = Callable[..., Engine]
 
@@ -321,6 +323,24 @@ def test_a_regexp_that_takes_more_than_its_budget_is_not_searched_and_counted(
     (of_filter,) = [one for one in e.explain({"data": {"a": long}}, "filter").conditions if one.kind == "filter"]
     assert of_filter.reason is not None
     assert "is not searched" in of_filter.reason
+
+
+def test_a_search_that_is_refused_counts_with_the_event_whose_text_it_is(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "pattern": {"data": {"a": [{"regexp": "a.{500}c.*"}, "yes"]}}})
+    long = "a" * 32_000 + "c"
+    update = {"type": "update", "data": {"a": "yes"}, "before": {"a": long}}
+    assert [match.transition for match in e.match(update)] == ["enter"]
+    assert e.cel_errors == {"regexp_budget": 1}
+    assert e.match_ids({"data": {"a": "yes"}}) == ["s"]
+    assert e.cel_errors == {"regexp_budget": 1}
+    # To explain an event counts nothing, nor does what a `Quamina` of the same thread refuses.
+    assert not e.explain({"data": {"a": long}}, "s").matched
+    quamina = Quamina(dialect="eventbridge")
+    quamina.add_pattern("s", '{"a": [{"regexp": "a.{500}c.*"}]}')
+    assert quamina.matches_for_event(json.dumps({"a": long}).encode()) == []
+    assert e.match_ids({"data": {"a": "yes"}}) == ["s"]
+    assert e.cel_errors == {"regexp_budget": 1}
 
 
 def test_errors_of_cel_are_counted_and_not_loud(engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:

@@ -126,8 +126,9 @@ impl Shared {
         let mut scratch = self.scratch();
         let text = old.text.bind(py).as_bytes();
         let stays = self.engine.stays(&old.root, text, old.tenant.as_deref(), old.collection.as_deref(), &mut scratch);
+        let told = judging::raised().map_or_else(|| self.tell(py, scratch.errors()), Err);
         self.keep(scratch);
-        judging::raised().map_or(Ok(stays), Err)
+        told.map(|()| stays)
     }
 
     /// Match one event on *root*, and *use_* what is found while it lies in the scratch.

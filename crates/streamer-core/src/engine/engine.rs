@@ -279,6 +279,13 @@ pub struct Scratch {
     pub(super) cel: CelScratch,
 }
 
+impl Scratch {
+    /// Errors of CEL of the last event that are to be told, also where [`Engine::stays`] was asked.
+    pub fn errors(&self) -> &[CelError] {
+        &self.output.errors
+    }
+}
+
 /// What one thread reuses for old sides.
 #[derive(Debug, Default)]
 pub(super) struct OldScratch {

@@ -118,7 +118,7 @@ impl Engine {
         let Some(partition) = self.inner.partition(&root.partitions, name) else { return (all, (0, 0)) };
         let mut counts = (0, 0);
         for segment in &partition.segments {
-            let is_live = |at: u32| segment.removed_at(at) == 0;
+            let is_live = |at: u32| !segment.is_gone(at, root.version);
             let access = Access::of(&segment.store, Scope::Shipping);
             access.for_each(&segment.store, is_live, |path, probe| {
                 let (path, mode) = &segment.store.paths.paths[path as usize];

@@ -41,6 +41,9 @@ const SPARE: usize = 1 << 20;
 /// The keys of so many subscriptions a rebuild gathers with the writer's lock held: a millisecond.
 const LITTLE: usize = 4096;
 
+/// The version that the writer makes, whatever its number.
+const NEXT: u64 = u64::MAX;
+
 /// The filter of a partition.
 #[derive(Clone, Debug)]
 pub struct FilterState {
@@ -72,8 +75,9 @@ impl Inner {
         Access::of(store, Scope::Guarding)
     }
 
-    fn collect(&self, segment: &Segment, access: &Access, keys: &mut Keys) {
-        let is_live = |at: u32| segment.removed_at(at) == 0;
+    /// The keys of what is there at *version*: of one that is published, since a write that goes on may be taken back.
+    fn collect(&self, segment: &Segment, access: &Access, version: u64, keys: &mut Keys) {
+        let is_live = |at: u32| !segment.is_gone(at, version);
         let mut seen: HashSet<(u32, Kind)> = HashSet::new();
         for_each_hash(&segment.store, access, &self.seed, is_live, |path, kind, hash| {
             seen.insert((path, kind));
@@ -103,7 +107,7 @@ impl Inner {
         let mut keys = Keys::default();
         if let Some(held) = held {
             let Some((segment, access)) = new else { return Some(held.clone()) };
-            self.collect(segment, access, &mut keys);
+            self.collect(segment, access, NEXT, &mut keys);
             let filter = held.with_places(&keys.places, &mut self.sets(), &self.seed);
             filter.add(keys.hashes.iter().copied());
             let (known, capacity) = filter.load();
@@ -113,7 +117,7 @@ impl Inner {
             }
             keys = Keys::default();
         }
-        segments.iter().for_each(|segment| self.collect(segment, &Access::of(&segment.store, Scope::Guarding), &mut keys));
+        segments.iter().for_each(|segment| self.collect(segment, &self.access(&segment.store), NEXT, &mut keys));
         keys.hashes.sort_unstable();
         keys.hashes.dedup();
         let room = options.initial_capacity.min(4 * keys.hashes.len() + SPARE);
@@ -188,12 +192,12 @@ impl Engine {
         let mut keys = Keys::default();
         let mut filled = None;
         loop {
-            let Some((_, partition)) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some()) else {
+            let Some((root, partition)) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some()) else {
                 return false;
             };
             let mut more = Keys::default();
             for segment in unseen(&partition.segments, &seen) {
-                self.inner.collect(&segment, &Access::of(&segment.store, Scope::Guarding), &mut more);
+                self.inner.collect(&segment, &self.inner.access(&segment.store), root.version, &mut more);
                 seen.push(segment);
             }
             more.hashes.sort_unstable();
@@ -217,8 +221,9 @@ impl Engine {
                     return Some(false);
                 }
                 let mut last = Keys::default();
-                new.iter()
-                    .for_each(|segment| self.inner.collect(segment, &Access::of(&segment.store, Scope::Guarding), &mut last));
+                for segment in &new {
+                    self.inner.collect(segment, &self.inner.access(&segment.store), root.version, &mut last);
+                }
                 keys.places.extend(last.places);
                 let (capacity, (filter, added)) = filled.take()?;
                 let (places, seed, held) = (keys.places.drain(), &self.inner.seed, partition.filter.as_deref());
@@ -242,12 +247,12 @@ impl Engine {
 
     /// Settle the samples of a partition's filter against the keys that are live: a look at each of them.
     pub fn measure_filter(&self, name: &Name) {
-        let Some((_, partition)) = self.pinned(name) else { return };
+        let Some((root, partition)) = self.pinned(name) else { return };
         let Some(filter) = &partition.filter else { return };
         filter.settle(|visit| {
             for segment in &partition.segments {
-                let is_live = |at: u32| segment.removed_at(at) == 0;
-                let access = Access::of(&segment.store, Scope::Guarding);
+                let is_live = |at: u32| !segment.is_gone(at, root.version);
+                let access = self.inner.access(&segment.store);
                 for_each_hash(&segment.store, &access, &self.inner.seed, is_live, |_, _, hash| visit(hash));
             }
         });

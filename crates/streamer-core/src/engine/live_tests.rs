@@ -155,6 +155,47 @@ fn a_slot_is_not_given_away_while_a_match_holds_it() {
 }
 
 #[test]
+fn a_match_that_is_kept_keeps_nothing_of_what_comes_and_goes_after_it() {
+    let engine = Engine::new(Options::default());
+    let form = || all(vec![clause(&["a"], vec![text("x")])]);
+    let mut scratch = Scratch::default();
+    let mut pinned = |id: &str| {
+        add(&engine, [addition(id, "t", "c", form())]);
+        let root = engine.root();
+        let slot = engine.match_event_on(&root, EVENT.as_bytes(), Some("t"), Some("c"), &mut scratch).unwrap().certain[0];
+        (slot, root.pin())
+    };
+    let (old, first) = pinned("old");
+    assert!(remove(&engine, "old"));
+    let churn = |from: usize| {
+        let mut most = 0;
+        for round in from..from + 20_000 {
+            let id = format!("s{round}");
+            add(&engine, [addition(&id, "t", "d", form())]);
+            let (slot, _) = engine.get(&id).unwrap();
+            assert_ne!(slot, old);
+            most = most.max(slot);
+            assert!(remove(&engine, &id));
+        }
+        most
+    };
+    assert!(churn(0) < 4096);
+    let (new, second) = pinned("new");
+    assert!(remove(&engine, "new"));
+    let most = churn(20_000);
+    assert!(most < 8192, "{most}");
+    let held = |slot: u32, id: &str| engine.record(slot).is_some_and(|record| &*record.id == id);
+    assert!(held(old, "old") && held(new, "new"));
+    drop(second);
+    assert!(churn(40_000) < 8192 && held(old, "old") && !held(new, "new"));
+    drop(first);
+    for round in 0..3000 {
+        add(&engine, [addition(&format!("t{round}"), "t", "d", form())]);
+    }
+    assert!(!held(old, "old"));
+}
+
+#[test]
 fn what_is_removed_never_matches_again_while_segments_merge_behind() {
     let engine = Engine::new(Options::default());
     let mut scratch = Scratch::default();

@@ -134,7 +134,11 @@ impl Inner {
             Ok((change, more(one, rest, change)))
         });
         let Scratch { output, tally, old, .. } = scratch;
-        let (change, more) = change.and_then(|change| change).inspect_err(|error| tally.reject(error.code))?;
+        let (change, more) = change.and_then(|change| change).inspect_err(|error| {
+            tally.reject(error.code);
+            // They are no part of the thread's next event.
+            _ = take_refused();
+        })?;
         tally.looked(output.candidates, output.listed);
         let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
         match output.is_cut_off {
@@ -382,13 +386,14 @@ impl Inner {
         let Rest { segment, output, old, cel, .. } = rest;
         // What was found and counted for the event stays as it is.
         let (certain, counts) = (std::mem::take(&mut output.certain), (output.candidates, output.listed));
-        // Its errors are counted; there will be others to be told.
-        let mut errors = Vec::new();
+        // Its errors are told with those of the other side.
+        let mut errors = std::mem::take(&mut output.errors);
         let mut programs = Programs::new(self, one.event, one.flat, one.given, cel, &mut errors, false);
         let is_read = self.find_old(0, one, segment, output, old, &mut programs);
+        programs.count(output);
         output.is_cut_off |= programs.is_cut_off();
-        output.spent.clear();
         output.certain = certain;
+        output.errors = errors;
         (output.candidates, output.listed) = counts;
         old.found.sort_unstable();
         matches!(is_read, Ok(true))
@@ -402,8 +407,8 @@ impl Inner {
         collection: Option<&str>,
         scratch: &mut Scratch,
     ) -> Option<Vec<u32>> {
+        scratch.output.clear();
         let found = self.with_flat(&mut Group::alone(root), event, tenant, collection, scratch, |one, rest| {
-            rest.output.clear();
             self.find_stays(one, rest).then(|| rest.old.found.clone())
         });
         found.ok().flatten()

@@ -57,8 +57,8 @@ pub fn small_merge(held: &[Arc<Segment>], added: usize) -> Vec<bool> {
     }
 }
 
-/// Which segments the thread should merge: as many of a level as make one of the next, with all that is smaller, or one
-/// that is mostly gone.
+/// Which segments the thread should merge: as many of a level as make one of the next, with those that are smaller and not
+/// the writer's to merge; or what is mostly gone.
 pub fn large_merge(segments: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
     let gone: Vec<Arc<Segment>> = segments.iter().filter(|segment| is_mostly_gone(segment)).cloned().collect();
     if !gone.is_empty() {
@@ -67,7 +67,9 @@ pub fn large_merge(segments: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
     let mut levels: Vec<u32> = segments.iter().map(|segment| level(segment.live())).collect();
     levels.sort_unstable();
     let full = levels.chunk_by(|left, right| left == right).filter(|same| same.len() >= WIDTH).map(|same| same[0]).max()?;
-    Some(segments.iter().filter(|segment| level(segment.live()) <= full).cloned().collect())
+    // What the writer merges itself would often be gone when the rest is done, and all of it in vain.
+    let least = if full >= level(SMALL) { level(SMALL) } else { 0 };
+    Some(segments.iter().filter(|segment| (least..=full).contains(&level(segment.live()))).cloned().collect())
 }
 
 /// How the engine and its thread talk.
@@ -201,11 +203,13 @@ impl Inner {
     ) -> Option<bool> {
         let root = self.root.load_full();
         let chosen = choose(self.partition(&root.partitions, name)?)?;
+        let version = root.version;
         drop(root);
         let mut builder = StoreBuilder::default();
         let mut sources: Vec<(usize, u32)> = Vec::new();
         for (number, segment) in chosen.iter().enumerate() {
-            let alive: Vec<bool> = (0..segment.store.len() as u32).map(|at| segment.removed_at(at) == 0).collect();
+            // What a later version removes is copied: the write may be taken back.
+            let alive: Vec<bool> = (0..segment.store.len() as u32).map(|at| !segment.is_gone(at, version)).collect();
             sources.extend((0..).zip(&alive).filter(|(_, alive)| **alive).map(|(at, _)| (number, at)));
             // Together they may not fit where each did: then they stay apart.
             builder.add_store(&segment.store, |at| alive[at as usize]).ok()?;
@@ -251,5 +255,77 @@ impl Inner {
             self.telemetry.merged();
             Some(true)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Addition, Mode, Options, Scratch};
+    use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode as PathMode, NormalForm, Path, Root};
+    use crate::value::Scalar;
+    use std::sync::mpsc::channel;
+    use std::thread::{scope, yield_now};
+
+    /// A subscription to events whose `a` is its id, or something else.
+    fn asks(id: &str, value: &str) -> Addition {
+        let atoms = vec![Atom::Equal(Scalar::String(value.into()))];
+        let clause = Clause { path: Path::new(Root::Data, ["a"]), mode: PathMode::Scalar, atoms };
+        let form = NormalForm { conjunctions: vec![Conjunction { clauses: vec![clause] }], verify: None };
+        Addition { tenant: "t".into(), collection: Some("c".into()), ..Addition::new(id, form, id.as_bytes()) }
+    }
+
+    fn write(engine: &Engine, additions: impl Iterator<Item = Addition>) {
+        engine.write(additions.map(Ok).collect(), Mode::Replace, false).unwrap();
+    }
+
+    /// A write replaces a subscription and is taken back; *meanwhile* has read by then what there is, and waits for its turn.
+    fn is_there_after_a_write_that_is_taken_back(meanwhile: impl Fn(&Engine) + Sync) {
+        let (entered, has_entered) = channel();
+        let (release, may_go_on) = channel();
+        let gate = Mutex::new((entered, may_go_on));
+        let is_armed = Arc::new(AtomicBool::new(false));
+        let armed = is_armed.clone();
+        let before_publish = move || {
+            if armed.load(Ordering::Relaxed) {
+                let gate = gate.lock().unwrap();
+                gate.0.send(()).unwrap();
+                gate.1.recv().unwrap();
+                panic!("this write is taken back");
+            }
+        };
+        let options = Options { before_publish: Some(Arc::new(before_publish)), background: false, ..Options::default() };
+        let engine = Engine::new(options);
+        for range in [0..70, 70..100] {
+            write(&engine, range.map(|n| asks(&format!("s{n}"), &format!("s{n}"))));
+        }
+        assert_eq!((engine.shape().1, engine.filters().len()), (2, 1));
+        is_armed.store(true, Ordering::Relaxed);
+        scope(|scope| {
+            let writer = scope.spawn(|| write(&engine, [asks("s7", "other")].into_iter()));
+            has_entered.recv().unwrap();
+            is_armed.store(false, Ordering::Relaxed);
+            let other = scope.spawn(|| meanwhile(&engine));
+            while engine.signal.gate.lock().unwrap().inside == 0 {
+                yield_now();
+            }
+            release.send(()).unwrap();
+            assert!(writer.join().is_err());
+            other.join().unwrap();
+        });
+        let event = br#"{"data":{"a":"s7"}}"#;
+        let found = engine.match_event(event, Some("t"), Some("c"), &mut Scratch::default()).unwrap().certain.len();
+        assert_eq!((found, engine.len()), (1, 100));
+    }
+
+    #[test]
+    fn a_merge_loses_nothing_of_a_write_that_is_taken_back() {
+        is_there_after_a_write_that_is_taken_back(|engine| engine.merge());
+    }
+
+    #[test]
+    fn a_rebuilt_filter_lacks_no_key_of_a_write_that_is_taken_back() {
+        let name = Name { tenant: "t".into(), collection: "c".into() };
+        is_there_after_a_write_that_is_taken_back(|engine| assert!(engine.rebuild_filter(&name, 1000, 0.001)));
     }
 }

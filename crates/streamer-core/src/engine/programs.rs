@@ -116,14 +116,19 @@ impl<'e> Programs<'e> {
         self.is_cut_off
     }
 
-    /// Count and tell what went wrong besides, now that the event is judged, and how long programs ran.
-    pub fn end(mut self, output: &mut Output, tally: &Tally) {
+    /// Count and tell what went wrong besides.
+    pub fn count(&mut self, output: &mut Output) {
         for slot in output.spent.drain(..) {
             self.spent(slot);
         }
         if let Some((refused, last)) = take_refused() {
             self.refused(refused, last);
         }
+    }
+
+    /// The same, now that the event is judged, and how long programs ran.
+    pub fn end(mut self, output: &mut Output, tally: &Tally) {
+        self.count(output);
         output.is_cut_off = self.is_cut_off;
         if let Some(took) = self.took {
             tally.cel(took);

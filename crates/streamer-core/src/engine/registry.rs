@@ -6,15 +6,23 @@
 //! ```
 //!
 //! A match is a slot. A slot whose subscription was removed is given to another one only when no reader can hold it any
-//! more: each root belongs to a generation, a token that readers share; freed slots wait until all tokens of their time are
-//! gone.
+//! more: each root belongs to a generation, a token that readers share; a freed slot waits until all tokens of its time are
+//! gone, from the generation in which it was taken to that in which it was freed.
 //!
-//! Invariant: while a token of generation g lives, no slot freed in g or later is given away, and its record stays.
+//! ```text
+//!   generation      3       4       5       6            a token of 3 is held for a year, of 5 for a while
+//!   slot 17     ────taken───────────freed                waits for 5, then for 3
+//!   slot 18                         taken───freed        waits for 5 and 6: the year does not hold it
+//! ```
 //!
-//! Cost: 8 bytes a slot and one allocation a record; a lookup is two loads and a counter.
+//! Invariant: while a token of generation g lives, no slot is given away, nor is its record, that was taken in g or before and
+//! freed in g or later.
+//!
+//! Cost: 12 bytes a slot and one allocation a record; a lookup is two loads and a counter.
 //!
 //! Rejected: slots that are never used again (1,000,000 rounds of add and remove would hold 8 MB, and 2^32 end some day);
-//! ids with a generation number inside (64 bits a match, and every lookup must check).
+//! ids with a generation number inside (64 bits a match, and every lookup must check); slots that wait for all older tokens, too
+//! (one match that is kept would keep all that is removed from then on).
 
 use crate::cel::Executable;
 use crate::engine::access::CostClass;
@@ -137,8 +145,27 @@ pub struct Slots {
     next: u32,
     free: Vec<u32>,
     generation: Arc<Generation>,
+    /// Of this generation; the last number stands for all that come after, which then are as one.
+    number: u32,
+    /// Of each slot the generation in which it was taken last.
+    taken: Vec<u32>,
     freed: Vec<u32>,
-    waiting: VecDeque<(Weak<Generation>, Vec<u32>)>,
+    /// By generation.
+    waiting: VecDeque<Waiting>,
+}
+
+/// Slots that a token may hold.
+#[derive(Debug)]
+struct Waiting {
+    generation: Weak<Generation>,
+    number: u32,
+    slots: Vec<u32>,
+}
+
+impl Waiting {
+    fn is_over(&self) -> bool {
+        self.generation.strong_count() == 0
+    }
 }
 
 /// So many slots are freed before the readers get a new token, if older ones are still held.
@@ -161,10 +188,12 @@ impl Slots {
             None => return None,
         };
         records.set(slot, Some(record));
+        self.taken.resize(self.taken.len().max(self.next as usize), 0);
+        self.taken[slot as usize] = self.number;
         Some(slot)
     }
 
-    /// Give a slot back that no published root has seen.
+    /// Give a slot back that no published root has seen, or none any more.
     pub fn give_back(&mut self, records: &Records, slot: u32) {
         records.set(slot, None);
         self.free.push(slot);
@@ -177,22 +206,41 @@ impl Slots {
 
     /// Give away what no reader can hold, and begin a new generation if that helps. Called before a root is published.
     pub fn advance(&mut self, records: &Records) {
-        while self.waiting.front().is_some_and(|(generation, _)| generation.strong_count() == 0) {
-            for slot in self.waiting.pop_front().into_iter().flat_map(|(_, slots)| slots) {
-                records.set(slot, None);
-                self.free.push(slot);
-            }
+        if self.waiting.front().is_some_and(Waiting::is_over) {
+            self.give_away(records);
         }
         if self.freed.len() >= BATCH || (!self.freed.is_empty() && self.waiting.is_empty()) {
-            let old = std::mem::take(&mut self.generation);
-            self.waiting.push_back((Arc::downgrade(&old), std::mem::take(&mut self.freed)));
+            let generation = Arc::downgrade(&std::mem::take(&mut self.generation));
+            self.waiting.push_back(Waiting { generation, number: self.number, slots: std::mem::take(&mut self.freed) });
+            self.number = self.number.saturating_add(1);
+            self.give_away(records);
         }
+    }
+
+    /// Give away the slots whose tokens are gone, but for those that an older one may hold, for which they wait.
+    fn give_away(&mut self, records: &Records) {
+        let mut held: VecDeque<Waiting> = VecDeque::with_capacity(self.waiting.len());
+        for mut waiting in std::mem::take(&mut self.waiting) {
+            if waiting.is_over() {
+                if let Some(before) = held.back_mut() {
+                    let is_its = |slot: &mut u32| self.taken[*slot as usize] <= before.number;
+                    before.slots.extend(waiting.slots.extract_if(.., is_its));
+                }
+                for slot in waiting.slots {
+                    self.give_back(records, slot);
+                }
+            } else {
+                held.push_back(waiting);
+            }
+        }
+        self.waiting = held;
     }
 
     /// Begin after the slots of a file; false where one was taken already.
     pub(super) fn begin_after(&mut self, taken: u32) -> bool {
         let is_new = self.next == 0;
         self.next = self.next.max(taken);
+        self.taken.resize(self.next as usize, 0);
         is_new
     }
 
