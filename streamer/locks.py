@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
-from typing import final
+from typing import Final, final
+
+from streamer.living import Living
 
 
 @final
@@ -29,7 +30,7 @@ class Lock:
         self._lock.release()
 
 
-_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+_locks: Final[Living[Lock]] = Living()
 
 
 def _free_all() -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import threading
 import time
 import weakref
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from streamer.bloom.manager import Manager
+from streamer.living import Living
 from streamer.locks import Lock
 
 logger = logging.getLogger("streamer.bloom")
@@ -21,6 +23,11 @@ logger = logging.getLogger("streamer.bloom")
 #: Seconds between two looks, and how many times as long as a look the pause is at least.
 PERIOD: Final = 5.0
 PAUSE: Final = 50
+
+
+#: Has a member once the thread is to end. Not an `Event`: a manager dies where the garbage collector finds it, perhaps in this
+#: very thread while it holds the event's lock; `put` of this queue may be called there.
+End: TypeAlias = "queue.SimpleQueue[None]"
 
 
 @final
@@ -35,7 +42,7 @@ class Loop:
         self._manager: Final = manager
         self._period: Final = period
         self._lock = Lock()
-        self._end: threading.Event | None = None
+        self._end: End | None = None
         _loops.add(self)
 
     @property
@@ -54,13 +61,13 @@ class Loop:
         """End; `start` may begin again."""
         with self._lock:
             if self._end is not None:
-                self._end.set()
+                self._end.put(None)
                 self._end = None
 
     def _begin(self) -> None:
-        self._end = threading.Event()
-        # The event outlives the manager for as long as the thread takes to see it.
-        weakref.finalize(self._manager, self._end.set)
+        self._end = queue.SimpleQueue()
+        # The queue outlives the manager for as long as the thread takes to see it.
+        weakref.finalize(self._manager, self._end.put, None)
         work = (weakref.ref(self._manager), self._end, self._period)
         threading.Thread(target=_run, args=work, name="streamer-bloom", daemon=True).start()
 
@@ -69,9 +76,9 @@ class Loop:
             self._begin()
 
 
-def _run(manager: weakref.ref[Manager], end: threading.Event, period: float) -> None:
+def _run(manager: weakref.ref[Manager], end: End, period: float) -> None:
     pause = period
-    while not end.wait(pause):
+    while not _has_ended(end, pause):
         held = manager()
         if held is None:
             return
@@ -85,12 +92,21 @@ def _run(manager: weakref.ref[Manager], end: threading.Event, period: float) -> 
         pause = max(period, PAUSE * (time.monotonic() - began))
 
 
-_loops: weakref.WeakSet[Loop] = weakref.WeakSet()
+def _has_ended(end: End, seconds: float) -> bool:
+    """Wait so long for the end."""
+    try:
+        end.get(timeout=seconds)
+    except queue.Empty:
+        return False
+    return True
+
+
+_loops: Final[Living[Loop]] = Living()
 
 
 def _after_fork_in_child() -> None:
     # Only the thread that forked is in the child; locks of Python are free again there (streamer.locks).
-    for loop in list(_loops):
+    for loop in _loops:
         loop._begin_in_child()
 
 

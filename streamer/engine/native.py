@@ -32,6 +32,7 @@ from streamer.engine.snapshot import Head, read_named
 from streamer.engine.telemetry import Latency, Telemetry
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.layout import EventLayout
+from streamer.living import Living
 from streamer.locks import Lock
 from streamer.model import Event, Subscription, Verdict
 from streamer.reference.cel import CelReason, evaluate_cel
@@ -450,7 +451,7 @@ def _criteria(selection: Selection) -> tuple[list[str] | None, str | None, str |
 _names = itertools.count()
 
 # Before a fork every core is brought to rest, so that the child finds no lock that nobody will open again.
-_cores: weakref.WeakSet[NativeCore] = weakref.WeakSet()
+_cores: Final[Living[NativeCore]] = Living()
 _resting: list[NativeCore] = []
 
 

@@ -1,0 +1,46 @@
+"""Objects that can be found for as long as they live."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar, final
+
+T = TypeVar("T")
+
+#: So many are held before those that died are looked for.
+FEWEST: Final = 64
+
+
+@final
+class Living(Generic[T]):
+    """A set that keeps nothing alive, by identity. Thread-safe, without a lock that a fork could find taken.
+
+    Invariant: nothing runs when a member dies. The garbage collector comes by anywhere, also a frame below the recursion limit,
+    where what a `weakref.WeakSet` calls fails, and is printed as an ignored exception.
+
+    Cost: a weak reference for each member, and for at most as many dead ones, or `FEWEST`.
+    """
+
+    def __init__(self) -> None:
+        # A number is given once, so that one who takes out what is dead cannot take out what came in its place.
+        self._numbers: Final = itertools.count()
+        self._held: Final[dict[int, weakref.ref[T]]] = {}
+        self._most = FEWEST
+
+    def add(self, member: T) -> None:
+        """Add what is no member yet."""
+        self._held[next(self._numbers)] = weakref.ref(member)
+        if len(self._held) > self._most:
+            for number, reference in self._held.copy().items():
+                if reference() is None:
+                    self._held.pop(number, None)
+            self._most = max(FEWEST, 2 * len(self._held))
+
+    def __iter__(self) -> Iterator[T]:
+        """Go through those that live, oldest first."""
+        for reference in self._held.copy().values():
+            member = reference()
+            if member is not None:
+                yield member
