@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,11 @@ from streamer import _backend
 hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=int(os.environ.get("EXAMPLES", "1000")))
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+
+
+# What a shell without job control starts in the background ignores Ctrl-C, and so does all that it starts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:
