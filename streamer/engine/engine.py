@@ -477,7 +477,7 @@ class Engine:
             threads: as in `match_batch`; worth it from some hundred lines at once.
         """
         if batch_size is not None:
-            _check_positive("batch_size", batch_size)
+            check_positive("batch_size", batch_size)
         threads = self._threads(threads)
         if tenant is not None or collection is not None:
             _check_names(tenant, collection)
@@ -536,7 +536,7 @@ class Engine:
     def _threads(self, threads: int | None) -> int:
         if threads is None:
             return self._options.threads
-        _check_positive("threads", threads)
+        check_positive("threads", threads)
         return threads
 
     # Understanding
@@ -687,7 +687,8 @@ def _check_option(name: str, value: object, kind: type) -> None:
         raise ConfigError("half of a surrogate pair", place=name)
 
 
-def _check_positive(name: str, value: int) -> None:
+def check_positive(name: str, value: int) -> None:
+    """Refuse an argument that is no whole number from 1 on. Raises TypeError and ValueError."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is an integer, not {type(value).__name__}")
     if value < 1:

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType
 
 from streamer import _backend
-from streamer.engine.engine import Engine
+from streamer.engine.engine import Engine, check_positive
 from streamer.engine.snapshot import MAGIC, read_directory
 from streamer.errors import BackendError, ConfigError
 from streamer.layout import EventLayout
@@ -82,6 +82,7 @@ def match_events(
     keep: Sequence[str] = (),
     keep_event: bool = False,
     backend: _backend.Backend | None = None,
+    batch_size: int | None = None,
     observation: Observation | str | None = None,
     prune: bool | None = None,
     broadcast_bytes: int = BROADCAST_BYTES,
@@ -105,6 +106,8 @@ def match_events(
         keep_event: whether a match carries its event, as `event`.
         backend: what the workers run: `native` or `reference`; by default what the driver runs. A worker without it fails with
             `BackendError`.
+        batch_size: how many events a worker matches at once, at most. By default as many as make about 65,536 matches, of those
+            that Spark hands it at once (`spark.sql.execution.arrow.maxRecordsPerBatch`); an engine's own is for streams of lines.
         observation: counts `events`, `matched`, `matches`, `rejected`, `pruned`, `shuffled` while the matches are computed; a
             name in a streaming query.
         prune: whether portable Bloom filters leave events out first. By default under cogroup, where it spares the shuffle.
@@ -122,8 +125,10 @@ def match_events(
         SnapshotError: a snapshot that is damaged.
         ConfigError: options that cannot be, or are not those of the engine or snapshot; a function that cannot travel.
         BackendError: the driver itself has no native core, and it was asked for.
-        ValueError: columns or choices that are not there.
+        ValueError: columns or choices that are not there, or a *batch_size* under 1.
     """
+    if batch_size is not None:
+        check_positive("batch_size", batch_size)
     for name, value, choices in (
         ("strategy", strategy, ("auto", "broadcast", "cogroup")),
         ("on_error", on_error, ("reject", "fail")),
@@ -144,6 +149,7 @@ def match_events(
         "keep": tuple(keep),
         "keep_event": keep_event,
         "backend": backend,
+        "batch_size": batch_size,
     }
     prepared: broadcast.Broadcast | cogroup.Prepared
     if chosen == "broadcast":

@@ -158,6 +158,7 @@ def plan(
     keep: Sequence[str] = (),
     keep_event: bool = False,
     backend: _backend.Backend | None = None,
+    batch_size: int | None = None,
 ) -> DataFrame:
     """Plan one pass over events, static or streaming; no job is run. See `match_events` for the arguments.
 
@@ -166,7 +167,7 @@ def plan(
             these alone.
     """
     event_type, kept = schema.check_columns(events, event_col, keep)
-    asked = Pass(event_col, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND)
+    asked = Pass(event_col, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND, batch_size)
     if want == "rejected":
         run = by_reading(asked, shipped.options)
     else:

@@ -190,10 +190,11 @@ def plan(
     keep: Sequence[str] = (),
     keep_event: bool = False,
     backend: _backend.Backend | None = None,
+    batch_size: int | None = None,
 ) -> DataFrame:
     """Plan one pass over events; no job is run. See `match_events` for the arguments."""
     event_type, kept = schema.check_columns(events, event_col, keep)
-    asked = Pass(event_col, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND)
+    asked = Pass(event_col, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND, batch_size)
     given = events.select(*dict.fromkeys((event_col, *keep)))
     result = schema.outcomes(want, event_type, kept, keep_event=keep_event)
     if want == "rejected":

@@ -95,6 +95,7 @@ class Asked:
     strategy: Strategy
     on_error: OnError
     backend: Backend | None
+    batch_size: int | None
     stream: bool
     checkpoint: str | None
     trigger: str | None
@@ -112,6 +113,7 @@ class Asked:
             "strategy": self.strategy.value,
             "on_error": self.on_error.value,
             "backend": None if self.backend is None else self.backend.value,
+            "batch_size": self.batch_size,
         }
 
 
@@ -149,6 +151,10 @@ def job(
     strategy: Annotated[Strategy, typer.Option(help="How subscriptions reach the workers.")] = Strategy.auto,
     on_error: Annotated[OnError, typer.Option(help="What becomes of events that cannot be read.")] = OnError.reject,
     backend: Annotated[Backend | None, typer.Option(help="What evaluates in the workers.  [default: what runs here]")] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Events that are matched at once, at most.  [default: by their matches]"),
+    ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Go on as events come.")] = False,
     checkpoint: Annotated[str | None, typer.Option(metavar="DIR", help="Where a stream keeps how far it is.")] = None,
     trigger: Annotated[
@@ -199,6 +205,7 @@ def job(
             strategy=strategy,
             on_error=on_error,
             backend=backend,
+            batch_size=batch_size,
             stream=stream,
             checkpoint=checkpoint,
             trigger=trigger,

@@ -40,6 +40,8 @@ _TYPES: Final[dict[str, DataType]] = {
     "position": LongType(),
     **dict.fromkeys(COUNTS, LongType()),
 }
+#: What every match has: Spark need not ask each row whether it is null there.
+_EVERY_MATCH_HAS: Final = frozenset({"tenant", "subscription_id", "certain"})
 
 
 def check_columns(events: DataFrame, event_col: str, keep: Sequence[str]) -> tuple[DataType, list[StructField]]:
@@ -74,7 +76,9 @@ def outcomes(want: Want, event_type: DataType, kept: Sequence[StructField], *, k
 
     types = {**_TYPES, "event": event_type}
     names = columns(want, keep_event=keep_event)
-    return StructType([*(StructField(name, types.get(name, StringType())) for name in names), *kept])
+    never_null: frozenset[str] = _EVERY_MATCH_HAS if want == "matches" else frozenset()
+    fields = [StructField(name, types.get(name, StringType()), name not in never_null) for name in names]
+    return StructType([*fields, *kept])
 
 
 def matches_of(outcomes: DataFrame, *, keep_event: bool = False) -> DataFrame:

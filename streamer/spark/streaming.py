@@ -60,6 +60,7 @@ def match_stream(
     want: Literal["matches", "all"] = "matches",
     observation: str | None = None,
     backend: Backend | None = None,
+    batch_size: int | None = None,
     cel_functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> DataFrame:
     """Match a streaming DataFrame against subscriptions that change while it runs; returns one of matches, for any sink.
@@ -79,18 +80,20 @@ def match_stream(
         observation: a name under which each progress of the query tells `matches`, and `refused` snapshots that were passed
             over; with *want* `all` also `events`, `matched`, `rejected`.
         backend: which one workers must run; None for the driver's.
+        batch_size: how many events a worker matches at once, at most, as of `match_events`.
         cel_functions: what expressions for cel-python may call, in every snapshot that comes.
 
     Raises:
         SnapshotError: there is no good snapshot at the path, or it calls a function that is not given.
         ConfigError: a function that cannot travel to the workers.
         OSError: the path cannot be read here.
-        ValueError: a column that is not there, or whose name the result needs.
+        ValueError: a column that is not there, or whose name the result needs, or a *batch_size* under 1.
         TypeError: events that are neither text nor bytes.
     """
     from pyspark.sql import functions
 
     from streamer import _backend
+    from streamer.engine.engine import check_positive
     from streamer.spark import schema
     from streamer.spark.follow import PATH, REFUSED, SNAPSHOT, by_looking, by_version
     from streamer.spark.functions import carried, check
@@ -98,6 +101,8 @@ def match_stream(
 
     if on_error not in ("reject", "fail"):
         raise ValueError(f"on_error: expected 'reject' or 'fail', not {on_error!r}")
+    if batch_size is not None:
+        check_positive("batch_size", batch_size)
     if want not in ("matches", "all"):
         raise ValueError(f"want: expected 'matches' or 'all', not {want!r}")
     event_type, kept = schema.check_columns(events_df, event_col, keep)
@@ -113,6 +118,7 @@ def match_stream(
         want=want,
         fail=on_error == "fail",
         backend=backend or _backend.BACKEND,
+        batch_size=batch_size,
     )
     # One row, asked for anew by each micro-batch, since its plan is made anew; all tasks of a batch see what was broadcast.
     now = f"{SNAPSHOT} string, {PATH} string, {REFUSED} bigint"

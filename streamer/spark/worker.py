@@ -11,7 +11,7 @@ Invariant: what a task gives depends on its rows alone, in their order, so that 
 (speculation), on any worker. What a process keeps from one task to the next is a cache by digest.
 
 Cost: memory of a worker is the sections that it met, one batch of Spark's (`spark.sql.execution.arrow.maxRecordsPerBatch`) and
-about 32,768 matches at once, however large a partition is.
+about 65,536 matches at once, however large a partition is.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ REJECTION: Final = ("event", "code", "detail", "position")
 COUNTS: Final = ("events", "matched", "matches", "rejected", "pruned", "shuffled")
 RESERVED: Final = frozenset({"kind", *MATCHES, *REJECTION, *COUNTS})
 
-#: Rows of a result that are made at once, about.
-ROWS_AT_ONCE: Final = 32_768
+#: Rows of a result that are made at once, about. Fewer cost more, since Spark's thread and the worker then take turns on a core
+#: more often; more gain nothing.
+ROWS_AT_ONCE: Final = 65_536
 #: So many (tenant, collection) are counted before the counts are given away.
 MOST_TALLIES: Final = 10_000
 #: Snapshots that a process keeps open: the current one, and the one before for tasks that still ask it.
@@ -69,6 +70,7 @@ class Pass:
         want: `matches`, `rejected` (nothing is matched), or `all`: both and counts, told apart by a column `kind`.
         fail: the first event that cannot be read ends the job.
         backend: which a worker must run.
+        batch_size: events that are matched at once, at most; None for as many as make about `ROWS_AT_ONCE` matches.
     """
 
     event_col: str
@@ -77,6 +79,7 @@ class Pass:
     want: Want
     fail: bool
     backend: _backend.Backend
+    batch_size: int | None = None
 
     def begin(self) -> None:
         """Choose the backend for this task. Raises BackendError where this worker has not got it."""
@@ -218,10 +221,15 @@ def matches(asked: Pass, output: Output, batch: pa.RecordBatch, found: pa.Record
 
 @final
 class Chunks:
-    """Cuts batches so that about `ROWS_AT_ONCE` matches are made at once, by how many there were so far."""
+    """Cuts batches so that about `ROWS_AT_ONCE` matches are made at once, by how many there were so far.
 
-    def __init__(self) -> None:
-        self._rows = 1024
+    Args:
+        most: events of a chunk.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most: Final = ROWS_AT_ONCE if most is None else min(most, ROWS_AT_ONCE)
+        self._rows = min(1024, self._most)
 
     def of(self, batch: pa.RecordBatch) -> Batches:
         start = 0
@@ -232,7 +240,7 @@ class Chunks:
 
     def learn(self, rows: int, matches: int) -> None:
         """Say how many matches so many rows had."""
-        self._rows = min(max(rows * ROWS_AT_ONCE // max(matches, 1), 16), 4 * self._rows, ROWS_AT_ONCE)
+        self._rows = min(max(rows * ROWS_AT_ONCE // max(matches, 1), 16), 4 * self._rows, self._most)
 
 
 def match_rows(
@@ -373,7 +381,7 @@ def by_snapshot(
         asked.begin()
         snapshot: Opened | None = None
         output: Output | None = None
-        chunks, tallies = Chunks(), Tallies()
+        chunks, tallies = Chunks(asked.batch_size), Tallies()
         sift = None if sieve is None else sieve()
         for batch in batches:
             if snapshot is None or output is None:

@@ -21,7 +21,8 @@ pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'st
 from pyspark.errors import PythonException
 from pyspark.sql import Observation
 
-from streamer.spark import CogroupOptions, match_events, matches_of, register, rejected_of, tallies_of
+from streamer.spark import CogroupOptions, broadcast, cogroup, match_events, matches_of, register, rejected_of, tallies_of
+from streamer.spark.worker import Pass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,6 +95,44 @@ def test_random_sets_match_as_in_the_embedded_engine(spark: SparkSession, backen
     # Another order, and other partitions.
     again = match_events(given.orderBy("value").coalesce(2), engine, strategy=strategy, keep=["n"], cogroup_options=SMALL)
     assert found(again) == want
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_every_match_has_is_never_null(spark: SparkSession, backend: str, strategy: Any) -> None:
+    """And all else may be: an event needs no id, no collection and no type, a subscription no gateway."""
+    engine = Engine()
+    engine.add({"id": "s"})
+    matches = match_events(frame(spark, [b"{}"], 1), engine, strategy=strategy)
+    assert {field.name for field in matches.schema if not field.nullable} == {"tenant", "subscription_id", "certain"}
+    (row,) = matches.collect()
+    assert (row.tenant, row.subscription_id, row.certain) == ("default", "s", True)
+    assert (row.event_id, row.collection, row.type, row.gateway_id, row.transition) == (None,) * 5
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_batch_size_says_how_many_events_a_worker_matches_at_once(
+    spark: SparkSession, backend: str, strategy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reaches the workers by either strategy, and changes nothing that matches."""
+    told = []
+
+    def heard(make: Any) -> Any:
+        def made(asked: Pass, *rest: Any, **named: Any) -> Any:
+            told.append(asked.batch_size)
+            return make(asked, *rest, **named)
+
+        return made
+
+    monkeypatch.setattr(broadcast, "by_snapshot", heard(broadcast.by_snapshot))
+    monkeypatch.setattr(cogroup, "by_groups", heard(cogroup.by_groups))
+    rng = random.Random(13)
+    engine, events = random_engine(rng, 40), random_events(rng, 60)
+    given = frame(spark, events, 2)
+    matches = match_events(given, engine, strategy=strategy, keep=["n"], batch_size=7)
+    assert set(told) == {7}
+    assert found(matches) == expected(engine, events)
+    with pytest.raises(ValueError, match="batch_size"):
+        match_events(given, engine, strategy=strategy, batch_size=0)
 
 
 def table_of_cases() -> dict[str, list[Case]]:

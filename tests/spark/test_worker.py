@@ -66,6 +66,18 @@ def test_matches_are_made_a_few_at_once(backend: str) -> None:
     assert max(sizes) <= worker.ROWS_AT_ONCE
 
 
+@pytest.mark.parametrize(("most", "largest"), [(100, 100), (1, 1), (None, 3000), (10**9, 3000)])
+def test_no_more_events_are_matched_at_once_than_a_pass_is_told(backend: str, most: int | None, largest: int) -> None:
+    """Also where they match nothing, so that more could be."""
+    recorder, batch = Recorder(Engine()), rows(3000)
+    given: Any = recorder
+    chunks = worker.Chunks(most)
+    chunks.learn(1024, 0)
+    assert not list(worker.match_rows(asked(), worker.Output(asked(), batch.schema), given, batch, chunks, worker.Tallies()))
+    lengths = [length for _, _, length in recorder.given]
+    assert (sum(lengths), max(lengths)) == (3000, largest)
+
+
 def test_a_worker_without_the_native_core_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_backend, "available", lambda: ("reference",))
     with pytest.raises(BackendError, match=r"the worker on .* has no native core.*backend='reference'"):
