@@ -249,8 +249,8 @@ class Matching(Section):
     """`full` checks the whole of each event, `lazy` only what is walked."""
     soft_delete: Annotated[str, AfterValidator(_path_in_data)] | None = None
     """Dotted path in `data` of the field that flags a document as deleted."""
-    batch_size: Whole = _DEFAULTS.batch_size
-    """Events of a stream of lines that are matched at once, at most; none waits for one that has not come yet."""
+    batch_size: Whole | None = _DEFAULTS.batch_size
+    """Events matched at once, at most; null for what suits: 100 lines of a stream, on Spark what makes about 65,536 matches."""
     threads: Whole = _DEFAULTS.threads
     """Threads that match the events of a batch, of lines and of Arrow arrays, where a call does not say how many."""
     bloom: Bloom = Field(default_factory=Bloom)

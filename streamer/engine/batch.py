@@ -44,6 +44,9 @@ class LineResult(NamedTuple):
 _make: Final[Any] = tuple.__new__
 _matches: Final[Any] = Matches
 
+#: Lines that are matched at once where nobody says: more gain little, and what waits for a line's result waits longer.
+LINES_AT_ONCE: Final = 100
+
 
 def match_lines(
     core: Core,
@@ -56,7 +59,8 @@ def match_lines(
     threads: int = 1,
 ) -> Iterator[LineResult]:
     """Match lines as they are read, up to *batch_size* at once; nothing waits for a line that has not come yet."""
-    batches = _batches(core, source, options, (tenant, collection, threads), batch_size or options.batch_size)
+    together = batch_size or options.batch_size or LINES_AT_ONCE
+    batches = _batches(core, source, options, (tenant, collection, threads), together)
     # No Python runs for a line but what makes its `Matches`: else this would take longer than a loop over `match`.
     return chain.from_iterable(batches)
 

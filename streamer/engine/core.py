@@ -63,7 +63,7 @@ class Options:
     soft_delete: str | None = None
     cache_size: int = 10_000
     bloom: BloomOptions = field(default_factory=BloomOptions)
-    batch_size: int = 100
+    batch_size: int | None = None
     threads: int = 1
     default: Callable[[Any], Any] | None = None
     cel_evaluator: CelEvaluator = "native"

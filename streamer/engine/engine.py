@@ -72,7 +72,8 @@ class Engine:
         soft_delete: dotted path in `data` of the field that marks a document as deleted (semantics.md section 7).
         cache_size: how many compiled CEL programs to keep for reuse.
         bloom: how phase 1 is sized and kept healthy (docs/bloom.md); a mapping as `BloomOptions.from_dict` reads it.
-        batch_size: how many events of a stream of lines are matched at once, at most.
+        batch_size: how many events are matched at once, at most, of a stream of lines and on Spark. None for what suits each: 100
+            lines, and on Spark as many events as make about 65,536 matches.
         threads: how many match several events, where a call does not say; the native backend uses them.
         default: converts values in `dict` events that JSON does not have, as in `json.dumps`.
         cel_evaluator: what evaluates CEL expressions of subscriptions that do not say: `native`, or `portable` (docs/cel.md).
@@ -92,7 +93,7 @@ class Engine:
         soft_delete: str | None = None,
         cache_size: int = 10_000,
         bloom: BloomOptions | Mapping[str, Any] | None = None,
-        batch_size: int = 100,
+        batch_size: int | None = None,
         threads: int = 1,
         default: Callable[[Any], Any] | None = None,
         cel_evaluator: CelEvaluator = "native",
@@ -116,7 +117,10 @@ class Engine:
                 raise ConfigError(error.reason, place="soft_delete") from None
         if limits is not None and not isinstance(limits, Limits):
             raise ConfigError(f"expected streamer.Limits, not {type(limits).__name__}", place="limits")
-        for name, number in (("cache_size", cache_size), ("batch_size", batch_size), ("threads", threads)):
+        numbers = {"cache_size": cache_size, "threads": threads}
+        if batch_size is not None:
+            numbers["batch_size"] = batch_size
+        for name, number in numbers.items():
             _check_option(name, number, int)
             if number < 1:
                 raise ConfigError(f"expected at least 1, not {number}", place=name)

@@ -491,8 +491,8 @@ def _shown_options(options: Options) -> dict[str, Any]:
         "soft_delete": options.soft_delete,
         "cache_size": options.cache_size,
         "bloom": bloom,
-        "batch_size": options.batch_size,
-        # Left out where it is the usual one, so that earlier versions read the file.
+        # Left out where they are the usual ones, so that earlier versions read the file.
+        **({} if options.batch_size is None else {"batch_size": options.batch_size}),
         **({} if options.cel_evaluator == "native" else {"cel_evaluator": options.cel_evaluator}),
     }
 

@@ -106,8 +106,9 @@ def match_events(
         keep_event: whether a match carries its event, as `event`.
         backend: what the workers run: `native` or `reference`; by default what the driver runs. A worker without it fails with
             `BackendError`.
-        batch_size: how many events a worker matches at once, at most. By default as many as make about 65,536 matches, of those
-            that Spark hands it at once (`spark.sql.execution.arrow.maxRecordsPerBatch`); an engine's own is for streams of lines.
+        batch_size: how many events a worker matches at once, at most, of those that Spark hands it at once
+            (`spark.sql.execution.arrow.maxRecordsPerBatch`). By default what the engine or snapshot was made with, and where it
+            was not told either, as many as make about 65,536 matches.
         observation: counts `events`, `matched`, `matches`, `rejected`, `pruned`, `shuffled` while the matches are computed; a
             name in a streaming query.
         prune: whether portable Bloom filters leave events out first. By default under cogroup, where it spares the shuffle.

@@ -49,7 +49,7 @@ def by_version(asked: Pass, functions: Carried | None = None) -> Callable[[Batch
     def run(batches: Batches) -> Batches:
         asked.begin()
         output: Output | None = None
-        chunks, tallies = Chunks(asked.batch_size), Tallies()
+        chunks, tallies = Chunks(), Tallies()
 
         for batch in batches:
             if not batch.num_rows:

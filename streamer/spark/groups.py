@@ -434,7 +434,7 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
     # Salts of one part often come one after another.
     compiled: tuple[int, Engine] | None = None
     output: Output | None = None
-    chunks, tallies = Chunks(asked.batch_size), Tallies()
+    chunks, tallies = Chunks(), Tallies()
     for batch in batches:
         events = batch.column("body").cast(pa.string()) if as_text else batch.column("body")
         given = pa.record_batch([events, *(batch.column(name) for name in asked.keep)], names=[asked.event_col, *asked.keep])

@@ -153,7 +153,11 @@ def job(
     backend: Annotated[Backend | None, typer.Option(help="What evaluates in the workers.  [default: what runs here]")] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Events that are matched at once, at most.  [default: by their matches]"),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Events that are matched at once, at most.  [default: as the snapshot says, or by their matches]",
+        ),
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Go on as events come.")] = False,
     checkpoint: Annotated[str | None, typer.Option(metavar="DIR", help="Where a stream keeps how far it is.")] = None,

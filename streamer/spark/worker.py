@@ -70,7 +70,8 @@ class Pass:
         want: `matches`, `rejected` (nothing is matched), or `all`: both and counts, told apart by a column `kind`.
         fail: the first event that cannot be read ends the job.
         backend: which a worker must run.
-        batch_size: events that are matched at once, at most; None for as many as make about `ROWS_AT_ONCE` matches.
+        batch_size: events that are matched at once, at most; None for what the engine was told, or else as many as make about
+            `ROWS_AT_ONCE` matches.
     """
 
     event_col: str
@@ -221,26 +222,22 @@ def matches(asked: Pass, output: Output, batch: pa.RecordBatch, found: pa.Record
 
 @final
 class Chunks:
-    """Cuts batches so that about `ROWS_AT_ONCE` matches are made at once, by how many there were so far.
+    """Cuts batches so that about `ROWS_AT_ONCE` matches are made at once, by how many there were so far."""
 
-    Args:
-        most: events of a chunk.
-    """
+    def __init__(self) -> None:
+        self._rows = 1024
 
-    def __init__(self, most: int | None = None) -> None:
-        self._most: Final = ROWS_AT_ONCE if most is None else min(most, ROWS_AT_ONCE)
-        self._rows = min(1024, self._most)
-
-    def of(self, batch: pa.RecordBatch) -> Batches:
+    def of(self, batch: pa.RecordBatch, most: int | None) -> Batches:
+        """Yield the events of a batch, *most* at once if that is said."""
         start = 0
         while start < batch.num_rows:
-            chunk = batch.slice(start, self._rows)
+            chunk = batch.slice(start, self._rows if most is None else min(self._rows, most))
             start += chunk.num_rows
             yield chunk
 
     def learn(self, rows: int, matches: int) -> None:
         """Say how many matches so many rows had."""
-        self._rows = min(max(rows * ROWS_AT_ONCE // max(matches, 1), 16), 4 * self._rows, self._most)
+        self._rows = min(max(rows * ROWS_AT_ONCE // max(matches, 1), 16), 4 * self._rows, ROWS_AT_ONCE)
 
 
 def match_rows(
@@ -261,7 +258,7 @@ def match_rows(
             they must be matched again.
         counting: count the events, too, and not only what they match.
     """
-    for chunk in chunks.of(batch):
+    for chunk in chunks.of(batch, asked.batch_size or engine._options.batch_size):
         events = chunk.column(asked.event_col)
         result = engine.match_arrow(events)
         if meet(result.events):
@@ -381,7 +378,7 @@ def by_snapshot(
         asked.begin()
         snapshot: Opened | None = None
         output: Output | None = None
-        chunks, tallies = Chunks(asked.batch_size), Tallies()
+        chunks, tallies = Chunks(), Tallies()
         sift = None if sieve is None else sieve()
         for batch in batches:
             if snapshot is None or output is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer import BulkSubscriptionError, ConfigError, Engine, EventError
+from streamer.engine.snapshot import read_directory
 from tests.conformance.table import Case, load_all, load_known_failures
 from tests.generators import agreeing_event, agreeing_subscription, random_text
 
@@ -113,24 +114,30 @@ def test_what_every_match_has_is_never_null(spark: SparkSession, backend: str, s
 def test_batch_size_says_how_many_events_a_worker_matches_at_once(
     spark: SparkSession, backend: str, strategy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reaches the workers by either strategy, and changes nothing that matches."""
+    """It reaches the workers by either strategy, of the call and of the engine, and changes nothing that matches."""
     told = []
 
     def heard(make: Any) -> Any:
-        def made(asked: Pass, *rest: Any, **named: Any) -> Any:
-            told.append(asked.batch_size)
-            return make(asked, *rest, **named)
+        def made(asked: Pass, how: Any, *rest: Any, **named: Any) -> Any:
+            # Broadcast carries a file, cogroup the options.
+            options = how if isinstance(how, dict) else read_directory(broadcast._folder() / how).engine_options()
+            told.append((asked.batch_size, options["batch_size"]))
+            return make(asked, how, *rest, **named)
 
         return made
 
     monkeypatch.setattr(broadcast, "by_snapshot", heard(broadcast.by_snapshot))
     monkeypatch.setattr(cogroup, "by_groups", heard(cogroup.by_groups))
     rng = random.Random(13)
-    engine, events = random_engine(rng, 40), random_events(rng, 60)
+    subscriptions, events = list(random_engine(rng, 40).subscriptions()), random_events(rng, 60)
+    engine = Engine(batch_size=9)
+    engine.add_many(subscriptions)
     given = frame(spark, events, 2)
-    matches = match_events(given, engine, strategy=strategy, keep=["n"], batch_size=7)
-    assert set(told) == {7}
-    assert found(matches) == expected(engine, events)
+    for batch_size in (7, None):
+        told.clear()
+        matches = match_events(given, engine, strategy=strategy, keep=["n"], batch_size=batch_size)
+        assert set(told) == {(batch_size, 9)}
+        assert found(matches) == expected(engine, events)
     with pytest.raises(ValueError, match="batch_size"):
         match_events(given, engine, strategy=strategy, batch_size=0)
 

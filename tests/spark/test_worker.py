@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ class Recorder:
     """An engine that remembers where the text of the events lay that it was given."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self.engine, self._options = engine, engine._options
         self.given: list[tuple[int, int, int]] = []
 
     def match_arrow(self, events: Any) -> Any:
@@ -66,14 +67,20 @@ def test_matches_are_made_a_few_at_once(backend: str) -> None:
     assert max(sizes) <= worker.ROWS_AT_ONCE
 
 
-@pytest.mark.parametrize(("most", "largest"), [(100, 100), (1, 1), (None, 3000), (10**9, 3000)])
-def test_no_more_events_are_matched_at_once_than_a_pass_is_told(backend: str, most: int | None, largest: int) -> None:
-    """Also where they match nothing, so that more could be."""
-    recorder, batch = Recorder(Engine()), rows(3000)
+@pytest.mark.parametrize(
+    ("told", "of_engine", "largest"),
+    [(None, None, 3000), (100, None, 100), (1, None, 1), (10**9, None, 3000), (None, 70, 70), (100, 70, 100), (70, 100, 70)],
+)
+def test_no_more_events_are_matched_at_once_than_a_pass_or_its_engine_is_told(
+    backend: str, told: int | None, of_engine: int | None, largest: int
+) -> None:
+    """Also where they match nothing, so that more could be. What a pass is told goes before what its engine is."""
+    recorder, batch = Recorder(Engine(batch_size=of_engine)), rows(3000)
     given: Any = recorder
-    chunks = worker.Chunks(most)
+    this = replace(asked(), batch_size=told)
+    chunks = worker.Chunks()
     chunks.learn(1024, 0)
-    assert not list(worker.match_rows(asked(), worker.Output(asked(), batch.schema), given, batch, chunks, worker.Tallies()))
+    assert not list(worker.match_rows(this, worker.Output(this, batch.schema), given, batch, chunks, worker.Tallies()))
     lengths = [length for _, _, length in recorder.given]
     assert (sum(lengths), max(lengths)) == (3000, largest)
 
