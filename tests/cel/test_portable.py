@@ -24,6 +24,24 @@ MakeEngine = Callable[..., Engine]
 LIMITS = Limits()
 
 
+class Clock:
+    """A processor whose time goes on by so many nanoseconds with each look, or when it is told."""
+
+    def __init__(self, step: int = 0) -> None:
+        self.now, self.step, self.looks = 0, step, 0
+
+    def __call__(self) -> int:
+        self.now += self.step
+        self.looks += 1
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no time go by but where a test says so: how fast a machine is changes nothing here."""
+    monkeypatch.setattr("streamer.cel_eval.portable.clock", Clock())
+
+
 def portable(subscription_id: str, cel: str, **members: Any) -> dict[str, Any]:
     return {"id": subscription_id, "cel": cel, "cel_evaluator": "portable", **members}
 
@@ -282,11 +300,7 @@ def test_equal_programs_are_compiled_once_whichever_evaluator(engine: MakeEngine
         ("second(data.l) == 2", 5 + 10 + 3),
     ],
 )
-def test_a_step_counts_as_ten_and_the_work_of_cel_python_as_more(
-    source: str, units: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # So few units give a processor a few microseconds: the time is not what is tested here.
-    monkeypatch.setattr("streamer.cel_eval.portable.clock", Clock())
+def test_a_step_counts_as_ten_and_the_work_of_cel_python_as_more(source: str, units: int) -> None:
     data = {"n": 5, "l": [1, 2, 3], "s": "abc", "text": "a" * 1000}
     found = outcome(source, data, second=lambda items: items[1])
     assert (found.verdict, found.cost) == (Verdict.TRUE, 10 * units)
@@ -294,18 +308,6 @@ def test_a_step_counts_as_ten_and_the_work_of_cel_python_as_more(
     stopped = outcome(source, data, 10 * units - 1, second=lambda items: items[1])
     assert stopped.reason == "budget"
     assert stopped.detail == f"stopped after {10 * units - 1} cost units"
-
-
-class Clock:
-    """A processor whose time goes on by so many nanoseconds with each look, or when it is told."""
-
-    def __init__(self, step: int = 0) -> None:
-        self.now, self.step, self.looks = 0, step, 0
-
-    def __call__(self) -> int:
-        self.now += self.step
-        self.looks += 1
-        return self.now
 
 
 def test_a_slow_machine_stops_before_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:

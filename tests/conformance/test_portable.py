@@ -23,7 +23,9 @@ def by_file() -> dict[str, list[Case]]:
 
 
 @pytest.mark.parametrize("file", sorted(by_file()))
-def test_the_cases_of_a_file_are_as_they_claim(file: str, backend: str) -> None:
+def test_the_cases_of_a_file_are_as_they_claim(file: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A case says what an expression comes to, not how fast a machine is.
+    monkeypatch.setattr("streamer.cel_eval.portable.clock", lambda: 0)
     wrong = {}
     for case in by_file()[file]:
         try:
