@@ -179,11 +179,14 @@ class BatchWriter:
             return False
         mark = path(self.path, _OWNER)
         if not files.exists(mark):
-            written = files.create(mark, False)
+            # By rename, since a mark that a killed driver left half written would keep out its own stream, too.
+            draft = path(self.path, f"{_OWNER}.{query}")
+            written = files.create(draft, True)
             try:
                 written.write(bytearray(query.encode()))
             finally:
                 written.close()
+            files.rename(draft, mark)
         opened = files.open(mark)
         try:
             owner = bytes(opened.readNBytes(1000)).decode(errors="replace")
