@@ -50,6 +50,8 @@ FORMAT: Final = 1
 HASH: Final = "mmh3-x64-128"
 #: A filter of the least rate has 30; each costs time for each key that is asked.
 MOST_SLICES: Final = 64
+#: So that its end is a time that every reader can tell; who needs no lease has no use for one so long.
+LONGEST_LEASE: Final = timedelta(days=36_500)
 _PREFIX: Final = struct.Struct("<8sHI")
 _CHECKSUM: Final = 32
 #: Keys that an event is asked for at a place of these kinds, on the whole; one at every other.
@@ -94,7 +96,7 @@ class Shipment:
 
     Raises:
         TypeError: a lease that is no `timedelta`, or a rate that is no number.
-        ValueError: a lease of no time, or a rate that is no share.
+        ValueError: a lease of no time or of more than a century, or a rate that is no share.
     """
 
     layout: EventLayout
@@ -111,6 +113,8 @@ class Shipment:
             raise TypeError(f"fp_rate is a number, not {type(self.fp_rate).__name__}")
         if self.lease <= timedelta():
             raise ValueError(f"a lease is longer than no time, not {self.lease}")
+        if self.lease > LONGEST_LEASE:
+            raise ValueError(f"a lease is {LONGEST_LEASE.days:,} days at most, not {self.lease}")
         if not 1e-9 <= self.fp_rate < 1:
             raise ValueError(f"a rate is a share from 1e-9 to less than 1, not {self.fp_rate}")
 

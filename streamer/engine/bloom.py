@@ -82,7 +82,7 @@ class Bloom:
             fp_rate: share of the events without any live key that may pass; by default the engine's.
 
         Raises:
-            ValueError: a lease of no time, a rate that is no share, or a name that no event has.
+            ValueError: a lease of no time or of more than a century, a rate that is no share, or a name that no event has.
             TypeError: an argument of another type.
         """
         shipment = Shipment(

@@ -11,9 +11,9 @@ A forked child begins at 0: what its engine counted before the fork is in its pa
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
+from multiprocessing import util
 from typing import TYPE_CHECKING, Any, Final, final
 
 from prometheus_client import values
@@ -122,17 +122,26 @@ class Mirror:
 _mirrors: set[Mirror] = set()
 
 
-@atexit.register
 def _at_exit() -> None:
     for mirror in list(_mirrors):
         mirror.close()
 
 
+def _finish(_: object = None) -> None:
+    """Let this process copy a last time when it ends. A child of multiprocessing skips `atexit`, but finalizers it runs."""
+    util.Finalize(None, _at_exit, exitpriority=0)
+
+
 def _after_fork() -> None:
+    # A finalizer is for the process that made it.
+    _finish()
     for mirror in list(_mirrors):
         mirror._forked()
 
 
+_finish()
+# A child of multiprocessing forgets all finalizers, those of `_after_fork` included, before it calls this.
+util.register_after_fork(_finish, _finish)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 

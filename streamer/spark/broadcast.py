@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary
 
 from streamer import _backend
 from streamer.engine.engine import Engine
-from streamer.engine.snapshot import Directory, read_directory, read_texts
+from streamer.engine.snapshot import Directory, read_directory, read_texts, verify
 from streamer.spark import schema
 from streamer.spark.functions import Carried, check
 from streamer.spark.functions import carried as carried_functions
@@ -127,6 +127,8 @@ def ship(
         with _LOCK:
             carried = _CARRIED.setdefault(spark, {})
             if name not in carried:
+                # A damaged file would keep this name from every good one for as long as the session lives.
+                directory = verify(path)
                 carry(spark, path, name)
                 options = {key: value for key, value in directory.engine_options().items() if key != "default"}
                 carried[name] = Broadcast(directory.digest, name, directory.subscriptions, path.stat().st_size, options)

@@ -138,7 +138,7 @@ def test_a_filter_past_its_lease_is_refused(e: Engine) -> None:
         guard.ask({"collection": "c", "data": {}})
 
 
-@pytest.mark.parametrize("options", [{"lease": timedelta()}, {"fp_rate": 0.0}, {"fp_rate": 1.0}])
+@pytest.mark.parametrize("options", [{"lease": timedelta()}, {"lease": timedelta.max}, {"fp_rate": 0.0}, {"fp_rate": 1.0}])
 def test_an_export_that_cannot_be_is_refused(e: Engine, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not "):
         e.bloom.export("default", "c", **options)

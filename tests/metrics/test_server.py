@@ -217,3 +217,42 @@ def test_an_address_is_of_ip_or_a_name(text: str) -> None:
 def test_what_is_no_address_is_refused_with_a_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_address(text)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_process_that_ends_has_copied_its_last_counts(backend: str, tmp_path: Path, method: str) -> None:
+    """Also one that multiprocessing forks, which runs nothing of `atexit`, and whose mirror was made before it or in it."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import multiprocessing, sys, urllib.request
+            import streamer
+
+            engine = streamer.Engine()
+            mirrors = [engine.metrics.mirror(interval=60)]
+
+            def work(name):
+                mirrors.append(engine.metrics.mirror(interval=60, name=name))
+                for _ in range(10):
+                    engine.match_ids(b"{}")
+
+            if __name__ == "__main__":
+                context = multiprocessing.get_context(sys.argv[1])
+                child = context.Process(target=work, args=("more",))
+                child.start()
+                child.join()
+                with engine.serve_metrics(0) as server:
+                    print(urllib.request.urlopen(server.url).read().decode())
+            """
+        )
+    )
+    files = tmp_path / "files"
+    files.mkdir()
+    variables = {**os.environ, "STREAMER_BACKEND": backend, "PROMETHEUS_MULTIPROC_DIR": str(files)}
+    found = subprocess.run(
+        [sys.executable, str(script), method], capture_output=True, text=True, timeout=60, env=variables, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert 'streamer_events_total{engine="1"} 10.0' in found.stdout.splitlines()
+    assert 'streamer_events_total{engine="more"} 10.0' in found.stdout.splitlines()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer import BulkSubscriptionError, ConfigError, Engine, EventError
+from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, SnapshotError
 from streamer.engine.snapshot import read_directory
 from tests.conformance.table import Case, load_all, load_known_failures
 from tests.generators import agreeing_event, agreeing_subscription, random_text
@@ -108,6 +108,22 @@ def test_what_every_match_has_is_never_null(spark: SparkSession, backend: str, s
     (row,) = matches.collect()
     assert (row.tenant, row.subscription_id, row.certain) == ("default", "s", True)
     assert (row.event_id, row.collection, row.type, row.gateway_id, row.transition) == (None,) * 5
+
+
+def test_a_damaged_snapshot_is_refused_by_the_driver_and_spoils_no_good_one(
+    spark: SparkSession, backend: str, tmp_path: Path
+) -> None:
+    """Both say that they hold the same, and what is carried is named by that."""
+    engine = Engine()
+    engine.add({"id": "damaged in the middle", "collection": "c"})
+    engine.save(tmp_path / "good")
+    whole = (tmp_path / "good").read_bytes()
+    (tmp_path / "bad").write_bytes(whole.replace(b"in the middle", b"on the middle"))
+    events = frame(spark, [b'{"collection": "c"}'], 1)
+    with pytest.raises(SnapshotError, match="damaged") as caught:
+        match_events(events, tmp_path / "bad", strategy="broadcast")
+    assert caught.value.path == str(tmp_path / "bad")
+    assert match_events(events, tmp_path / "good", strategy="broadcast").count() == 1
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
