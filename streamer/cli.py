@@ -25,7 +25,7 @@ from streamer.cli_config import app as config_app
 from streamer.cli_config import load, refuse
 from streamer.cli_output import Format, Tally, count, progress, writer
 from streamer.cli_plot import app as plot_app
-from streamer.cli_plot import check_plot, draw
+from streamer.cli_plot import check_folder, check_plot, draw
 from streamer.cli_snapshot import app as snapshot_app
 from streamer.engine.history import History
 from streamer.engine.lines import read_lines
@@ -190,6 +190,8 @@ def stats(
         fail("--plot and --history show what happens while EVENTS are matched; name a file of them, or -")
     if plot is not None:
         check_plot(plot)
+    if history is not None:
+        check_folder(history)
     _check_names(tenant, collection)
     engine = _setup(config, subscriptions, layout, default_tenant, soft_delete).engine()
     # A file of events may be matched in a moment.
@@ -207,7 +209,10 @@ def stats(
     if plot or history:
         samples.sample()
     if history is not None:
-        samples.write(history)
+        try:
+            samples.write(history)
+        except OSError as error:
+            fail(f"{history}: {error.strerror or error}")
     if plot is not None:
         draw(samples.samples, plot)
     if told.rejected:

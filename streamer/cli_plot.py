@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -40,8 +43,15 @@ def check_plot(file: Path) -> None:
     """Say at once what would make drawing fail in the end, and end the program."""
     if file.suffix.lower() not in ENDINGS:
         fail(f"{file}: expected a name that ends in {', '.join(ENDINGS)}")
+    check_folder(file)
     if importlib.util.find_spec("matplotlib") is None:
         fail("drawing needs Matplotlib: pip install 'streamer[plot]'")
+
+
+def check_folder(file: Path) -> None:
+    """Say at once that a file could not be written in the end, for want of its folder, and end the program."""
+    if not file.parent.is_dir():
+        fail(f"{file}: {os.strerror(errno.ENOTDIR if file.parent.exists() else errno.ENOENT)}")
 
 
 def draw(samples: Sequence[Sample], file: Path) -> None:
@@ -49,7 +59,10 @@ def draw(samples: Sequence[Sample], file: Path) -> None:
     from streamer.plot import plot as plot_samples
 
     try:
-        plot_samples(samples, file)
+        with warnings.catch_warnings():
+            # A name in letters that the font has not got: the picture says so itself, by boxes.
+            warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+            plot_samples(samples, file)
     except ValueError as error:
         fail(str(error))
     except OSError as error:

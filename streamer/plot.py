@@ -72,11 +72,14 @@ def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
         raise ModuleNotFoundError("drawing needs Matplotlib: pip install 'streamer[plot]'", name=error.name) from None
     if len(samples) < 2:
         raise ValueError("nothing to draw: fewer than two samples")
-    shown = names(samples)
-    if not shown:
+    asked = names(samples)
+    if not asked:
         raise ValueError("nothing to draw: no collection has a filter; small ones need none")
+    shown = asked[:MOST_COLUMNS]
     figure = Figure(figsize=(max(7.2, 5.2 * len(shown)), 6.4), layout="constrained", dpi=150)
     _draw(figure, samples, shown)
+    if len(shown) < len(asked):
+        figure.suptitle(f"{len(shown)} of {len(asked)} filters: those that were asked most", x=0.01, ha="left", fontsize=9)
     try:
         figure.savefig(path, metadata=_UNDATED.get(os.fspath(path).rpartition(".")[2].lower()))
     except ValueError as error:
@@ -88,12 +91,12 @@ _UNDATED: Final[dict[str, dict[str, Any]]] = {"svg": {"Date": None}, "pdf": {"Cr
 
 
 def names(samples: Sequence[Sample]) -> list[Name]:
-    """Return the filters to draw: those that were asked most in the end."""
+    """Return the filters that there were, those that were asked most in the end first."""
     asked: dict[Name, int] = {}
     for sample in samples:
         for state in sample.filters:
             asked[state.name] = max(asked.get(state.name, 0), state.asked)
-    return sorted(asked, key=lambda name: (-asked[name], name))[:MOST_COLUMNS]
+    return sorted(asked, key=lambda name: (-asked[name], name))
 
 
 def marks(samples: Sequence[Sample], name: Name) -> Iterator[Mark]:

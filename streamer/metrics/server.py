@@ -73,8 +73,11 @@ def serve(
         close = register(engine, registry, name=name, collections=collections, tenants=tenants).close
     try:
         return Server(registry, port, addr, close)
-    except BaseException as error:
-        # A port that cannot be is not always an OSError.
+    except (OSError, OverflowError) as error:
         close()
-        error.add_note(f"while beginning to listen at {addr}, port {port}")
+        # A port that cannot be is no OSError, and no error of a socket names it.
+        reason = f"cannot listen at {addr}, port {port}: {getattr(error, 'strerror', None) or error}"
+        raise OSError(getattr(error, "errno", None), reason) from None
+    except BaseException:
+        close()
         raise

@@ -187,7 +187,17 @@ def test_a_run_of_few_samples_shows_its_rate_and_its_share(count: int) -> None:
 
 def test_the_filters_asked_most_are_drawn() -> None:
     filters = [replace(STATE, collection=f"c{n}", asked=n) for n in range(5)]
-    assert names([sample(0.0, *filters)]) == [("default", "c4"), ("default", "c3"), ("default", "c2")]
+    assert names([sample(0.0, *filters)]) == [("default", f"c{n}") for n in (4, 3, 2, 1, 0)]
+
+
+def test_a_picture_says_that_it_leaves_filters_out(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for count, told in ((3, False), (5, True)):
+        filters = [replace(STATE, collection=f"c{n}", asked=n) for n in range(count)]
+        plot([sample(0.0, *filters), sample(1.0, *filters)], tmp_path / "a.svg")
+        drawn = (tmp_path / "a.svg").read_text()
+        assert ("3 of 5 filters: those that were asked most" in drawn) is told
+        assert "collection c0" in drawn or told
 
 
 def drawable() -> list[Sample]:

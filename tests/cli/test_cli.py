@@ -360,7 +360,7 @@ def test_stats_draws_what_the_filters_did_and_plot_draws_it_again(run: Run, plac
         (("stats", "-s", "subs.jsonl", "events.jsonl", "--plot", "a.xyz"), b"a.xyz: expected a name that ends in .png, .svg"),
         (("stats", "-s", "all.jsonl", "events.jsonl", "--plot", "a.png"), b"nothing to draw: no collection has a filter"),
         (("stats", "-s", "many.jsonl", "more.jsonl", "--plot", "no/a.png"), b"no/a.png: No such file or directory"),
-        (("stats", "-s", "many.jsonl", "more.jsonl", "--history", "no/a"), b"No such file or directory"),
+        (("stats", "-s", "many.jsonl", "more.jsonl", "--history", "no/a"), b"no/a: No such file or directory"),
         (("plot", "nothing.jsonl", "a.png"), b"nothing.jsonl: No such file or directory"),
         (("plot", "subs.jsonl", "a.png"), b"subs.jsonl: line 1: no sample of an engine"),
     ],
