@@ -219,7 +219,10 @@ class Filter:
         Raises:
             FilterError: damaged, cut off, no filter at all, or of a format that this version does not know.
             LeaseError: its lease is over.
+            TypeError: it is no bytes.
         """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(f"a filter is bytes, as `export` made them, not {type(data).__name__}")
         data = bytes(data)
         if len(data) < _PREFIX.size + _CHECKSUM or not data.startswith(MAGIC):
             raise FilterError("no exported filter, or the beginning of one")

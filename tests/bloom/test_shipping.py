@@ -144,6 +144,12 @@ def test_an_export_that_cannot_be_is_refused(e: Engine, options: dict[str, Any])
         e.bloom.export("default", "c", **options)
 
 
+@pytest.mark.parametrize("data", ["a path", 5, None, [1, 2]])
+def test_what_is_no_bytes_is_no_filter(data: Any) -> None:
+    with pytest.raises(TypeError, match="a filter is bytes"):
+        Filter.load(data)
+
+
 @pytest.mark.parametrize("options", [{"lease": 5}, {"lease": None}, {"fp_rate": True}, {"fp_rate": "0.1"}])
 def test_an_export_with_arguments_of_other_types_is_refused(e: Engine, options: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"^(lease|fp_rate) is a "):
