@@ -21,13 +21,15 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
-from streamer.config.schema import LAYOUT_MEMBERS, Config, Section
+from streamer.config.schema import LAYOUT_MEMBERS, Config, Section, as_members
 from streamer.config.yaml import MAX_BYTES, Mark, Node, kind_of, read_yaml, shown
 from streamer.errors import BulkConfigError, ConfigError
 
 #: Where a value stands in the tree: names of sections and fields, and positions in lists.
 Place: TypeAlias = tuple[str | int, ...]
 
+#: The one value that has names of its own.
+LAYOUT: Final = ("matching", "layout")
 PREFIX: Final = "STREAMER_"
 BETWEEN: Final = "__"
 #: Variables with the prefix that say something else (CONTRIBUTING.md).
@@ -58,12 +60,17 @@ class Loaded:
     root: Node | None = None
     variables: Mapping[Place, str] = field(default_factory=dict)
 
+    def origins(self, place: Place) -> list[Origin]:
+        """Tell where the value at *place* comes from: of a layout, the file and each variable that says a part of it."""
+        whole = _variable(self.variables, place)
+        above = [Origin(whole)] if whole is not None else []
+        if whole is None and len(nodes := _walk(self.root, place)) == len(place):
+            above = [Origin(self.name, nodes[-1].mark)]
+        return [*above, *map(Origin, _parts(self.variables, place))] or [Origin()]
+
     def origin(self, place: Place) -> Origin:
-        """Tell where the value at *place* comes from."""
-        if (variable := _variable(self.variables, place)) is not None:
-            return Origin(variable)
-        nodes = _walk(self.root, place)
-        return Origin(self.name, nodes[-1].mark) if len(nodes) == len(place) else Origin()
+        """Tell where the value at *place* comes from; of several, what the others are laid over."""
+        return self.origins(place)[0]
 
 
 def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Loaded:
@@ -96,9 +103,8 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
     if isinstance(files, str | list):
         several = [files] if isinstance(files, str) else files
         members["subscriptions"] = [str(directory / file) if isinstance(file, str) and file else file for file in several]
-    merged = _merged(members, values)
     try:
-        config = Config.model_validate(merged)
+        config = Config.model_validate(_merged(members, values))
     except ValidationError as invalid:
         found = [_located(fault, name, root, variables) for fault in _faults(invalid)]
         errors = [*errors, *(error for error in found if error is not None)]
@@ -219,7 +225,7 @@ def _names(above: Place) -> list[str]:
         info = section.model_fields.get(str(name))
         inner = None if info is None else section_of(info)
         if inner is None:
-            return list(LAYOUT_MEMBERS) if name == "layout" else []
+            return list(LAYOUT_MEMBERS) if above == LAYOUT else []
         section = inner
     return list(section.model_fields)
 
@@ -240,6 +246,10 @@ def _located(fault: _Fault, name: str, root: Node, variables: Mapping[Place, str
     for node in (nodes := _walk(root, fault.place)):
         if node.refused:
             return None
+    # What nobody says is wrong beside what somebody does, on top of the file where both do.
+    for length in range(len(fault.place) - 1, max(len(nodes), 1) - 1, -1):
+        if parts := _parts(variables, fault.place[:length]):
+            return ConfigError(fault.reason, place=shown_place, source=parts[-1])
     if fault.of_name and len(nodes) == len(fault.place):
         above = nodes[-2] if len(nodes) > 1 else root
         return _at(name, above.names[str(fault.place[-1])], fault.reason, shown_place)
@@ -268,6 +278,15 @@ def _walk(root: Node | None, place: Place) -> list[Node]:
 def _variable(variables: Mapping[Place, str], place: Place) -> str | None:
     """Return the variable that says what stands at a place, or above it."""
     return next((variables[place[:length]] for length in range(len(place), 0, -1) if place[:length] in variables), None)
+
+
+def _parts(variables: Mapping[Place, str], place: Place) -> list[str]:
+    """Return the variables that say what stands below a place, each once."""
+    return list(dict.fromkeys(variable for at, variable in variables.items() if len(at) > len(place) and _is_in(at, place)))
+
+
+def _is_in(place: Place, above: Place) -> bool:
+    return place[: len(above)] == above
 
 
 # The environment
@@ -302,22 +321,24 @@ def _plain_yaml(text: str) -> Any:
 
 
 def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict[str, Any], list[ConfigError]]:
-    """Return which variables say something, by the place they speak of; what they say; and those that say nothing sensible."""
+    """Return which variable says what is in force, by place; what they say; and those that say nothing sensible."""
     variables: dict[Place, str] = {}
     errors: list[ConfigError] = []
     values: dict[str, Any] = {}
     known = set(fields_of(Config))
-    for name in sorted(environment):
+    given: dict[Place, str] = {}
+    # A section comes before what stands in it, which is laid over it.
+    for name in sorted(environment, key=lambda name: (name.upper(), name)):
         # An empty one is unset, as Compose and the like leave it.
         if not name.upper().startswith(PREFIX) or name.upper() in _OTHERS or not environment[name]:
             continue
         place = tuple(name[len(PREFIX) :].lower().split(BETWEEN))
-        if place not in known and place[:-1] != ("matching", "layout"):
+        if place not in known and place[:-1] != LAYOUT:
             if len(place) > 1 or difflib.get_close_matches(place[0], Config.model_fields, 1):
                 errors.append(ConfigError(f"no such variable; {_nearest_variable(place)}", source=shown(name)))
             continue
-        if place in variables:
-            errors.append(ConfigError(f"says the same as {variables[place]}", source=name))
+        if place in given:
+            errors.append(ConfigError(f"says the same as {given[place]}", source=name))
             continue
         try:
             if place not in known and environment[name].startswith(("[", "{")):
@@ -325,10 +346,13 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
                 said: Mapping[str, Any] = {"matching": {"layout": {place[-1]: _plain_yaml(environment[name])}}}
             else:
                 said = _Variables({name: environment[name]})()
-            values = _merged(values, said)
-            variables[place] = name
         except BulkConfigError as refused:
             errors += [ConfigError(error.reason, place=show_place(place), source=name) for error in refused.errors]
+            continue
+        given[place] = name
+        values = _merged(values, said)
+        for said_of in _leaves(said):
+            variables = {at: other for at, other in variables.items() if not _is_in(at, said_of)} | {said_of: name}
     return variables, values, errors
 
 
@@ -338,10 +362,26 @@ def _nearest_variable(place: tuple[str, ...]) -> str:
     return f"did you mean {near[0]}?" if near else "streamer config show lists every field"
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Put one tree over another."""
-    merged = dict(below)
-    for name, value in above.items():
-        other = merged.get(name)
-        merged[name] = _merged(other, value) if isinstance(other, Mapping) and isinstance(value, Mapping) else value
-    return merged
+# Trees. What has names of its own, a section and the layout, is put together name by name; any other value is replaced whole.
+
+
+def _merged(below: Any, above: Any, place: Place = ()) -> Any:
+    """Put what one source says of a place over what another says of it."""
+    if not isinstance(above, Mapping) or not _names(place):
+        return above
+    under = as_members(below) if place == LAYOUT else below
+    if under is None:
+        return above
+    # No section is what is wrong here, and nothing over it mends that.
+    if not isinstance(under, Mapping):
+        return below
+    return {**under, **{name: _merged(under.get(name), value, (*place, name)) for name, value in above.items()}}
+
+
+def _leaves(value: Any, place: Place = ()) -> Iterator[Place]:
+    """Yield each place of which a tree says what replaces what is below it."""
+    if isinstance(value, Mapping) and _names(place):
+        for name, inner in value.items():
+            yield from _leaves(inner, (*place, name))
+    else:
+        yield place

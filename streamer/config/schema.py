@@ -58,6 +58,11 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
+def as_members(layout: Any) -> Any:
+    """Return a layout as a mapping, of which the name of a preset is short for one that names nothing else."""
+    return {"preset": layout} if isinstance(layout, str) else layout
+
+
 def _layout(value: Any) -> EventLayout:
     try:
         if isinstance(value, str):
@@ -69,12 +74,17 @@ def _layout(value: Any) -> EventLayout:
 
 
 def shown_layout(layout: EventLayout) -> str | dict[str, Any]:
-    """Return a layout as one would write it: the name of a preset, or what differs from `change`."""
+    """Return a layout as one would write it: the name of a preset, or the nearest one and what differs from it."""
+    members = layout.to_dict()
+    differing: dict[str, dict[str, Any]] = {}
     for name in EventLayout.PRESETS:
-        if layout == EventLayout.preset(name):
-            return name
-    usual = EventLayout().to_dict()
-    return {name: value for name, value in layout.to_dict().items() if value != usual[name]}
+        preset = EventLayout.preset(name).to_dict()
+        differing[name] = {part: value for part, value in members.items() if value != preset[part]}
+    nearest = min(differing, key=lambda name: len(differing[name]))
+    if not differing[nearest]:
+        return nearest
+    # A mapping that names no preset is one over `change`.
+    return {**({} if nearest == "change" else {"preset": nearest}), **differing[nearest]}
 
 
 def _tenant(name: str) -> str:

@@ -37,7 +37,7 @@ def _lines(loaded: Loaded, section: Section, values: Mapping[str, Any], above: t
             yield f"{indent}{name}:", ""
             yield from _lines(loaded, getattr(section, name), values[name], place)
         else:
-            yield f"{indent}{name}: {_value(values[name])}", str(loaded.origin(place))
+            yield f"{indent}{name}: {_value(values[name])}", ", ".join(map(str, loaded.origins(place)))
 
 
 def _value(value: Any) -> str:

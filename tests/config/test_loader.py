@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -281,6 +282,59 @@ def test_a_part_of_the_layout_is_put_over_that_of_the_file() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("part", "value", "meant"),
+    [("DATA", "/x", "/x"), ("UNKNOWN", "/x", "/x"), ("TYPE_MAP", "{k: insert}", {"k": "insert"}), ("TOPIC", "/t", "/t")],
+)
+def test_a_part_of_the_layout_is_put_over_a_preset_that_is_named_as_text(part: str, value: str, meant: Any) -> None:
+    name = f"STREAMER_MATCHING__LAYOUT__{part}"
+    expected = EventLayout.from_dict({"preset": "debezium", part.lower(): meant})
+    loaded = load("matching:\n  layout: debezium\n", {name: value})
+    assert loaded.config.matching.layout == expected
+    assert list(map(str, loaded.origins(("matching", "layout")))) == ["s.yaml:2:11", name]
+    loaded = load("", {"STREAMER_MATCHING__LAYOUT": "debezium", name: value})
+    assert loaded.config.matching.layout == expected
+    assert list(map(str, loaded.origins(("matching", "layout")))) == ["STREAMER_MATCHING__LAYOUT", name]
+
+
+def test_a_part_of_the_layout_replaces_that_of_the_file_whole() -> None:
+    layout = load(
+        "matching: {layout: {type_map: {c: insert}, tenant: /t}}",
+        {"STREAMER_MATCHING__LAYOUT__TYPE_MAP": "{u: update}", "STREAMER_MATCHING__LAYOUT__TENANT": "{constant: x}"},
+    ).config.matching.layout
+    assert layout == EventLayout.from_dict({"type_map": {"u": "update"}, "tenant": {"constant": "x"}})
+
+
+def test_a_bad_part_of_the_layout_names_who_says_it() -> None:
+    assert wrong("matching: {layout: debezium}", {"STREAMER_MATCHING__LAYOUT__DATA": "x"}) == [
+        "STREAMER_MATCHING__LAYOUT__DATA: matching.layout.data: 'x': a JSON Pointer is empty or begins with '/'"
+    ]
+    for text in ("matching: {layout: change}", ""):
+        assert wrong(text, {"STREAMER_MATCHING__LAYOUT__DATA": "/before", "STREAMER_MATCHING__THREADS": "2"}) == [
+            "STREAMER_MATCHING__LAYOUT__DATA: matching.layout.before: cannot be where 'data' is or hold it"
+        ]
+
+
+def test_a_variable_is_the_origin_of_what_it_says_alone() -> None:
+    loaded = load(
+        "matching: {cel: {cache_size: 5}}",
+        {"STREAMER_MATCHING": "{threads: 2}", "streamer_matching__cel": "{evaluation_timeout: 1s}"},
+    )
+    origins = {show_place(place): str(loaded.origin(place)) for place in fields_of(Config)}
+    assert origins["matching.threads"] == "STREAMER_MATCHING"
+    assert origins["matching.cel.evaluation_timeout"] == "streamer_matching__cel"
+    assert origins["matching.cel.cache_size"] == "s.yaml:1:30"
+    assert origins["matching.validation"] == "default"
+
+
+def test_a_section_that_is_none_is_an_error_whatever_is_laid_over_it() -> None:
+    expected = "matching: expected names and values, not 5"
+    assert wrong("", {"STREAMER_MATCHING": "5", "STREAMER_MATCHING__THREADS": "2"}) == [f"STREAMER_MATCHING: {expected}"]
+    assert wrong("", {"streamer_matching": "5", "STREAMER_MATCHING__THREADS": "2"}) == [f"streamer_matching: {expected}"]
+    assert wrong("matching: 5", {"STREAMER_MATCHING__THREADS": "2"}) == [f"s.yaml:1:11: {expected}"]
+    assert load("", {"STREAMER_MATCHING": "null", "STREAMER_MATCHING__THREADS": "2"}).config.matching.threads == 2
+
+
 def test_an_error_of_the_environment_names_its_variable() -> None:
     assert wrong(
         "matching: {cel: {cache_sise: 1}}",
@@ -298,8 +352,8 @@ def test_an_error_of_the_environment_names_its_variable() -> None:
         "STREAMER_MATCHING__LIMITS: matching.limits: expected names and values, not 5",
         "STREAMER_LOGING: no such variable; did you mean STREAMER_LOGGING?",
         "STREAMER_MATCHING__CELL__CACHE_SIZE: no such variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?",
-        "STREAMER_SUBSCRIPTIONS: subscriptions: the alias *a: aliases are not read; write the value out",
         "Streamer_Matching__Cel__Cache_Size: says the same as STREAMER_MATCHING__CEL__CACHE_SIZE",
+        "STREAMER_SUBSCRIPTIONS: subscriptions: the alias *a: aliases are not read; write the value out",
     ]
 
 
