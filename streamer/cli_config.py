@@ -27,8 +27,8 @@ def check(file: File) -> None:
     from streamer.config.reload import fill
 
     try:
-        config = load(file).config
-        fill(engine := streamer.Engine(**config.engine_options()), config)
+        loaded = load(file)
+        fill(engine := streamer.Engine(**loaded.config.engine_options()), loaded)
     except BulkConfigError as bulk:
         for error in bulk.errors:
             show(str(error).replace("\n", " "))

@@ -53,12 +53,17 @@ class Origin:
 @final
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration, and where each of its values comes from."""
+    """A configuration, and where each of its values comes from.
+
+    Attributes:
+        files: what errors call the files of subscriptions: their paths as they follow from *name*, which is as it was given.
+    """
 
     config: Config
     name: str | None = None
     root: Node | None = None
     variables: Mapping[Place, str] = field(default_factory=dict)
+    files: Mapping[Path, str] = field(default_factory=dict)
 
     def origins(self, place: Place) -> list[Origin]:
         """Tell where the value at *place* comes from: of a layout, the file and each variable that says a part of it."""
@@ -72,21 +77,31 @@ class Loaded:
         """Tell where the value at *place* comes from; of several, what the others are laid over."""
         return self.origins(place)[0]
 
+    def file(self, path: Path) -> str:
+        """Return what people call a file of subscriptions."""
+        return self.files.get(path, str(path))
 
-def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Loaded:
-    """Read a file, and the environment over it; see `Config.load`."""
-    name = os.fspath(path)
+    def error(self, place: Place, reason: str) -> ConfigError:
+        """Make an error of the value at *place*; of one that nobody says, it names the file alone."""
+        origin = self.origin(place)
+        line, column = (origin.mark.line, origin.mark.column) if origin.mark is not None else (None, None)
+        return ConfigError(reason, place=show_place(place), source=origin.source or self.name, line=line, column=column)
+
+
+def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = None, *, name: str | None = None) -> Loaded:
+    """Read a file, and the environment over it; see `Config.load`. Errors call it *name*, by default the path as it is given."""
     with open(path, "rb") as file:
         # One byte more than is read tells that there are more.
         text = file.read(MAX_BYTES + 1)
-    return loads(text, name, directory=Path(path).parent, environment=os.environ if environment is None else environment)
+    environment = os.environ if environment is None else environment
+    return loads(text, os.fspath(path) if name is None else name, directory=Path(path).parent, environment=environment)
 
 
 def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, str]) -> Loaded:
     """Read a text as `load` does a file.
 
     Args:
-        name: what the text is called in errors.
+        name: the path of the text, as errors call it.
         directory: to which the paths in it are relative.
         environment: variables; others than those of the configuration are passed over.
 
@@ -99,10 +114,14 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
         raise BulkConfigError([*errors, _at(name, root.mark, f"expected names and values, not {kind_of(plain)}")])
     variables, values, wrong = _environment(environment)
     members: dict[str, Any] = plain or {}
-    files = members.get("subscriptions")
-    if isinstance(files, str | list):
-        several = [files] if isinstance(files, str) else files
-        members["subscriptions"] = [str(directory / file) if isinstance(file, str) and file else file for file in several]
+    named: dict[Path, str] = {}
+    if isinstance(files := members.get("subscriptions"), str | list):
+        if isinstance(files, str):
+            # One path is short for a list of it.
+            files, root.value["subscriptions"] = [files], Node([node := root.value["subscriptions"]], node.mark)
+        base = _absolute(directory)
+        named = {base / file: str(Path(name).parent / file) for file in files if isinstance(file, str) and file}
+        members["subscriptions"] = [base / file if isinstance(file, str) and file else file for file in files]
     try:
         config = Config.model_validate(_merged(members, values))
     except ValidationError as invalid:
@@ -110,7 +129,7 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
         errors = [*errors, *(error for error in found if error is not None)]
     else:
         if not errors and not wrong:
-            return Loaded(config, name, root, variables)
+            return Loaded(config, name, root, variables, named)
     errors.sort(key=lambda error: (error.line is None, error.line or 0, error.column or 0))
     raise BulkConfigError([*errors, *wrong])
 
@@ -123,6 +142,19 @@ def from_dict(members: Mapping[str, Any]) -> Config:
         return Config.model_validate(dict(members))
     except ValidationError as invalid:
         raise BulkConfigError([ConfigError(fault.reason, place=show_place(fault.place)) for fault in _faults(invalid)]) from None
+
+
+def _absolute(directory: Path) -> Path:
+    """Write a directory in the one way that tells whether two paths are the same, wherever the process goes to later.
+
+    A link to a directory is not followed: one that is set to a new version, as deployments do, is still the same place.
+    """
+    absolute = Path(os.path.abspath(directory))
+    try:
+        # Behind a link, `..` is not what stands before it.
+        return absolute if absolute.samefile(directory) else directory.resolve()
+    except OSError:
+        return absolute
 
 
 # Faults

@@ -35,7 +35,7 @@ def test_check_reads_the_subscriptions_too(run: Run, place: Path) -> None:
     assert ran.returncode == 1
     first, second = ran.stdout.decode().splitlines()
     assert first.startswith("more.jsonl:1: subscription 'x': cel: ")
-    assert second == "nosuch.jsonl: No such file or directory"
+    assert second == "s.yaml:1:41: subscriptions[2]: nosuch.jsonl: No such file or directory"
 
 
 def test_a_file_that_is_not_there_is_exit_code_2(run: Run) -> None:
