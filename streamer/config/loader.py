@@ -10,10 +10,12 @@ environment ── pydantic-settings ─────┘                └──
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
@@ -34,6 +36,8 @@ PREFIX: Final = "STREAMER_"
 BETWEEN: Final = "__"
 #: Variables with the prefix that say something else (CONTRIBUTING.md).
 _OTHERS: Final = ("STREAMER_BACKEND", "STREAMER_BUILD_RUST")
+_SERVICE: Final = re.compile("(?:tcp|udp|sctp)://")
+_LOGGER: Final = logging.getLogger("streamer.config")
 
 
 @final
@@ -366,11 +370,17 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
             continue
         place = tuple(name[len(PREFIX) :].lower().split(BETWEEN))
         if place not in known and place[:-1] != LAYOUT:
-            if len(place) > 1 or difflib.get_close_matches(place[0], Config.model_fields, 1):
+            if len(place) > 1:
                 errors.append(ConfigError(f"no such variable; {_nearest_variable(place)}", source=shown(name)))
+            elif meant := _misread(place[0], environment[name]):
+                _warn_once(f"{shown(name)}: no such variable; did you mean {' or '.join(meant)}?")
             continue
         if place in given:
             errors.append(ConfigError(f"says the same as {given[place]}", source=name))
+            continue
+        if any("\ud800" <= char <= "\udfff" for char in environment[name]):
+            # So Python holds bytes that are no UTF-8.
+            errors.append(ConfigError("no UTF-8", place=show_place(place), source=name))
             continue
         try:
             if place not in known and environment[name].startswith(("[", "{")):
@@ -389,9 +399,35 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
 
 
 def _nearest_variable(place: tuple[str, ...]) -> str:
-    every = [PREFIX + BETWEEN.join(each).upper() for each in fields_of(Config)]
-    near = difflib.get_close_matches(PREFIX + BETWEEN.join(place).upper(), every, 1)
+    every = [_variable_name(each) for each in fields_of(Config)]
+    near = difflib.get_close_matches(_variable_name(place), every, 1)
     return f"did you mean {near[0]}?" if near else "streamer config show lists every field"
+
+
+def _variable_name(place: tuple[str, ...]) -> str:
+    return PREFIX + BETWEEN.join(place).upper()
+
+
+def _misread(name: str, value: str) -> list[str]:
+    """Return the variables that one without two underscores was probably meant for: it names all steps of a place, or its last.
+
+    It cannot be an error: not all that begins with `STREAMER_` is ours. Of a service of this name Kubernetes says
+    `STREAMER_PORT=tcp://10.0.0.1:80`, and of one of its metrics `STREAMER_METRICS_PORT=tcp://…`.
+    """
+    if _SERVICE.match(value):
+        return []
+    meant: dict[str, list[str]] = {}
+    for place in (*fields_of(Config), *((*LAYOUT, part) for part in LAYOUT_MEMBERS)):
+        for start in range(len(place)):
+            meant.setdefault("_".join(place[start:]), []).append(_variable_name(place))
+    near = difflib.get_close_matches(name, meant, 1, cutoff=0.9)
+    return meant[near[0]] if near else []
+
+
+@cache
+def _warn_once(text: str) -> None:
+    # A configuration is read again and again while an engine runs.
+    _LOGGER.warning("%s", text)
 
 
 # Trees. What has names of its own, a section and the layout, is put together name by name; any other value is replaced whole.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -342,7 +344,7 @@ def test_an_error_of_the_environment_names_its_variable() -> None:
             "STREAMER_MATCHING__CELL__CACHE_SIZE": "5",
             "STREAMER_MATCHING__CEL__CACHE_SIZE": "0",
             "STREAMER_SUBSCRIPTIONS": "[*a]",
-            "STREAMER_LOGING": "5",
+            "STREAMER_LOGING__LEVEL": "info",
             "STREAMER_MATCHING__LIMITS": "5",
             "Streamer_Matching__Cel__Cache_Size": "7",
         },
@@ -350,11 +352,62 @@ def test_an_error_of_the_environment_names_its_variable() -> None:
         "s.yaml:1:18: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
         "STREAMER_MATCHING__CEL__CACHE_SIZE: matching.cel.cache_size: expected at least 1, not '0'",
         "STREAMER_MATCHING__LIMITS: matching.limits: expected names and values, not 5",
-        "STREAMER_LOGING: no such variable; did you mean STREAMER_LOGGING?",
+        "STREAMER_LOGING__LEVEL: no such variable; did you mean STREAMER_LOGGING__LEVEL?",
         "STREAMER_MATCHING__CELL__CACHE_SIZE: no such variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?",
         "Streamer_Matching__Cel__Cache_Size: says the same as STREAMER_MATCHING__CEL__CACHE_SIZE",
         "STREAMER_SUBSCRIPTIONS: subscriptions: the alias *a: aliases are not read; write the value out",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("STREAMER_CACHE_SIZE", "STREAMER_MATCHING__CEL__CACHE_SIZE"),
+        ("STREAMER_MATCHING_CEL_CACHE_SIZE", "STREAMER_MATCHING__CEL__CACHE_SIZE"),
+        ("STREAMER_CACHE_SISE", "STREAMER_MATCHING__CEL__CACHE_SIZE"),
+        ("STREAMER_MATCHING_LAYOUT_DATA", "STREAMER_MATCHING__LAYOUT__DATA"),
+        ("streamer_enabled", "STREAMER_MATCHING__BLOOM__ENABLED or STREAMER_METRICS__ENABLED"),
+        ("STREAMER_LOGING", "STREAMER_LOGGING"),
+        ("STREAMER_METRICS_PORT", "STREAMER_METRICS__PORT"),
+    ],
+)
+def test_a_variable_whose_underscores_are_probably_a_slip_is_told_once(
+    name: str, meant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader._warn_once.cache_clear()
+    for _ in range(2):
+        assert load("", {name: "5"}).config == Config()
+    assert caplog.record_tuples == [("streamer.config", logging.WARNING, f"{name}: no such variable; did you mean {meant}?")]
+
+
+def test_variables_that_others_set_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    loader._warn_once.cache_clear()
+    others = {
+        "STREAMER_BACKEND": "native",
+        "STREAMER_BUILD_RUST": "1",
+        "STREAMER_HOME": "/srv",
+        "STREAMER_SERVICE_HOST": "10.0.0.1",
+        "STREAMER_SERVICE_PORT": "80",
+        "STREAMER_PORT": "tcp://10.0.0.1:80",
+        "STREAMER_PORT_80_TCP": "tcp://10.0.0.1:80",
+        "STREAMER_PORT_80_TCP_ADDR": "10.0.0.1",
+        "STREAMER_METRICS_SERVICE_HOST": "10.0.0.1",
+        "STREAMER_METRICS_SERVICE_PORT": "9464",
+        "STREAMER_METRICS_SERVICE_PORT_METRICS": "9464",
+        "STREAMER_METRICS_PORT": "tcp://10.0.0.1:9464",
+        "STREAMER_METRICS_PORT_9464_TCP_PROTO": "tcp",
+    }
+    assert load("", others).config == Config()
+    assert caplog.record_tuples == []
+
+
+def test_a_variable_that_is_no_utf_8_is_named() -> None:
+    text = os.fsdecode(b"\xff\xfe")
+    for name in ("DEFAULT_TENANT", "SOFT_DELETE", "LAYOUT__DATA", "LAYOUT"):
+        place = f"matching.{name.lower().replace('__', '.')}"
+        assert wrong("matching: {default_tenant: x}", {f"STREAMER_MATCHING__{name}": text}) == [
+            f"STREAMER_MATCHING__{name}: {place}: no UTF-8"
+        ]
 
 
 def test_making_a_config_never_looks_at_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
