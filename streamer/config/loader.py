@@ -179,12 +179,14 @@ def _faults(invalid: ValidationError) -> Iterator[_Fault]:
     for fault in invalid.errors(include_url=False):
         place: Place = fault["loc"]
         context = fault.get("ctx", {})
-        if inside := context.get("place"):
-            place = (*place, inside)
-        if fault["type"] == "extra_forbidden" or fault["msg"].startswith("unknown member"):
-            yield _Fault(place, f"no such name; {_nearest(place)}", of_name=True)
+        if "faults" in context:
+            # Several in one value, of which pydantic knows nothing.
+            found = [((*place, *steps), reason) for steps, reason in context["faults"]]
         else:
-            yield _Fault(place, _reason(fault["type"], fault["input"], context, fault["msg"]), of_name=False)
+            found = [(place, _reason(fault["type"], fault["input"], context, fault["msg"]))]
+        for inside, reason in found:
+            of_name = fault["type"] == "extra_forbidden" or reason.startswith("unknown member")
+            yield _Fault(inside, f"no such name; {_nearest(inside)}" if of_name else reason, of_name)
 
 
 def _reason(kind: str, value: Any, context: Mapping[str, Any], message: str) -> str:

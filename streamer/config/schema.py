@@ -41,7 +41,7 @@ from streamer.config.units import Duration, Size
 from streamer.config.yaml import kind_of, shown
 from streamer.engine.core import Options
 from streamer.errors import ConfigError, SubscriptionError
-from streamer.layout import PARTS, EventLayout
+from streamer.layout import PARTS, EventLayout, faults
 from streamer.model import INT64_MAX, MAX_CEL_DEPTH, CelEvaluator, Limits
 from streamer.subscriptions.filters import parse_path
 
@@ -58,19 +58,24 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
+def _wrong_inside(faults: list[tuple[tuple[str, ...], str]]) -> PydanticCustomError:
+    """Make one error of all that is wrong inside a value, each with the names that lead to it; the loader takes it apart."""
+    return PydanticCustomError("inside", "{reason}", {"reason": "; ".join(reason for _, reason in faults), "faults": faults})
+
+
 def as_members(layout: Any) -> Any:
     """Return a layout as a mapping, of which the name of a preset is short for one that names nothing else."""
     return {"preset": layout} if isinstance(layout, str) else layout
 
 
 def _layout(value: Any) -> EventLayout:
-    try:
-        if isinstance(value, str):
-            return EventLayout.preset(value)
-        return value if isinstance(value, EventLayout) else EventLayout.from_dict(value)
-    except ConfigError as error:
-        place = "" if error.place == "preset" and isinstance(value, str) else error.place
-        raise PydanticCustomError("layout", "{reason}", {"reason": error.reason, "place": place}) from None
+    if isinstance(value, EventLayout):
+        return value
+    members = as_members(value)
+    if found := faults(members):
+        # The name of a preset stands where the layout does.
+        raise _wrong_inside([(() if isinstance(value, str) else steps, reason) for steps, reason in found])
+    return EventLayout.from_dict(members)
 
 
 def shown_layout(layout: EventLayout) -> str | dict[str, Any]:
@@ -194,8 +199,7 @@ class Bloom(Section):
         try:
             self.options()
         except ConfigError as error:
-            place = error.place.removeprefix("bloom.")
-            raise PydanticCustomError("bloom", "{reason}", {"reason": error.reason, "place": place}) from None
+            raise _wrong_inside([((error.place.removeprefix("bloom."),), error.reason)]) from None
         return self
 
     def options(self) -> BloomOptions:

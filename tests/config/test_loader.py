@@ -120,7 +120,8 @@ zzz: 1
         "s.yaml:2:9: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
         "s.yaml:2:44: matching.cel.evaluation_timeout: expected a duration such as 24h, 1h30m, 100ms or PT15M "
         "(units: w, d, h, m, s, ms, us); 5 has no unit",
-        "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, cloudevents, eventbridge, document",
+        "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, cloudevents, eventbridge, "
+        "document; did you mean 'debezium'?",
         "s.yaml:4:19: matching.default_tenant: expected text, not 12; write '12' in quotes",
         "s.yaml:5:15: matching.validation: expected 'full' or 'lazy', not 'fulll'; did you mean 'full'?",
         "s.yaml:6:16: matching.soft_delete: an empty step in 'a..b'; "
@@ -147,7 +148,7 @@ zzz: 1
         ("matching: {layout: 5}", "s.yaml:1:20: matching.layout: a layout is an object, not int"),
         ("matching: {layout: {dta: /x}}", "s.yaml:1:21: matching.layout.dta: no such name; did you mean 'data'?"),
         ("matching: {layout: {data: x}}", "s.yaml:1:27: matching.layout.data: 'x': a JSON Pointer is empty or begins with '/'"),
-        ("matching: {layout: {type_map: {c: x}}}", "s.yaml:1:31: matching.layout.type_map: expected words that mean"),
+        ("matching: {layout: {type_map: {c: x}}}", "s.yaml:1:35: matching.layout.type_map.c: expected words that mean"),
         ("matching: {layout: {preset: x}}", "s.yaml:1:29: matching.layout.preset: no layout 'x'"),
         ("matching: {default_tenant: '*'}", "s.yaml:1:28: matching.default_tenant: '*' is no tenant; name one, or null"),
         ("matching: {default_tenant: ''}", "s.yaml:1:28: matching.default_tenant: '' is no tenant; name one, or null"),
@@ -315,6 +316,39 @@ def test_a_bad_part_of_the_layout_names_who_says_it() -> None:
         assert wrong(text, {"STREAMER_MATCHING__LAYOUT__DATA": "/before", "STREAMER_MATCHING__THREADS": "2"}) == [
             "STREAMER_MATCHING__LAYOUT__DATA: matching.layout.before: cannot be where 'data' is or hold it"
         ]
+
+
+def test_every_error_of_a_layout_is_said_at_once() -> None:
+    assert wrong(
+        """\
+matching:
+  threads: 0
+  layout:
+    preset: debezum
+    data: []
+    colection: /c
+    type_map: {x: inserted, y: zzz, c: insert}
+    ts_format: rfc3393
+    before: x
+    tenant: {const: x}
+"""
+    ) == [
+        "s.yaml:2:12: matching.threads: expected at least 1, not 0",
+        "s.yaml:4:13: matching.layout.preset: no layout 'debezum'; expected one of change, debezium, cloudevents, eventbridge, "
+        "document; did you mean 'debezium'?",
+        "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them, a constant or None, not []",
+        "s.yaml:6:5: matching.layout.colection: no such name; did you mean 'collection'?",
+        "s.yaml:7:19: matching.layout.type_map.x: expected words that mean insert, update, delete, not ('x', 'inserted'); "
+        "did you mean 'insert'?",
+        "s.yaml:7:32: matching.layout.type_map.y: expected words that mean insert, update, delete, not ('y', 'zzz')",
+        "s.yaml:8:16: matching.layout.ts_format: expected one of ms, us, ns, s, rfc3339, not 'rfc3393'; did you mean 'rfc3339'?",
+        "s.yaml:9:13: matching.layout.before: 'x': a JSON Pointer is empty or begins with '/'",
+        's.yaml:10:13: matching.layout.tenant: expected a pointer, a list of pointers, {"constant": value} or null',
+    ]
+    assert wrong("matching: {layout: {data: /before, ts: 5}}") == [
+        "s.yaml:1:20: matching.layout.before: cannot be where 'data' is or hold it",
+        "s.yaml:1:40: matching.layout.ts: expected a JSON Pointer, a list of them, a constant or None, not 5",
+    ]
 
 
 def test_a_variable_is_the_origin_of_what_it_says_alone() -> None:
