@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
@@ -234,12 +235,23 @@ def _nearest(place: Place) -> str:
     """Name what was probably meant: a name beside it, or the same name elsewhere in the tree."""
     *above, name = place
     beside = _names(tuple(above))
-    if near := difflib.get_close_matches(str(name), beside, 1, cutoff=0.6):
-        return f"did you mean '{near[0]}'?"
+    if (near := _closest(str(name), beside, 0.6)) is not None:
+        return f"did you mean '{near}'?"
     everywhere = {known[-1]: known for known in reversed(list(fields_of(Config)))}
-    if near := difflib.get_close_matches(str(name), list(everywhere), 1, cutoff=0.8):
-        return f"did you mean {show_place(everywhere[near[0]])}?"
+    if (near := _closest(str(name), everywhere, 0.8)) is not None:
+        return f"did you mean {show_place(everywhere[near])}?"
     return f"expected one of {', '.join(sorted(beside))}"
+
+
+def _closest(name: str, known: Iterable[str], cutoff: float) -> str | None:
+    """Return the known name nearest to one; of several, one that begins as it does is nearer than one that ends so (Winkler)."""
+
+    def nearness(other: str) -> float:
+        similar = difflib.SequenceMatcher(None, other, name).ratio()
+        begins_alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False)))
+        return similar + (1 - similar) * begins_alike / len(name)
+
+    return max(difflib.get_close_matches(name, known, 5, cutoff), key=nearness, default=None)
 
 
 def fields_of(section: type[Section], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

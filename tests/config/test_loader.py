@@ -158,6 +158,12 @@ zzz: 1
         ),
         ("matching: {cel: {cache_size: 0}}", "s.yaml:1:30: matching.cel.cache_size: expected at least 1, not 0"),
         ("matching: {cel: {cache_size: 1.5}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 1.5"),
+        (
+            "matching: {limits: {max_event_size: 1}}",
+            "s.yaml:1:21: matching.limits.max_event_size: no such name; did you mean 'max_event_b",
+        ),
+        ("metrics: {tenants: 1}", "s.yaml:1:20: metrics.tenants: expected true or false, not 1"),
+        ("metrics: {enabled: 0.0}", "s.yaml:1:20: metrics.enabled: expected true or false, not 0.0"),
         ("matching: {cel: {cache_size: x}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 'x'"),
         (f"matching: {{cel: {{cache_size: {10**20}}}}}", "s.yaml:1:30: matching.cel.cache_size: expected at most 9,223"),
         ("matching: {bloom: {fp_rte: 1}}", "s.yaml:1:20: matching.bloom.fp_rte: no such name; did you mean 'fp_rate'?"),
@@ -433,6 +439,21 @@ def test_variables_that_others_set_are_left_alone(caplog: pytest.LogCaptureFixtu
     }
     assert load("", others).config == Config()
     assert caplog.record_tuples == []
+
+
+@pytest.mark.parametrize("name", ["THREADS", "CEL__CACHE_SIZE", "LIMITS__MAX_EVENT_BYTES", "LIMITS__MAX_CEL_DEPTH"])
+def test_a_leading_zero_is_refused_in_the_environment_as_in_a_file(name: str) -> None:
+    (error,) = wrong("", {f"STREAMER_MATCHING__{name}": "010"})
+    place = f"matching.{name.lower().replace('__', '.')}"
+    assert error == (
+        f"STREAMER_MATCHING__{name}: {place}: 010: a leading zero makes an octal number in some versions of YAML; "
+        "write 10, or 0o10 for an octal one"
+    )
+
+
+def test_true_and_false_of_the_environment_may_be_1_and_0() -> None:
+    config = load("", {"STREAMER_METRICS__TENANTS": "1", "STREAMER_MATCHING__BLOOM__ENABLED": "0"}).config
+    assert (config.metrics.tenants, config.matching.bloom.enabled) == (True, False)
 
 
 def test_a_variable_that_is_no_utf_8_is_named() -> None:
