@@ -5,6 +5,7 @@ It stands outside of the package because importing anything of the package impor
 
 import os
 import signal
+import sys
 from types import FrameType
 
 
@@ -18,6 +19,14 @@ def main() -> None:
     # A shell starts what it runs in the background with Ctrl-C ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
-    from streamer.cli import main as run
-
+    try:
+        from streamer.cli import main as run
+    except Exception as error:
+        # Importing the package is what failed, so that it cannot be asked for its errors; but they were imported first.
+        errors = sys.modules.get("streamer.errors")
+        if errors is None or not isinstance(error, errors.BackendError):
+            raise
+        # The exit code of wrong usage (streamer.terminal).
+        print(f"streamer: {error}", file=sys.stderr)
+        sys.exit(2)
     run()

@@ -396,11 +396,11 @@ def _setup(
     files: Sequence[str] = ()
     if config is not None:
         try:
-            loaded = load(config).config
+            loaded = load(config)
         except BulkConfigError as bulk:
             refuse(bulk)
-        set_up_logging(loaded.logging.level)
-        options, files = loaded.engine_options(), [str(file) for file in loaded.subscriptions]
+        set_up_logging(loaded.config.logging.level)
+        options, files = loaded.config.engine_options(), [loaded.file(file) for file in loaded.config.subscriptions]
     if subscriptions is not None:
         files = [subscriptions]
     if not files:

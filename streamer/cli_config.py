@@ -11,7 +11,7 @@ import typer
 
 import streamer
 from streamer.errors import BulkConfigError, ConfigError
-from streamer.terminal import EXIT_CODES, SOME_BAD, USAGE, fail, note, show
+from streamer.terminal import EXIT_CODES, SOME_BAD, USAGE, fail, note, set_up_logging, show
 
 if TYPE_CHECKING:
     from streamer.config.loader import Loaded
@@ -27,8 +27,8 @@ def check(file: File) -> None:
     from streamer.config.reload import fill
 
     try:
-        config = load(file).config
-        fill(engine := streamer.Engine(**config.engine_options()), config)
+        loaded = load(file)
+        fill(engine := streamer.Engine(**loaded.config.engine_options()), loaded)
     except BulkConfigError as bulk:
         for error in bulk.errors:
             show(str(error).replace("\n", " "))
@@ -63,6 +63,8 @@ def load(file: str) -> Loaded:
     """Read a configuration, or say that there is no such file, and end the program. Raises BulkConfigError."""
     from streamer.config import loader
 
+    # What it says of logging is not known before it is read, which may be what there is to warn of.
+    set_up_logging("warning")
     try:
         return loader.load(file)
     except OSError as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeAlias, final, get_args
 
@@ -66,19 +67,14 @@ class EventLayout:
 
     def __post_init__(self) -> None:
         for name in PARTS:
-            part = _check_part(name, getattr(self, name))
+            part, self._pointers[name] = _check_part(name, getattr(self, name))
             object.__setattr__(self, name, part)
-            pointers = () if part is None or isinstance(part, Constant) else (part,) if isinstance(part, str) else part
-            self._pointers[name] = tuple(_decode(pointer, name) for pointer in pointers)
         for before in self._pointers["before"]:
             if any(data[: len(before)] == before for data in self._pointers["data"]):
                 raise ConfigError("cannot be where 'data' is or hold it", place="before")
         object.__setattr__(self, "type_map", _check_type_map(self.type_map))
         self._types.update({t: t for t in EVENT_TYPES} if self.type_map is None else self.type_map)
-        if self.ts_format not in get_args(TimestampFormat):
-            raise ConfigError(
-                f"expected one of {', '.join(get_args(TimestampFormat))}, not {self.ts_format!r}", place="ts_format"
-            )
+        _check_ts_format(self.ts_format)
 
     def pointers(self, part: str) -> tuple[Pointer, ...]:
         """Return where to look for a part, in order; empty for a constant and for a part that is never there."""
@@ -110,7 +106,8 @@ class EventLayout:
             ConfigError: no preset of that name.
         """
         if name not in EventLayout.PRESETS:
-            raise ConfigError(f"no layout {name!r}; expected one of {', '.join(EventLayout.PRESETS)}", place="preset")
+            near = _did_you_mean(name, EventLayout.PRESETS)
+            raise ConfigError(f"no layout {name!r}; expected one of {', '.join(EventLayout.PRESETS)}{near}", place="preset")
         return _preset(name)
 
     @staticmethod
@@ -122,19 +119,9 @@ class EventLayout:
         Raises:
             ConfigError: an unknown member or a bad part; `place` is its name.
         """
-        if not isinstance(members, Mapping):
-            raise ConfigError(f"a layout is an object, not {type(members).__name__}")
-        given = dict(members)
-        base = EventLayout.preset(given.pop("preset", "change"))
-        for name in given:
-            if name not in _MEMBERS:
-                raise ConfigError(f"unknown member; expected one of preset, {', '.join(_MEMBERS)}", place=str(name))
-        for name in PARTS:
-            if isinstance(value := given.get(name), Mapping):
-                if set(value) != {"constant"}:
-                    raise ConfigError('expected a pointer, a list of pointers, {"constant": value} or null', place=name)
-                given[name] = Constant(value["constant"])
-        return EventLayout(**{name: getattr(base, name) for name in _MEMBERS} | given)
+        for steps, reason in faults(members):
+            raise ConfigError(reason, place=steps[0] if steps else "")
+        return _made(members)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all members, ready for `json.dumps`; `from_dict` reads them back."""
@@ -148,6 +135,53 @@ class EventLayout:
 
 
 _MEMBERS = tuple(member.name for member in fields(EventLayout) if member.init)
+
+
+def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
+    """Return all that is wrong with what `EventLayout.from_dict` is given: the names that lead to it, and the reason."""
+    if not isinstance(members, Mapping):
+        return [((), f"a layout is an object, not {type(members).__name__}")]
+    found: list[tuple[tuple[str, ...], str]] = []
+    for name, value in members.items():
+        try:
+            if name == "preset":
+                EventLayout.preset(value)
+            elif name in PARTS:
+                _check_part(name, _part(name, value))
+            elif name == "type_map":
+                found += [(("type_map", *word), reason) for word, reason in _type_map_faults(value)]
+            elif name == "ts_format":
+                _check_ts_format(value)
+            else:
+                found.append(((str(name),), f"unknown member; expected one of preset, {', '.join(_MEMBERS)}"))
+        except ConfigError as error:
+            found.append(((error.place,), error.reason))
+    bad = {steps[0] for steps, _ in found}
+    # Whether parts go together can be told of good ones.
+    if not bad & {"preset", "data", "before"}:
+        try:
+            _made({name: members[name] for name in ("preset", *_MEMBERS) if name in members and name not in bad})
+        except ConfigError as error:
+            found.append(((error.place,), error.reason))
+    return found
+
+
+def _made(members: Mapping[str, Any]) -> EventLayout:
+    given = {name: _part(name, value) if name in PARTS else value for name, value in members.items()}
+    return replace(EventLayout.preset(given.pop("preset", "change")), **given)
+
+
+def _part(name: str, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if set(value) != {"constant"}:
+        raise ConfigError('expected a pointer, a list of pointers, {"constant": value} or null', place=name)
+    return Constant(value["constant"])
+
+
+def _did_you_mean(word: object, known: Sequence[str]) -> str:
+    near = get_close_matches(str(word), known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def decode_pointer(text: str) -> Pointer:
@@ -184,13 +218,16 @@ def _decode(text: str, name: str) -> Pointer:
     return pointer
 
 
-def _check_part(name: str, part: Any) -> str | tuple[str, ...] | Constant | None:
-    if part is None or isinstance(part, str):
-        return part
+def _check_part(name: str, part: Any) -> tuple[str | tuple[str, ...] | Constant | None, tuple[Pointer, ...]]:
+    """Return a part as it is held, and where to look for it."""
+    if part is None:
+        return None, ()
+    if isinstance(part, str):
+        return part, (_decode(part, name),)
     if isinstance(part, Constant):
-        return _check_constant(name, part)
+        return _check_constant(name, part), ()
     if isinstance(part, Sequence) and not isinstance(part, bytes | bytearray) and part and all(isinstance(p, str) for p in part):
-        return tuple(part)
+        return tuple(part), tuple(_decode(pointer, name) for pointer in part)
     raise ConfigError(f"expected a JSON Pointer, a list of them, a constant or None, not {part!r}", place=name)
 
 
@@ -207,15 +244,35 @@ def _check_constant(name: str, constant: Constant) -> Constant:
 
 
 def _check_type_map(type_map: Any) -> tuple[tuple[str, str], ...] | None:
+    for _, reason in _type_map_faults(type_map):
+        raise ConfigError(reason, place="type_map")
+    return None if type_map is None else _pairs(type_map)
+
+
+def _pairs(type_map: Any) -> tuple[Any, ...]:
+    return tuple(sorted(type_map.items() if isinstance(type_map, Mapping) else type_map, key=str))
+
+
+def _type_map_faults(type_map: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each word that means none of the types."""
     if type_map is None:
-        return None
+        return
     if not isinstance(type_map, Mapping | tuple):
-        raise ConfigError(f"expected an object of words, not {type_map!r}", place="type_map")
-    pairs = tuple(sorted(type_map.items() if isinstance(type_map, Mapping) else type_map, key=str))
-    for pair in pairs:
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and pair[1] in EVENT_TYPES):
-            raise ConfigError(f"expected words that mean {', '.join(EVENT_TYPES)}, not {pair!r}", place="type_map")
-    return pairs
+        yield (), f"expected an object of words, not {type_map!r}"
+        return
+    for pair in _pairs(type_map):
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+            yield (), f"expected words that mean {', '.join(EVENT_TYPES)}, not {pair!r}"
+        elif pair[1] not in EVENT_TYPES:
+            near = _did_you_mean(pair[1], EVENT_TYPES)
+            yield (pair[0],), f"expected words that mean {', '.join(EVENT_TYPES)}, not {pair!r}{near}"
+
+
+def _check_ts_format(ts_format: Any) -> None:
+    formats = get_args(TimestampFormat)
+    if ts_format not in formats:
+        near = _did_you_mean(ts_format, formats)
+        raise ConfigError(f"expected one of {', '.join(formats)}, not {ts_format!r}{near}", place="ts_format")
 
 
 @cache

@@ -91,6 +91,17 @@ def test_a_wrong_choice_in_the_environment_fails_at_import() -> None:
     assert "BackendError: STREAMER_BACKEND='fast': expected one of auto, native, reference" in ran.stderr
 
 
+def test_a_wrong_choice_is_one_sentence_of_the_command_line() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", "import _streamer_command; _streamer_command.main()", "config", "check", "x.yaml"],
+        env={**os.environ, "STREAMER_BACKEND": "fast", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "streamer: STREAMER_BACKEND='fast': expected one of auto, native, reference\n"
+
+
 def test_the_native_core_is_of_the_same_version_as_the_package() -> None:
     core = _backend.native_core()
     if core is not None:

@@ -10,11 +10,13 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from streamer.config.loader import Loaded, Place, fields_of, load, show_place
 from streamer.config.schema import Config, Section
-from streamer.errors import BulkConfigError, BulkSubscriptionError, ConfigError, InputError
+from streamer.errors import BulkConfigError, BulkSubscriptionError, ConfigError, DuplicateSubscriptionError, InputError
 from streamer.locks import Lock
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ LIVE: Final[tuple[Place, ...]] = (
     ("matching", "cel", "evaluation_timeout"),
     ("logging",),
 )
+_FIXED: Final = "cannot change while the engine runs; make a new engine"
 
 
 @final
@@ -73,18 +76,9 @@ def check(old: Config, new: Loaded) -> tuple[Place, ...]:
         BulkConfigError: something that needs a new engine differs; every such place is named, with where its new value stands.
     """
     changed = tuple(changes(old, new.config))
-    if fixed := [_fixed(place, new) for place in changed if not is_live(place)]:
+    if fixed := [new.error(place, _FIXED) for place in changed if not is_live(place)]:
         raise BulkConfigError(sorted(fixed, key=lambda error: (error.line is None, error.line or 0, error.column or 0)))
     return changed
-
-
-def _fixed(place: Place, new: Loaded) -> ConfigError:
-    origin = new.origin(place)
-    # What a file no longer says stands nowhere in it.
-    source, mark = origin.source or new.name, origin.mark
-    line, column = (mark.line, mark.column) if mark is not None else (None, None)
-    reason = "cannot change while the engine runs; make a new engine"
-    return ConfigError(reason, place=show_place(place), source=source, line=line, column=column)
 
 
 @final
@@ -92,15 +86,15 @@ class Configured:
     """The configuration that an engine was made from. Safe for threads: reloads take turns, and readers see the last good one.
 
     Attributes:
-        config: the one in force.
+        loaded: the one in force.
         last: how the last attempt to take one went.
         server: that of the metrics; None where none are served.
     """
 
     def __init__(self, source: str | os.PathLike[str] | Config) -> None:
         """Read a configuration. Raises BulkConfigError and OSError as `Config.load`."""
-        self._source = source
-        self.config = _read(source).config
+        self._read = _reader(source)
+        self.loaded = self._read()
         self.server: Server | None = None
         now = time.time()
         self.last = Reload(good=True, at=now, good_at=now)
@@ -114,17 +108,16 @@ class Configured:
             take: puts one in force; it cannot fail.
         """
         with self._lock:
-            source = self._source if source is None else source
+            read = self._read if source is None else _reader(source)
             try:
-                new = _read(source)
-                changed = check(self.config, new)
-                config = new.config
+                new = read()
+                changed = check(self.loaded.config, new)
             except (ConfigError, OSError) as error:
                 self.last = replace(self.last, good=False, at=time.time(), error=str(error))
                 raise
-            take(config)
+            take(new.config)
             now = time.time()
-            self.config, self._source = config, source
+            self.loaded, self._read = new, read
             self.last = Reload(good=True, at=now, good_at=now, changed=tuple(map(show_place, changed)))
             return self.last
 
@@ -139,30 +132,43 @@ def serve(engine: Engine, config: Config) -> Server | None:
     )
 
 
-def fill(engine: Engine, config: Config) -> None:
-    """Add the subscriptions of a configuration's files to an engine.
+def fill(engine: Engine, loaded: Loaded) -> None:
+    """Add the subscriptions of a configuration's files to an engine that holds none.
 
     Raises:
-        BulkConfigError: a file that cannot be read, or a bad subscription, each with file and line.
+        BulkConfigError: a bad subscription, with file and line, or a file that cannot be read, with where it is named.
     """
     errors: list[ConfigError] = []
-    for file in config.subscriptions:
+    for index, file in enumerate(loaded.config.subscriptions):
+        name = loaded.file(file)
         try:
             engine.add_jsonl(file)
         except BulkSubscriptionError as bulk:
             for error in bulk.errors:
+                if isinstance(error, DuplicateSubscriptionError):
+                    error = _duplicate(error, engine)
                 line, error.index = error.index, None
-                errors.append(ConfigError(str(error), source=str(file), line=None if line is None else line + 1))
+                errors.append(ConfigError(str(error), source=name, line=None if line is None else line + 1))
         except InputError as error:
-            errors.append(ConfigError(str(error), source=str(file), line=error.line))
+            errors.append(ConfigError(str(error), source=name, line=error.line))
         except OSError as error:
-            errors.append(ConfigError(error.strerror or str(error), source=str(file)))
+            errors.append(loaded.error(("subscriptions", index), f"{name}: {error.strerror or error}"))
     if errors:
         raise BulkConfigError(errors)
 
 
-def _read(source: str | os.PathLike[str] | Config) -> Loaded:
-    return Loaded(source) if isinstance(source, Config) else load(source)
+def _duplicate(error: DuplicateSubscriptionError, engine: Engine) -> DuplicateSubscriptionError:
+    """Say of an id that comes twice what one can do about it in files, which is not what a program can."""
+    held = error.subscription_id is not None and error.subscription_id in engine
+    reason = "an earlier file has this id already" if held else "this id stands twice in the file"
+    return DuplicateSubscriptionError(reason, place=error.place, subscription_id=error.subscription_id, index=error.index)
+
+
+def _reader(source: str | os.PathLike[str] | Config) -> Callable[[], Loaded]:
+    """Return what reads a configuration, the same one wherever the process goes to later."""
+    if isinstance(source, Config):
+        return partial(Loaded, source)
+    return partial(load, Path(source).absolute(), name=os.fspath(source))
 
 
 def _at(config: Config, place: Place) -> Any:

@@ -38,10 +38,10 @@ from pydantic_core import PydanticCustomError
 
 from streamer.bloom.options import BloomOptions
 from streamer.config.units import Duration, Size
-from streamer.config.yaml import kind_of, shown
+from streamer.config.yaml import kind_of, leading_zero, shown
 from streamer.engine.core import Options
 from streamer.errors import ConfigError, SubscriptionError
-from streamer.layout import PARTS, EventLayout
+from streamer.layout import PARTS, EventLayout, faults
 from streamer.model import INT64_MAX, MAX_CEL_DEPTH, CelEvaluator, Limits
 from streamer.subscriptions.filters import parse_path
 
@@ -51,30 +51,54 @@ _DEFAULTS: Final = Options(layout=EventLayout())
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def _no_bool(value: Any) -> Any:
-    """Refuse true and false for a number: Python takes them for 1 and 0."""
+def _number(value: Any) -> Any:
+    """Refuse for a number what is none in a file: pydantic takes true for 1, and `010` of the environment for 10."""
     if isinstance(value, bool):
         raise PydanticCustomError("number", "expected a number, not {shown}", {"shown": str(value).lower()})
+    if isinstance(value, str) and (reason := leading_zero(value)) is not None:
+        raise PydanticCustomError("number", "{reason}", {"reason": reason})
     return value
 
 
+def _no_number(value: Any) -> Any:
+    """Refuse a number for true or false; of the environment, `1` is text."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise PydanticCustomError("bool", "expected true or false, not {shown}", {"shown": shown(value)})
+    return value
+
+
+def _wrong_inside(faults: list[tuple[tuple[str, ...], str]]) -> PydanticCustomError:
+    """Make one error of all that is wrong inside a value, each with the names that lead to it; the loader takes it apart."""
+    return PydanticCustomError("inside", "{reason}", {"reason": "; ".join(reason for _, reason in faults), "faults": faults})
+
+
+def as_members(layout: Any) -> Any:
+    """Return a layout as a mapping, of which the name of a preset is short for one that names nothing else."""
+    return {"preset": layout} if isinstance(layout, str) else layout
+
+
 def _layout(value: Any) -> EventLayout:
-    try:
-        if isinstance(value, str):
-            return EventLayout.preset(value)
-        return value if isinstance(value, EventLayout) else EventLayout.from_dict(value)
-    except ConfigError as error:
-        place = "" if error.place == "preset" and isinstance(value, str) else error.place
-        raise PydanticCustomError("layout", "{reason}", {"reason": error.reason, "place": place}) from None
+    if isinstance(value, EventLayout):
+        return value
+    members = as_members(value)
+    if found := faults(members):
+        # The name of a preset stands where the layout does.
+        raise _wrong_inside([(() if isinstance(value, str) else steps, reason) for steps, reason in found])
+    return EventLayout.from_dict(members)
 
 
 def shown_layout(layout: EventLayout) -> str | dict[str, Any]:
-    """Return a layout as one would write it: the name of a preset, or what differs from `change`."""
+    """Return a layout as one would write it: the name of a preset, or the nearest one and what differs from it."""
+    members = layout.to_dict()
+    differing: dict[str, dict[str, Any]] = {}
     for name in EventLayout.PRESETS:
-        if layout == EventLayout.preset(name):
-            return name
-    usual = EventLayout().to_dict()
-    return {name: value for name, value in layout.to_dict().items() if value != usual[name]}
+        preset = EventLayout.preset(name).to_dict()
+        differing[name] = {part: value for part, value in members.items() if value != preset[part]}
+    nearest = min(differing, key=lambda name: len(differing[name]))
+    if not differing[nearest]:
+        return nearest
+    # A mapping that names no preset is one over `change`.
+    return {**({} if nearest == "change" else {"preset": nearest}), **differing[nearest]}
 
 
 def _tenant(name: str) -> str:
@@ -115,8 +139,9 @@ def _path(value: Any) -> Path:
     return Path(value)
 
 
-Whole: TypeAlias = Annotated[int, Field(ge=1, le=INT64_MAX), BeforeValidator(_no_bool)]
-Share: TypeAlias = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), BeforeValidator(_no_bool)]
+Whole: TypeAlias = Annotated[int, Field(ge=1, le=INT64_MAX), BeforeValidator(_number)]
+Bool: TypeAlias = Annotated[bool, BeforeValidator(_no_number)]
+Share: TypeAlias = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), BeforeValidator(_number)]
 File: TypeAlias = Annotated[Path, PlainValidator(_path, json_schema_input_type=str), PlainSerializer(str, when_used="json")]
 _FILES_SCHEMA: Final = {
     "anyOf": [
@@ -166,7 +191,7 @@ class Section(BaseModel):
 class Bloom(Section):
     """Phase 1: can an event match anything of its collection at all? Zero false negatives, whatever stands here."""
 
-    enabled: bool = _BLOOM.enabled
+    enabled: Bool = _BLOOM.enabled
     """Whether events are asked of the filters first. Matches are the same either way."""
     fp_rate: Share = _BLOOM.fp_rate
     """Share of the events without any key that is subscribed to that may pass all the same, from 0 to 1."""
@@ -184,8 +209,7 @@ class Bloom(Section):
         try:
             self.options()
         except ConfigError as error:
-            place = error.place.removeprefix("bloom.")
-            raise PydanticCustomError("bloom", "{reason}", {"reason": error.reason, "place": place}) from None
+            raise _wrong_inside([((error.place.removeprefix("bloom."),), error.reason)]) from None
         return self
 
     def options(self) -> BloomOptions:
@@ -231,9 +255,9 @@ class LimitsSection(Section):
     """Alternatives that a subscription is expanded to; past it, it is evaluated as written."""
     max_cel_bytes: Size = _LIMITS.max_cel_bytes
     """Length of a CEL expression."""
-    max_cel_depth: Annotated[int, Field(ge=1, le=MAX_CEL_DEPTH), BeforeValidator(_no_bool)] = _LIMITS.max_cel_depth
+    max_cel_depth: Annotated[int, Field(ge=1, le=MAX_CEL_DEPTH), BeforeValidator(_number)] = _LIMITS.max_cel_depth
     """Levels of brackets, calls and the like in a CEL expression."""
-    allow_unindexed: bool = _LIMITS.allow_unindexed
+    allow_unindexed: Bool = _LIMITS.allow_unindexed
     """Whether subscriptions are taken of which no condition can be looked up, so that they are judged for every event."""
 
 
@@ -262,17 +286,17 @@ class Matching(Section):
 class Metrics(Section):
     """What Prometheus is served (docs/metrics.md) by an engine that is made with `Engine.from_config`."""
 
-    enabled: bool = False
+    enabled: Bool = False
     """Whether metrics are served over HTTP, at `/metrics`."""
     address: Annotated[str, AfterValidator(_address)] = "127.0.0.1"
     """IP address or name of a host to listen at; `0.0.0.0` for every address of this machine."""
-    port: Annotated[int, Field(ge=0, le=65_535), BeforeValidator(_no_bool)] = 9464
+    port: Annotated[int, Field(ge=0, le=65_535), BeforeValidator(_number)] = 9464
     """Port to listen at; 0 for any that is free."""
     name: str | None = None
     """Value of the label `engine`; null for a number."""
     collections: Whole = 20
     """Collections that have series of their own; all others are `other`."""
-    tenants: bool = False
+    tenants: Bool = False
     """Whether series are labelled by tenant too."""
 
 

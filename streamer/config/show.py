@@ -20,11 +20,14 @@ from streamer.layout import EventLayout
 # What YAML 1.1 and 1.2 both read as text.
 _PLAIN: Final = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[A-Za-z_./][\w./+-]*|[0-9]+[A-Za-z]{2,}|[0-9]+[dhmsw]")
 
+_ALIGNED: Final = 48
+
 
 def show(loaded: Loaded) -> str:
     """Write the configuration in force as YAML that can be loaded again, with the origin of each value as a comment."""
     lines = list(_lines(loaded, loaded.config, loaded.config.model_dump(mode="json"), ()))
-    width = max(len(text) for text, _ in lines)
+    # One long path or layout does not push all origins off the screen.
+    width = max(len(text) for text, _ in lines if len(text) <= _ALIGNED)
     return "\n".join(f"{text:<{width}}  # {origin}" if origin else text for text, origin in lines) + "\n"
 
 
@@ -37,7 +40,7 @@ def _lines(loaded: Loaded, section: Section, values: Mapping[str, Any], above: t
             yield f"{indent}{name}:", ""
             yield from _lines(loaded, getattr(section, name), values[name], place)
         else:
-            yield f"{indent}{name}: {_value(values[name])}", str(loaded.origin(place))
+            yield f"{indent}{name}: {_value(values[name])}", ", ".join(map(str, loaded.origins(place)))
 
 
 def _value(value: Any) -> str:

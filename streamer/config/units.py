@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from streamer.config.yaml import kind_of, shown
+from streamer.config.yaml import kind_of, leading_zero, shown
 
 _MICROSECONDS: Final = {
     "w": 7 * 86_400_000_000,
@@ -109,6 +109,8 @@ def parse_size(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"{expected}, not {kind_of(value)}")
     if isinstance(value, str):
+        if (reason := leading_zero(value)) is not None:
+            raise ValueError(reason)
         found = _SIZE.fullmatch(value)
         if found is None or (found[3] and not found[2]):
             raise ValueError(f"{expected}, not '{shown(value)}'")

@@ -264,13 +264,8 @@ class _Reader:
         if _NO_NUMBER.fullmatch(text):
             self._refused(f"{text} is no number here", event)
             return ...
-        if _LEADING_ZERO.fullmatch(text):
-            digits = text.lstrip("+-0").replace("_", "") or "0"
-            octal = f", or 0o{digits} for an octal one" if not set(digits) & set("89") else ""
-            self._refused(
-                f"{shown(text)}: a leading zero makes an octal number in some versions of YAML; write {shown(digits)}{octal}",
-                event,
-            )
+        if (reason := leading_zero(text)) is not None:
+            self._refused(reason, event)
             return ...
         if _INTEGER.fullmatch(text):
             return int(text, 0 if text.startswith("0") and len(text) > 1 else 10)
@@ -307,6 +302,15 @@ class _Open:
 
     node: Node
     key: Node | None = None
+
+
+def leading_zero(text: str) -> str | None:
+    """Return why a number with a leading zero is refused; None for any other text."""
+    if not _LEADING_ZERO.fullmatch(text):
+        return None
+    digits = text.lstrip("+-0").replace("_", "") or "0"
+    octal = f", or 0o{digits} for an octal one" if not set(digits) & set("89") else ""
+    return f"{shown(text)}: a leading zero makes an octal number in some versions of YAML; write {shown(digits)}{octal}"
 
 
 def kind_of(value: Any) -> str:

@@ -180,10 +180,11 @@ class Engine:
         from streamer.config.reload import Configured, fill, serve
 
         configured = Configured(source)
-        engine = cls(**configured.config.engine_options(), default=default, cel_functions=cel_functions)
+        config = configured.loaded.config
+        engine = cls(**config.engine_options(), default=default, cel_functions=cel_functions)
         engine._configured = configured
-        fill(engine, configured.config)
-        configured.server = serve(engine, configured.config)
+        fill(engine, configured.loaded)
+        configured.server = serve(engine, config)
         return engine
 
     @classmethod
@@ -242,7 +243,7 @@ class Engine:
     @property
     def config(self) -> Config | None:
         """The configuration in force; None for an engine that was made without, or unpickled: it has the options alone."""
-        return None if self._configured is None else self._configured.config
+        return None if self._configured is None else self._configured.loaded.config
 
     @property
     def last_reload(self) -> Reload | None:

@@ -35,7 +35,16 @@ def test_check_reads_the_subscriptions_too(run: Run, place: Path) -> None:
     assert ran.returncode == 1
     first, second = ran.stdout.decode().splitlines()
     assert first.startswith("more.jsonl:1: subscription 'x': cel: ")
-    assert second == "nosuch.jsonl: No such file or directory"
+    assert second == "s.yaml:1:41: subscriptions[2]: nosuch.jsonl: No such file or directory"
+
+
+def test_a_slip_in_the_name_of_a_variable_is_told(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMER_CACHE_SIZE", "5")
+    (place / "s.yaml").write_text("")
+    told = b"WARNING streamer.config: STREAMER_CACHE_SIZE: no such variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?\n"
+    ran = run("config", "check", "s.yaml")
+    assert (ran.returncode, ran.stderr) == (0, told + b"s.yaml: a good configuration, 0 subscriptions\n")
+    assert run("config", "show", "s.yaml").stderr == told
 
 
 def test_a_file_that_is_not_there_is_exit_code_2(run: Run) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -117,7 +120,8 @@ zzz: 1
         "s.yaml:2:9: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
         "s.yaml:2:44: matching.cel.evaluation_timeout: expected a duration such as 24h, 1h30m, 100ms or PT15M "
         "(units: w, d, h, m, s, ms, us); 5 has no unit",
-        "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, cloudevents, eventbridge, document",
+        "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, cloudevents, eventbridge, "
+        "document; did you mean 'debezium'?",
         "s.yaml:4:19: matching.default_tenant: expected text, not 12; write '12' in quotes",
         "s.yaml:5:15: matching.validation: expected 'full' or 'lazy', not 'fulll'; did you mean 'full'?",
         "s.yaml:6:16: matching.soft_delete: an empty step in 'a..b'; "
@@ -144,7 +148,7 @@ zzz: 1
         ("matching: {layout: 5}", "s.yaml:1:20: matching.layout: a layout is an object, not int"),
         ("matching: {layout: {dta: /x}}", "s.yaml:1:21: matching.layout.dta: no such name; did you mean 'data'?"),
         ("matching: {layout: {data: x}}", "s.yaml:1:27: matching.layout.data: 'x': a JSON Pointer is empty or begins with '/'"),
-        ("matching: {layout: {type_map: {c: x}}}", "s.yaml:1:31: matching.layout.type_map: expected words that mean"),
+        ("matching: {layout: {type_map: {c: x}}}", "s.yaml:1:35: matching.layout.type_map.c: expected words that mean"),
         ("matching: {layout: {preset: x}}", "s.yaml:1:29: matching.layout.preset: no layout 'x'"),
         ("matching: {default_tenant: '*'}", "s.yaml:1:28: matching.default_tenant: '*' is no tenant; name one, or null"),
         ("matching: {default_tenant: ''}", "s.yaml:1:28: matching.default_tenant: '' is no tenant; name one, or null"),
@@ -154,6 +158,12 @@ zzz: 1
         ),
         ("matching: {cel: {cache_size: 0}}", "s.yaml:1:30: matching.cel.cache_size: expected at least 1, not 0"),
         ("matching: {cel: {cache_size: 1.5}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 1.5"),
+        (
+            "matching: {limits: {max_event_size: 1}}",
+            "s.yaml:1:21: matching.limits.max_event_size: no such name; did you mean 'max_event_b",
+        ),
+        ("metrics: {tenants: 1}", "s.yaml:1:20: metrics.tenants: expected true or false, not 1"),
+        ("metrics: {enabled: 0.0}", "s.yaml:1:20: metrics.enabled: expected true or false, not 0.0"),
         ("matching: {cel: {cache_size: x}}", "s.yaml:1:30: matching.cel.cache_size: expected a whole number, not 'x'"),
         (f"matching: {{cel: {{cache_size: {10**20}}}}}", "s.yaml:1:30: matching.cel.cache_size: expected at most 9,223"),
         ("matching: {bloom: {fp_rte: 1}}", "s.yaml:1:20: matching.bloom.fp_rte: no such name; did you mean 'fp_rate'?"),
@@ -281,6 +291,92 @@ def test_a_part_of_the_layout_is_put_over_that_of_the_file() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("part", "value", "meant"),
+    [("DATA", "/x", "/x"), ("UNKNOWN", "/x", "/x"), ("TYPE_MAP", "{k: insert}", {"k": "insert"}), ("TOPIC", "/t", "/t")],
+)
+def test_a_part_of_the_layout_is_put_over_a_preset_that_is_named_as_text(part: str, value: str, meant: Any) -> None:
+    name = f"STREAMER_MATCHING__LAYOUT__{part}"
+    expected = EventLayout.from_dict({"preset": "debezium", part.lower(): meant})
+    loaded = load("matching:\n  layout: debezium\n", {name: value})
+    assert loaded.config.matching.layout == expected
+    assert list(map(str, loaded.origins(("matching", "layout")))) == ["s.yaml:2:11", name]
+    loaded = load("", {"STREAMER_MATCHING__LAYOUT": "debezium", name: value})
+    assert loaded.config.matching.layout == expected
+    assert list(map(str, loaded.origins(("matching", "layout")))) == ["STREAMER_MATCHING__LAYOUT", name]
+
+
+def test_a_part_of_the_layout_replaces_that_of_the_file_whole() -> None:
+    layout = load(
+        "matching: {layout: {type_map: {c: insert}, tenant: /t}}",
+        {"STREAMER_MATCHING__LAYOUT__TYPE_MAP": "{u: update}", "STREAMER_MATCHING__LAYOUT__TENANT": "{constant: x}"},
+    ).config.matching.layout
+    assert layout == EventLayout.from_dict({"type_map": {"u": "update"}, "tenant": {"constant": "x"}})
+
+
+def test_a_bad_part_of_the_layout_names_who_says_it() -> None:
+    assert wrong("matching: {layout: debezium}", {"STREAMER_MATCHING__LAYOUT__DATA": "x"}) == [
+        "STREAMER_MATCHING__LAYOUT__DATA: matching.layout.data: 'x': a JSON Pointer is empty or begins with '/'"
+    ]
+    for text in ("matching: {layout: change}", ""):
+        assert wrong(text, {"STREAMER_MATCHING__LAYOUT__DATA": "/before", "STREAMER_MATCHING__THREADS": "2"}) == [
+            "STREAMER_MATCHING__LAYOUT__DATA: matching.layout.before: cannot be where 'data' is or hold it"
+        ]
+
+
+def test_every_error_of_a_layout_is_said_at_once() -> None:
+    assert wrong(
+        """\
+matching:
+  threads: 0
+  layout:
+    preset: debezum
+    data: []
+    colection: /c
+    type_map: {x: inserted, y: zzz, c: insert}
+    ts_format: rfc3393
+    before: x
+    tenant: {const: x}
+"""
+    ) == [
+        "s.yaml:2:12: matching.threads: expected at least 1, not 0",
+        "s.yaml:4:13: matching.layout.preset: no layout 'debezum'; expected one of change, debezium, cloudevents, eventbridge, "
+        "document; did you mean 'debezium'?",
+        "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them, a constant or None, not []",
+        "s.yaml:6:5: matching.layout.colection: no such name; did you mean 'collection'?",
+        "s.yaml:7:19: matching.layout.type_map.x: expected words that mean insert, update, delete, not ('x', 'inserted'); "
+        "did you mean 'insert'?",
+        "s.yaml:7:32: matching.layout.type_map.y: expected words that mean insert, update, delete, not ('y', 'zzz')",
+        "s.yaml:8:16: matching.layout.ts_format: expected one of ms, us, ns, s, rfc3339, not 'rfc3393'; did you mean 'rfc3339'?",
+        "s.yaml:9:13: matching.layout.before: 'x': a JSON Pointer is empty or begins with '/'",
+        's.yaml:10:13: matching.layout.tenant: expected a pointer, a list of pointers, {"constant": value} or null',
+    ]
+    assert wrong("matching: {layout: {data: /before, ts: 5}}") == [
+        "s.yaml:1:20: matching.layout.before: cannot be where 'data' is or hold it",
+        "s.yaml:1:40: matching.layout.ts: expected a JSON Pointer, a list of them, a constant or None, not 5",
+    ]
+
+
+def test_a_variable_is_the_origin_of_what_it_says_alone() -> None:
+    loaded = load(
+        "matching: {cel: {cache_size: 5}}",
+        {"STREAMER_MATCHING": "{threads: 2}", "streamer_matching__cel": "{evaluation_timeout: 1s}"},
+    )
+    origins = {show_place(place): str(loaded.origin(place)) for place in fields_of(Config)}
+    assert origins["matching.threads"] == "STREAMER_MATCHING"
+    assert origins["matching.cel.evaluation_timeout"] == "streamer_matching__cel"
+    assert origins["matching.cel.cache_size"] == "s.yaml:1:30"
+    assert origins["matching.validation"] == "default"
+
+
+def test_a_section_that_is_none_is_an_error_whatever_is_laid_over_it() -> None:
+    expected = "matching: expected names and values, not 5"
+    assert wrong("", {"STREAMER_MATCHING": "5", "STREAMER_MATCHING__THREADS": "2"}) == [f"STREAMER_MATCHING: {expected}"]
+    assert wrong("", {"streamer_matching": "5", "STREAMER_MATCHING__THREADS": "2"}) == [f"streamer_matching: {expected}"]
+    assert wrong("matching: 5", {"STREAMER_MATCHING__THREADS": "2"}) == [f"s.yaml:1:11: {expected}"]
+    assert load("", {"STREAMER_MATCHING": "null", "STREAMER_MATCHING__THREADS": "2"}).config.matching.threads == 2
+
+
 def test_an_error_of_the_environment_names_its_variable() -> None:
     assert wrong(
         "matching: {cel: {cache_sise: 1}}",
@@ -288,7 +384,7 @@ def test_an_error_of_the_environment_names_its_variable() -> None:
             "STREAMER_MATCHING__CELL__CACHE_SIZE": "5",
             "STREAMER_MATCHING__CEL__CACHE_SIZE": "0",
             "STREAMER_SUBSCRIPTIONS": "[*a]",
-            "STREAMER_LOGING": "5",
+            "STREAMER_LOGING__LEVEL": "info",
             "STREAMER_MATCHING__LIMITS": "5",
             "Streamer_Matching__Cel__Cache_Size": "7",
         },
@@ -296,11 +392,77 @@ def test_an_error_of_the_environment_names_its_variable() -> None:
         "s.yaml:1:18: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
         "STREAMER_MATCHING__CEL__CACHE_SIZE: matching.cel.cache_size: expected at least 1, not '0'",
         "STREAMER_MATCHING__LIMITS: matching.limits: expected names and values, not 5",
-        "STREAMER_LOGING: no such variable; did you mean STREAMER_LOGGING?",
+        "STREAMER_LOGING__LEVEL: no such variable; did you mean STREAMER_LOGGING__LEVEL?",
         "STREAMER_MATCHING__CELL__CACHE_SIZE: no such variable; did you mean STREAMER_MATCHING__CEL__CACHE_SIZE?",
-        "STREAMER_SUBSCRIPTIONS: subscriptions: the alias *a: aliases are not read; write the value out",
         "Streamer_Matching__Cel__Cache_Size: says the same as STREAMER_MATCHING__CEL__CACHE_SIZE",
+        "STREAMER_SUBSCRIPTIONS: subscriptions: the alias *a: aliases are not read; write the value out",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("STREAMER_CACHE_SIZE", "STREAMER_MATCHING__CEL__CACHE_SIZE"),
+        ("STREAMER_MATCHING_CEL_CACHE_SIZE", "STREAMER_MATCHING__CEL__CACHE_SIZE"),
+        ("STREAMER_CACHE_SISE", "STREAMER_MATCHING__CEL__CACHE_SIZE"),
+        ("STREAMER_MATCHING_LAYOUT_DATA", "STREAMER_MATCHING__LAYOUT__DATA"),
+        ("streamer_enabled", "STREAMER_MATCHING__BLOOM__ENABLED or STREAMER_METRICS__ENABLED"),
+        ("STREAMER_LOGING", "STREAMER_LOGGING"),
+        ("STREAMER_METRICS_PORT", "STREAMER_METRICS__PORT"),
+    ],
+)
+def test_a_variable_whose_underscores_are_probably_a_slip_is_told_once(
+    name: str, meant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader._warn_once.cache_clear()
+    for _ in range(2):
+        assert load("", {name: "5"}).config == Config()
+    assert caplog.record_tuples == [("streamer.config", logging.WARNING, f"{name}: no such variable; did you mean {meant}?")]
+
+
+def test_variables_that_others_set_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    loader._warn_once.cache_clear()
+    others = {
+        "STREAMER_BACKEND": "native",
+        "STREAMER_BUILD_RUST": "1",
+        "STREAMER_HOME": "/srv",
+        "STREAMER_SERVICE_HOST": "10.0.0.1",
+        "STREAMER_SERVICE_PORT": "80",
+        "STREAMER_PORT": "tcp://10.0.0.1:80",
+        "STREAMER_PORT_80_TCP": "tcp://10.0.0.1:80",
+        "STREAMER_PORT_80_TCP_ADDR": "10.0.0.1",
+        "STREAMER_METRICS_SERVICE_HOST": "10.0.0.1",
+        "STREAMER_METRICS_SERVICE_PORT": "9464",
+        "STREAMER_METRICS_SERVICE_PORT_METRICS": "9464",
+        "STREAMER_METRICS_PORT": "tcp://10.0.0.1:9464",
+        "STREAMER_METRICS_PORT_9464_TCP_PROTO": "tcp",
+    }
+    assert load("", others).config == Config()
+    assert caplog.record_tuples == []
+
+
+@pytest.mark.parametrize("name", ["THREADS", "CEL__CACHE_SIZE", "LIMITS__MAX_EVENT_BYTES", "LIMITS__MAX_CEL_DEPTH"])
+def test_a_leading_zero_is_refused_in_the_environment_as_in_a_file(name: str) -> None:
+    (error,) = wrong("", {f"STREAMER_MATCHING__{name}": "010"})
+    place = f"matching.{name.lower().replace('__', '.')}"
+    assert error == (
+        f"STREAMER_MATCHING__{name}: {place}: 010: a leading zero makes an octal number in some versions of YAML; "
+        "write 10, or 0o10 for an octal one"
+    )
+
+
+def test_true_and_false_of_the_environment_may_be_1_and_0() -> None:
+    config = load("", {"STREAMER_METRICS__TENANTS": "1", "STREAMER_MATCHING__BLOOM__ENABLED": "0"}).config
+    assert (config.metrics.tenants, config.matching.bloom.enabled) == (True, False)
+
+
+def test_a_variable_that_is_no_utf_8_is_named() -> None:
+    text = os.fsdecode(b"\xff\xfe")
+    for name in ("DEFAULT_TENANT", "SOFT_DELETE", "LAYOUT__DATA", "LAYOUT"):
+        place = f"matching.{name.lower().replace('__', '.')}"
+        assert wrong("matching: {default_tenant: x}", {f"STREAMER_MATCHING__{name}": text}) == [
+            f"STREAMER_MATCHING__{name}: {place}: no UTF-8"
+        ]
 
 
 def test_making_a_config_never_looks_at_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

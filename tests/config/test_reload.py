@@ -74,11 +74,39 @@ def test_bad_subscriptions_are_named_with_file_and_line(write: Write, tmp_path: 
         ("bad.jsonl", 3),
         ("bad.jsonl", 4),
         ("bad.jsonl", 5),
-        ("nosuch.jsonl", None),
+        ("streamer.yaml", 1),
         ("cut.gz", 2),
     ]
     assert "subscription 'y': cel: " in str(errors[0])
-    assert "No such file" in str(errors[3])
+    nosuch = tmp_path / "nosuch.jsonl"
+    assert str(errors[3]).endswith(f"streamer.yaml:1:37: subscriptions[2]: {nosuch}: No such file or directory")
+
+
+def test_an_id_that_comes_twice_says_in_which_files(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "twice.jsonl").write_text('{"id": "x"}\n{"id": "y"}\n{"id": "x"}\n')
+    (tmp_path / "again.jsonl").write_text('{"id": "a"}\n')
+    write("subscriptions: [a.jsonl, twice.jsonl, again.jsonl]\n")
+    with pytest.raises(BulkConfigError) as refused:
+        Engine.from_config("streamer.yaml")
+    assert [str(error) for error in refused.value.errors] == [
+        "twice.jsonl:3: subscription 'x': id: this id stands twice in the file",
+        "again.jsonl:1: subscription 'a': id: an earlier file has this id already",
+    ]
+
+
+def test_one_path_that_is_not_there_is_named_where_it_stands(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("subscriptions: nosuch.jsonl\n")
+    with pytest.raises(BulkConfigError, match=r"streamer.yaml:1:16: subscriptions\[0\]: nosuch.jsonl: No such file"):
+        Engine.from_config("streamer.yaml")
+    monkeypatch.setenv("STREAMER_SUBSCRIPTIONS", "other.jsonl")
+    with pytest.raises(BulkConfigError, match=r"STREAMER_SUBSCRIPTIONS: subscriptions\[0\]: other.jsonl: No such file"):
+        Engine.from_config("streamer.yaml")
+    with pytest.raises(BulkConfigError, match=r" subscriptions\[0\]: other.jsonl: No such file"):
+        Engine.from_config(Config.from_dict({"subscriptions": "other.jsonl"}))
 
 
 def test_a_reload_changes_what_may_change(write: Write) -> None:
@@ -145,6 +173,33 @@ def test_a_reload_that_cannot_be_taken_whole_changes_nothing(write: Write, text:
     assert engine.reload().good
     assert engine.last_reload is not None
     assert (engine.last_reload.good, engine.last_reload.error) == (True, None)
+
+
+def test_the_same_file_by_another_path_is_the_same_file(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write("matching: {default_tenant: t}\nsubscriptions: [a.jsonl]\n")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "inner")
+    (tmp_path / "elsewhere" / "inner").mkdir(parents=True)
+    (tmp_path / "elsewhere" / path.name).write_text(path.read_text())
+    monkeypatch.chdir(tmp_path)
+    engine = Engine.from_config(path.name)
+    assert engine.config is not None
+    assert engine.config.subscriptions == (tmp_path / "a.jsonl",)
+    for other in (path, f"./{path.name}", f"../{tmp_path.name}/{path.name}"):
+        assert engine.reload(other).changed == ()
+    with pytest.raises(BulkConfigError, match="subscriptions: cannot change"):
+        engine.reload(f"link/../{path.name}")
+
+
+def test_a_file_is_read_again_wherever_the_process_went_to(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write("subscriptions: [b.jsonl.gz]\n")
+    monkeypatch.chdir(tmp_path)
+    engine = Engine.from_config(path.name)
+    monkeypatch.chdir("/")
+    assert engine.reload().good
+    path.write_text("subscriptions: [b.jsonl.gz]\nmatching: {threads: 0}\n")
+    with pytest.raises(BulkConfigError) as refused:
+        engine.reload()
+    assert str(refused.value.errors[0]).startswith("streamer.yaml:2:21: matching.threads: ")
 
 
 def test_every_place_that_would_need_a_new_engine_is_named(backend: str) -> None:

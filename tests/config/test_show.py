@@ -61,6 +61,17 @@ def test_what_is_shown_tells_each_origin_and_is_loaded_again() -> None:
     assert all(place.split(".")[-1] in text for place in shown)
 
 
+def test_a_layout_is_shown_by_its_nearest_preset_with_each_origin() -> None:
+    loaded = load("matching:\n  layout: debezium\n", {"STREAMER_MATCHING__LAYOUT__DATA": "/x"})
+    text = show(loaded)
+    line = next(line for line in text.splitlines() if "layout" in line)
+    assert line.split("  # ") == [
+        '  layout: {"preset": "debezium", "data": "/x"}',
+        "s.yaml:2:11, STREAMER_MATCHING__LAYOUT__DATA",
+    ]
+    assert load(text).config == loaded.config
+
+
 @hypothesis.given(strategies.text(min_size=1, max_size=20).filter(lambda text: text != "*"))
 def test_any_text_that_is_shown_is_loaded_again(text: str) -> None:
     try:

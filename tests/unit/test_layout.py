@@ -70,6 +70,7 @@ def test_a_layout_is_the_same_in_whatever_way_it_is_given() -> None:
         ({"preset": "kafka"}, "preset"),
         ({"preset": ["change"]}, "preset"),
         ({"pattern": "/x"}, "pattern"),
+        ({5: "/x"}, "5"),
         ({"id": "id"}, "id"),
         ({"id": "/a~2"}, "id"),
         ({"id": 5}, "id"),
