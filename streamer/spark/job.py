@@ -39,7 +39,19 @@ from streamer.errors import StreamerError
 from streamer.spark.console import Console
 from streamer.spark.failures import Bad, said
 from streamer.spark.metrics import Counts
-from streamer.spark.places import Format, Place, exists, for_json, is_snapshot, place, read, read_subscriptions, to_kafka, write
+from streamer.spark.places import (
+    Address,
+    Format,
+    Place,
+    exists,
+    for_json,
+    is_snapshot,
+    place,
+    read,
+    read_subscriptions,
+    to_kafka,
+    write,
+)
 from streamer.spark.report import Batch, Point, Report, Stage, render
 from streamer.spark.streaming import BatchWriter, Settled, Write, match_batches
 from streamer.spark.watch import Watch
@@ -219,6 +231,7 @@ def job(
             engine={name: value for name, value in engine.items() if value is not None},
         )
         _check(asked)
+        _check_apart(asked, layout if layout is not None and os.path.isfile(layout) else None)
     except Bad as error:
         fail(str(error))
     set_up_logging("WARNING")
@@ -571,13 +584,29 @@ def _check(asked: Asked) -> None:
     for path in (asked.metrics_file, asked.report):
         if path is not None and not Path(path).absolute().parent.is_dir():
             raise Bad(f"{path}: its folder does not exist")
-    places = [
-        each.text.rstrip("/")
-        for each in (asked.events, asked.out, asked.rejected)
-        if each is not None and each.format is not Format.kafka
-    ]
-    if len(set(places)) < len(places):
-        raise Bad("--events, --out and --rejected are the same place")
+
+
+def _check_apart(asked: Asked, layout: str | None) -> None:
+    """Refuse places of which one would be written into, or over, another."""
+    read = {"--events": asked.events.text, "--subscriptions": asked.subscriptions, "--layout": layout}
+    written = {
+        "--out": asked.out.text,
+        "--rejected": None if asked.rejected is None else asked.rejected.text,
+        "--checkpoint": asked.checkpoint,
+        "--metrics-file": asked.metrics_file,
+        "--report": asked.report,
+    }
+    others = [(option, text, Address.all_of(text)) for option, text in read.items() if text is not None]
+    for option, text in written.items():
+        if text is None:
+            continue
+        address = Address.of(text)
+        for other, name, addresses in others:
+            overlap = next(filter(None, map(address.overlap, addresses)), None)
+            if overlap is not None:
+                how = "are the same place" if overlap == "is" else f"overlap: the first {overlap} the second"
+                raise Bad(f"{option} {text} and {other} {name} {how}")
+        others.append((option, text, {address}))
 
 
 def main() -> None:

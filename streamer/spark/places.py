@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, final
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import pyspark
 
@@ -21,7 +24,10 @@ if TYPE_CHECKING:
 CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 
 _KAFKA: Final = re.compile(r"kafka://(?P<brokers>[^/\s]+)/(?P<topic>[^/\s]+)")
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+#: As Hadoop reads a path: `file:/a` and `file:///a` are one, and what has no scheme is of the default file system.
+_URL: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):(?://(?P<authority>[^/]*)(?=/|$)|(?=/))(?P<path>.*)", re.I | re.S)
+#: Names of one store.
+_STORES: Final = {"s3": "s3a", "s3n": "s3a"}
 
 
 class Format(StrEnum):
@@ -70,6 +76,69 @@ def place(text: str, format: Format | None = None, options: Mapping[str, str] | 
     return Place(text, format or _by_name(text), options or {})
 
 
+def local_path(text: str) -> str | None:
+    """Return a place as a path of this machine; None for what is elsewhere."""
+    url = _URL.fullmatch(text)
+    if url is None:
+        return text
+    return url["path"] if url["scheme"].lower() == "file" else None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a place is, however it was called: by links, `..`, `file:` or another scheme of the same store.
+
+    Attributes:
+        root: scheme and authority; both empty for this machine, or what Spark takes for it.
+        names: of the folders down to it, and its own; those of what is read may be patterns.
+    """
+
+    root: tuple[str, str]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """Read the text of a place."""
+        local = local_path(text)
+        if local is not None:
+            return cls(("", ""), _names(os.path.realpath(local)))
+        url = _URL.fullmatch(text)
+        assert url is not None
+        scheme = url["scheme"].lower()
+        return cls(
+            (_STORES.get(scheme, scheme), (url["authority"] or "").lower()), _names(posixpath.normpath(url["path"] or "/"))
+        )
+
+    @classmethod
+    def all_of(cls, pattern: str) -> set[Address]:
+        """Read the text of a place that is read, as a pattern of Hadoop's, wider where Python's have no such thing."""
+        # Escaped characters are any, choices anything; braces that a slash or braces are in stand for any number of folders.
+        plain = re.sub(r"\\.", "?", re.sub(r"\{[^{}/]*\}", "*", pattern)).replace("[^", "[!")
+        before, brace, _ = plain.partition("{")
+        given = cls.of(before + "*" if brace else before)
+        if given.root != ("", "") or not glob.has_magic(before):
+            return {given}
+        # What is found may be a link to somewhere else.
+        return {given, *map(cls.of, glob.iglob("/" + "/".join(given.names)))}
+
+    def overlap(self, other: Address) -> Literal["is", "holds", "lies in"] | None:
+        """Tell how this stands to another place; None where neither has anything of the other."""
+        (scheme, authority), (other_scheme, other_authority) = self.root, other.root
+        # Without an authority it is the default one, which may be any.
+        if scheme != other_scheme or (authority and other_authority and authority != other_authority):
+            return None
+        if not all(name == each or fnmatchcase(name, each) for name, each in zip(self.names, other.names, strict=False)):
+            return None
+        if len(self.names) == len(other.names):
+            return "is"
+        return "holds" if len(self.names) < len(other.names) else "lies in"
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(filter(None, path.split("/")))
+
+
 def _by_name(text: str) -> Format | None:
     name = text.rstrip("/").lower()
     for ending in (".gz", ".zst", ".bz2", ".lz4", ".snappy"):
@@ -113,8 +182,8 @@ def read(spark: SparkSession, source: Place, *, stream: bool) -> DataFrame:
 def read_subscriptions(spark: SparkSession, path: str) -> DataFrame | str:
     """Return subscriptions as `match_events` takes them: a path that the driver reads, or a DataFrame. Raises Bad."""
     name = path.rstrip("/").lower()
-    local = path.removeprefix("file://") if path.startswith("file://") else path
-    if not _SCHEME.match(local):
+    local = local_path(path)
+    if local is not None:
         if os.path.isdir(local) and any(entry.endswith(".snapshot") for entry in os.listdir(local)):
             from streamer.spark.versions import find
 
@@ -123,7 +192,7 @@ def read_subscriptions(spark: SparkSession, path: str) -> DataFrame | str:
             return local
         if not os.path.exists(local) and not any(char in local for char in "*?[{"):
             raise Bad(f"--subscriptions {path}: no such file or directory")
-    if _by_name(local) is Format.jsonl or name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
+    if _by_name(local or path) is Format.jsonl or name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
         return spark.read.text(path, lineSep="\n").where(r"trim(both ' \t\r' from value) != ''")
     return spark.read.parquet(path)
 

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streamer.spark.failures import said
 from streamer.spark.job import FAILED, app
-from streamer.spark.places import Format, Place, place, read
+from streamer.spark.places import Address, Format, Place, place, read
 from streamer.spark.versions import publish
 from streamer.spark.watch import Watch
 from streamer.terminal import OK, SOME_BAD, USAGE
@@ -211,6 +211,63 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
         assert "Traceback" not in done.stderr
         assert "at org.apache" not in done.stderr
         assert done.exception is None or isinstance(done.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"--events": "days", "-o": "./days"}, "--out ./days and --events days are the same place"),
+        ({"--events": "days/1.jsonl", "-o": "days"}, "--out days and --events days/1.jsonl overlap: the first holds the second"),
+        ({"--events": "days", "-o": "days/out"}, "the first lies in the second"),
+        ({"--events": "days/*.jsonl", "-o": "days"}, "the first holds the second"),
+        ({"--events": "day[a-z]/{1,2}.jsonl", "-o": "days"}, "the first holds the second"),
+        ({"--events": "{days/1,nights/2}.jsonl", "-o": "days"}, "--out days and --events {days/1,nights/2}.jsonl"),
+        ({"--events": "linked.jsonl*", "-o": "days"}, "--out days and --events linked.jsonl*"),
+        ({"--events": "days", "-o": "link"}, "--out link and --events days are the same place"),
+        ({"--events": "days", "-o": "file:HERE/nights/../days/"}, "are the same place"),
+        ({"--events": "file:///HERE/days", "-o": "days"}, "are the same place"),
+        ({"-s": "subs/s.jsonl", "-o": "subs"}, "--out subs and --subscriptions subs/s.jsonl overlap"),
+        ({"-s": "subs", "--rejected": "subs/bad"}, "--rejected subs/bad and --subscriptions subs overlap"),
+        ({"--rejected": "out/bad"}, "--rejected out/bad and --out out overlap"),
+        ({"--report": "days/report.html"}, "--report days/report.html and --events days overlap"),
+        ({"--metrics-file": "report.html", "--report": "./report.html"}, "--report ./report.html and --metrics-file report.html"),
+        ({"--layout": "subs/layout.json", "-o": "subs", "-s": "s.snapshot"}, "--out subs and --layout subs/layout.json"),
+        ({"--events": "s3a://Bucket/a/b", "-o": "s3://bucket/a//x/../"}, "the first holds the second"),
+        ({"--events": "hdfs:///a", "-o": "hdfs://name:8020/a"}, "are the same place"),
+        ({"--events": "kafka://a:9092/x", "-o": "kafka://a:9092/x"}, "are the same place"),
+    ],
+)
+def test_what_is_read_is_never_what_is_written(
+    changed: dict[str, str], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("days", "nights", "subs"):
+        Path(folder).mkdir()
+    for file in ("days/1.jsonl", "subs/s.jsonl"):
+        Path(file).touch()
+    Path("subs/layout.json").write_text("{}")
+    Path("link").symlink_to("days")
+    Path("linked.jsonl").symlink_to("days/1.jsonl")
+    given = {"--events": "days", "-s": "s.jsonl", "-o": "out", **changed}
+    words = [word.replace("HERE", str(tmp_path)) for pair in given.items() for word in pair]
+    done = CliRunner().invoke(app, [*words, "--overwrite"])
+    assert done.exit_code == USAGE, done.output
+    assert what in done.stderr
+    # Spark never started.
+    assert done.stderr.count("\n") == 1
+    assert sorted(each.name for each in tmp_path.rglob("*.json*")) == ["1.jsonl", "layout.json", "linked.jsonl", "s.jsonl"]
+
+
+def test_places_side_by_side_are_apart() -> None:
+    for source, target in [
+        ("days/*.jsonl", "days/matches"),
+        ("days", "days.rejected"),
+        ("s3a://a/x", "s3a://b/x"),
+        ("s3a://a/x", "/x"),
+        ("days/{1,2}.jsonl", "days/3"),
+        ("kafka://a/x", "kafka://a/y"),
+    ]:
+        assert not any(Address.of(target).overlap(each) for each in Address.all_of(source)), (source, target)
 
 
 def test_rows_a_second_add_up_to_the_rows_that_were_read(files: Path, spark: SparkSession) -> None:
