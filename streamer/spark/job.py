@@ -22,12 +22,14 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -58,10 +60,11 @@ from streamer.spark.watch import Watch
 from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE, fail, note, set_up_logging
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Spark itself failed: a worker that was lost too often, a disk that is full.
 FAILED: Final = 3
+TERMINATED: Final = 128 + signal.SIGTERM
 
 EPILOG: Final = (
     "Exit codes: 0 all is well; 1 some events were rejected, the others were matched; 2 wrong usage, bad subscriptions, or "
@@ -235,6 +238,8 @@ def job(
     except Bad as error:
         fail(str(error))
     set_up_logging("WARNING")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_not_of_py4j)
     counts, console = Counts(), Console(quiet=quiet)
     with ExitStack() as stack:
         try:
@@ -267,10 +272,13 @@ def _run(
     try:
         with console.phase("starting Spark"):
             spark = stack.enter_context(_session(conf, master, level))
-        code = (_stream if asked.stream else _batch)(spark, asked, counts, console, account)
-        counts.end()
-    except (KeyboardInterrupt, _Terminated) as interruption:
-        code = INTERRUPTED if isinstance(interruption, KeyboardInterrupt) else 143
+        work = _stream if asked.stream else _batch
+        code = _interruptible(lambda stop: work(spark, asked, counts, console, account, stop))
+        if code in (OK, SOME_BAD):
+            counts.end()
+    except KeyboardInterrupt:
+        # While Spark started.
+        code = INTERRUPTED
     except (StreamerError, OSError):
         raise
     except Exception as error:
@@ -279,12 +287,12 @@ def _run(
         note(f"streamer: {text}")
         code = {"user": USAGE, "event": SOME_BAD, "spark": FAILED}[blame]
     account.write(force=True)
-    if code in (OK, SOME_BAD, INTERRUPTED, 143) and counts.total("events"):
+    if code in (OK, SOME_BAD, INTERRUPTED, TERMINATED) and counts.total("events"):
         console.summary(counts, interrupted=code >= INTERRUPTED)
     return code
 
 
-def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account) -> int:
+def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
     from pyspark.sql import Observation, functions
     from pyspark.storagelevel import StorageLevel
 
@@ -297,6 +305,7 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
             raise Bad(f"{target} is there already; --overwrite replaces it")
     events = read(spark, asked.events, stream=False)
     subscriptions = read_subscriptions(spark, asked.subscriptions)
+    stop.callback(spark.interruptAll)
     with Watch(spark, console.stages) as watch:
         account.watch = watch
         with console.phase("looking at the subscriptions"), watch.phase("subscriptions"):
@@ -336,7 +345,7 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
     return SOME_BAD if codes else OK
 
 
-def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account) -> int:
+def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
     from streamer.spark.schema import check_columns
 
     events = read(spark, asked.events, stream=True)
@@ -365,19 +374,29 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
     rejected = None if asked.rejected is None else _writer(asked.rejected, ())
     write_matches = _writer(asked.out, ("gateway_id",) if asked.by_gateway else ())
     matcher = match_batches(path, write_matches, rejected=rejected, settled=settled, **options)
-    writer = events.writeStream.foreachBatch(matcher).option("checkpointLocation", asked.checkpoint)
+    stopped = Event()
+
+    def matched(frame: DataFrame, batch_id: int) -> None:
+        try:
+            matcher(frame, batch_id)
+        except Exception:
+            if not stopped.is_set():
+                raise
+            # Spark searches the text for the cause, with an expression that overflows the JVM's stack on that of a stack trace.
+            raise StreamerError("the stream was stopped") from None
+
+    writer = events.writeStream.foreachBatch(matched).option("checkpointLocation", asked.checkpoint)
     if asked.trigger == "available-now":
         writer = writer.trigger(availableNow=True)
     elif asked.trigger is not None:
         writer = writer.trigger(processingTime=asked.trigger)
-    with _terminating(), console.phase("waiting for events"):
+    with console.phase("waiting for events"):
         query = writer.start()
-        try:
-            while not query.awaitTermination(0.5):  # type: ignore[arg-type]
-                account.write()
-        finally:
-            # What is under way is given up, and repeated by whoever starts next with the checkpoint.
-            query.stop()
+        # Last in, first out. What is under way is given up, and repeated by whoever goes on with the checkpoint.
+        stop.callback(query.stop)
+        stop.callback(stopped.set)
+        while not query.awaitTermination(0.5):  # type: ignore[arg-type]
+            account.write()
     return SOME_BAD if counts.codes else OK
 
 
@@ -473,27 +492,47 @@ def _rates(batches: Sequence[Batch]) -> list[Point]:
     return [Point(batch.began + batch.seconds, batch.events / batch.seconds) for batch in batches if batch.seconds]
 
 
-class _Terminated(Exception):
-    """SIGTERM came."""
+def _interruptible(work: Callable[[ExitStack], int]) -> int:
+    """Run what waits for Spark in a thread of its own, while this one waits for it, or for a signal.
 
+    An exception that a signal raises in the midst of a call into the JVM is taken by py4j for a broken connection, or leaves one
+    behind with half an answer in it. So a signal raises nothing: it ends the waiting.
 
-@contextmanager
-def _terminating() -> Iterator[None]:
-    """Make of SIGTERM an orderly end."""
+    Args:
+        work: takes a stack of what stops it, and returns an exit code.
+    """
+    results: SimpleQueue[int | BaseException] = SimpleQueue()
+    stop = ExitStack()
 
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        raise _Terminated
+    def run() -> None:
+        try:
+            results.put(work(stop))
+        except BaseException as error:
+            results.put(error)
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        results.put(128 + number)
 
     try:
-        before = signal.signal(signal.SIGTERM, end)
+        before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:
         # Not in the main thread, where signals come.
-        yield
-        return
+        return work(stop)
+    thread = Thread(target=run, name="streamer-job", daemon=True)
     try:
-        yield
+        thread.start()
+        result = results.get()
+        if result in (INTERRUPTED, TERMINATED):
+            with suppress(Exception):
+                stop.close()
+            # It has nothing more to do than to notice; where it does something else, as building an engine, nobody waits for it.
+            thread.join(5)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 @contextmanager
@@ -533,6 +572,11 @@ def _session(conf: Mapping[str, str], master: str | None, level: str) -> Iterato
         finally:
             with suppress(Exception):
                 spark.stop()
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Leave out what py4j logs, in part under the name of the root: each is a stack trace of what is raised, and told, anyway."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 _LOG: Final = """rootLogger.level = {level}

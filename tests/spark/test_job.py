@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,11 +25,11 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from streamer.spark.failures import said
-from streamer.spark.job import FAILED, app
+from streamer.spark.job import FAILED, TERMINATED, app
 from streamer.spark.places import Address, Format, Place, place, read
 from streamer.spark.versions import publish
 from streamer.spark.watch import Watch
-from streamer.terminal import OK, SOME_BAD, USAGE
+from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE
 
 SUBSCRIPTIONS = [
     {
@@ -211,6 +216,32 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
         assert "Traceback" not in done.stderr
         assert "at org.apache" not in done.stderr
         assert done.exception is None or isinstance(done.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, TERMINATED), (signal.SIGINT, INTERRUPTED)], ids=["SIGTERM", "SIGINT"]
+)
+def test_a_signal_ends_a_stream_in_order(number: signal.Signals, code: int, files: Path) -> None:
+    Path("events").mkdir()
+    Path("events.jsonl").rename("events/1.jsonl")
+    places = {"--events": "events", "-s": "subscriptions.jsonl", "--out": "out", "--checkpoint": "checkpoint"}
+    command = [sys.executable, "-m", "streamer.spark.job", "--stream", "--master", "local[1]", "--metrics-file", "job.prom"]
+    command += [word for name, where in places.items() for word in (name, str(files / where))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+        assert running.stderr is not None
+        try:
+            # Java says something of its own before.
+            first = next(line for line in running.stderr if not line.startswith("WARNING: "))
+            os.killpg(running.pid, number) if number == signal.SIGINT else running.send_signal(number)
+            told = first + running.communicate(timeout=120)[1]
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+    assert first.startswith("batch 0: 402 events"), told
+    assert running.returncode == code, told
+    assert told.splitlines()[1].startswith("interrupted: 402 events"), told
+    assert told.count("\n") == 2, told
+    assert 'streamer_spark_events_rejected_total{code="bad_utf8"} 1.0' in Path("job.prom").read_text()
 
 
 @pytest.mark.parametrize(
