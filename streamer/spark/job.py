@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 import streamer
-from streamer.cli import read_layout
-from streamer.errors import StreamerError
+from streamer.cli import located, read_layout
+from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.spark.console import Console
 from streamer.spark.failures import Bad, said
 from streamer.spark.metrics import Counts
@@ -45,8 +45,10 @@ from streamer.spark.places import (
     Address,
     Format,
     Place,
+    check_writable,
     exists,
     for_json,
+    is_read_here,
     is_snapshot,
     place,
     read,
@@ -146,10 +148,10 @@ def job(
     ],
     out: Annotated[str, typer.Option("-o", "--out", metavar="PLACE", help="A folder, or kafka://BROKERS/TOPIC.")],
     rejected: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="Where events go that cannot be read.  [default: OUT.rejected]")
+        str | None, typer.Option(metavar="PLACE", help="Where events go that cannot be read.  \\[default: OUT.rejected]")
     ] = None,
     events_format: Annotated[Format | None, typer.Option(help="If the name does not tell.")] = None,
-    out_format: Annotated[Format | None, typer.Option(help="parquet or jsonl.  [default: by name, else parquet]")] = None,
+    out_format: Annotated[Format | None, typer.Option(help="parquet or jsonl.  \\[default: by name, else parquet]")] = None,
     event_col: Annotated[str, typer.Option(metavar="COLUMN", help="The column of Parquet that holds the events.")] = "value",
     keep: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to carry along; may be repeated.")] = None,
     keep_event: Annotated[bool, typer.Option("--keep-event", help="With each match the event itself.")] = False,
@@ -165,13 +167,14 @@ def job(
     ] = None,
     strategy: Annotated[Strategy, typer.Option(help="How subscriptions reach the workers.")] = Strategy.auto,
     on_error: Annotated[OnError, typer.Option(help="What becomes of events that cannot be read.")] = OnError.reject,
-    backend: Annotated[Backend | None, typer.Option(help="What evaluates in the workers.  [default: what runs here]")] = None,
+    backend: Annotated[Backend | None, typer.Option(help="What evaluates in the workers.  \\[default: what runs here]")] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
             min=1,
+            max=2**31 - 1,
             metavar="N",
-            help="Events that are matched at once, at most.  [default: as the snapshot says, or by their matches]",
+            help="Events that are matched at once, at most.  \\[default: as the snapshot says, or by their matches]",
         ),
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Go on as events come.")] = False,
@@ -187,12 +190,14 @@ def job(
     ] = None,
     conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark; may be repeated.")] = None,
     master: Annotated[
-        str | None, typer.Option(help="Where Spark runs.  [default: what spark-submit says, else local[*]]")
+        str | None, typer.Option(help="Where Spark runs.  \\[default: what spark-submit says, else local[*]]")
     ] = None,
     metrics_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write metrics as text, for the node exporter.")
     ] = None,
-    metrics_port: Annotated[int | None, typer.Option(metavar="PORT", help="Serve metrics while it runs; 0 for any port.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, metavar="PORT", help="Serve metrics while it runs; 0 for any port.")
+    ] = None,
     metrics_addr: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to serve them.")] = "127.0.0.1",
     report: Annotated[str | None, typer.Option(metavar="FILE", help="Write an HTML page about it.")] = None,
     title: Annotated[str, typer.Option(help="Of the report.")] = "Streamer on Spark",
@@ -248,8 +253,8 @@ def job(
                 stack.callback(server.shutdown)
                 console.say(f"metrics on http://{metrics_addr}:{port}/metrics")
             code = _run(asked, counts, console, stack, _pairs("--conf", conf), master, log_level)
-        except Bad as error:
-            note(f"streamer: {error}")
+        except BulkSubscriptionError as bulk:
+            _tell_bad(subscriptions, bulk)
             code = USAGE
         except StreamerError as error:
             note(f"streamer: {error}")
@@ -258,6 +263,16 @@ def job(
             note(f"streamer: {error.filename or ''}{': ' if error.filename else ''}{error.strerror or error}")
             code = USAGE
     raise typer.Exit(code)
+
+
+def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
+    """Print what is wrong with subscriptions, a line each and with their lines, where it was a file of lines that was read."""
+    # Not how many: of a part that a worker looks through it tells no more than are shown.
+    note("streamer: bad subscriptions, nothing was matched:")
+    for error in bulk.errors[: bulk.SHOWN]:
+        note(located(path, error) if is_read_here(path) else f"{path}: {error}")
+    if len(bulk.errors) > bulk.SHOWN:
+        note(f"and {len(bulk.errors) - bulk.SHOWN:,} more")
 
 
 # What it does, in order.
@@ -272,6 +287,9 @@ def _run(
     try:
         with console.phase("starting Spark"):
             spark = stack.enter_context(_session(conf, master, level))
+        for target in (asked.out, asked.rejected):
+            if target is not None:
+                check_writable(spark, target)
         work = _stream if asked.stream else _batch
         code = _interruptible(lambda stop: work(spark, asked, counts, console, account, stop))
         if code in (OK, SOME_BAD):

@@ -6,16 +6,18 @@ import glob
 import os
 import posixpath
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import pyspark
 
 from streamer.engine.snapshot import MAGIC
-from streamer.spark.failures import Bad
+from streamer.spark.failures import Bad, said
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +28,7 @@ CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__versi
 _KAFKA: Final = re.compile(r"kafka://(?P<brokers>[^/\s]+)/(?P<topic>[^/\s]+)")
 #: As Hadoop reads a path: `file:/a` and `file:///a` are one, and what has no scheme is of the default file system.
 _URL: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):(?://(?P<authority>[^/]*)(?=/|$)|(?=/))(?P<path>.*)", re.I | re.S)
+_MAGIC: Final = frozenset("*?[{")
 #: Names of one store.
 _STORES: Final = {"s3": "s3a", "s3n": "s3a"}
 
@@ -170,6 +173,9 @@ def read(spark: SparkSession, source: Place, *, stream: bool) -> DataFrame:
             reader = reader.option("startingOffsets", "earliest")
         return reader.load()
     if source.format is None:
+        local = local_path(source.text)
+        if local is not None and not _MAGIC.intersection(local) and not os.path.exists(local) and not exists(spark, source):
+            raise Bad(f"--events {source}: no such file or directory")
         raise Bad(f"--events {source}: its name does not tell what it is; say --events-format parquet or jsonl")
     if source.format is Format.parquet:
         # A stream must know the columns before there is a file; a batch finds them by itself.
@@ -188,13 +194,19 @@ def read_subscriptions(spark: SparkSession, path: str) -> DataFrame | str:
             from streamer.spark.versions import find
 
             return find(local).path
-        if os.path.isfile(local) and not name.endswith(".parquet"):
+        if is_read_here(path):
             return local
-        if not os.path.exists(local) and not any(char in local for char in "*?[{"):
+        if not os.path.exists(local) and not _MAGIC.intersection(local):
             raise Bad(f"--subscriptions {path}: no such file or directory")
     if _by_name(local or path) is Format.jsonl or name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
         return spark.read.text(path, lineSep="\n").where(r"trim(both ' \t\r' from value) != ''")
     return spark.read.parquet(path)
+
+
+def is_read_here(path: str) -> bool:
+    """Tell whether subscriptions are a file that the driver reads itself: a snapshot, or lines."""
+    local = local_path(path)
+    return local is not None and os.path.isfile(local) and not path.lower().endswith(".parquet")
 
 
 def is_snapshot(path: str) -> bool:
@@ -218,6 +230,40 @@ def exists(spark: SparkSession, target: Place) -> bool:
         return bool(path.getFileSystem(context._jsc.hadoopConfiguration()).exists(path))
     except Exception:
         return False
+
+
+def check_writable(spark: SparkSession, target: Place) -> None:
+    """Refuse a place that cannot be written, as far as that is known before something is; over Spark Connect it is not.
+
+    Raises:
+        Bad: Spark has no such file system, or the folder that it would be made in cannot be written.
+    """
+    if target.format is Format.kafka:
+        return
+    try:
+        context: Any = spark.sparkContext
+        jvm, configuration = context._jvm, context._jsc.hadoopConfiguration()
+    except Exception:
+        return
+    try:
+        path = jvm.org.apache.hadoop.fs.Path(target.text)
+        files = path.getFileSystem(configuration)
+        uri = files.makeQualified(path).toUri()
+    except Exception as error:
+        raise Bad(f"{target}: Spark cannot write there: {said(error)[1]}") from None
+    if uri.getScheme() != "file":
+        return
+    folder = Path(uri.getPath())
+    while not folder.exists():
+        folder = folder.parent
+    if folder.is_file() and str(folder) == uri.getPath():
+        # It is replaced, or refused since it is there.
+        folder = folder.parent
+    try:
+        # Only doing it tells: what a user may do is not what a file system can, as one that is mounted to be read, or /proc.
+        os.rmdir(tempfile.mkdtemp(prefix=".streamer-", dir=folder))
+    except OSError as error:
+        raise Bad(f"{target}: {folder} cannot be written: {error.strerror or error}") from None
 
 
 def write(frame: DataFrame, target: Place, *, by: Sequence[str] = (), overwrite: bool = False) -> None:

@@ -9,7 +9,9 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -194,6 +196,7 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
     Path("a.parquet").write_bytes(b"no parquet")
     cases: list[tuple[dict[str, str], tuple[str, ...], str]] = [
         ({"--events": "nowhere.jsonl"}, (), "nowhere.jsonl"),
+        ({"--events": "nope"}, (), "nope: no such file or directory"),
         ({"--events": "unknown"}, (), "its name does not tell what it is"),
         ({"--events": "a.parquet"}, (), "a.parquet"),
         ({"--events": "kafka://broker"}, (), "expected kafka://BROKER"),
@@ -201,6 +204,10 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
         ({"-s": "bad.jsonl"}, (), "filters[0].op"),
         ({"-s": "half.snapshot"}, (), "cut off"),
         ({"--out": "events.jsonl"}, (), "the same place"),
+        ({"--out": "foo://nowhere/out"}, (), 'No FileSystem for scheme "foo"'),
+        ({"--out": "half.snapshot/out"}, (), "half.snapshot cannot be written: Not a directory"),
+        ({}, ("--metrics-port", "99999"), "Invalid value for '--metrics-port'"),
+        ({}, ("--batch-size", str(10**20)), "Invalid value for '--batch-size'"),
         ({}, ("--stream",), "--checkpoint"),
         ({}, ("--trigger", "1 second"), "are for --stream"),
         ({}, ("--stream", "--checkpoint", "c", "--trigger", "now and then"), "now and then"),
@@ -299,6 +306,54 @@ def test_places_side_by_side_are_apart() -> None:
         ("kafka://a/x", "kafka://a/y"),
     ]:
         assert not any(Address.of(target).overlap(each) for each in Address.all_of(source)), (source, target)
+
+
+@pytest.mark.parametrize("strategy", ["broadcast", "cogroup"])
+def test_bad_subscriptions_are_told_line_by_line(strategy: str, files: Path) -> None:
+    good = json.dumps(SUBSCRIPTIONS[0])
+    bad = [json.dumps({**SUBSCRIPTIONS[0], "id": f"bad{number}", "filters": 1}) for number in range(30)]
+    Path("bad.jsonl").write_text("\n".join([good, "", *bad]))
+    done = run(files, "--events", "events.jsonl", "-s", "bad.jsonl", "--out", "out", "--strategy", strategy)
+    assert done.exit_code == USAGE
+    first, *lines = done.stderr[done.stderr.index("streamer: ") :].splitlines()
+    assert first == "streamer: bad subscriptions, nothing was matched:"
+    assert lines[20:] == (["and 10 more"] if strategy == "broadcast" else [])
+    where = f"{files / 'bad.jsonl'}:3" if strategy == "broadcast" else f"{files / 'bad.jsonl'}"
+    assert any(line.startswith(f"{where}: subscription 'bad0': filters: ") for line in lines), done.stderr
+    assert "\\n" not in done.stderr
+
+
+def test_a_stream_without_a_good_snapshot_says_so_without_stack_traces(files: Path) -> None:
+    Path("events").mkdir()
+    Path("events.jsonl").rename("events/1.jsonl")
+    Path("versions").mkdir()
+    Path("versions/1.snapshot").write_bytes(b"no snapshot")
+    arguments = ["--events", "events", "-s", "versions", "--out", "out", "--checkpoint", "checkpoint"]
+    done = run(files, *arguments, "--stream", "--trigger", "available-now")
+    assert done.exit_code == USAGE
+    assert re.search(r"^streamer: .*1\.snapshot", done.stderr, re.M), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "py4j" not in done.stderr
+
+
+def test_the_help_keeps_what_is_in_brackets() -> None:
+    told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).output
+    for default in ("OUT.rejected", "by name, else parquet", "what runs here", "as the snapshot says, or by their matches"):
+        assert f"[default: {default}]" in told
+
+
+def test_the_median_of_two_tasks_lies_between_them(spark: SparkSession) -> None:
+    def slow(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            time.sleep(batch.column(0)[0].as_py())
+            yield batch
+
+    with Watch(spark) as watch, watch.phase("matching"):
+        spark.range(0, 2, 1, 2).mapInArrow(slow, "id bigint").collect()
+    (stage,) = watch.stages()
+    least, _, middle, _, most = stage.durations
+    assert most - least > 0.3
+    assert middle == pytest.approx((least + most) / 2)
 
 
 def test_rows_a_second_add_up_to_the_rows_that_were_read(files: Path, spark: SparkSession) -> None:
