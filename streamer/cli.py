@@ -377,7 +377,7 @@ class Setup:
             try:
                 engine.add_jsonl(source)
             except BulkSubscriptionError as bulk:
-                return [_located(file, error) for error in bulk.errors]
+                return [located(file, error) for error in bulk.errors]
             except InputError as error:
                 return [_damaged(file, error)]
         return ()
@@ -472,7 +472,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def _located(name: str, error: SubscriptionError) -> str:
+def located(name: str, error: SubscriptionError) -> str:
     """Print an error as compilers do: file, line, then the subscription, the place in it, and the reason."""
     line, error.index = error.index, None
     return f"{_name(name)}{'' if line is None else f':{line + 1}'}: {error}"

@@ -34,7 +34,7 @@ _ASKED: Final = (
 #: `streamer.errors.EventError: malformed_json at byte 3: ...` as a worker's traceback ends.
 _OURS: Final = re.compile(r"^streamer\.(?:errors|spark\.failures)\.(?P<name>\w+): (?P<text>.*)$", re.M)
 _PYTHON: Final = re.compile(r"^(?P<name>(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)): (?P<text>.*)$", re.M)
-_JAVA: Final = re.compile(r"^(?:Caused by: )?(?P<name>(?:\w+\.)+\w*(?:Error|Exception)): (?P<text>.*)$", re.M)
+_JAVA: Final = re.compile(r"^(?:Caused by: |: )?(?P<name>(?:\w+\.)+\w*(?:Error|Exception)): (?P<text>.*)$", re.M)
 _CONDITION: Final = re.compile(r"\[(?P<condition>[A-Z0-9_.]+)\] ")
 _UNREAD: Final = re.compile(r"\S+ is not a Parquet file")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$", re.M)

@@ -22,34 +22,51 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 import streamer
-from streamer.cli import read_layout
-from streamer.errors import StreamerError
+from streamer.cli import located, read_layout
+from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.spark.console import Console
 from streamer.spark.failures import Bad, said
 from streamer.spark.metrics import Counts
-from streamer.spark.places import Format, Place, exists, for_json, is_snapshot, place, read, read_subscriptions, to_kafka, write
+from streamer.spark.places import (
+    Address,
+    Format,
+    Place,
+    check_writable,
+    exists,
+    for_json,
+    is_read_here,
+    is_snapshot,
+    place,
+    read,
+    read_subscriptions,
+    to_kafka,
+    write,
+)
 from streamer.spark.report import Batch, Point, Report, Stage, render
 from streamer.spark.streaming import BatchWriter, Settled, Write, match_batches
 from streamer.spark.watch import Watch
 from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE, fail, note, set_up_logging
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Spark itself failed: a worker that was lost too often, a disk that is full.
 FAILED: Final = 3
+TERMINATED: Final = 128 + signal.SIGTERM
 
 EPILOG: Final = (
     "Exit codes: 0 all is well; 1 some events were rejected, the others were matched; 2 wrong usage, bad subscriptions, or "
@@ -131,10 +148,10 @@ def job(
     ],
     out: Annotated[str, typer.Option("-o", "--out", metavar="PLACE", help="A folder, or kafka://BROKERS/TOPIC.")],
     rejected: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="Where events go that cannot be read.  [default: OUT.rejected]")
+        str | None, typer.Option(metavar="PLACE", help="Where events go that cannot be read.  \\[default: OUT.rejected]")
     ] = None,
     events_format: Annotated[Format | None, typer.Option(help="If the name does not tell.")] = None,
-    out_format: Annotated[Format | None, typer.Option(help="parquet or jsonl.  [default: by name, else parquet]")] = None,
+    out_format: Annotated[Format | None, typer.Option(help="parquet or jsonl.  \\[default: by name, else parquet]")] = None,
     event_col: Annotated[str, typer.Option(metavar="COLUMN", help="The column of Parquet that holds the events.")] = "value",
     keep: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to carry along; may be repeated.")] = None,
     keep_event: Annotated[bool, typer.Option("--keep-event", help="With each match the event itself.")] = False,
@@ -150,13 +167,14 @@ def job(
     ] = None,
     strategy: Annotated[Strategy, typer.Option(help="How subscriptions reach the workers.")] = Strategy.auto,
     on_error: Annotated[OnError, typer.Option(help="What becomes of events that cannot be read.")] = OnError.reject,
-    backend: Annotated[Backend | None, typer.Option(help="What evaluates in the workers.  [default: what runs here]")] = None,
+    backend: Annotated[Backend | None, typer.Option(help="What evaluates in the workers.  \\[default: what runs here]")] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
             min=1,
+            max=2**31 - 1,
             metavar="N",
-            help="Events that are matched at once, at most.  [default: as the snapshot says, or by their matches]",
+            help="Events that are matched at once, at most.  \\[default: as the snapshot says, or by their matches]",
         ),
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Go on as events come.")] = False,
@@ -172,12 +190,14 @@ def job(
     ] = None,
     conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark; may be repeated.")] = None,
     master: Annotated[
-        str | None, typer.Option(help="Where Spark runs.  [default: what spark-submit says, else local[*]]")
+        str | None, typer.Option(help="Where Spark runs.  \\[default: what spark-submit says, else local[*]]")
     ] = None,
     metrics_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write metrics as text, for the node exporter.")
     ] = None,
-    metrics_port: Annotated[int | None, typer.Option(metavar="PORT", help="Serve metrics while it runs; 0 for any port.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, metavar="PORT", help="Serve metrics while it runs; 0 for any port.")
+    ] = None,
     metrics_addr: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to serve them.")] = "127.0.0.1",
     report: Annotated[str | None, typer.Option(metavar="FILE", help="Write an HTML page about it.")] = None,
     title: Annotated[str, typer.Option(help="Of the report.")] = "Streamer on Spark",
@@ -219,9 +239,12 @@ def job(
             engine={name: value for name, value in engine.items() if value is not None},
         )
         _check(asked)
+        _check_apart(asked, layout if layout is not None and os.path.isfile(layout) else None)
     except Bad as error:
         fail(str(error))
     set_up_logging("WARNING")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_not_of_py4j)
     counts, console = Counts(), Console(quiet=quiet)
     with ExitStack() as stack:
         try:
@@ -230,8 +253,8 @@ def job(
                 stack.callback(server.shutdown)
                 console.say(f"metrics on http://{metrics_addr}:{port}/metrics")
             code = _run(asked, counts, console, stack, _pairs("--conf", conf), master, log_level)
-        except Bad as error:
-            note(f"streamer: {error}")
+        except BulkSubscriptionError as bulk:
+            _tell_bad(subscriptions, bulk)
             code = USAGE
         except StreamerError as error:
             note(f"streamer: {error}")
@@ -240,6 +263,16 @@ def job(
             note(f"streamer: {error.filename or ''}{': ' if error.filename else ''}{error.strerror or error}")
             code = USAGE
     raise typer.Exit(code)
+
+
+def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
+    """Print what is wrong with subscriptions, a line each and with their lines, where it was a file of lines that was read."""
+    # Not how many: of a part that a worker looks through it tells no more than are shown.
+    note("streamer: bad subscriptions, nothing was matched:")
+    for error in bulk.errors[: bulk.SHOWN]:
+        note(located(path, error) if is_read_here(path) else f"{path}: {error}")
+    if len(bulk.errors) > bulk.SHOWN:
+        note(f"and {len(bulk.errors) - bulk.SHOWN:,} more")
 
 
 # What it does, in order.
@@ -254,10 +287,16 @@ def _run(
     try:
         with console.phase("starting Spark"):
             spark = stack.enter_context(_session(conf, master, level))
-        code = (_stream if asked.stream else _batch)(spark, asked, counts, console, account)
-        counts.end()
-    except (KeyboardInterrupt, _Terminated) as interruption:
-        code = INTERRUPTED if isinstance(interruption, KeyboardInterrupt) else 143
+        for target in (asked.out, asked.rejected):
+            if target is not None:
+                check_writable(spark, target)
+        work = _stream if asked.stream else _batch
+        code = _interruptible(lambda stop: work(spark, asked, counts, console, account, stop))
+        if code in (OK, SOME_BAD):
+            counts.end()
+    except KeyboardInterrupt:
+        # While Spark started.
+        code = INTERRUPTED
     except (StreamerError, OSError):
         raise
     except Exception as error:
@@ -266,12 +305,12 @@ def _run(
         note(f"streamer: {text}")
         code = {"user": USAGE, "event": SOME_BAD, "spark": FAILED}[blame]
     account.write(force=True)
-    if code in (OK, SOME_BAD, INTERRUPTED, 143) and counts.total("events"):
+    if code in (OK, SOME_BAD, INTERRUPTED, TERMINATED) and counts.total("events"):
         console.summary(counts, interrupted=code >= INTERRUPTED)
     return code
 
 
-def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account) -> int:
+def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
     from pyspark.sql import Observation, functions
     from pyspark.storagelevel import StorageLevel
 
@@ -284,6 +323,7 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
             raise Bad(f"{target} is there already; --overwrite replaces it")
     events = read(spark, asked.events, stream=False)
     subscriptions = read_subscriptions(spark, asked.subscriptions)
+    stop.callback(spark.interruptAll)
     with Watch(spark, console.stages) as watch:
         account.watch = watch
         with console.phase("looking at the subscriptions"), watch.phase("subscriptions"):
@@ -323,7 +363,7 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
     return SOME_BAD if codes else OK
 
 
-def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account) -> int:
+def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
     from streamer.spark.schema import check_columns
 
     events = read(spark, asked.events, stream=True)
@@ -352,19 +392,29 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
     rejected = None if asked.rejected is None else _writer(asked.rejected, ())
     write_matches = _writer(asked.out, ("gateway_id",) if asked.by_gateway else ())
     matcher = match_batches(path, write_matches, rejected=rejected, settled=settled, **options)
-    writer = events.writeStream.foreachBatch(matcher).option("checkpointLocation", asked.checkpoint)
+    stopped = Event()
+
+    def matched(frame: DataFrame, batch_id: int) -> None:
+        try:
+            matcher(frame, batch_id)
+        except Exception:
+            if not stopped.is_set():
+                raise
+            # Spark searches the text for the cause, with an expression that overflows the JVM's stack on that of a stack trace.
+            raise StreamerError("the stream was stopped") from None
+
+    writer = events.writeStream.foreachBatch(matched).option("checkpointLocation", asked.checkpoint)
     if asked.trigger == "available-now":
         writer = writer.trigger(availableNow=True)
     elif asked.trigger is not None:
         writer = writer.trigger(processingTime=asked.trigger)
-    with _terminating(), console.phase("waiting for events"):
+    with console.phase("waiting for events"):
         query = writer.start()
-        try:
-            while not query.awaitTermination(0.5):  # type: ignore[arg-type]
-                account.write()
-        finally:
-            # What is under way is given up, and repeated by whoever starts next with the checkpoint.
-            query.stop()
+        # Last in, first out. What is under way is given up, and repeated by whoever goes on with the checkpoint.
+        stop.callback(query.stop)
+        stop.callback(stopped.set)
+        while not query.awaitTermination(0.5):  # type: ignore[arg-type]
+            account.write()
     return SOME_BAD if counts.codes else OK
 
 
@@ -460,27 +510,47 @@ def _rates(batches: Sequence[Batch]) -> list[Point]:
     return [Point(batch.began + batch.seconds, batch.events / batch.seconds) for batch in batches if batch.seconds]
 
 
-class _Terminated(Exception):
-    """SIGTERM came."""
+def _interruptible(work: Callable[[ExitStack], int]) -> int:
+    """Run what waits for Spark in a thread of its own, while this one waits for it, or for a signal.
 
+    An exception that a signal raises in the midst of a call into the JVM is taken by py4j for a broken connection, or leaves one
+    behind with half an answer in it. So a signal raises nothing: it ends the waiting.
 
-@contextmanager
-def _terminating() -> Iterator[None]:
-    """Make of SIGTERM an orderly end."""
+    Args:
+        work: takes a stack of what stops it, and returns an exit code.
+    """
+    results: SimpleQueue[int | BaseException] = SimpleQueue()
+    stop = ExitStack()
 
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        raise _Terminated
+    def run() -> None:
+        try:
+            results.put(work(stop))
+        except BaseException as error:
+            results.put(error)
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        results.put(128 + number)
 
     try:
-        before = signal.signal(signal.SIGTERM, end)
+        before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:
         # Not in the main thread, where signals come.
-        yield
-        return
+        return work(stop)
+    thread = Thread(target=run, name="streamer-job", daemon=True)
     try:
-        yield
+        thread.start()
+        result = results.get()
+        if result in (INTERRUPTED, TERMINATED):
+            with suppress(Exception):
+                stop.close()
+            # It has nothing more to do than to notice; where it does something else, as building an engine, nobody waits for it.
+            thread.join(5)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 @contextmanager
@@ -520,6 +590,11 @@ def _session(conf: Mapping[str, str], master: str | None, level: str) -> Iterato
         finally:
             with suppress(Exception):
                 spark.stop()
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Leave out what py4j logs, in part under the name of the root: each is a stack trace of what is raised, and told, anyway."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 _LOG: Final = """rootLogger.level = {level}
@@ -571,13 +646,29 @@ def _check(asked: Asked) -> None:
     for path in (asked.metrics_file, asked.report):
         if path is not None and not Path(path).absolute().parent.is_dir():
             raise Bad(f"{path}: its folder does not exist")
-    places = [
-        each.text.rstrip("/")
-        for each in (asked.events, asked.out, asked.rejected)
-        if each is not None and each.format is not Format.kafka
-    ]
-    if len(set(places)) < len(places):
-        raise Bad("--events, --out and --rejected are the same place")
+
+
+def _check_apart(asked: Asked, layout: str | None) -> None:
+    """Refuse places of which one would be written into, or over, another."""
+    read = {"--events": asked.events.text, "--subscriptions": asked.subscriptions, "--layout": layout}
+    written = {
+        "--out": asked.out.text,
+        "--rejected": None if asked.rejected is None else asked.rejected.text,
+        "--checkpoint": asked.checkpoint,
+        "--metrics-file": asked.metrics_file,
+        "--report": asked.report,
+    }
+    others = [(option, text, Address.all_of(text)) for option, text in read.items() if text is not None]
+    for option, text in written.items():
+        if text is None:
+            continue
+        address = Address.of(text)
+        for other, name, addresses in others:
+            overlap = next(filter(None, map(address.overlap, addresses)), None)
+            if overlap is not None:
+                how = "are the same place" if overlap == "is" else f"overlap: the first {overlap} the second"
+                raise Bad(f"{option} {text} and {other} {name} {how}")
+        others.append((option, text, {address}))
 
 
 def main() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import posixpath
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, final
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import pyspark
 
 from streamer.engine.snapshot import MAGIC
-from streamer.spark.failures import Bad
+from streamer.spark.failures import Bad, said
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +26,11 @@ if TYPE_CHECKING:
 CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 
 _KAFKA: Final = re.compile(r"kafka://(?P<brokers>[^/\s]+)/(?P<topic>[^/\s]+)")
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+#: As Hadoop reads a path: `file:/a` and `file:///a` are one, and what has no scheme is of the default file system.
+_URL: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):(?://(?P<authority>[^/]*)(?=/|$)|(?=/))(?P<path>.*)", re.I | re.S)
+_MAGIC: Final = frozenset("*?[{")
+#: Names of one store.
+_STORES: Final = {"s3": "s3a", "s3n": "s3a"}
 
 
 class Format(StrEnum):
@@ -70,6 +79,69 @@ def place(text: str, format: Format | None = None, options: Mapping[str, str] | 
     return Place(text, format or _by_name(text), options or {})
 
 
+def local_path(text: str) -> str | None:
+    """Return a place as a path of this machine; None for what is elsewhere."""
+    url = _URL.fullmatch(text)
+    if url is None:
+        return text
+    return url["path"] if url["scheme"].lower() == "file" else None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a place is, however it was called: by links, `..`, `file:` or another scheme of the same store.
+
+    Attributes:
+        root: scheme and authority; both empty for this machine, or what Spark takes for it.
+        names: of the folders down to it, and its own; those of what is read may be patterns.
+    """
+
+    root: tuple[str, str]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """Read the text of a place."""
+        local = local_path(text)
+        if local is not None:
+            return cls(("", ""), _names(os.path.realpath(local)))
+        url = _URL.fullmatch(text)
+        assert url is not None
+        scheme = url["scheme"].lower()
+        return cls(
+            (_STORES.get(scheme, scheme), (url["authority"] or "").lower()), _names(posixpath.normpath(url["path"] or "/"))
+        )
+
+    @classmethod
+    def all_of(cls, pattern: str) -> set[Address]:
+        """Read the text of a place that is read, as a pattern of Hadoop's, wider where Python's have no such thing."""
+        # Escaped characters are any, choices anything; braces that a slash or braces are in stand for any number of folders.
+        plain = re.sub(r"\\.", "?", re.sub(r"\{[^{}/]*\}", "*", pattern)).replace("[^", "[!")
+        before, brace, _ = plain.partition("{")
+        given = cls.of(before + "*" if brace else before)
+        if given.root != ("", "") or not glob.has_magic(before):
+            return {given}
+        # What is found may be a link to somewhere else.
+        return {given, *map(cls.of, glob.iglob("/" + "/".join(given.names)))}
+
+    def overlap(self, other: Address) -> Literal["is", "holds", "lies in"] | None:
+        """Tell how this stands to another place; None where neither has anything of the other."""
+        (scheme, authority), (other_scheme, other_authority) = self.root, other.root
+        # Without an authority it is the default one, which may be any.
+        if scheme != other_scheme or (authority and other_authority and authority != other_authority):
+            return None
+        if not all(name == each or fnmatchcase(name, each) for name, each in zip(self.names, other.names, strict=False)):
+            return None
+        if len(self.names) == len(other.names):
+            return "is"
+        return "holds" if len(self.names) < len(other.names) else "lies in"
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(filter(None, path.split("/")))
+
+
 def _by_name(text: str) -> Format | None:
     name = text.rstrip("/").lower()
     for ending in (".gz", ".zst", ".bz2", ".lz4", ".snappy"):
@@ -101,6 +173,9 @@ def read(spark: SparkSession, source: Place, *, stream: bool) -> DataFrame:
             reader = reader.option("startingOffsets", "earliest")
         return reader.load()
     if source.format is None:
+        local = local_path(source.text)
+        if local is not None and not _MAGIC.intersection(local) and not os.path.exists(local) and not exists(spark, source):
+            raise Bad(f"--events {source}: no such file or directory")
         raise Bad(f"--events {source}: its name does not tell what it is; say --events-format parquet or jsonl")
     if source.format is Format.parquet:
         # A stream must know the columns before there is a file; a batch finds them by itself.
@@ -113,19 +188,25 @@ def read(spark: SparkSession, source: Place, *, stream: bool) -> DataFrame:
 def read_subscriptions(spark: SparkSession, path: str) -> DataFrame | str:
     """Return subscriptions as `match_events` takes them: a path that the driver reads, or a DataFrame. Raises Bad."""
     name = path.rstrip("/").lower()
-    local = path.removeprefix("file://") if path.startswith("file://") else path
-    if not _SCHEME.match(local):
+    local = local_path(path)
+    if local is not None:
         if os.path.isdir(local) and any(entry.endswith(".snapshot") for entry in os.listdir(local)):
             from streamer.spark.versions import find
 
             return find(local).path
-        if os.path.isfile(local) and not name.endswith(".parquet"):
+        if is_read_here(path):
             return local
-        if not os.path.exists(local) and not any(char in local for char in "*?[{"):
+        if not os.path.exists(local) and not _MAGIC.intersection(local):
             raise Bad(f"--subscriptions {path}: no such file or directory")
-    if _by_name(local) is Format.jsonl or name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
+    if _by_name(local or path) is Format.jsonl or name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
         return spark.read.text(path, lineSep="\n").where(r"trim(both ' \t\r' from value) != ''")
     return spark.read.parquet(path)
+
+
+def is_read_here(path: str) -> bool:
+    """Tell whether subscriptions are a file that the driver reads itself: a snapshot, or lines."""
+    local = local_path(path)
+    return local is not None and os.path.isfile(local) and not path.lower().endswith(".parquet")
 
 
 def is_snapshot(path: str) -> bool:
@@ -149,6 +230,40 @@ def exists(spark: SparkSession, target: Place) -> bool:
         return bool(path.getFileSystem(context._jsc.hadoopConfiguration()).exists(path))
     except Exception:
         return False
+
+
+def check_writable(spark: SparkSession, target: Place) -> None:
+    """Refuse a place that cannot be written, as far as that is known before something is; over Spark Connect it is not.
+
+    Raises:
+        Bad: Spark has no such file system, or the folder that it would be made in cannot be written.
+    """
+    if target.format is Format.kafka:
+        return
+    try:
+        context: Any = spark.sparkContext
+        jvm, configuration = context._jvm, context._jsc.hadoopConfiguration()
+    except Exception:
+        return
+    try:
+        path = jvm.org.apache.hadoop.fs.Path(target.text)
+        files = path.getFileSystem(configuration)
+        uri = files.makeQualified(path).toUri()
+    except Exception as error:
+        raise Bad(f"{target}: Spark cannot write there: {said(error)[1]}") from None
+    if uri.getScheme() != "file":
+        return
+    folder = Path(uri.getPath())
+    while not folder.exists():
+        folder = folder.parent
+    if folder.is_file() and str(folder) == uri.getPath():
+        # It is replaced, or refused since it is there.
+        folder = folder.parent
+    try:
+        # Only doing it tells: what a user may do is not what a file system can, as one that is mounted to be read, or /proc.
+        os.rmdir(tempfile.mkdtemp(prefix=".streamer-", dir=folder))
+    except OSError as error:
+        raise Bad(f"{target}: {folder} cannot be written: {error.strerror or error}") from None
 
 
 def write(frame: DataFrame, target: Place, *, by: Sequence[str] = (), overwrite: bool = False) -> None:

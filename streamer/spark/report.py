@@ -26,6 +26,7 @@ from importlib.resources import files
 from statistics import fmean
 from typing import Final, final
 
+from streamer.cli_output import count
 from streamer.sizes import size_text
 
 #: More collections than this are drawn as one.
@@ -193,13 +194,13 @@ def _outcomes(report: Report) -> str:
         ("rejected", rejected, "could not be read"),
     ]
     left, bars = 0.0, []
-    for kind, count, says in parts:
-        if count:
-            width = max(count / events * WIDTH, 3.0)
-            bars.append(_bar(kind, left, 0, width - 2, 26, f"{count:,} {says}"))
+    for kind, number, says in parts:
+        if number:
+            width = max(number / events * WIDTH, 3.0)
+            bars.append(_bar(kind, left, 0, width - 2, 26, f"{number:,} {says}"))
             left += width
     drawing = _drawing(26, "Where each event ended", *bars, width=max(left, WIDTH))
-    legend = _legend((kind, f"<b>{_share(count, events)}</b> {says}") for kind, count, says in parts if count)
+    legend = _legend((kind, f"<b>{_share(number, events)}</b> {says}") for kind, number, says in parts if number)
     return _section("Where the events ended", "", drawing, legend)
 
 
@@ -314,7 +315,7 @@ def _tasks(report: Report) -> str:
     for index, stage in enumerate(stages):
         y = index * row + 15
         least, low, middle, high, most = (left + seconds * scale for seconds in stage.durations)
-        name = f"{escape(_cut(stage.name, 22))} · {stage.tasks:,}<title>stage {stage.id}, {stage.tasks:,} tasks</title>"
+        name = f"{escape(_cut(stage.name, 22))} · {stage.tasks:,}<title>stage {stage.id}, {count(stage.tasks, 'task')}</title>"
         drawn += [
             _word("name", left - 12, y + 4, name, "end"),
             _line("track", left, y, least, y),
@@ -325,8 +326,9 @@ def _tasks(report: Report) -> str:
             _word("figure", most + 10, y + 4, _duration(stage.durations[-1])),
         ]
     ratio = slowest.durations[-1] / slowest.durations[2] if slowest.durations[2] else 1.0
+    times = f", {ratio:.1f} times the median of its stage" if slowest.tasks > 1 else ""
     said = (
-        f"The slowest task took {_duration(slowest.durations[-1])}, {ratio:.1f} times the one in the middle of its stage. "
+        f"The slowest task took {_duration(slowest.durations[-1])}{times}. "
         "Bars span the middle half of a stage's tasks, whose number stands beside its name; the dot is the slowest."
     )
     rows = [
@@ -350,7 +352,7 @@ def _codes(report: Report) -> str:
     if not report.codes:
         return ""
     codes = sorted(report.codes.items(), key=lambda each: (-each[1], each[0]))
-    rows = [[f"<code>{escape(code)}</code>", f"{count:,}", _share(count, report.events)] for code, count in codes]
+    rows = [[f"<code>{escape(code)}</code>", f"{number:,}", _share(number, report.events)] for code, number in codes]
     return _section("Rejected events", "", _table(("code", "events", "of all"), rows))
 
 
@@ -423,8 +425,8 @@ def _axis(most: float) -> tuple[float, list[float]]:
         return 1.0, [0.0, 1.0]
     size = 10 ** math.floor(math.log10(most))
     step = next(step for step in (size / 5, size / 4, size / 2, size, size * 2, size * 2.5) if most / step <= 5)
-    count = max(1, math.ceil(most / step - 1e-9))
-    return step * count, [step * index for index in range(count + 1)]
+    steps = max(1, math.ceil(most / step - 1e-9))
+    return step * steps, [step * index for index in range(steps + 1)]
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
@@ -453,12 +455,13 @@ def _short(number: float) -> str:
 
 
 def _share(part: float, whole: float) -> str:
+    """Write a share as HTML."""
     if not whole or not part:
         return "0 %"
     share = part / whole * 100
     if share < 0.1:
-        return "< 0.1 %"
-    return f"{share:.1f} %" if share < 99.95 or part == whole else "> 99.9 %"
+        return "&lt; 0.1 %"
+    return f"{share:.1f} %" if share < 99.95 or part == whole else "&gt; 99.9 %"
 
 
 def _duration(seconds: float) -> str:

@@ -18,7 +18,7 @@ That is all there is while tasks run, and is kept where there are too many tasks
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, RLock, Thread
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVERY: Final = 0.5
-_QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Looked for so many ids past the last one that is known: Spark numbers stages that it then skips.
 _AHEAD: Final = 20
 #: Each task that is asked for is some calls into the JVM.
@@ -198,13 +197,15 @@ class Watch:
         data = self._data(number)
         if data is None or data.status().toString() not in _RAN:
             return None
-        quantiles = self._array()
-        summary = self._store.taskSummary(number, data.attemptId(), quantiles)
+        # Spark's quantile is the duration of one task, of an even number the upper of the two in the middle.
+        tasks = max(int(data.numTasks()), 1)
+        quantiles = (0.0, 0.25, ((tasks - 1) // 2 + 0.5) / tasks, 0.5, 0.75, 1.0)
+        summary = self._store.taskSummary(number, data.attemptId(), self._array(quantiles))
         durations = (0.0, 0.0, 0.0, 0.0, 0.0)
         if summary.isDefined():
             times = summary.get().executorRunTime()
-            least, low, middle, high, most = (float(times.apply(index)) / 1000 for index in range(len(_QUANTILES)))
-            durations = (least, low, middle, high, most)
+            least, low, lower, upper, high, most = (float(times.apply(index)) / 1000 for index in range(len(quantiles)))
+            durations = (least, low, (lower + upper) / 2, high, most)
         return Stage(
             id=number,
             name=name,
@@ -216,16 +217,16 @@ class Watch:
         )
 
 
-def _store(spark: SparkSession) -> tuple[Any, Callable[[], Any]]:
+def _store(spark: SparkSession) -> tuple[Any, Callable[[Sequence[float]], Any]]:
     try:
         context: Any = spark.sparkContext
         store = context._jsc.sc().statusStore()
     except Exception:
-        return None, lambda: None
+        return None, lambda _: None
 
-    def array() -> Any:
-        made = context._gateway.new_array(context._jvm.double, len(_QUANTILES))
-        for index, value in enumerate(_QUANTILES):
+    def array(values: Sequence[float]) -> Any:
+        made = context._gateway.new_array(context._jvm.double, len(values))
+        for index, value in enumerate(values):
             made[index] = value
         return made
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,11 +27,11 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from streamer.spark.failures import said
-from streamer.spark.job import FAILED, app
-from streamer.spark.places import Format, Place, place, read
+from streamer.spark.job import FAILED, TERMINATED, app
+from streamer.spark.places import Address, Format, Place, place, read
 from streamer.spark.versions import publish
 from streamer.spark.watch import Watch
-from streamer.terminal import OK, SOME_BAD, USAGE
+from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE
 
 SUBSCRIPTIONS = [
     {
@@ -189,6 +196,7 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
     Path("a.parquet").write_bytes(b"no parquet")
     cases: list[tuple[dict[str, str], tuple[str, ...], str]] = [
         ({"--events": "nowhere.jsonl"}, (), "nowhere.jsonl"),
+        ({"--events": "nope"}, (), "nope: no such file or directory"),
         ({"--events": "unknown"}, (), "its name does not tell what it is"),
         ({"--events": "a.parquet"}, (), "a.parquet"),
         ({"--events": "kafka://broker"}, (), "expected kafka://BROKER"),
@@ -196,6 +204,10 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
         ({"-s": "bad.jsonl"}, (), "filters[0].op"),
         ({"-s": "half.snapshot"}, (), "cut off"),
         ({"--out": "events.jsonl"}, (), "the same place"),
+        ({"--out": "foo://nowhere/out"}, (), 'No FileSystem for scheme "foo"'),
+        ({"--out": "half.snapshot/out"}, (), "half.snapshot cannot be written: Not a directory"),
+        ({}, ("--metrics-port", "99999"), "Invalid value for '--metrics-port'"),
+        ({}, ("--batch-size", str(10**20)), "Invalid value for '--batch-size'"),
         ({}, ("--stream",), "--checkpoint"),
         ({}, ("--trigger", "1 second"), "are for --stream"),
         ({}, ("--stream", "--checkpoint", "c", "--trigger", "now and then"), "now and then"),
@@ -211,6 +223,137 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
         assert "Traceback" not in done.stderr
         assert "at org.apache" not in done.stderr
         assert done.exception is None or isinstance(done.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, TERMINATED), (signal.SIGINT, INTERRUPTED)], ids=["SIGTERM", "SIGINT"]
+)
+def test_a_signal_ends_a_stream_in_order(number: signal.Signals, code: int, files: Path) -> None:
+    Path("events").mkdir()
+    Path("events.jsonl").rename("events/1.jsonl")
+    places = {"--events": "events", "-s": "subscriptions.jsonl", "--out": "out", "--checkpoint": "checkpoint"}
+    command = [sys.executable, "-m", "streamer.spark.job", "--stream", "--master", "local[1]", "--metrics-file", "job.prom"]
+    command += [word for name, where in places.items() for word in (name, str(files / where))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+        assert running.stderr is not None
+        try:
+            # Java says something of its own before.
+            first = next(line for line in running.stderr if not line.startswith("WARNING: "))
+            os.killpg(running.pid, number) if number == signal.SIGINT else running.send_signal(number)
+            told = first + running.communicate(timeout=120)[1]
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+    assert first.startswith("batch 0: 402 events"), told
+    assert running.returncode == code, told
+    assert told.splitlines()[1].startswith("interrupted: 402 events"), told
+    assert told.count("\n") == 2, told
+    assert 'streamer_spark_events_rejected_total{code="bad_utf8"} 1.0' in Path("job.prom").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"--events": "days", "-o": "./days"}, "--out ./days and --events days are the same place"),
+        ({"--events": "days/1.jsonl", "-o": "days"}, "--out days and --events days/1.jsonl overlap: the first holds the second"),
+        ({"--events": "days", "-o": "days/out"}, "the first lies in the second"),
+        ({"--events": "days/*.jsonl", "-o": "days"}, "the first holds the second"),
+        ({"--events": "day[a-z]/{1,2}.jsonl", "-o": "days"}, "the first holds the second"),
+        ({"--events": "{days/1,nights/2}.jsonl", "-o": "days"}, "--out days and --events {days/1,nights/2}.jsonl"),
+        ({"--events": "linked.jsonl*", "-o": "days"}, "--out days and --events linked.jsonl*"),
+        ({"--events": "days", "-o": "link"}, "--out link and --events days are the same place"),
+        ({"--events": "days", "-o": "file:HERE/nights/../days/"}, "are the same place"),
+        ({"--events": "file:///HERE/days", "-o": "days"}, "are the same place"),
+        ({"-s": "subs/s.jsonl", "-o": "subs"}, "--out subs and --subscriptions subs/s.jsonl overlap"),
+        ({"-s": "subs", "--rejected": "subs/bad"}, "--rejected subs/bad and --subscriptions subs overlap"),
+        ({"--rejected": "out/bad"}, "--rejected out/bad and --out out overlap"),
+        ({"--report": "days/report.html"}, "--report days/report.html and --events days overlap"),
+        ({"--metrics-file": "report.html", "--report": "./report.html"}, "--report ./report.html and --metrics-file report.html"),
+        ({"--layout": "subs/layout.json", "-o": "subs", "-s": "s.snapshot"}, "--out subs and --layout subs/layout.json"),
+        ({"--events": "s3a://Bucket/a/b", "-o": "s3://bucket/a//x/../"}, "the first holds the second"),
+        ({"--events": "hdfs:///a", "-o": "hdfs://name:8020/a"}, "are the same place"),
+        ({"--events": "kafka://a:9092/x", "-o": "kafka://a:9092/x"}, "are the same place"),
+    ],
+)
+def test_what_is_read_is_never_what_is_written(
+    changed: dict[str, str], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("days", "nights", "subs"):
+        Path(folder).mkdir()
+    for file in ("days/1.jsonl", "subs/s.jsonl"):
+        Path(file).touch()
+    Path("subs/layout.json").write_text("{}")
+    Path("link").symlink_to("days")
+    Path("linked.jsonl").symlink_to("days/1.jsonl")
+    given = {"--events": "days", "-s": "s.jsonl", "-o": "out", **changed}
+    words = [word.replace("HERE", str(tmp_path)) for pair in given.items() for word in pair]
+    done = CliRunner().invoke(app, [*words, "--overwrite"])
+    assert done.exit_code == USAGE, done.output
+    assert what in done.stderr
+    # Spark never started.
+    assert done.stderr.count("\n") == 1
+    assert sorted(each.name for each in tmp_path.rglob("*.json*")) == ["1.jsonl", "layout.json", "linked.jsonl", "s.jsonl"]
+
+
+def test_places_side_by_side_are_apart() -> None:
+    for source, target in [
+        ("days/*.jsonl", "days/matches"),
+        ("days", "days.rejected"),
+        ("s3a://a/x", "s3a://b/x"),
+        ("s3a://a/x", "/x"),
+        ("days/{1,2}.jsonl", "days/3"),
+        ("kafka://a/x", "kafka://a/y"),
+    ]:
+        assert not any(Address.of(target).overlap(each) for each in Address.all_of(source)), (source, target)
+
+
+@pytest.mark.parametrize("strategy", ["broadcast", "cogroup"])
+def test_bad_subscriptions_are_told_line_by_line(strategy: str, files: Path) -> None:
+    good = json.dumps(SUBSCRIPTIONS[0])
+    bad = [json.dumps({**SUBSCRIPTIONS[0], "id": f"bad{number}", "filters": 1}) for number in range(30)]
+    Path("bad.jsonl").write_text("\n".join([good, "", *bad]))
+    done = run(files, "--events", "events.jsonl", "-s", "bad.jsonl", "--out", "out", "--strategy", strategy)
+    assert done.exit_code == USAGE
+    first, *lines = done.stderr[done.stderr.index("streamer: ") :].splitlines()
+    assert first == "streamer: bad subscriptions, nothing was matched:"
+    assert lines[20:] == (["and 10 more"] if strategy == "broadcast" else [])
+    where = f"{files / 'bad.jsonl'}:3" if strategy == "broadcast" else f"{files / 'bad.jsonl'}"
+    assert any(line.startswith(f"{where}: subscription 'bad0': filters: ") for line in lines), done.stderr
+    assert "\\n" not in done.stderr
+
+
+def test_a_stream_without_a_good_snapshot_says_so_without_stack_traces(files: Path) -> None:
+    Path("events").mkdir()
+    Path("events.jsonl").rename("events/1.jsonl")
+    Path("versions").mkdir()
+    Path("versions/1.snapshot").write_bytes(b"no snapshot")
+    arguments = ["--events", "events", "-s", "versions", "--out", "out", "--checkpoint", "checkpoint"]
+    done = run(files, *arguments, "--stream", "--trigger", "available-now")
+    assert done.exit_code == USAGE
+    assert re.search(r"^streamer: .*1\.snapshot", done.stderr, re.M), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "py4j" not in done.stderr
+
+
+def test_the_help_keeps_what_is_in_brackets() -> None:
+    told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).output
+    for default in ("OUT.rejected", "by name, else parquet", "what runs here", "as the snapshot says, or by their matches"):
+        assert f"[default: {default}]" in told
+
+
+def test_the_median_of_two_tasks_lies_between_them(spark: SparkSession) -> None:
+    def slow(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            time.sleep(batch.column(0)[0].as_py())
+            yield batch
+
+    with Watch(spark) as watch, watch.phase("matching"):
+        spark.range(0, 2, 1, 2).mapInArrow(slow, "id bigint").collect()
+    (stage,) = watch.stages()
+    least, _, middle, _, most = stage.durations
+    assert most - least > 0.3
+    assert middle == pytest.approx((least + most) / 2)
 
 
 def test_rows_a_second_add_up_to_the_rows_that_were_read(files: Path, spark: SparkSession) -> None:

@@ -92,7 +92,7 @@ def test_a_page_shows_what_was_counted() -> None:
     ):
         assert text in page.text, text
     assert "2 collections; the largest, flights, has 90.0 % of the events, 1.8 times the mean." in page.text
-    assert "The slowest task took 9 s, 4.5 times the one in the middle of its stage." in page.text
+    assert "The slowest task took 9 s, 4.5 times the median of its stage." in page.text
     assert "20 micro-batches, 2 versions of the subscriptions" in page.text
 
 
@@ -114,6 +114,15 @@ def test_a_page_needs_nothing_else(report: Report) -> None:
 
 def test_a_job_without_events_says_so() -> None:
     assert "There was no event." in Checked(render(EMPTY)).text
+
+
+def test_one_task_is_no_skew_and_a_small_share_no_markup() -> None:
+    parts = [Part(tenant="default", collection="flights", events=100_000, matched=1, matches=1, pruned=99_999)]
+    text = render(replace(FULL, parts=parts, stages=[replace(FULL.stages[0], tasks=1)]))
+    assert "<small>&lt; 0.1 %</small>" in text
+    assert not re.search(r"<\s|[^>]> 99", text)
+    assert "<title>stage 3, 1 task</title>" in text
+    assert "The slowest task took 9 s. " in text
 
 
 def test_nobodys_names_become_markup() -> None:
