@@ -43,6 +43,7 @@ class Loop:
         self._period: Final = period
         self._lock = Lock()
         self._end: End | None = None
+        self._at_death: weakref.finalize[..., Manager] | None = None
         _loops.add(self)
 
     @property
@@ -63,16 +64,20 @@ class Loop:
             if self._end is not None:
                 self._end.put(None)
                 self._end = None
+                if self._at_death is not None:
+                    self._at_death.detach()
 
     def _begin(self) -> None:
         self._end = queue.SimpleQueue()
         # The queue outlives the manager for as long as the thread takes to see it.
-        weakref.finalize(self._manager, self._end.put, None)
+        self._at_death = weakref.finalize(self._manager, self._end.put, None)
         work = (weakref.ref(self._manager), self._end, self._period)
         threading.Thread(target=_run, args=work, name="streamer-bloom", daemon=True).start()
 
     def _begin_in_child(self) -> None:
         if self._end is not None:
+            if self._at_death is not None:
+                self._at_death.detach()
             self._begin()
 
 

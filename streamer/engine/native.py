@@ -453,9 +453,12 @@ _names = itertools.count()
 # Before a fork every core is brought to rest, so that the child finds no lock that nobody will open again.
 _cores: Final[Living[NativeCore]] = Living()
 _resting: list[NativeCore] = []
+#: One thread forks at a time: another would wait for what this one holds, and open it when it is done itself.
+_forking: Final = Lock()
 
 
 def _before_fork() -> None:
+    _forking.__enter__()
     _resting.extend(_cores)
     for core in _resting:
         core._lock.__enter__()
@@ -467,6 +470,7 @@ def _after_fork_in_parent() -> None:
         core.resume()
         core._lock.__exit__()
     _resting.clear()
+    _forking.__exit__()
 
 
 def _after_fork_in_child() -> None:

@@ -36,7 +36,8 @@ def register(
     SELECT value, streamer_match(value) AS wanted_by FROM events
     ```
 
-    Its argument is a string; cast binary to one. It holds the subscriptions as they are now: register again for later ones.
+    Its argument is a string; cast binary to one. It holds the subscriptions as they are now: register again for later ones. What
+    Spark hands over at once is matched at once, whatever the engine's `batch_size` is, since its lists go back together.
 
     Args:
         subscriptions: an engine, or the path of a snapshot on the driver.

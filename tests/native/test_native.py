@@ -222,6 +222,34 @@ def test_a_fork_while_another_thread_matches_and_one_merges(engine: MakeEngine) 
     assert "after" in e
 
 
+def test_threads_may_fork_at_once() -> None:
+    """Each brings the cores to rest, and none waits for what another one holds."""
+    found = python(
+        """
+        import faulthandler, os, threading
+        import streamer
+
+        faulthandler.dump_traceback_later(60, exit=True)
+        engines = [streamer.Engine() for _ in range(3)]
+
+        def fork():
+            for _ in range(50):
+                if (child := os.fork()) == 0:
+                    engines[0].add({"id": "s"})
+                    os._exit(len(engines[0].match_ids(b"{}")))
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+        threads = [threading.Thread(target=fork) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print("done", engines[0].add({"id": "s"}).added)
+        """
+    )
+    assert (found.stdout, found.stderr, found.returncode) == ("done ('s',)\n", "", 0)
+
+
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """Run *code* on the native backend."""
     return subprocess.run(

@@ -218,6 +218,7 @@ impl Inner {
         let access = self.access(&store);
         let merge = |store| Segment::new(store, &self.seed, self.options.depth, Some(&access));
         let merged = if store.is_empty() { None } else { Some(merge(store).ok()?) };
+        let moves = merged.as_ref().map_or_else(Vec::new, |merged| moves(&chosen, &sources, merged));
         signal.inside(|| {
             let mut writer = self.lock_writer();
             let root = self.root.load_full();
@@ -232,8 +233,8 @@ impl Inner {
                 partition.segments.iter().filter(|other| !chosen.iter().any(|one| Arc::ptr_eq(one, other))).cloned().collect();
             if let Some(merged) = merged {
                 let merged = Arc::new(merged);
-                for ((number, old), new) in sources.iter().zip(0..) {
-                    match chosen[*number].removed_at(*old) {
+                for (number, old, new) in moves {
+                    match chosen[number].removed_at(old) {
                         0 => writer.locations[merged.store.slots[new as usize] as usize] = new,
                         version => merged.remove(new, version),
                     }
@@ -258,10 +259,22 @@ impl Inner {
     }
 }
 
+/// From which segment and position to which of *merged* each went. Its index has renumbered them, so that only their slots, which no
+/// two of them share, tell.
+fn moves(chosen: &[Arc<Segment>], sources: &[(usize, u32)], merged: &Segment) -> Vec<(usize, u32, u32)> {
+    let slot = |&(number, at): &(usize, u32)| chosen[number].store.slots[at as usize];
+    let mut from: Vec<(u32, usize, u32)> = sources.iter().map(|source| (slot(source), source.0, source.1)).collect();
+    let mut to: Vec<(u32, u32)> = merged.store.slots.iter().copied().zip(0..).collect();
+    from.sort_unstable();
+    to.sort_unstable();
+    debug_assert!(from.iter().map(|from| from.0).eq(to.iter().map(|to| to.0)));
+    from.into_iter().zip(to).map(|((_, number, old), (_, new))| (number, old, new)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Addition, Mode, Options, Scratch};
+    use crate::engine::{Addition, Mode, Options, Scratch, Selection};
     use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode as PathMode, NormalForm, Path, Root};
     use crate::value::Scalar;
     use std::sync::mpsc::channel;
@@ -279,53 +292,92 @@ mod tests {
         engine.write(additions.map(Ok).collect(), Mode::Replace, false).unwrap();
     }
 
-    /// A write replaces a subscription and is taken back; *meanwhile* has read by then what there is, and waits for its turn.
-    fn is_there_after_a_write_that_is_taken_back(meanwhile: impl Fn(&Engine) + Sync) {
+    /// The value that a subscription asks for: few, and in no order, so that an index stores them in another order than they came in.
+    fn value(n: u64) -> String {
+        format!("v{}", ((n * 2_654_435_761) >> 7) % 30)
+    }
+
+    /// A hundred subscriptions. A write goes on up to where it would be published; *meanwhile* has read by then what there is, and
+    /// waits for its turn; then the write is published, or taken back.
+    fn beside(is_taken_back: bool, one: impl Fn(&Engine) + Sync, meanwhile: impl Fn(&Engine) + Sync) -> Engine {
         let (entered, has_entered) = channel();
         let (release, may_go_on) = channel();
         let gate = Mutex::new((entered, may_go_on));
         let is_armed = Arc::new(AtomicBool::new(false));
         let armed = is_armed.clone();
         let before_publish = move || {
-            if armed.load(Ordering::Relaxed) {
+            if armed.swap(false, Ordering::Relaxed) {
                 let gate = gate.lock().unwrap();
                 gate.0.send(()).unwrap();
                 gate.1.recv().unwrap();
-                panic!("this write is taken back");
+                assert!(!is_taken_back, "this write is taken back");
             }
         };
         let options = Options { before_publish: Some(Arc::new(before_publish)), background: false, ..Options::default() };
         let engine = Engine::new(options);
         for range in [0..70, 70..100] {
-            write(&engine, range.map(|n| asks(&format!("s{n}"), &format!("s{n}"))));
+            write(&engine, range.map(|n| asks(&format!("s{n}"), &value(n))));
         }
         assert_eq!((engine.shape().1, engine.filters().len()), (2, 1));
         is_armed.store(true, Ordering::Relaxed);
         scope(|scope| {
-            let writer = scope.spawn(|| write(&engine, [asks("s7", "other")].into_iter()));
+            let writer = scope.spawn(|| one(&engine));
             has_entered.recv().unwrap();
-            is_armed.store(false, Ordering::Relaxed);
             let other = scope.spawn(|| meanwhile(&engine));
             while engine.signal.gate.lock().unwrap().inside == 0 {
                 yield_now();
             }
             release.send(()).unwrap();
-            assert!(writer.join().is_err());
+            assert_eq!(writer.join().is_err(), is_taken_back);
             other.join().unwrap();
         });
-        let event = br#"{"data":{"a":"s7"}}"#;
-        let found = engine.match_event(event, Some("t"), Some("c"), &mut Scratch::default()).unwrap().certain.len();
-        assert_eq!((found, engine.len()), (1, 100));
+        engine
+    }
+
+    /// Every subscription but some is found, by what it asks for.
+    fn assert_found(engine: &Engine, but: &[u64]) {
+        let mut found = Vec::new();
+        for n in 0..30 {
+            let event = format!(r#"{{"data":{{"a":"v{n}"}}}}"#);
+            let mut scratch = Scratch::default();
+            let slots = engine.match_event(event.as_bytes(), Some("t"), Some("c"), &mut scratch).unwrap().certain;
+            found.extend(slots.iter().map(|slot| engine.record(*slot).map(|record| record.id.to_string())));
+        }
+        let mut expected: Vec<_> = (0..100).filter(|n| !but.contains(n)).map(|n| Some(format!("s{n}"))).collect();
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+        assert_eq!(engine.len(), expected.len());
+    }
+
+    fn replace(engine: &Engine) {
+        write(engine, [asks("s7", "other")].into_iter());
     }
 
     #[test]
     fn a_merge_loses_nothing_of_a_write_that_is_taken_back() {
-        is_there_after_a_write_that_is_taken_back(|engine| engine.merge());
+        assert_found(&beside(true, replace, |engine| engine.merge()), &[]);
     }
 
     #[test]
     fn a_rebuilt_filter_lacks_no_key_of_a_write_that_is_taken_back() {
         let name = Name { tenant: "t".into(), collection: "c".into() };
-        is_there_after_a_write_that_is_taken_back(|engine| assert!(engine.rebuild_filter(&name, 1000, 0.001)));
+        assert_found(&beside(true, replace, |engine| assert!(engine.rebuild_filter(&name, 1000, 0.001))), &[]);
+    }
+
+    #[test]
+    fn what_is_removed_beside_a_merge_is_what_the_merge_leaves_out() {
+        let removed = [3, 71, 75, 80, 84, 88, 90, 92, 95];
+        let ids = removed.map(|n: u64| format!("s{n}"));
+        let ids = ids.each_ref().map(String::as_str);
+        let remove = |engine: &Engine| {
+            engine.remove(&Selection { ids: Some(&ids), ..Selection::default() });
+        };
+        let engine = beside(false, remove, |engine| engine.merge());
+        assert_found(&engine, &removed);
+        // The slots that became free are given to others, which are found as themselves.
+        write(&engine, removed.into_iter().map(|n| asks(&format!("s{n}"), &value(n))));
+        engine.merge();
+        assert_found(&engine, &[]);
     }
 }
