@@ -64,10 +64,10 @@ class Loop:
             if self._end is not None:
                 self._end.put(None)
                 self._end = None
-                if self._at_death is not None:
-                    self._at_death.detach()
 
     def _begin(self) -> None:
+        if self._at_death is not None:
+            self._at_death.detach()
         self._end = queue.SimpleQueue()
         # The queue outlives the manager for as long as the thread takes to see it.
         self._at_death = weakref.finalize(self._manager, self._end.put, None)
@@ -76,8 +76,6 @@ class Loop:
 
     def _begin_in_child(self) -> None:
         if self._end is not None:
-            if self._at_death is not None:
-                self._at_death.detach()
             self._begin()
 
 

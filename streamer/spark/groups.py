@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamer import _backend
+from streamer.bloom.shipping import LONGEST_LEASE
 from streamer.engine.engine import Engine
 from streamer.errors import BulkSubscriptionError, InternalError, StreamerError, SubscriptionError
 from streamer.layout import EventLayout
@@ -53,7 +53,7 @@ BAD_EVENTS: Final = (-1, 64)
 COUNTS_SLOT: Final = -2
 
 #: A filter is asked in the run that it was made for.
-LEASE: Final = timedelta(days=36_500)
+LEASE: Final = LONGEST_LEASE
 _CHANGED: Final = "they must be the same from the call of match_events until its result is computed; persist or write them first"
 
 
