@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -33,6 +33,7 @@ from streamer.errors import (
     BulkConfigError,
     BulkSubscriptionError,
     ConfigError,
+    DuplicateSubscriptionError,
     EventError,
     InputError,
     StreamerError,
@@ -52,6 +53,9 @@ from streamer.terminal import (
     set_up_logging,
     show,
 )
+
+if TYPE_CHECKING:
+    from streamer.config import Config
 
 app = typer.Typer(
     name="streamer",
@@ -75,7 +79,8 @@ ConfigFile = Annotated[
     typer.Option("-c", "--config", metavar="FILE", help="A YAML file that says all of this; options win over it."),
 ]
 Subscriptions = Annotated[
-    str | None, typer.Option("-s", "--subscriptions", metavar="FILE", help="Subscriptions, one JSON object a line.")
+    list[str] | None,
+    typer.Option("-s", "--subscriptions", metavar="FILE", help="Subscriptions, one JSON object a line; -s A -s B reads both."),
 ]
 Layout = Annotated[
     str | None,
@@ -125,16 +130,14 @@ def match(
 
     Files may be compressed with gzip or zstd; `-` is standard input.
     """
-    if subscriptions == events == "-":
-        fail("subscriptions and events cannot both come from standard input")
     _check_names(tenant, collection)
-    setup = _setup(config, subscriptions, layout, default_tenant, soft_delete, validation)
+    setup = _setup(config, subscriptions, layout, default_tenant, soft_delete, validation, events=events)
     engine = setup.engine()
     write = writer(format, engine)
     tally = Tally()
     code = OK
     try:
-        with _opened(events) as source, progress(source, tally, shown=not quiet) as seen:
+        with _opened(events) as source, setup.metrics(engine, told=not quiet), progress(source, tally, shown=not quiet) as seen:
             for number, event in read_lines(source, max_bytes=setup.max_event_bytes):
                 tally.events += 1
                 seen()
@@ -184,8 +187,6 @@ def stats(
     soft_delete: SoftDelete = None,
 ) -> None:
     """Tell what the engine holds, and for each collection what its filter stops; EVENTS are matched first, where given."""
-    if subscriptions == events == "-":
-        fail("subscriptions and events cannot both come from standard input")
     if events is None and (plot or history):
         fail("--plot and --history show what happens while EVENTS are matched; name a file of them, or -")
     if plot is not None:
@@ -193,7 +194,7 @@ def stats(
     if history is not None:
         check_folder(history)
     _check_names(tenant, collection)
-    engine = _setup(config, subscriptions, layout, default_tenant, soft_delete).engine()
+    engine = _setup(config, subscriptions, layout, default_tenant, soft_delete, events=events).engine()
     # A file of events may be matched in a moment.
     samples = History(engine, every=0.02)
     if events is not None:
@@ -233,10 +234,8 @@ def explain(
     soft_delete: SoftDelete = None,
 ) -> None:
     """Tell why a subscription matches an event, or why not: each condition, the value seen, the outcome."""
-    if subscriptions == event == "-":
-        fail("subscriptions and event cannot both come from standard input")
     _check_names(tenant, collection)
-    setup = _setup(config, subscriptions, layout, default_tenant, soft_delete)
+    setup = _setup(config, subscriptions, layout, default_tenant, soft_delete, events=event)
     engine = setup.engine()
     if id not in engine:
         fail(f"{setup.names}: no subscription {id!r}")
@@ -338,10 +337,11 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What an engine is made of, and the files of its subscriptions."""
+    """What an engine is made of, the files of its subscriptions, and the configuration, where there is one."""
 
     options: Mapping[str, Any]
     files: Sequence[str]
+    config: Config | None
 
     @property
     def names(self) -> str:
@@ -377,23 +377,53 @@ class Setup:
             try:
                 engine.add_jsonl(source)
             except BulkSubscriptionError as bulk:
-                return [located(file, error) for error in bulk.errors]
+                return [
+                    located(file, error.in_files(is_held=error.subscription_id in engine))
+                    if isinstance(error, DuplicateSubscriptionError)
+                    else located(file, error)
+                    for error in bulk.errors
+                ]
             except InputError as error:
                 return [_damaged(file, error)]
         return ()
 
+    @contextmanager
+    def metrics(self, engine: streamer.Engine, *, told: bool) -> Iterator[None]:
+        """Serve the metrics of an engine meanwhile, where the configuration says so, or say why not and end."""
+        if self.config is None or not self.config.metrics.enabled:
+            yield
+            return
+        from streamer.config.reload import serve
+
+        try:
+            server = serve(engine, self.config)
+        except OSError as error:
+            fail(f"metrics: {error.strerror or error}; STREAMER_METRICS__ENABLED=false serves none")
+        assert server is not None
+        with server:
+            if told:
+                note(f"metrics: {server.url}")
+            yield
+
 
 def _setup(
     config: str | None,
-    subscriptions: str | None,
+    subscriptions: Sequence[str] | None,
     layout: str | None = None,
     default_tenant: str | None = None,
     soft_delete: str | None = None,
     validation: Validation | None = None,
+    *,
+    events: str | None = None,
 ) -> Setup:
-    """Put the options given over those of a configuration file, or print what is wrong and end."""
+    """Put the options given over those of a configuration file, or print what is wrong and end.
+
+    Args:
+        events: what will be read besides.
+    """
     options: dict[str, Any] = {"limits": Limits()}
     files: Sequence[str] = ()
+    loaded = None
     if config is not None:
         try:
             loaded = load(config)
@@ -401,15 +431,16 @@ def _setup(
             refuse(bulk)
         set_up_logging(loaded.config.logging.level)
         options, files = loaded.config.engine_options(), [loaded.file(file) for file in loaded.config.subscriptions]
-    if subscriptions is not None:
-        files = [subscriptions]
+    files = subscriptions or files
     if not files:
         fail("Missing option '--subscriptions', or '--config' with a file that names some")
+    if [*files, events].count("-") > 1:
+        fail(f"{'subscriptions and events' if events == '-' else 'two files'} cannot both come from standard input")
     given = {"default_tenant": default_tenant, "soft_delete": soft_delete, "validation": validation and validation.value}
     options |= {name: value for name, value in given.items() if value is not None}
     if layout is not None:
         options["layout"] = read_layout(layout)
-    return Setup(options, files)
+    return Setup(options, files, loaded and loaded.config)
 
 
 def _check_names(tenant: str | None, collection: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import sys
 import time
@@ -66,8 +67,10 @@ def progress(source: BinaryIO, tally: Tally, *, shown: bool) -> Iterator[Callabl
         return
     status = os.fstat(source.fileno())
     size = status.st_size if stat.S_ISREG(status.st_mode) else None
-    columns = [SpinnerColumn(), TextColumn("{task.description}")]
-    with Progress(*columns, *([BarColumn()] if size else []), console=Console(stderr=True), transient=True) as progress:
+    columns = [SpinnerColumn(), TextColumn("{task.description}"), *([BarColumn()] if size else [])]
+    # Matches go where they went; what is noted on the terminal stands above the progress.
+    shown_at = Progress(*columns, console=_Console(stderr=True), transient=True, redirect_stdout=False)
+    with _unwinding(), shown_at as progress:
         task = progress.add_task("", total=size)
         due = 0.0
 
@@ -84,6 +87,29 @@ def progress(source: BinaryIO, tally: Tally, *, shown: bool) -> Iterator[Callabl
                 )
 
         yield show
+
+
+class _Console(Console):
+    """Leaves the cursor where it can be seen: no way in which a program ends then leaves it hidden."""
+
+    def show_cursor(self, show: bool = True) -> bool:
+        return False
+
+
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """Clear what is shown below before a reader that went away ends the program."""
+    if not hasattr(signal, "SIGPIPE"):
+        yield
+        return
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    except BrokenPipeError:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGPIPE)
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 def writer(chosen: Format, engine: streamer.Engine) -> Callable[[int, Matches], None]:

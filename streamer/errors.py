@@ -101,6 +101,15 @@ class CelError(SubscriptionError):
 class DuplicateSubscriptionError(SubscriptionError):
     """An id that is already held, added without `replace=True`."""
 
+    def in_files(self, *, is_held: bool) -> DuplicateSubscriptionError:
+        """Return it with what one can do about it in files, which is not what a program can.
+
+        Args:
+            is_held: whether the engine holds the id since a file before.
+        """
+        reason = "an earlier file has this id already" if is_held else "this id stands twice in the file"
+        return DuplicateSubscriptionError(reason, place=self.place, subscription_id=self.subscription_id, index=self.index)
+
 
 class UnknownSubscriptionError(SubscriptionError, KeyError):
     """An id that is not held, where one that is held was needed."""

@@ -146,7 +146,7 @@ def fill(engine: Engine, loaded: Loaded) -> None:
         except BulkSubscriptionError as bulk:
             for error in bulk.errors:
                 if isinstance(error, DuplicateSubscriptionError):
-                    error = _duplicate(error, engine)
+                    error = error.in_files(is_held=error.subscription_id in engine)
                 line, error.index = error.index, None
                 errors.append(ConfigError(str(error), source=name, line=None if line is None else line + 1))
         except InputError as error:
@@ -155,13 +155,6 @@ def fill(engine: Engine, loaded: Loaded) -> None:
             errors.append(loaded.error(("subscriptions", index), f"{name}: {error.strerror or error}"))
     if errors:
         raise BulkConfigError(errors)
-
-
-def _duplicate(error: DuplicateSubscriptionError, engine: Engine) -> DuplicateSubscriptionError:
-    """Say of an id that comes twice what one can do about it in files, which is not what a program can."""
-    held = error.subscription_id is not None and error.subscription_id in engine
-    reason = "an earlier file has this id already" if held else "this id stands twice in the file"
-    return DuplicateSubscriptionError(reason, place=error.place, subscription_id=error.subscription_id, index=error.index)
 
 
 def _reader(source: str | os.PathLike[str] | Config) -> Callable[[], Loaded]:

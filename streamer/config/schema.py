@@ -284,7 +284,7 @@ class Matching(Section):
 
 @final
 class Metrics(Section):
-    """What Prometheus is served (docs/metrics.md) by an engine that is made with `Engine.from_config`."""
+    """What Prometheus is served (docs/metrics.md) by `Engine.from_config` and by `streamer match`."""
 
     enabled: Bool = False
     """Whether metrics are served over HTTP, at `/metrics`."""

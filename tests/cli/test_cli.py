@@ -232,6 +232,30 @@ def test_ctrl_c_prints_the_summary_so_far_and_ends_with_130(place: Path) -> None
     assert b"Traceback" not in errors
 
 
+def test_every_file_of_subscriptions_that_is_named_is_read(run: Run, place: Path) -> None:
+    (place / "more.jsonl").write_text('{"id": "more"}\n')
+    ran = run("match", "-s", "subs.jsonl", "-s", "more.jsonl", "-f", "ids", "-q", "events.jsonl")
+    assert ran.stdout == b"big\nmore\npaid\nmore\nmore\n"
+    assert run("check", "-s", "subs.jsonl", "-s", "more.jsonl").stderr == b"3 good subscriptions\n"
+    assert run("plan", "-s", "more.jsonl", "-s", "subs.jsonl", "--id", "paid").returncode == 0
+    ran = run("match", "-s", "subs.jsonl", "-s", "-", "-f", "ids", "-q", "events.jsonl", stdin=b'{"id": "more"}')
+    assert ran.stdout == b"big\nmore\npaid\nmore\nmore\n"
+    for given in (("-s", "-", "-s", "-"), ("-s", "subs.jsonl", "-s", "-", "-")):
+        ran = run("match", *given)
+        assert (ran.returncode, ran.stdout) == (2, b"")
+        assert b"cannot both come from standard input" in ran.stderr
+
+
+def test_an_id_that_two_files_have_is_named_with_its_file(run: Run, place: Path) -> None:
+    (place / "more.jsonl").write_text('{"id": "big"}\n{"id": "x"}\n{"id": "x"}\n')
+    ran = run("check", "-s", "subs.jsonl", "-s", "more.jsonl")
+    assert ran.returncode == 1
+    assert ran.stdout.decode().splitlines() == [
+        "more.jsonl:1: subscription 'big': id: an earlier file has this id already",
+        "more.jsonl:3: subscription 'x': id: this id stands twice in the file",
+    ]
+
+
 def test_explain_tells_of_a_file_with_one_event_and_of_a_line(run: Run, place: Path) -> None:
     (place / "event.json").write_text(json.dumps({"collection": "orders", "data": {"amount": 250}}, indent=2))
     whole = run("explain", "-s", "subs.jsonl", "--id", "big", "event.json")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from streamer.config.show import json_schema
-from tests.cli.conftest import Run
+from tests.cli.conftest import COMMAND, EVENTS, Run
 
 
 def test_check_prints_every_error_and_tells_by_its_exit_code(run: Run, place: Path) -> None:
@@ -91,6 +94,44 @@ def test_an_engine_is_made_as_the_file_says_and_options_win_over_it(run: Run, pl
     assert run("check", "-c", "conf/streamer.yaml").stderr == b"1 good subscription\n"
     assert run("lint", "-c", "conf/streamer.yaml").returncode == 0
     assert b"true, saw 1" in run("explain", "-c", "conf/streamer.yaml", "--id", "s", stdin=b'{"n": 1}').stdout
+
+
+def test_match_serves_the_metrics_that_the_configuration_wants(place: Path) -> None:
+    (place / "s.yaml").write_text("subscriptions: [subs.jsonl]\nmetrics: {enabled: true, port: 0, name: cli}\n")
+    with subprocess.Popen(
+        (*COMMAND, "match", "-c", "s.yaml", "-f", "ids", "--line-buffered"),
+        cwd=place,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = process.stderr.readline().decode()
+        assert said.startswith("metrics: http://127.0.0.1:")
+        process.stdin.write(EVENTS)
+        process.stdin.flush()
+        assert process.stdout.readline() + process.stdout.readline() == b"big\npaid\n"
+        with urllib.request.urlopen(said.removeprefix("metrics: ").strip(), timeout=10) as answer:
+            served = answer.read()
+        assert b'streamer_matches_total{engine="cli"} 2.0' in served
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_where_metrics_cannot_be_served_match_says_so_and_other_commands_serve_none(run: Run, place: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        (place / "s.yaml").write_text(f"subscriptions: [subs.jsonl]\nmetrics: {{enabled: true, port: {port}}}\n")
+        ran = run("match", "-c", "s.yaml", "events.jsonl")
+        assert (ran.returncode, ran.stdout) == (2, b"")
+        assert ran.stderr.startswith(f"streamer: metrics: cannot listen at 127.0.0.1, port {port}: ".encode())
+        assert b"STREAMER_METRICS__ENABLED=false" in ran.stderr
+        assert run("stats", "-c", "s.yaml", "events.jsonl").returncode == 0
+        assert run("check", "-c", "s.yaml").returncode == 0
 
 
 def test_the_level_of_the_log_is_that_of_the_file(run: Run, place: Path) -> None:

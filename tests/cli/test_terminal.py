@@ -216,6 +216,52 @@ def test_ctrl_c_while_subscriptions_are_loaded_ends_quietly(place: Path) -> None
     assert (process.returncode, output, errors) == (130, b"", b"")
 
 
+def read_all(terminal: int) -> bytes:
+    """Read what a terminal shows until its other side is closed."""
+    shown = b""
+    try:
+        while chunk := os.read(terminal, 4096):
+            shown += chunk
+    except OSError:
+        pass
+    os.close(terminal)
+    return shown
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGPIPE, signal.SIGTERM, signal.SIGKILL], ids=lambda by: by.name)
+def test_whatever_ends_match_while_it_shows_progress_leaves_the_cursor_visible(place: Path, ended_by: signal.Signals) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        (*COMMAND, "match", "-s", "subs.jsonl", "--line-buffered"),
+        cwd=place,
+        env={**os.environ, "TERM": "xterm"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        event = b'{"collection": "orders", "data": {"amount": 250}}\n'
+        process.stdin.write(event)
+        process.stdin.flush()
+        # The match comes at once, also while there is progress to show.
+        assert b'"big"' in process.stdout.readline()
+        process.stdout.close()
+        if ended_by is signal.SIGPIPE:
+            process.stdin.write(event)
+            process.stdin.flush()
+        else:
+            process.send_signal(ended_by)
+        assert process.wait(20) == -ended_by
+    shown = read_all(ours)
+    assert b"\x1b[2K" in shown
+    assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h")
+    if ended_by is signal.SIGPIPE:
+        # The line of the progress is cleared for what the shell says next.
+        assert shown.endswith(b"\x1b[2K")
+
+
 def test_on_a_terminal_too_nothing_drives_it(place: Path) -> None:
     (place / "subs.jsonl").write_text(json.dumps({"id": EVIL, "labels": {"a": EVIL}}))
     (place / "events.jsonl").write_text('{"type": "\\u001b]0;owned\\u0007"}\n{}\n')
@@ -224,13 +270,7 @@ def test_on_a_terminal_too_nothing_drives_it(place: Path) -> None:
         (*COMMAND, "match", "-s", "subs.jsonl", "events.jsonl"), cwd=place, stdout=theirs, stderr=theirs
     ) as process:
         os.close(theirs)
-        shown = b""
-        try:
-            while chunk := os.read(ours, 4096):
-                shown += chunk
-        except OSError:  # the other side is closed
-            pass
-        os.close(ours)
+        shown = read_all(ours)
     assert process.returncode == 1
     assert b"]0;owned" in shown
     assert plain(shown.replace(b"\r\n", b"\n"))
