@@ -27,11 +27,16 @@ class Panel:
     kind: str = "timeseries"
 
 
+#: Labels whose values the reader chooses among, and of what each is asked.
+VARIABLES: Final = {"job": "", "instance": '{job=~"$job"}', "engine": '{job=~"$job", instance=~"$instance"}'}
+
+
 def _only(metric: Metric) -> str:
-    return f'{metric.sample}{{engine=~"$engine"}}'
+    chosen = ", ".join(f'{label}=~"${label}"' for label in VARIABLES)
+    return f"{metric.sample}{{{chosen}}}"
 
 
-def _rate(metric: Metric, by: str = "engine") -> str:
+def _rate(metric: Metric, by: str = "job, engine") -> str:
     return f"sum by ({by}) (rate({_only(metric)}[$__rate_interval]))"
 
 
@@ -42,10 +47,19 @@ def _quantiles(metric: Metric) -> tuple[tuple[str, str], ...]:
 
 
 def _collections(metric: Metric) -> tuple[tuple[str, str], ...]:
-    return ((f"max by (engine, collection) ({_only(metric)})", "{{engine}} {{collection}}"),)
+    return ((f"max by (job, engine, collection) ({_only(metric)})", "{{job}} {{engine}} {{collection}}"),)
 
 
-_HITS, _MISSES = _rate(names.BLOOM_HITS, "engine, collection"), _rate(names.BLOOM_MISSES, "engine, collection")
+def _held(metric: Metric) -> str:
+    # Processes of a job hold the same: what one of them holds, not the sum.
+    return f"max by (job, engine, collection) (sum without (tenant) ({_only(metric)}))"
+
+
+def _held_in_all(metric: Metric) -> str:
+    return f"sum without (tenant, collection) ({_only(metric)})"
+
+
+_HITS, _MISSES = _rate(names.BLOOM_HITS, "job, engine, collection"), _rate(names.BLOOM_MISSES, "job, engine, collection")
 
 ROWS: Final = (
     (
@@ -54,9 +68,9 @@ ROWS: Final = (
             Panel(
                 "Events by outcome",
                 (
-                    (_rate(names.MATCHED), "{{engine}} matched"),
-                    (_rate(names.UNMATCHED), "{{engine}} unmatched"),
-                    (_rate(names.REJECTED), "{{engine}} rejected"),
+                    (_rate(names.MATCHED), "{{job}} {{engine}} matched"),
+                    (_rate(names.UNMATCHED), "{{job}} {{engine}} unmatched"),
+                    (_rate(names.REJECTED), "{{job}} {{engine}} rejected"),
                 ),
                 "ops",
                 names.EVENTS.help,
@@ -66,9 +80,9 @@ ROWS: Final = (
             Panel(
                 "Matches and candidates an event",
                 (
-                    (f"{_rate(names.MATCHES)} / {_rate(names.EVENTS)}", "{{engine}} matches"),
-                    (f"{_rate(names.UNCERTAIN)} / {_rate(names.EVENTS)}", "{{engine}} uncertain"),
-                    (f"{_rate(names.CANDIDATES)} / {_rate(names.EVENTS)}", "{{engine}} candidates"),
+                    (f"{_rate(names.MATCHES)} / {_rate(names.EVENTS)}", "{{job}} {{engine}} matches"),
+                    (f"{_rate(names.UNCERTAIN)} / {_rate(names.EVENTS)}", "{{job}} {{engine}} uncertain"),
+                    (f"{_rate(names.CANDIDATES)} / {_rate(names.EVENTS)}", "{{job}} {{engine}} candidates"),
                 ),
                 "short",
                 names.CANDIDATES.help,
@@ -89,7 +103,7 @@ ROWS: Final = (
         (
             Panel(
                 "Share of events stopped",
-                ((f"{_MISSES} / ({_HITS} + {_MISSES})", "{{engine}} {{collection}}"),),
+                ((f"{_MISSES} / ({_HITS} + {_MISSES})", "{{job}} {{engine}} {{collection}}"),),
                 "percentunit",
                 names.BLOOM_MISSES.help,
             ),
@@ -105,9 +119,9 @@ ROWS: Final = (
             Panel(
                 "Keys, room and stale keys",
                 (
-                    (f"sum by (engine) ({_only(names.BLOOM_KEYS)})", "{{engine}} keys"),
-                    (f"sum by (engine) ({_only(names.BLOOM_CAPACITY)})", "{{engine}} room"),
-                    (f"sum by (engine) ({_only(names.BLOOM_STALE)})", "{{engine}} stale"),
+                    (_held_in_all(names.BLOOM_KEYS), "{{instance}} {{engine}} keys"),
+                    (_held_in_all(names.BLOOM_CAPACITY), "{{instance}} {{engine}} room"),
+                    (_held_in_all(names.BLOOM_STALE), "{{instance}} {{engine}} stale"),
                 ),
                 "short",
                 names.BLOOM_KEYS.help,
@@ -115,15 +129,20 @@ ROWS: Final = (
             Panel(
                 "Subscriptions guarded and beside the filter",
                 (
-                    (f"sum by (collection) ({_only(names.BLOOM_SUBSCRIPTIONS)})", "{{collection}} guarded"),
-                    (f"sum by (collection) ({_only(names.BLOOM_UNKEYED)})", "{{collection}} beside"),
+                    (_held(names.BLOOM_SUBSCRIPTIONS), "{{job}} {{engine}} {{collection}} guarded"),
+                    (_held(names.BLOOM_UNKEYED), "{{job}} {{engine}} {{collection}} beside"),
                 ),
                 "short",
                 names.BLOOM_UNKEYED.help,
             ),
             Panel(
                 "Keys asked for an event",
-                ((f"{_rate(names.BLOOM_PROBES, 'engine, collection')} / ({_HITS} + {_MISSES})", "{{engine}} {{collection}}"),),
+                (
+                    (
+                        f"{_rate(names.BLOOM_PROBES, 'job, engine, collection')} / ({_HITS} + {_MISSES})",
+                        "{{job}} {{engine}} {{collection}}",
+                    ),
+                ),
                 "short",
                 names.BLOOM_PROBES.help,
             ),
@@ -149,8 +168,11 @@ ROWS: Final = (
             Panel(
                 "Programs found compiled",
                 (
-                    (f"{_rate(names.CEL_HITS)} / ({_rate(names.CEL_HITS)} + {_rate(names.CEL_MISSES)})", "{{engine}} share"),
-                    (_only(names.CEL_PROGRAMS), "{{engine}} kept"),
+                    (
+                        f"{_rate(names.CEL_HITS)} / ({_rate(names.CEL_HITS)} + {_rate(names.CEL_MISSES)})",
+                        "{{job}} {{engine}} share",
+                    ),
+                    (_only(names.CEL_PROGRAMS), "{{instance}} {{engine}} kept"),
                 ),
                 "short",
                 names.CEL_HITS.help,
@@ -163,7 +185,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Programs that cel-python evaluates",
-                ((_only(names.CEL_PORTABLE_PROGRAMS), "{{engine}}"),),
+                ((_only(names.CEL_PORTABLE_PROGRAMS), "{{instance}} {{engine}}"),),
                 "short",
                 names.CEL_PORTABLE_PROGRAMS.help,
             ),
@@ -172,13 +194,15 @@ ROWS: Final = (
     (
         "What is held",
         (
-            Panel("Subscriptions", ((_only(names.SUBSCRIPTIONS), "{{engine}}"),), "short", names.SUBSCRIPTIONS.help, 6),
+            Panel(
+                "Subscriptions", ((_only(names.SUBSCRIPTIONS), "{{instance}} {{engine}}"),), "short", names.SUBSCRIPTIONS.help, 6
+            ),
             Panel(
                 "Memory",
                 (
-                    (_only(names.SUBSCRIPTION_BYTES), "{{engine}} subscriptions"),
-                    (_only(names.INDEX_BYTES), "{{engine}} index"),
-                    (f"sum by (engine) ({_only(names.BLOOM_BYTES)})", "{{engine}} filters"),
+                    (_only(names.SUBSCRIPTION_BYTES), "{{instance}} {{engine}} subscriptions"),
+                    (_only(names.INDEX_BYTES), "{{instance}} {{engine}} index"),
+                    (_held_in_all(names.BLOOM_BYTES), "{{instance}} {{engine}} filters"),
                 ),
                 "bytes",
                 names.INDEX_BYTES.help,
@@ -186,18 +210,26 @@ ROWS: Final = (
             ),
             Panel(
                 "Partitions and segments",
-                ((_only(names.PARTITIONS), "{{engine}} partitions"), (_only(names.SEGMENTS), "{{engine}} segments")),
+                (
+                    (_only(names.PARTITIONS), "{{instance}} {{engine}} partitions"),
+                    (_only(names.SEGMENTS), "{{instance}} {{engine}} segments"),
+                ),
                 "short",
                 names.SEGMENTS.help,
                 6,
             ),
-            Panel("Merges", ((_rate(names.MERGES), "{{engine}}"),), "ops", names.MERGES.help, 6),
+            Panel("Merges", ((_rate(names.MERGES), "{{job}} {{engine}}"),), "ops", names.MERGES.help, 6),
             Panel(
-                "Last reload good", ((_only(names.RELOAD_GOOD), "{{engine}}"),), "bool_yes_no", names.RELOAD_GOOD.help, 6, "stat"
+                "Last reload good",
+                ((_only(names.RELOAD_GOOD), "{{instance}} {{engine}}"),),
+                "bool_yes_no",
+                names.RELOAD_GOOD.help,
+                6,
+                "stat",
             ),
             Panel(
                 "Since the last good configuration",
-                ((f"time() - {_only(names.RELOAD_AT)}", "{{engine}}"),),
+                ((f"time() - {_only(names.RELOAD_AT)}", "{{instance}} {{engine}}"),),
                 "s",
                 names.RELOAD_AT.help,
                 6,
@@ -205,7 +237,7 @@ ROWS: Final = (
             ),
             Panel(
                 "What runs",
-                ((_only(names.BUILD), "{{engine}}: {{version}}, {{backend}}, Python {{python}}"),),
+                ((_only(names.BUILD), "{{instance}} {{engine}}: {{version}}, {{backend}}, Python {{python}}"),),
                 "short",
                 names.BUILD.help,
                 12,
@@ -225,7 +257,7 @@ def _panel(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
         "description": panel.description,
         "datasource": source,
         "gridPos": {"x": x, "y": y, "w": panel.width, "h": HEIGHT},
-        "fieldConfig": {"defaults": {"unit": panel.unit, "custom": {"fillOpacity": 8}, "min": 0}, "overrides": []},
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
         "targets": [
             {
                 "refId": chr(ord("A") + at),
@@ -238,6 +270,7 @@ def _panel(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
         ],
     }
     if panel.kind == "timeseries":
+        shown["fieldConfig"]["defaults"]["custom"] = {"fillOpacity": 8}
         shown["options"] = {
             "legend": {"displayMode": "list", "placement": "bottom"},
             "tooltip": {"mode": "multi", "sort": "desc"},
@@ -247,6 +280,21 @@ def _panel(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
     if panel.kind == "heatmap":
         shown["options"] = {"calculate": False, "yAxis": {"unit": "s"}}
     return shown
+
+
+def _variable(label: str, among: str) -> dict[str, Any]:
+    return {
+        "name": label,
+        "type": "query",
+        "label": label.capitalize(),
+        "datasource": {"type": "prometheus", "uid": "${datasource}"},
+        "query": {"query": f"label_values({names.EVENTS.sample}{among}, {label})", "refId": label},
+        "includeAll": True,
+        "allValue": ".*",
+        "multi": True,
+        "current": {"text": "All", "value": "$__all"},
+        "refresh": 2,
+    }
 
 
 def dashboard() -> dict[str, Any]:
@@ -270,7 +318,6 @@ def dashboard() -> dict[str, Any]:
             panels.append(_panel(panel, len(panels) + 1, x, y))
             x += panel.width
         y += HEIGHT
-    engine = f"label_values({names.EVENTS.sample}, engine)"
     return {
         "title": "Streamer",
         "uid": "streamer",
@@ -282,19 +329,7 @@ def dashboard() -> dict[str, Any]:
         "templating": {
             "list": [
                 {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"},
-                {
-                    "name": "engine",
-                    "type": "query",
-                    "label": "Engine",
-                    "datasource": {"type": "prometheus", "uid": "${datasource}"},
-                    "query": {"query": engine, "refId": "engine"},
-                    "definition": engine,
-                    "includeAll": True,
-                    "allValue": ".*",
-                    "multi": True,
-                    "current": {"text": "All", "value": "$__all"},
-                    "refresh": 2,
-                },
+                *(_variable(label, among) for label, among in VARIABLES.items()),
             ]
         },
         "annotations": {

@@ -21,11 +21,11 @@ class Recording:
 @final
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A rule that calls somebody.
+    """A rule that calls somebody. What to do then stands under its name in `RUNBOOK`.
 
     Attributes:
         wait: how long *expr* must hold, as Prometheus writes durations.
-        severity: `page` where matches may be lost or late, else `ticket`.
+        severity: `critical` where matches may be lost or late, else `warning`.
     """
 
     name: str
@@ -35,114 +35,138 @@ class Alert:
     summary: str
     description: str
 
-
-def rate(metric: Metric, by: str = "engine", window: str = "5m") -> str:
-    """Write the rate of a counter, or of the buckets of a histogram."""
-    return f"sum by ({by}) (rate({metric.sample}[{window}]))"
-
-
-def quantile(metric: Metric, share: float, window: str = "5m") -> str:
-    """Write a quantile of a histogram, in seconds."""
-    return f"histogram_quantile({share}, {rate(metric, 'engine, le', window)})"
+    @property
+    def runbook(self) -> str:
+        """Where the runbook has it, in the project's folder."""
+        return f"{RUNBOOK}#{self.name.lower()}"
 
 
-EVENTS_RATE: Final = "engine:streamer_events:rate5m"
-REJECTED_SHARE: Final = "engine:streamer_events_rejected:ratio_rate5m"
-MATCHES_PER_EVENT: Final = "engine:streamer_matches_per_event:rate5m"
-P99: Final = "engine:streamer_event_duration_seconds:p99_5m"
-STOPPED_SHARE: Final = "engine_collection:streamer_bloom_stopped:ratio_rate5m"
-CEL_ERRORS_RATE: Final = "engine:streamer_cel_errors:rate5m"
-CEL_CACHE_SHARE: Final = "engine:streamer_cel_cache_hits:ratio_rate5m"
+RUNBOOK: Final = "docs/metrics.md"
+
+
+def rate(metric: Metric, *without: str) -> str:
+    """Write the rate of a counter, or of a histogram's buckets, for each engine of each target.
+
+    Only labels of ours are added up: an engine's name is one in its process, and two processes may have given the same.
+    """
+    each = f"rate({metric.sample}[5m])"
+    return f"sum without ({', '.join(without)}) ({each})" if without else each
+
+
+EVENTS_RATE: Final = "instance_engine:streamer_events:rate5m"
+REJECTED_SHARE: Final = "instance_engine:streamer_events_rejected:ratio_rate5m"
+MATCHES_PER_EVENT: Final = "instance_engine:streamer_matches_per_event:rate5m"
+P99: Final = "instance_engine:streamer_event_duration_seconds:p99_5m"
+STOPPED_SHARE: Final = "instance_engine_collection:streamer_bloom_stopped:ratio_rate5m"
+CEL_ERRORS_RATE: Final = "instance_engine:streamer_cel_errors:rate5m"
+CEL_CACHE_SHARE: Final = "instance_engine:streamer_cel_cache_hits:ratio_rate5m"
 
 RECORDINGS: Final = (
     Recording(EVENTS_RATE, rate(names.EVENTS)),
-    Recording(REJECTED_SHARE, f"{rate(names.REJECTED)} / {rate(names.EVENTS)}"),
+    Recording(REJECTED_SHARE, f"{rate(names.REJECTED, 'code')} / {rate(names.EVENTS)}"),
     Recording(MATCHES_PER_EVENT, f"{rate(names.MATCHES)} / {rate(names.EVENTS)}"),
-    Recording(P99, quantile(names.EVENT_SECONDS, 0.99)),
+    Recording(P99, f"histogram_quantile(0.99, {rate(names.EVENT_SECONDS)})"),
     Recording(
         STOPPED_SHARE,
-        f"{rate(names.BLOOM_MISSES, 'engine, collection')} / "
-        f"({rate(names.BLOOM_MISSES, 'engine, collection')} + {rate(names.BLOOM_HITS, 'engine, collection')})",
+        f"{rate(names.BLOOM_MISSES)} / ({rate(names.BLOOM_MISSES)} + {rate(names.BLOOM_HITS)})",
     ),
-    Recording(CEL_ERRORS_RATE, rate(names.CEL_ERRORS)),
+    Recording(CEL_ERRORS_RATE, rate(names.CEL_ERRORS, "reason")),
     Recording(CEL_CACHE_SHARE, f"{rate(names.CEL_HITS)} / ({rate(names.CEL_HITS)} + {rate(names.CEL_MISSES)})"),
 )
 
+_WHO: Final = "Engine {{ $labels.engine }} at {{ $labels.instance }} of {{ $labels.job }}"
+_WHERE: Final = f"{_WHO}, collection {{{{ $labels.collection }}}}"
+
 ALERTS: Final = (
+    Alert(
+        "StreamerIsDown",
+        # Whatever the jobs are called: a target that told of an engine within a day.
+        f"up == 0 and on (job, instance) present_over_time({names.BUILD.sample}[1d])",
+        "5m",
+        "critical",
+        "A process with engines cannot be scraped",
+        "{{ $labels.instance }} of {{ $labels.job }} has not answered for 5 minutes.",
+    ),
+    Alert(
+        "StreamerSeesNoEvents",
+        f"{EVENTS_RATE} == 0",
+        "30m",
+        "warning",
+        "No event has come for half an hour",
+        f"{_WHO} runs and is given nothing.",
+    ),
     Alert(
         "StreamerRejectsEvents",
         f"{REJECTED_SHARE} > 0.01",
         "10m",
-        "page",
+        "critical",
         "More than 1 % of the events cannot be read",
-        "Engine {{ $labels.engine }} rejects {{ $value | humanizePercentage }} of its events. Their codes tell why: "
-        f"{names.REJECTED.sample}.",
+        f"{_WHO} rejects {{{{ $value | humanizePercentage }}}} of its events. Their codes tell why: {names.REJECTED.sample}.",
     ),
     Alert(
         "StreamerFails",
         f'increase({names.REJECTED.sample}{{code="internal"}}[10m]) > 0',
         "0m",
-        "page",
+        "critical",
         "The engine failed at an event",
-        "Engine {{ $labels.engine }} failed or was interrupted at {{ $value | humanize }} events.",
+        f"{_WHO} failed or was interrupted at {{{{ $value | humanize }}}} events.",
     ),
     Alert(
         "StreamerIsSlow",
         f"{P99} > 0.01",
         "10m",
-        "ticket",
+        "warning",
         "One event in a hundred takes more than 10 ms",
-        "Engine {{ $labels.engine }} takes {{ $value | humanizeDuration }} for the slowest hundredth of its events.",
+        f"{_WHO} takes {{{{ $value | humanizeDuration }}}} for the slowest hundredth of its events.",
     ),
     Alert(
         "StreamerCelErrors",
         f"{CEL_ERRORS_RATE} > 0.1 * {EVENTS_RATE}",
         "30m",
-        "ticket",
+        "warning",
         "CEL programs end in errors for more than a tenth of the events",
-        "Engine {{ $labels.engine }}: an error is no match, so subscriptions may miss what they were meant for. "
-        f"{names.CEL_ERRORS.sample} has the reasons.",
+        f"{_WHO}: an error is no match, so subscriptions may miss what they were meant for. "
+        f"{names.CEL_ERRORS.sample} has the reasons, engine.stats() the subscriptions.",
     ),
     Alert(
         "StreamerBudgetExceeded",
-        f'increase({names.CEL_ERRORS.sample}{{reason=~"(|pattern_|regexp_)budget"}}[10m]) > 0',
+        f'increase({names.CEL_ERRORS.sample}{{reason=~".*budget"}}[10m]) > 0',
         "0m",
-        "ticket",
-        "CEL programs, patterns or regexps were stopped for what they cost",
-        "Engine {{ $labels.engine }}: {{ $value | humanize }} evaluations went past their budget "
-        "({{ $labels.reason }}) and count as no match.",
+        "warning",
+        "CEL programs, patterns, topics or regexps were stopped for what they cost",
+        f"{_WHO}: {{{{ $value | humanize }}}} evaluations went past their budget ({{{{ $labels.reason }}}}): no match.",
     ),
     Alert(
         "StreamerFilterSaturated",
         f"{names.BLOOM_SATURATED.sample} > 0",
         "30m",
-        "ticket",
+        "warning",
         "A Bloom filter passes too much at any size",
-        "Engine {{ $labels.engine }}, collection {{ $labels.collection }}: matches stay exact, phase 1 saves less.",
+        f"{_WHERE}: matches stay exact, phase 1 saves less.",
     ),
     Alert(
         "StreamerRebuildsFail",
         f"increase({names.REBUILD_FAILURES.sample}[1h]) > 0",
         "0m",
-        "ticket",
+        "warning",
         "Rebuilding a Bloom filter failed",
-        "Engine {{ $labels.engine }}, collection {{ $labels.collection }}: the filter before stays in force.",
+        f"{_WHERE}: the filter before stays in force.",
     ),
     Alert(
         "StreamerRebuildsTooOften",
-        f"sum by (engine, collection) (increase({names.REBUILDS.sample}[1h])) > 12",
+        f"sum without (reason) (increase({names.REBUILDS.sample}[1h])) > 12",
         "0m",
-        "ticket",
+        "warning",
         "A Bloom filter is rebuilt again and again",
-        "Engine {{ $labels.engine }}, collection {{ $labels.collection }}: {{ $value | humanize }} rebuilds in an hour.",
+        f"{_WHERE}: {{{{ $value | humanize }}}} rebuilds in an hour.",
     ),
     Alert(
         "StreamerReloadFailed",
         f"{names.RELOAD_GOOD.sample} == 0",
         "5m",
-        "ticket",
+        "warning",
         "The last configuration was refused",
-        "Engine {{ $labels.engine }} runs on the one before. Its log, and `streamer config check`, tell what is wrong.",
+        f"{_WHO} runs on the one before. Its log, and `streamer config check`, tell what is wrong.",
     ),
 )
 
@@ -163,6 +187,7 @@ def write() -> str:
             "        annotations:",
             f"          summary: {_quoted(alert.summary)}",
             f"          description: {_quoted(alert.description)}",
+            f"          runbook_url: {_quoted(alert.runbook)}",
         ]
     return "\n".join(lines) + "\n"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import re
 import shutil
@@ -27,6 +29,8 @@ SAMPLES = {sample for metric in METRICS for sample in metric.samples}
 
 # Where Prometheus is not installed there is nothing to ask: CI installs it.
 PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
+GRAFANA_SDK = importlib.util.find_spec("grafana_foundation_sdk")
+SDK_MODULES = ("cog.encoder", "cog.plugins", "models.dashboard")
 
 
 def asked_for(expression: str) -> set[str]:
@@ -60,10 +64,25 @@ def test_recorded_names_that_alerts_use_are_recorded() -> None:
 
 
 def test_labels_that_are_asked_for_are_there() -> None:
-    labels = {label for metric in METRICS for label in metric.labels} | {"engine", "le"}
+    ours = {label for metric in METRICS for label in metric.labels} | {"tenant"}
+    theirs = {"job", "instance", "engine", "le"}
     for expression in expressions():
-        for names_of in re.findall(r"by \(([^)]*)\)", expression):
-            assert set(names_of.split(", ")) <= labels, expression
+        for how, labels in re.findall(r"(by|without) \(([^)]*)\)", expression):
+            assert set(labels.split(", ")) <= (ours if how == "without" else ours | theirs), expression
+
+
+def test_no_rule_adds_up_engines_of_several_processes() -> None:
+    """An engine's name is one in its process: ten pods may all have an engine 1."""
+    for rule in (*rules.RECORDINGS, *rules.ALERTS):
+        assert not re.search(r"\bby \(", rule.expr), rule
+
+
+def test_each_alert_has_a_severity_and_a_place_in_the_runbook() -> None:
+    headings = {line.removeprefix("### ").strip() for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:4] == "### "}
+    assert headings == {alert.name for alert in rules.ALERTS}
+    for alert in rules.ALERTS:
+        assert alert.severity in ("critical", "warning")
+        assert alert.runbook == f"docs/metrics.md#{alert.name.lower()}"
 
 
 def test_panels_stand_on_the_grid_without_touching() -> None:
@@ -78,12 +97,40 @@ def test_panels_stand_on_the_grid_without_touching() -> None:
     assert len({panel["id"] for panel in panels}) == len(panels)
 
 
+if GRAFANA_SDK is not None:
+
+    def test_grafanas_own_types_know_every_member_of_the_dashboard() -> None:
+        """Each comes back from them as it was given; what Grafana does not know it would drop in silence."""
+        encoder, plugins, models = (importlib.import_module(f"grafana_foundation_sdk.{name}") for name in SDK_MODULES)
+        plugins.register_default_plugins()
+        given = dashboard.dashboard()
+        known = json.loads(encoder.JSONEncoder(sort_keys=True, indent=None).encode(models.Dashboard.from_json(given)))
+        # A member of Prometheus' annotations alone.
+        known["annotations"]["list"][0]["titleFormat"] = "{{alertname}}"
+        assert list(lost(given, known)) == []
+
+
+def lost(given: Any, known: Any, place: str = "") -> Iterator[str]:
+    """Yield the places of what was given and is not known, or known to be something else."""
+    if isinstance(given, dict) and isinstance(known, dict):
+        for name, value in given.items():
+            yield from lost(value, known.get(name), f"{place}.{name}")
+    elif isinstance(given, list) and isinstance(known, list) and len(given) == len(known):
+        for at, (one, other) in enumerate(zip(given, known, strict=True)):
+            yield from lost(one, other, f"{place}[{at}]")
+    elif given != known:
+        yield f"{place}: {given!r}, not {known!r}"
+
+
 EVENTS, REJECTED = 'streamer_events_total{engine="e"}', 'streamer_events_rejected_total{engine="e", code="%s"}'
 BUCKET = 'streamer_event_duration_seconds_bucket{engine="e", le="%s"}'
 CEL_ERRORS = 'streamer_cel_errors_total{engine="e", reason="%s"}'
 OF_ORDERS = '{engine="e", collection="orders"}'
 #: Of each alert series that raise it within 50 minutes, and some that just do not. The last minutes count.
 ALARMING: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    # What it is quiet about is a target that never had an engine.
+    "StreamerIsDown": ({"up{}": "1x40 0x10", 'streamer_build_info{engine="e"}': "1x40 stale"}, {"up{}": "0x50"}),
+    "StreamerSeesNoEvents": ({EVENTS: "0+100x10 1000x40"}, {EVENTS: "0+100x30 3000x20"}),
     "StreamerRejectsEvents": (
         {EVENTS: "0+1000x50", REJECTED % "too_deep": "0+11x50"},
         {EVENTS: "0+1000x50", REJECTED % "too_deep": "0+9x50"},
@@ -119,6 +166,14 @@ ALARMING: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     ),
 }
 
+
+def at(instance: str, series: dict[str, str]) -> Iterator[str]:
+    """Write the series of one of the processes of a job."""
+    for name, values in series.items():
+        name = name.replace("{", f'{{job="j", instance="{instance}", ')
+        yield f"{{series: '{name}', values: '{values}'}}"
+
+
 if PROMTOOL is not None:
 
     def test_promtool_accepts_the_rules() -> None:
@@ -129,9 +184,12 @@ if PROMTOOL is not None:
     @pytest.mark.parametrize("fires", [True, False])
     @pytest.mark.parametrize("alert", [alert.name for alert in rules.ALERTS])
     def test_each_alert_is_raised_for_what_it_tells_of_and_for_nothing_less(alert: str, fires: bool, tmp_path: Path) -> None:
-        series = ", ".join(f"{{series: '{name}', values: '{values}'}}" for name, values in ALARMING[alert][not fires].items())
-        samples = f"[{{labels: '{{}}', value: {int(fires)}}}]"
-        firing = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}}) or vector(0)'
+        """Also where nine other processes with an engine of this name do well."""
+        alarming, quiet = ALARMING[alert]
+        others = [each for number in range(9) for each in at(f"other-{number}", quiet)]
+        series = ", ".join([*at("one", alarming if fires else quiet), *others])
+        samples = """[{labels: '{job="j", instance="one"}', value: 1}]""" if fires else "[]"
+        firing = f'count by (job, instance) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
         cases = tmp_path / "cases.yaml"
         cases.write_text(
             f"rule_files: ['{RULES}']\nevaluation_interval: 1m\ntests:\n"
@@ -201,6 +259,10 @@ if PROMETHEUS is not None:
                 assert ask(f"{names.REJECTED.sample} > 0") == rejected
                 left = f"{names.EVENTS.sample} - {names.MATCHED.sample} - {names.UNMATCHED.sample}"
                 assert ask(f"{left} - on (engine) sum by (engine) ({names.REJECTED.sample})") == {"": 0.0}
+                for expression in expressions():
+                    query = re.sub(r"\$(job|instance|engine)", ".*", expression).replace("$__rate_interval", "1m")
+                    # An error of the query is one of HTTP.
+                    assert json.loads(get(f"http://{address}/api/v1/query?" + urllib.parse.urlencode({"query": query})))
                 groups = json.loads(get(f"http://{address}/api/v1/rules"))["data"]["groups"]
                 assert sum(len(group["rules"]) for group in groups) == len(rules.RECORDINGS) + len(rules.ALERTS)
             finally:
