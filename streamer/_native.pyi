@@ -281,13 +281,20 @@ class Core:
         """
 
     def match_columns(
-        self, chunks: Iterable[_Chunk], tenant: str | None, collection: str | None, threads: int, text_limit: int
+        self,
+        chunks: Iterable[_Chunk],
+        tenant: str | None,
+        collection: str | None,
+        threads: int,
+        text_limit: int,
+        max_matches: int | None = None,
     ) -> tuple[_Batch, _Batch, _Batch, tuple[int, int] | None]:
         """Match the rows of Arrow arrays, with the interpreter let go, reading the buffers where they lie.
 
         Args:
-            threads: how many are used, this one included.
+            threads: how many are used, this one included; with *max_matches* it is this one.
             text_limit: a column of more bytes has offsets of 64 bits.
+            max_matches: the first event with which there are so many is the last that is matched.
 
         Returns:
             The batches of `ArrowMatches`, in order, and the lowest and the highest address that the engine read events at.

@@ -52,8 +52,8 @@ class ArrowMatches:
     Attributes:
         matches: `row` (int64, the position of the event), `subscription_id`, `gateway_id`, `transition` (strings), `certain`
             (bool): one row for each match, by event, in no promised order within one.
-        events: `event_id`, `tenant`, `collection`, `type` (strings): one row for each event, in order; null where the event has
-            none, and all of them where it was rejected. An id that is an integer is its digits.
+        events: `event_id`, `tenant`, `collection`, `type` (strings): one row for each event that was asked about, in order; null
+            where the event has none, and all of them where it was rejected. An id that is an integer is its digits.
         rejected: `row` (int64), `code` (an `EventCode`), `detail` (strings), `position` (int64, byte offset in the event, null
             where it is not known): one row for each event that cannot be read, in order. A null row is `not_an_object`.
     """

@@ -230,8 +230,18 @@ class Core(Protocol):
             threads: how many may be used.
         """
 
-    def match_arrow(self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int) -> ArrowMatches:
+    def match_arrow(
+        self,
+        arrays: Sequence[pa.Array],
+        tenant: str | None,
+        collection: str | None,
+        threads: int,
+        max_matches: int | None = None,
+    ) -> ArrowMatches:
         """Match the rows of arrays of binary or string, one array after the other, on one root.
+
+        Args:
+            max_matches: the first event with which there are so many is the last that is matched.
 
         Raises:
             ValueError: an array whose buffers are not those of a valid one.

@@ -495,6 +495,7 @@ class Engine:
         collection: str | None = None,
         *,
         threads: int | None = None,
+        max_matches: int | None = None,
     ) -> ArrowMatches:
         """Match an Arrow array of events on one state of the engine, into Arrow batches.
 
@@ -505,17 +506,21 @@ class Engine:
             events: of `binary`, `string` or their `large_` kinds; anything with `__arrow_c_array__` or `__arrow_c_stream__`.
             tenant: as in `match`.
             collection: likewise.
-            threads: as in `match_batch`.
+            threads: as in `match_batch`; with *max_matches* one thread matches.
+            max_matches: the first event with which there are so many matches is the last that is matched. `ArrowMatches.events`
+                has a row for each event that was, so `events.slice(result.events.num_rows)` is what is left.
 
         Raises:
             ImportError: there is no pyarrow.
             TypeError: *events* are no Arrow array of texts.
-            ValueError: an array whose buffers are not those of a valid one.
+            ValueError: an array whose buffers are not those of a valid one, or a *max_matches* under 1.
         """
         threads = self._threads(threads)
+        if max_matches is not None:
+            check_positive("max_matches", max_matches)
         if tenant is not None or collection is not None:
             _check_names(tenant, collection)
-        return self._core.match_arrow(read_arrays(events), tenant, collection, threads)
+        return self._core.match_arrow(read_arrays(events), tenant, collection, threads, max_matches)
 
     def locate_arrow(
         self,

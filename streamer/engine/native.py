@@ -333,9 +333,16 @@ class NativeCore(_native.Core):
 
     # Arrow
 
-    def match_arrow(self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int) -> ArrowMatches:
+    def match_arrow(
+        self,
+        arrays: Sequence[pa.Array],
+        tenant: str | None,
+        collection: str | None,
+        threads: int,
+        max_matches: int | None = None,
+    ) -> ArrowMatches:
         given = arrow.lend(arrays)
-        matches, events, rejected, _ = self.match_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT)
+        matches, events, rejected, _ = self.match_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT, max_matches)
         return ArrowMatches(
             arrow.make_batch(arrow.MATCHES, *matches),
             arrow.make_batch(arrow.EVENTS, *events),

@@ -490,11 +490,20 @@ class ReferenceCore:
                 results.append(error.with_traceback(None))
         return results
 
-    def match_arrow(self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int) -> ArrowMatches:
+    def match_arrow(
+        self,
+        arrays: Sequence[pa.Array],
+        tenant: str | None,
+        collection: str | None,
+        threads: int,
+        max_matches: int | None = None,
+    ) -> ArrowMatches:
         """See `Core`; *threads* makes no difference here."""
         root = self._root
         rows = arrow.Rows()
         for text in arrow.texts(arrays):
+            if max_matches is not None and len(rows.matches) >= max_matches:
+                break
             try:
                 if text is None:
                     self.reject(EventCode.NOT_AN_OBJECT.value)

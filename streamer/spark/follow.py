@@ -20,7 +20,7 @@ from streamer.engine.snapshot import read_directory
 from streamer.errors import SnapshotError
 from streamer.spark.functions import Carried
 from streamer.spark.versions import find
-from streamer.spark.worker import KEPT_OPEN, Batches, Chunks, Opened, Output, Pass, Tallies, match_rows
+from streamer.spark.worker import KEPT_OPEN, Batches, Opened, Output, Pass, Tallies, match_rows
 
 #: Columns beside an event's.
 SNAPSHOT: Final = "snapshot"
@@ -49,14 +49,13 @@ def by_version(asked: Pass, functions: Carried | None = None) -> Callable[[Batch
     def run(batches: Batches) -> Batches:
         asked.begin()
         output: Output | None = None
-        chunks, tallies = Chunks(), Tallies()
-
+        tallies = Tallies()
         for batch in batches:
             if not batch.num_rows:
                 continue
             snapshot = _held(batch.column(PATH)[0].as_py(), batch.column(SNAPSHOT)[0].as_py(), asked.backend, functions)
             output = Output(asked, batch.schema)
-            yield from match_rows(asked, output, snapshot.engine, batch, chunks, tallies, meet=snapshot.meet)
+            yield from match_rows(asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet)
         if output is not None and asked.want == "all":
             yield from tallies.rows(output)
 

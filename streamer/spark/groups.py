@@ -26,7 +26,6 @@ from streamer.spark.worker import (
     REJECTED,
     ROWS_AT_ONCE,
     Batches,
-    Chunks,
     Output,
     Pass,
     Sift,
@@ -434,7 +433,7 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
     # Salts of one part often come one after another.
     compiled: tuple[int, Engine] | None = None
     output: Output | None = None
-    chunks, tallies = Chunks(), Tallies()
+    tallies = Tallies()
     for batch in batches:
         events = batch.column("body").cast(pa.string()) if as_text else batch.column("body")
         given = pa.record_batch([events, *(batch.column(name) for name in asked.keep)], names=[asked.event_col, *asked.keep])
@@ -463,7 +462,7 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
                         made.add_many(texts)
                         compiled = (slot, made)
                     texts, engine = [], compiled[1]
-                yield from match_rows(asked, output, engine, rows, chunks, tallies, counting=False)
+                yield from match_rows(asked, output, engine, rows, tallies, counting=False)
             else:
                 told = [json.loads(each) for each in batch.column("told").slice(start, run.num_rows).to_pylist()]
                 if kind == COUNT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamer import _backend
+from streamer.engine.arrow import ArrowMatches
 from streamer.engine.engine import Engine
 from streamer.spark import broadcast
 from streamer.spark.functions import Carried, carried
-from streamer.spark.worker import Opened, choose_backend, opened
+from streamer.spark.worker import Opened, choose_backend, match_some, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +37,8 @@ def register(
     SELECT value, streamer_match(value) AS wanted_by FROM events
     ```
 
-    Its argument is a string; cast binary to one. It holds the subscriptions as they are now: register again for later ones. What
-    Spark hands over at once is matched at once, whatever the engine's `batch_size` is, since its lists go back together.
+    Its argument is a string; cast binary to one. It holds the subscriptions as they are now: register again for later ones. A
+    worker has the lists of about 65,536 matches at once, whatever the engine's `batch_size` is.
 
     Args:
         subscriptions: an engine, or the path of a snapshot on the driver.
@@ -56,9 +57,10 @@ def register(
 def _function(file: str, backend: _backend.Backend, given: Carried | None) -> Any:
     from pyspark.sql import functions as F  # noqa: N812
 
-    def ids(events: pa.Array) -> pa.Array:
+    def ids(arrays: Iterator[pa.Array]) -> Iterator[pa.Array]:
         choose_backend(backend)
-        return ids_of(opened(file, backend, given), events)
+        for events in arrays:
+            yield from ids_of(opened(file, backend, given), events)
 
     arrow_udf: Any = getattr(F, "arrow_udf", None)
     if arrow_udf is None:
@@ -66,15 +68,20 @@ def _function(file: str, backend: _backend.Backend, given: Carried | None) -> An
     return arrow_udf(ids, _TYPE)
 
 
-def ids_of(snapshot: Opened, events: pa.Array) -> pa.ListArray:
-    """Return for each event a list of ids; null where it was rejected."""
-    result = snapshot.engine.match_arrow(events)
-    if snapshot.meet(result.events):
-        result = snapshot.engine.match_arrow(events)
+def ids_of(snapshot: Opened, events: pa.Array) -> Iterator[pa.ListArray]:
+    """Yield for each event a list of ids, null where it was rejected: of some events at a time."""
+    start = 0
+    while start < len(events):
+        result = match_some(snapshot.engine, events.slice(start), snapshot.meet)
+        start += result.events.num_rows
+        yield _lists(result)
+
+
+def _lists(result: ArrowMatches) -> pa.ListArray:
     # Matches come by event: how many each has says where its list ends.
     counted = pc.value_counts(result.matches.column("row"))
     numbers = dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
-    ends: list[int | None] = list(accumulate((numbers.get(row, 0) for row in range(len(events))), initial=0))
+    ends: list[int | None] = list(accumulate((numbers.get(row, 0) for row in range(result.events.num_rows)), initial=0))
     # A null offset makes the list that begins there null; it is empty.
     for row in result.rejected.column("row").to_pylist():
         ends[row] = None

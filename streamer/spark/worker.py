@@ -11,22 +11,28 @@ Invariant: what a task gives depends on its rows alone, in their order, so that 
 (speculation), on any worker. What a process keeps from one task to the next is a cache by digest.
 
 Cost: memory of a worker is the sections that it met, one batch of Spark's (`spark.sql.execution.arrow.maxRecordsPerBatch`) and
-about 65,536 matches at once, however large a partition is.
+65,536 matches at once, or those of one event where it has more, however large a partition is: the core stops there, and a batch
+goes on after the event at which it did. What matches carry (`keep_event`, `keep`) goes out in pieces of about `BYTES_AT_ONCE`.
+Rejected: cutting batches by how many matches the events before had; a file that is sorted by tenant or collection has none for
+long, and then a thousand for each.
 """
 
 from __future__ import annotations
 
 import gc
 import socket
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final, Literal, TypeAlias, final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamer import _backend
+from streamer.engine.arrow import ArrowMatches
 from streamer.engine.engine import Engine
 from streamer.engine.snapshot import Directory, chosen, read_directory, read_head, read_texts
 from streamer.errors import BackendError, EventCode, EventError, StreamerError
@@ -45,9 +51,11 @@ REJECTION: Final = ("event", "code", "detail", "position")
 COUNTS: Final = ("events", "matched", "matches", "rejected", "pruned", "shuffled")
 RESERVED: Final = frozenset({"kind", *MATCHES, *REJECTION, *COUNTS})
 
-#: Rows of a result that are made at once, about. Fewer cost more, since Spark's thread and the worker then take turns on a core
-#: more often; more gain nothing.
+#: Rows of a result that are made at once, but for what the last event has beyond. Fewer cost more, since Spark's thread and the
+#: worker then take turns on a core more often; more gain nothing.
 ROWS_AT_ONCE: Final = 65_536
+#: Bytes of texts that matches carry in one batch, about, but for those of a single row.
+BYTES_AT_ONCE: Final = 32 * 1024 * 1024
 #: So many (tenant, collection) are counted before the counts are given away.
 MOST_TALLIES: Final = 10_000
 #: Snapshots that a process keeps open: the current one, and the one before for tasks that still ask it.
@@ -70,7 +78,7 @@ class Pass:
         want: `matches`, `rejected` (nothing is matched), or `all`: both and counts, told apart by a column `kind`.
         fail: the first event that cannot be read ends the job.
         backend: which a worker must run.
-        batch_size: events that are matched at once, at most; None for what the engine was told, or else as many as make about
+        batch_size: events that are matched at once, at most; None for what the engine was told, or else as many as make
             `ROWS_AT_ONCE` matches.
     """
 
@@ -220,24 +228,36 @@ def matches(asked: Pass, output: Output, batch: pa.RecordBatch, found: pa.Record
     return output.batch(len(rows), parts)
 
 
-@final
-class Chunks:
-    """Cuts batches so that about `ROWS_AT_ONCE` matches are made at once, by how many there were so far."""
+def pieces(asked: Pass, batch: pa.RecordBatch, found: pa.RecordBatch) -> Batches:
+    """Cut matches so that the texts that they carry are about `BYTES_AT_ONCE` in each piece."""
+    names = (*asked.keep, asked.event_col) if asked.keep_event else asked.keep
+    carried = [column for column in map(batch.column, dict.fromkeys(names)) if _is_text(column.type)]
+    if not carried:
+        yield found
+        return
+    rows = found.column("row")
+    lengths = [pc.fill_null(pc.binary_length(column), 0).cast(pa.int64()).take(rows) for column in carried]
+    ends = pc.cumulative_sum(reduce(pc.add, lengths))
+    start, before = 0, 0
+    while start < found.num_rows:
+        # Those that end within the bound, and one at least.
+        end = max(bisect_right(ends, before + BYTES_AT_ONCE, lo=start, key=lambda each: each.as_py()), start + 1)
+        yield found.slice(start, end - start)
+        start, before = end, ends[end - 1].as_py()
 
-    def __init__(self) -> None:
-        self._rows = 1024
 
-    def of(self, batch: pa.RecordBatch, most: int | None) -> Batches:
-        """Yield the events of a batch, *most* at once if that is said."""
-        start = 0
-        while start < batch.num_rows:
-            chunk = batch.slice(start, self._rows if most is None else min(self._rows, most))
-            start += chunk.num_rows
-            yield chunk
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return any(test(kind) for test in (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary))
 
-    def learn(self, rows: int, matches: int) -> None:
-        """Say how many matches so many rows had."""
-        self._rows = min(max(rows * ROWS_AT_ONCE // max(matches, 1), 16), 4 * self._rows, ROWS_AT_ONCE)
+
+def match_some(engine: Engine, events: pa.Array, meet: Callable[[pa.RecordBatch], bool]) -> ArrowMatches:
+    """Match events until there are `ROWS_AT_ONCE` matches; `ArrowMatches.events` has a row for each that was asked about."""
+    while True:
+        # No more than this, since all that are given are looked at each time.
+        result: ArrowMatches = engine.match_arrow(events.slice(0, ROWS_AT_ONCE), max_matches=ROWS_AT_ONCE)
+        if not meet(result.events):
+            return result
 
 
 def match_rows(
@@ -245,7 +265,6 @@ def match_rows(
     output: Output,
     engine: Engine,
     batch: pa.RecordBatch,
-    chunks: Chunks,
     tallies: Tallies,
     *,
     meet: Callable[[pa.RecordBatch], bool] = lambda met: False,
@@ -258,16 +277,17 @@ def match_rows(
             they must be matched again.
         counting: count the events, too, and not only what they match.
     """
-    for chunk in chunks.of(batch, asked.batch_size or engine._options.batch_size):
-        events = chunk.column(asked.event_col)
-        result = engine.match_arrow(events)
-        if meet(result.events):
-            result = engine.match_arrow(events)
+    most = min(asked.batch_size or engine._options.batch_size or ROWS_AT_ONCE, ROWS_AT_ONCE)
+    start = 0
+    while start < batch.num_rows:
+        chunk = batch.slice(start, most)
+        result = match_some(engine, chunk.column(asked.event_col), meet)
+        start += result.events.num_rows
         if asked.fail:
             refuse(result.rejected)
-        chunks.learn(chunk.num_rows, result.matches.num_rows)
-        if result.matches.num_rows:
-            yield matches(asked, output, chunk, result.matches, result.events)
+        for found in pieces(asked, chunk, result.matches):
+            if found.num_rows:
+                yield matches(asked, output, chunk, found, result.events)
         if asked.want == "all":
             if result.rejected.num_rows:
                 yield rejections(asked, output, chunk, result.rejected)
@@ -378,7 +398,7 @@ def by_snapshot(
         asked.begin()
         snapshot: Opened | None = None
         output: Output | None = None
-        chunks, tallies = Chunks(), Tallies()
+        tallies = Tallies()
         sift = None if sieve is None else sieve()
         for batch in batches:
             if snapshot is None or output is None:
@@ -386,7 +406,7 @@ def by_snapshot(
                 snapshot, output = opened(name, asked.backend, functions), Output(asked, batch.schema)
             if sift is not None:
                 batch = sift(batch, tallies)
-            yield from match_rows(asked, output, snapshot.engine, batch, chunks, tallies, meet=snapshot.meet)
+            yield from match_rows(asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet)
         if output is not None and asked.want == "all":
             yield from tallies.rows(output)
 

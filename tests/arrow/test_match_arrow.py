@@ -257,6 +257,31 @@ def test_arguments_win_and_are_checked(filled: Engine) -> None:
         filled.match_arrow(array, threads=True)
 
 
+@pytest.mark.parametrize("threads", [1, 4])
+def test_the_first_event_with_which_there_are_enough_matches_is_the_last(filled: Engine, threads: int) -> None:
+    """What is left is what has no row in `events`; together it is the same as at once, and each event is counted once."""
+    texts = [b'{"collection": "c", "data": {"n": %d}}' % (n % 3) for n in range(1000)] + [b"{", None]
+    whole = filled.match_arrow(pa.chunked_array([pa.array(texts[:300]), pa.array(texts[300:])]))
+    each = [whole.matches.column("row").to_pylist().count(row) for row in range(len(texts))]
+    counted = filled.stats().events
+    for most in (1, 7, 100, 10**6):
+        rows, start = pa.array(texts), 0
+        while start < len(texts):
+            found = filled.match_arrow(rows.slice(start), threads=threads, max_matches=most)
+            taken = found.events.num_rows
+            assert sum(each[start : start + taken]) == found.matches.num_rows
+            is_last = start + taken == len(texts)
+            assert sum(each[start : start + taken]) >= most or is_last
+            assert sum(each[start : start + taken - 1]) < most
+            assert found.events == whole.events.slice(start, taken)
+            assert [row + start for row in found.rejected.column("row").to_pylist()] == [
+                row for row in whole.rejected.column("row").to_pylist() if start <= row < start + taken
+            ]
+            start += taken
+        counted += len(texts)
+        assert filled.stats().events == counted
+
+
 def test_what_names_an_event_is_what_its_layout_says(engine: Callable[..., Engine]) -> None:
     def ids(layout: Any, *events: str, **options: Any) -> list[str | None]:
         made = engine(layout=layout, **options)

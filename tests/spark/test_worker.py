@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +26,10 @@ class Recorder:
         self.engine, self._options = engine, engine._options
         self.given: list[tuple[int, int, int]] = []
 
-    def match_arrow(self, events: Any) -> Any:
-        self.given.append((events.buffers()[2].address, events.offset, len(events)))
-        return self.engine.match_arrow(events)
+    def match_arrow(self, events: Any, max_matches: int) -> Any:
+        found = self.engine.match_arrow(events, max_matches=max_matches)
+        self.given.append((events.buffers()[2].address, events.offset, found.events.num_rows))
+        return found
 
 
 def asked(want: worker.Want = "matches") -> worker.Pass:
@@ -44,7 +48,7 @@ def test_events_are_matched_where_they_lie(backend: str) -> None:
     recorder, batch = Recorder(engine), rows(3000)
     output = worker.Output(asked(), batch.schema)
     given: Any = recorder
-    made = list(worker.match_rows(asked(), output, given, batch, worker.Chunks(), worker.Tallies()))
+    made = list(worker.match_rows(asked(), output, given, batch, worker.Tallies()))
     address = batch.column("value").buffers()[2].address
     assert {each[0] for each in recorder.given} == {address}
     assert sum(length for _, _, length in recorder.given) == 3000
@@ -53,18 +57,101 @@ def test_events_are_matched_where_they_lie(backend: str) -> None:
     assert made[0].schema.names == [*worker.MATCHES, "event", "n"]
 
 
-def test_matches_are_made_a_few_at_once(backend: str) -> None:
-    """However many each event has: what a worker holds does not grow with the batch."""
+@pytest.mark.parametrize("cold", [0, 2000])
+@pytest.mark.parametrize("want", ["matches", "all"])
+def test_matches_are_made_a_few_at_once(backend: str, monkeypatch: pytest.MonkeyPatch, cold: int, want: worker.Want) -> None:
+    """However many each event has, of a batch that begins with them or comes to them late: memory does not grow with it."""
+    monkeypatch.setattr(worker, "ROWS_AT_ONCE", 1000)
     engine = Engine()
-    engine.add_many({"id": f"s{n}"} for n in range(200))
-    recorder, batch = Recorder(engine), rows(600)
-    output = worker.Output(asked(), batch.schema)
-    given: Any = recorder
-    chunks = worker.Chunks()
-    chunks.learn(1024, 1024 * 200)
-    sizes = [each.num_rows for each in worker.match_rows(asked(), output, given, batch, chunks, worker.Tallies())]
-    assert sum(sizes) == 600 * 200
-    assert max(sizes) <= worker.ROWS_AT_ONCE
+    engine.add_many({"id": f"s{n}", "collection": "hot"} for n in range(150))
+    texts = [b'{"id": %d, "collection": "%s"}' % (n, b"cold" if n < cold else b"hot") for n in range(cold + 100)]
+    batch = pa.record_batch({"value": pa.array(texts, pa.binary()), "n": pa.array(range(len(texts)), pa.int64())})
+    output, tallies = worker.Output(asked(want), batch.schema), worker.Tallies()
+    made = list(worker.match_rows(asked(want), output, engine, batch, tallies))
+    sizes = [each.num_rows for each in made]
+    # An event's matches are not parted, so that the last one may go beyond.
+    assert (sum(sizes), max(sizes), len(sizes)) == (100 * 150, 7 * 150, 15)
+    found = [(each["n"], each["subscription_id"]) for each in pa.Table.from_batches(made).to_pylist()]
+    assert sorted(found) == sorted((cold + n, f"s{m}") for n in range(100) for m in range(150))
+    if want == "all":
+        counted = {row[1]: row[2:5] for row in tallies.take()}
+        assert counted == {"hot": [100, 100, 15_000], **({"cold": [cold, 0, 0]} if cold else {})}
+
+
+def test_what_matches_carry_goes_out_in_pieces(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event of a kilobyte that a thousand want is a megabyte; a piece has one row at least, whatever that carries."""
+    monkeypatch.setattr(worker, "BYTES_AT_ONCE", 10_000)
+    engine = Engine()
+    engine.add_many({"id": f"s{n}", "filters": [{"field": "want", "op": "==", "value": True}]} for n in range(30))
+    bodies = [("x" * 1000, True), ("y" * 20_000, True), ("z" * 50_000, False), ("", True), (None, True)]
+    texts = [f'{{"collection": "c", "data": {{"want": {str(want).lower()}, "body": "{body}"}}}}' for body, want in bodies]
+    batch = pa.record_batch({"value": pa.array(texts), "body": [body for body, _ in bodies]})
+    this = replace(asked(), keep=("body",))
+    made = list(worker.match_rows(this, worker.Output(this, batch.schema), engine, batch, worker.Tallies()))
+    sizes = [[len(event) for event in each.column("event").to_pylist()] for each in made]
+    assert sum(map(len, sizes)) == 4 * 30
+    assert all(len(size) == 1 or sum(size) < 10_000 for size in sizes)
+    assert sum(each.column("body").to_pylist().count("y" * 20_000) for each in made) == 30
+    assert len(made) < 60
+
+
+def test_the_function_of_sql_has_a_few_matches_at_once(backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its lists come in the order of the events, of some of them at a time."""
+    sql = pytest.importorskip("streamer.spark.sql", reason="pyspark is not installed (pip install 'streamer[spark]')")
+    monkeypatch.setattr(worker, "ROWS_AT_ONCE", 1000)
+    engine = Engine()
+    engine.add_many({"id": f"s{n}", "collection": "hot"} for n in range(150))
+    engine.save(tmp_path / "snapshot")
+    texts = [b'{"collection": "hot"}', b'{"collection": "cold"}', b"{"] * 20
+    made = list(sql.ids_of(worker.Opened(str(tmp_path / "snapshot")), pa.array(texts)))
+    assert max(len(each.flatten()) for each in made) == 7 * 150
+    lists = [ids for each in made for ids in each.to_pylist()]
+    assert [None if ids is None else len(ids) for ids in lists] == [150, 0, None] * 20
+
+
+#: What a process takes beyond its start when it matches *hot* events of *matches* each, after *cold* of none, and keeps nothing.
+PEAK = """
+import os, sys
+import pyarrow as pa
+from streamer import Engine, _backend
+from streamer.spark import worker
+
+cold, hot, matches = map(int, sys.argv[1:])
+engine = Engine()
+engine.add_many({"id": f"subscription-{n:06}", "gateway_id": "gateway", "collection": "hot"} for n in range(matches))
+asked = worker.Pass("value", (), False, "all", False, _backend.BACKEND)
+output = tallies = None
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) // 1024
+
+def batch(count, collection):
+    texts = [f'{{"id": {n}, "collection": "{collection}", "type": "insert", "data": {{}}}}' for n in range(count)]
+    return pa.record_batch({"value": pa.array(texts)})
+
+def run(batch):
+    output, tallies = worker.Output(asked, batch.schema), worker.Tallies()
+    return sum(each.num_rows for each in worker.match_rows(asked, output, engine, batch, tallies))
+
+run(batch(10, "cold"))
+batches = [batch(min(10_000, cold - at), "cold") for at in range(0, cold, 10_000)] + [batch(hot, "hot")]
+before = peak()
+print(sum(map(run, batches)), peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read of Linux's /proc")
+@pytest.mark.parametrize(("cold", "hot", "matches"), [(0, 1024, 20_000), (20_000, 10_000, 1000)])
+def test_the_memory_of_a_worker_is_bounded(cold: int, hot: int, matches: int) -> None:
+    """At most 200 MB above its start, where all matches at once would be 2.3 GB and 1.0 GB. It is less than 100."""
+    if _backend.BACKEND != "native":
+        pytest.skip("the reference would take minutes")
+    command = [sys.executable, "-c", PEAK, *map(str, (cold, hot, matches))]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    found, grown = map(int, ran.stdout.split())
+    assert found == hot * matches
+    assert grown <= 200
 
 
 @pytest.mark.parametrize(
@@ -78,9 +165,7 @@ def test_no_more_events_are_matched_at_once_than_a_pass_or_its_engine_is_told(
     recorder, batch = Recorder(Engine(batch_size=of_engine)), rows(3000)
     given: Any = recorder
     this = replace(asked(), batch_size=told)
-    chunks = worker.Chunks()
-    chunks.learn(1024, 0)
-    assert not list(worker.match_rows(this, worker.Output(this, batch.schema), given, batch, chunks, worker.Tallies()))
+    assert not list(worker.match_rows(this, worker.Output(this, batch.schema), given, batch, worker.Tallies()))
     lengths = [length for _, _, length in recorder.given]
     assert (sum(lengths), max(lengths)) == (3000, largest)
 

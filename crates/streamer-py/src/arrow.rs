@@ -25,6 +25,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use streamer_core::engine::{CelError, Change, Group, Identity, Matched, Outcome, Record, Root, Scratch, Stays, Transition};
 use streamer_core::error::{EventCode, EventError};
 use streamer_core::flatten::EventId;
@@ -512,6 +513,8 @@ pub struct Ask<'a> {
     pub threads: usize,
     /// A column of more bytes has wide offsets.
     pub text_limit: usize,
+    /// The first event with which there are so many matches is the last one; one thread matches then.
+    pub max_matches: Option<usize>,
     /// Whether to match; otherwise events are only told apart and called by name.
     pub is_matching: bool,
 }
@@ -519,19 +522,25 @@ pub struct Ask<'a> {
 impl Core {
     /// Match the rows of *chunks*; see `streamer/_native.pyi`.
     pub fn columns<'py>(&self, py: Python<'py>, chunks: &Bound<'py, PyAny>, ask: &Ask<'_>) -> PyResult<Bound<'py, PyTuple>> {
-        let Ask { tenant, collection, threads, text_limit: limit, is_matching } = *ask;
+        let Ask { tenant, collection, threads, text_limit: limit, max_matches, is_matching } = *ask;
         guard(py, || {
             let rows = Rows::of(py, chunks)?;
             // It pins every slot until the last text is copied.
             let root = self.shared.engine.root();
-            let threads = threads.min(MOST_THREADS).clamp(1, rows.blocks.len().max(1));
+            let threads = match max_matches {
+                None => threads.min(MOST_THREADS).clamp(1, rows.blocks.len().max(1)),
+                // Several would match events, and count them, that come after the last one.
+                Some(_) => 1,
+            };
+            let left = max_matches.map(AtomicUsize::new);
             let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.shared.scratch()).collect();
             let parts = shared_out(py, rows.blocks.len(), &mut scratches, |block, scratch, pulse| match is_matching {
-                true => self.match_rows(&root, rows.block(block), tenant, collection, scratch, pulse),
+                true => self.match_rows(&root, rows.block(block), tenant, collection, left.as_ref(), scratch, pulse),
                 false => self.identify_rows(rows.block(block), tenant, collection, scratch, pulse),
             })?;
             scratches.into_iter().for_each(|scratch| self.shared.keep(scratch));
-            if parts.iter().map(|part| part.events.types.len()).sum::<usize>() != rows.len() {
+            let is_whole = parts.iter().map(|part| part.events.types.len()).sum::<usize>() == rows.len();
+            if !is_whole && left.is_none_or(|left| left.into_inner() > 0) {
                 return Err(PyRuntimeError::new_err("a row that nothing became of"));
             }
             for part in &parts {
@@ -546,12 +555,15 @@ impl Core {
         })
     }
 
+    /// Match rows, where there is a limit until *left* matches are found; they are counted by one thread.
+    #[allow(clippy::too_many_arguments, reason = "a block of rows, and how it is matched")]
     fn match_rows<'e>(
         &self,
         root: &Arc<Root>,
         rows: impl Iterator<Item = (usize, Option<&'e [u8]>)>,
         tenant: Option<&str>,
         collection: Option<&str>,
+        left: Option<&AtomicUsize>,
         scratch: &mut Scratch,
         pulse: &mut Pulse<'_>,
     ) -> Part {
@@ -559,7 +571,7 @@ impl Core {
         // In the order of the rows, so that the results are.
         let mut group = Group::new(root);
         for (row, event) in rows {
-            if !pulse.beat() {
+            if left.is_some_and(|left| left.load(Ordering::Relaxed) == 0) || !pulse.beat() {
                 break;
             }
             let Part { matches, events, rejected, errors, .. } = &mut part;
@@ -577,6 +589,10 @@ impl Core {
             match matched {
                 Ok((matched, stays)) => {
                     matches.extend(row, &self.shared, &matched, stays);
+                    if let Some(left) = left {
+                        let found = matched.certain.len() + matched.told.len();
+                        left.store(left.load(Ordering::Relaxed).saturating_sub(found), Ordering::Relaxed);
+                    }
                     errors.extend_from_slice(matched.errors);
                 }
                 Err(error) => {

@@ -474,7 +474,8 @@ impl Core {
         self.batch(py, events, tenant, collection, threads)
     }
 
-    #[pyo3(signature = (chunks, tenant, collection, threads, text_limit))]
+    #[pyo3(signature = (chunks, tenant, collection, threads, text_limit, max_matches=None))]
+    #[allow(clippy::too_many_arguments, reason = "one call for a whole array, and how it is matched")]
     fn match_columns<'py>(
         &self,
         py: Python<'py>,
@@ -483,8 +484,9 @@ impl Core {
         collection: Option<&str>,
         threads: usize,
         text_limit: usize,
+        max_matches: Option<usize>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, is_matching: true })
+        self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches, is_matching: true })
     }
 
     #[pyo3(signature = (chunks, tenant, collection, threads, text_limit))]
@@ -497,7 +499,7 @@ impl Core {
         threads: usize,
         text_limit: usize,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, is_matching: false })
+        self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches: None, is_matching: false })
     }
 
     fn merge(&self, py: Python<'_>) -> PyResult<()> {
