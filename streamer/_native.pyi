@@ -17,6 +17,7 @@ from streamer.model import Match, Subscription
 __all__ = [
     "IMAGES",
     "LATENCY_BOUNDS",
+    "SIZE_BOUNDS",
     "Batch",
     "CelPrograms",
     "Core",
@@ -41,7 +42,10 @@ IMAGES: int
 LATENCY_BOUNDS: list[int]
 """Upper bounds of a latency's buckets in nanoseconds; what is longer goes into one more."""
 
-_Latency: TypeAlias = tuple[list[int], int]  # how many fell into each bucket, and their sum in nanoseconds
+SIZE_BOUNDS: list[int]
+"""Upper bounds of the buckets of how many there were of something; what is more goes into one more."""
+
+_Distribution: TypeAlias = tuple[list[int], int]  # how many fell into each bucket, and the sum of all
 
 def bloom_fill(bits: Buffer, num_slices: int, bits_per_slice: int, keys: Iterable[bytes]) -> int:
     """Set the bits of *keys* in the portable layout; what `PortableBloomFilter.add` sets for each.
@@ -188,14 +192,14 @@ class _Counters(TypedDict):
     matched: int
     unmatched: int
     rejected: dict[str, int]
-    matches: int
+    matches: _Distribution
     uncertain: int
-    candidates: int  # conjunctions that indexes brought up
-    listed: int  # conjunctions of plain lists
+    candidates: _Distribution  # conjunctions that were looked at
+    listed: int  # those of them of plain lists
     merges: int
-    total: _Latency
-    bloom: _Latency
-    cel: _Latency
+    total: _Distribution
+    bloom: _Distribution
+    cel: _Distribution
     partitions: int
     segments: int
     store_bytes: int

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 import streamer
 from streamer.engine.histogram import Histogram
 from streamer.engine.matches import Matches
+from streamer.sizes import percentiles_text
 from streamer.terminal import json_text, printable_json, quoted
 
 
@@ -52,7 +53,7 @@ class Tally:
         ]
         if self.events > self.bad:
             parts += [
-                f"p50 {_time(self.durations.percentile(0.50))}, p99 {_time(self.durations.percentile(0.99))} an event",
+                f"{percentiles_text(self.durations.percentiles())} an event",
                 f"{self.rate:,.0f} events/s",
             ]
         parts.append(f"{streamer.BACKEND} backend")
@@ -156,11 +157,3 @@ def writer(chosen: Format, engine: streamer.Engine) -> Callable[[int, Matches], 
 def count(number: int, one: str, many: str = "") -> str:
     """Print how many: `1 event`, `2,000 events`."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
-def _time(nanoseconds: int) -> str:
-    """Print a duration with three digits."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.3g} {unit}"
-    return f"{nanoseconds} ns"

@@ -1,9 +1,15 @@
-"""How people are told a size: one way, in powers of 1,024, wherever this package prints one.
+"""How people are told a size or a time: one way, sizes in powers of 1,024, wherever this package prints one.
 
-A configuration writes sizes so that they are read back exactly (`streamer/config/units.py`); these are rounded.
+A configuration writes both so that they are read back exactly (`streamer/config/units.py`); these are rounded.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+#: The shares whose percentiles people are told.
+PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 
 
 def size_text(size: float) -> str:
@@ -14,3 +20,17 @@ def size_text(size: float) -> str:
             return f"{size:.0f} {unit}" if size >= 999.5 or unit == "B" else f"{size:.3g} {unit}"
         size /= 1024
     return f"{size:,.0f} GiB" if size >= 999.5 else f"{size:.3g} GiB"
+
+
+def time_text(seconds: float) -> str:
+    """Return a time in three digits and the unit that fits: `850 ns`, `12.3 µs`, `1.5 ms`, `2 s`."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        # What rounds to 1,000 of a unit is one of the next.
+        if seconds >= 0.9995 * size:
+            return f"{seconds / size:,.0f} {unit}" if seconds >= 999.5 * size else f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def percentiles_text(percentiles: Mapping[str, float]) -> str:
+    """Return seconds by the names of percentiles: `p50 12.3 µs, p99 1.5 ms, p99.9 2 s`."""
+    return ", ".join(f"{name} {time_text(seconds)}" for name, seconds in percentiles.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from streamer.engine.telemetry import Durations, Latency
+from streamer.engine.telemetry import BOUNDS, Buckets, Distribution
 from streamer.locks import Lock
 
 
@@ -14,14 +14,14 @@ class Runs:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._durations = Durations()
+        self._durations = Buckets(BOUNDS)
 
     def add(self, nanoseconds: int) -> None:
         """Count one."""
         with self._lock:
             self._durations.add(nanoseconds)
 
-    def read(self) -> Latency:
+    def read(self) -> Distribution:
         """Return how long they took, functions in Python included."""
         with self._lock:
             return self._durations.read()

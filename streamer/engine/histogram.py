@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import final
 
+from streamer.sizes import PERCENTILES
+
 
 @final
 class Histogram:
@@ -36,3 +38,7 @@ class Histogram:
             if seen >= wanted:
                 break
         return last
+
+    def percentiles(self) -> dict[str, float]:
+        """Return those that people are told, by name, in seconds."""
+        return {name: self.percentile(share) / 1e9 for name, share in PERCENTILES.items()}

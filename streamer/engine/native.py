@@ -29,7 +29,7 @@ from streamer.engine.arrow import ArrowMatches
 from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
 from streamer.engine.plan import Plan, native_plan
 from streamer.engine.snapshot import Head, read_named
-from streamer.engine.telemetry import Latency, Telemetry
+from streamer.engine.telemetry import Distribution, Telemetry
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.layout import EventLayout
 from streamer.living import Living
@@ -388,16 +388,14 @@ class NativeCore(_native.Core):
     def telemetry(self) -> Telemetry:
         counters = self.counters()
         return Telemetry(
-            matched=counters["matched"],
-            unmatched=counters["unmatched"],
             rejected=counters["rejected"],
-            matches=counters["matches"],
+            matches_by_event=_distribution(*counters["matches"]),
             uncertain=counters["uncertain"],
-            candidates=counters["candidates"] + counters["listed"],
+            candidates_by_event=_distribution(*counters["candidates"]),
             merges=counters["merges"],
-            total=_latency(*counters["total"]),
-            bloom=_latency(*counters["bloom"]),
-            cel=_latency(*counters["cel"]),
+            total=_distribution(*counters["total"]),
+            bloom=_distribution(*counters["bloom"]),
+            cel=_distribution(*counters["cel"]),
             subscriptions=len(self),
             partitions=counters["partitions"],
             segments=counters["segments"],
@@ -430,8 +428,8 @@ def _phase1(options: Options) -> tuple[float, int] | None:
     return (bloom.fp_rate, bloom.initial_capacity) if bloom.enabled else None
 
 
-def _latency(counts: list[int], nanoseconds: int) -> Latency:
-    return Latency(tuple(counts), nanoseconds)
+def _distribution(counts: list[int], total: int) -> Distribution:
+    return Distribution(tuple(counts), total)
 
 
 def _plain_text(subscription: Subscription) -> bytes | None:

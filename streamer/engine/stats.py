@@ -11,7 +11,8 @@ from streamer.bloom.sizing import event_fp_rate
 from streamer.bloom.state import FilterState
 from streamer.cel_eval import ProgramCache
 from streamer.engine.core import Core
-from streamer.sizes import size_text
+from streamer.engine.telemetry import BOUNDS
+from streamer.sizes import PERCENTILES, percentiles_text, size_text
 
 #: Fewer samples tell nothing of a rate.
 SAMPLES: Final = 100
@@ -69,6 +70,8 @@ class Stats:
     Attributes:
         events: that came in: matched, unmatched and rejected.
         candidates: what the exact phase looked at.
+        timed: events that were timed: natively a sample of one in 16.
+        percentiles: seconds that a share of those did not exceed, by name: `p50`, `p99`, `p99.9`; none before the first.
         collections: those that hold subscriptions, the largest first.
         portable_programs: compiled CEL programs kept that cel-python evaluates (docs/cel.md).
         portable_runs: their evaluations, and what they took in seconds, functions in Python included.
@@ -85,6 +88,8 @@ class Stats:
     uncertain: int
     candidates: int
     rebuilds: int
+    timed: int
+    percentiles: Mapping[str, float]
     collections: tuple[CollectionStats, ...]
     portable_programs: int = 0
     portable_runs: int = 0
@@ -138,8 +143,15 @@ class Stats:
             f"{_count(self.events, 'event')}: "
             f"{self.matched:,} matched, {self.unmatched:,} unmatched, {self.rejected:,} rejected\n"
             f"{_count(self.matches, 'match', 'matches')} ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
-            f"{self.candidates_per_event:.3g} candidates an event\n{self._portable}\n{table}"
+            f"{self.candidates_per_event:.3g} candidates an event\n{self._times}{self._portable}\n{table}"
         )
+
+    @property
+    def _times(self) -> str:
+        if not self.percentiles:
+            return ""
+        was = "was" if self.timed == 1 else "were"
+        return f"{percentiles_text(self.percentiles)} an event, of {_count(self.timed, 'event')} that {was} timed\n"
 
     @property
     def _portable(self) -> str:
@@ -185,10 +197,16 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache) -> Stats:
         uncertain=told.uncertain,
         candidates=told.candidates,
         rebuilds=rebuilds,
+        timed=told.total.count,
+        percentiles={
+            name: nanoseconds / 1e9
+            for name, share in PERCENTILES.items()
+            if (nanoseconds := told.total.quantile(share, BOUNDS)) is not None
+        },
         collections=tuple(sorted(collections, key=lambda each: (-each.subscriptions, each.tenant, each.collection))),
         portable_programs=programs.portable,
         portable_runs=runs.count,
-        portable_seconds=runs.nanoseconds / 1e9,
+        portable_seconds=runs.total / 1e9,
     )
 
 

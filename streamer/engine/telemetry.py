@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 from streamer.errors import EventCode
@@ -21,6 +21,13 @@ BOUNDS: Final = (
     *(1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000),
     *(1_000_000, 2_500_000, 5_000_000, 10_000_000, 25_000_000, 50_000_000, 100_000_000, 250_000_000),
     1_000_000_000,
+)
+
+#: Upper bounds of the buckets of how many there were of something; what is more goes into one more.
+SIZES: Final = (
+    *(0, 1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000),
+    1_000_000,
 )
 
 Name: TypeAlias = tuple[str, str]
@@ -35,21 +42,33 @@ REJECTIONS: Final = (*(code.value for code in EventCode), "internal")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Latency:
-    """How long something took.
+class Distribution:
+    """How long something took in nanoseconds, or how many there were of something, in buckets.
 
     Attributes:
-        counts: how many fell into each bucket of `BOUNDS`, and last those above all.
-        nanoseconds: the sum of all.
+        counts: how many fell into each bucket of `BOUNDS` or `SIZES`, and last those above all.
+        total: the sum of all.
     """
 
-    counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
-    nanoseconds: int = 0
+    counts: tuple[int, ...]
+    total: int
 
     @property
     def count(self) -> int:
-        """How many were timed."""
+        """How many were counted."""
         return sum(self.counts)
+
+    def quantile(self, share: float, bounds: tuple[int, ...]) -> float | None:
+        """Return what *share* (0 to 1) of all do not exceed; None for none of them.
+
+        Within a bucket of *bounds* they count as evenly spread, as Prometheus has it; what is above all bounds is the last bound.
+        """
+        wanted, seen = share * self.count, 0
+        for count, low, high in zip(self.counts, (0, *bounds), (*bounds, bounds[-1]), strict=True):
+            if count and seen + count >= wanted:
+                return low + (high - low) * (wanted - seen) / count
+            seen += count
+        return None
 
 
 @final
@@ -60,12 +79,10 @@ class Telemetry:
     Latencies are those of a sample: the native core times one event in 16 on average, drawn at random, the reference all.
 
     Attributes:
-        matched: events that matched anything.
-        unmatched: events that matched nothing.
         rejected: events that could not be read, by code, with `internal` for those at which the engine failed.
-        matches: subscriptions that matched, however the engine was asked.
-        uncertain: those of them that are not certain.
-        candidates: what the exact phase looked at: conjunctions (native) or subscriptions (reference).
+        matches_by_event: how many subscriptions an event matched, however the engine was asked.
+        uncertain: matches that are not certain.
+        candidates_by_event: how many the exact phase looked at for an event: conjunctions (native) or subscriptions (reference).
         merges: merges of segments.
         total: from an event's text to what it matches, results as Python objects apart.
         bloom: asking the filters, where there were any to ask.
@@ -77,21 +94,39 @@ class Telemetry:
         index_bytes: memory of the index; 0 for the reference.
     """
 
-    matched: int
-    unmatched: int
     rejected: Mapping[str, int]
-    matches: int
+    matches_by_event: Distribution
     uncertain: int
-    candidates: int
+    candidates_by_event: Distribution
     merges: int
-    total: Latency
-    bloom: Latency
-    cel: Latency
+    total: Distribution
+    bloom: Distribution
+    cel: Distribution
     subscriptions: int
     partitions: int
     segments: int
     subscription_bytes: int
     index_bytes: int
+
+    @property
+    def unmatched(self) -> int:
+        """Events that matched nothing."""
+        return self.matches_by_event.counts[0]
+
+    @property
+    def matched(self) -> int:
+        """Events that matched anything."""
+        return sum(self.matches_by_event.counts[1:])
+
+    @property
+    def matches(self) -> int:
+        """Subscriptions that matched, summed over events."""
+        return self.matches_by_event.total
+
+    @property
+    def candidates(self) -> int:
+        """What the exact phase looked at, summed over events."""
+        return self.candidates_by_event.total
 
     @property
     def events(self) -> int:
@@ -100,21 +135,22 @@ class Telemetry:
 
 
 @final
-@dataclass(slots=True)
-class Durations:
-    """Adds up durations; whoever has it holds a lock."""
+class Buckets:
+    """Counts durations, or how many there were of something; whoever has it holds a lock."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    nanoseconds: int = 0
+    def __init__(self, bounds: tuple[int, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0
 
-    def add(self, nanoseconds: int) -> None:
+    def add(self, value: int) -> None:
         """Count one."""
-        self.counts[bisect_left(BOUNDS, nanoseconds)] += 1
-        self.nanoseconds += nanoseconds
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._total += value
 
-    def read(self) -> Latency:
+    def read(self) -> Distribution:
         """Return what was counted."""
-        return Latency(tuple(self.counts), self.nanoseconds)
+        return Distribution(tuple(self._counts), self._total)
 
 
 @final
@@ -123,9 +159,10 @@ class Recorder:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._matched = self._unmatched = self._matches = self._uncertain = self._candidates = 0
+        self._uncertain = 0
+        self._matches, self._candidates = Buckets(SIZES), Buckets(SIZES)
         self._rejected = dict.fromkeys(REJECTIONS, 0)
-        self._total, self._bloom, self._cel = Durations(), Durations(), Durations()
+        self._total, self._bloom, self._cel = Buckets(BOUNDS), Buckets(BOUNDS), Buckets(BOUNDS)
         self._partitions: dict[Name, list[int]] = {}
         self.is_on = True
 
@@ -149,13 +186,9 @@ class Recorder:
         if not self.is_on:
             return
         with self._lock:
-            if matches:
-                self._matched += 1
-            else:
-                self._unmatched += 1
-            self._matches += matches
+            self._matches.add(matches)
             self._uncertain += uncertain
-            self._candidates += candidates
+            self._candidates.add(candidates)
             for name, looked, found in partitions:
                 counts = self._partitions.get(name)
                 if counts is None:
@@ -186,12 +219,10 @@ class Recorder:
         """Return the counts, all of one moment."""
         with self._lock:
             return Telemetry(
-                matched=self._matched,
-                unmatched=self._unmatched,
                 rejected=dict(self._rejected),
-                matches=self._matches,
+                matches_by_event=self._matches.read(),
                 uncertain=self._uncertain,
-                candidates=self._candidates,
+                candidates_by_event=self._candidates.read(),
                 merges=0,
                 total=self._total.read(),
                 bloom=self._bloom.read(),

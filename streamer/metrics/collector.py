@@ -14,11 +14,10 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
-from streamer.engine.telemetry import Latency
+from streamer.engine.telemetry import Distribution
 from streamer.locks import Lock
-from streamer.metrics.names import BUCKETS, METRICS, Metric
+from streamer.metrics.names import METRICS, Metric
 from streamer.metrics.samples import Labels, Sample, read
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class _EngineCollector(Collector):
                 family = families.get((sample.metric, more))
                 if family is None:
                     family = families[sample.metric, more] = _family(sample.metric, more)
-                _add(family, (registration.name, *sample.labels), sample.value)
+                _add(family, sample.metric, (registration.name, *sample.labels), sample.value)
         merged: dict[Metric, Family] = {}
         for (metric, _), family in families.items():
             if metric in merged:
@@ -123,14 +122,14 @@ def _family(metric: Metric, more: tuple[str, ...]) -> Family:
     return family
 
 
-def _add(family: Family, labels: tuple[str, ...], value: float | Latency) -> None:
-    if isinstance(family, HistogramMetricFamily) and isinstance(value, Latency):
+def _add(family: Family, metric: Metric, labels: tuple[str, ...], value: float | Distribution) -> None:
+    if isinstance(family, HistogramMetricFamily) and isinstance(value, Distribution):
         buckets, seen = [], 0
-        for bound, count in zip((*map(floatToGoString, BUCKETS), "+Inf"), value.counts, strict=True):
+        for bound, count in zip(metric.buckets, value.counts, strict=True):
             seen += count
             buckets.append((bound, seen))
-        family.add_metric(labels, buckets, value.nanoseconds / 1e9)
-    elif isinstance(family, CounterMetricFamily | GaugeMetricFamily) and not isinstance(value, Latency):
+        family.add_metric(labels, buckets, value.total / metric.unit)
+    elif isinstance(family, CounterMetricFamily | GaugeMetricFamily) and not isinstance(value, Distribution):
         family.add_metric(labels, value)
 
 

@@ -17,12 +17,11 @@ from multiprocessing import util
 from typing import TYPE_CHECKING, Any, Final, final
 
 from prometheus_client import values
-from prometheus_client.utils import floatToGoString
 
-from streamer.engine.telemetry import Latency
+from streamer.engine.telemetry import Distribution
 from streamer.locks import Lock
 from streamer.metrics.collector import COLLECTIONS, Registration
-from streamer.metrics.names import BUCKETS, Metric
+from streamer.metrics.names import Metric
 from streamer.metrics.samples import Labels
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 #: The variable that names the directory of the files, as prometheus_client reads it when it is imported.
 VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
-
-_LE: Final = (*map(floatToGoString, BUCKETS), "+Inf")
 
 
 def is_on() -> bool:
@@ -67,11 +64,11 @@ class Mirror:
                 more = self._registration.labels.more if "collection" in sample.metric.labels else ()
                 labelnames = ("engine", *more, *sample.metric.labels)
                 labels = (self._registration.name, *sample.labels)
-                if isinstance(sample.value, Latency):
+                if isinstance(sample.value, Distribution):
                     name = sample.metric.name
-                    for bound, count in zip(_LE, sample.value.counts, strict=True):
+                    for bound, count in zip(sample.metric.buckets, sample.value.counts, strict=True):
                         self._set(sample.metric, f"{name}_bucket", (*labelnames, "le"), (*labels, bound), count)
-                    self._set(sample.metric, f"{name}_sum", labelnames, labels, sample.value.nanoseconds / 1e9)
+                    self._set(sample.metric, f"{name}_sum", labelnames, labels, sample.value.total / sample.metric.unit)
                 else:
                     self._set(sample.metric, sample.metric.sample, labelnames, labels, sample.value)
 
@@ -109,10 +106,10 @@ class Mirror:
         engine_name = self._registration.name
         for sample in self._registration.read():
             labels = (engine_name, *sample.labels)
-            if isinstance(sample.value, Latency):
-                for bound, count in zip(_LE, sample.value.counts, strict=True):
+            if isinstance(sample.value, Distribution):
+                for bound, count in zip(sample.metric.buckets, sample.value.counts, strict=True):
                     self._before[f"{sample.metric.name}_bucket", (*labels, bound)] = count
-                self._before[f"{sample.metric.name}_sum", labels] = sample.value.nanoseconds / 1e9
+                self._before[f"{sample.metric.name}_sum", labels] = sample.value.total / sample.metric.unit
             elif sample.metric.kind == "counter":
                 self._before[sample.metric.sample, labels] = sample.value
         self._values = kept

@@ -9,15 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, final
 
-from streamer.engine.telemetry import BOUNDS
+from prometheus_client.utils import floatToGoString
+
+from streamer.engine.telemetry import BOUNDS, SIZES
 
 Kind = Literal["counter", "gauge", "histogram"]
 
 #: How several processes become one value: added up, or the largest, where each process holds the same.
 Together = Literal["sum", "max", "min"]
-
-#: Upper bounds of every histogram's buckets, in seconds.
-BUCKETS: Final = tuple(bound / 1e9 for bound in BOUNDS)
 
 
 @final
@@ -30,6 +29,8 @@ class Metric:
         labels: its labels besides `engine`.
         help: what it counts, in a sentence.
         together: what becomes of the gauges of several processes.
+        bounds: of a histogram, upper bounds of its buckets as the engine counts them.
+        unit: so many of what the engine counts are one of what is exported.
     """
 
     name: str
@@ -37,6 +38,13 @@ class Metric:
     labels: tuple[str, ...]
     help: str
     together: Together = "sum"
+    bounds: tuple[int, ...] = ()
+    unit: int = 1
+
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        """The label `le` of each bucket of a histogram."""
+        return (*map(floatToGoString, (bound / self.unit for bound in self.bounds)), "+Inf")
 
     @property
     def sample(self) -> str:
@@ -51,23 +59,34 @@ class Metric:
 
 _BLOOM = ("collection",)
 
+
+def _seconds(name: str, meaning: str) -> Metric:
+    return Metric(name, "histogram", (), meaning, bounds=BOUNDS, unit=10**9)
+
+
+def _how_many(name: str, meaning: str) -> Metric:
+    return Metric(name, "histogram", (), meaning, bounds=SIZES)
+
+
 EVENTS = Metric("streamer_events", "counter", (), "Events that came in and were settled: matched + unmatched + rejected.")
 MATCHED = Metric("streamer_events_matched", "counter", (), "Events that matched at least one subscription.")
 UNMATCHED = Metric("streamer_events_unmatched", "counter", (), "Events that matched no subscription.")
 REJECTED = Metric("streamer_events_rejected", "counter", ("code",), "Events that could not be read, by the code of the error.")
-EVENT_SECONDS = Metric(
-    "streamer_event_duration_seconds", "histogram", (), "Time from an event's text to what it matches, of a sample of events."
+EVENT_SECONDS = _seconds(
+    "streamer_event_duration_seconds", "Time from an event's text to what it matches, of a sample of events."
 )
 
 MATCHES = Metric("streamer_matches", "counter", (), "Matches found: subscriptions that matched, summed over events.")
+EVENT_MATCHES = _how_many("streamer_event_matches", "Matches of an event, of all events that could be read.")
 UNCERTAIN = Metric(
     "streamer_matches_uncertain", "counter", (), "Matches found that are not certain, since the source left values out."
 )
 CANDIDATES = Metric("streamer_candidates", "counter", (), "Candidates that the exact phase looked at.")
-
-BLOOM_SECONDS = Metric(
-    "streamer_bloom_duration_seconds", "histogram", (), "Time an event spent asking filters, of a sample of events."
+EVENT_CANDIDATES = _how_many(
+    "streamer_event_candidates", "Candidates that the exact phase looked at for an event, of all events that could be read."
 )
+
+BLOOM_SECONDS = _seconds("streamer_bloom_duration_seconds", "Time an event spent asking filters, of a sample of events.")
 BLOOM_HITS = Metric("streamer_bloom_hits", "counter", _BLOOM, "Events that a filter let pass (MAYBE).")
 BLOOM_MISSES = Metric("streamer_bloom_misses", "counter", _BLOOM, "Events that a filter stopped (NO).")
 BLOOM_PROBES = Metric("streamer_bloom_probes", "counter", _BLOOM, "Keys that filters were asked for.")
@@ -102,9 +121,7 @@ REBUILD_FAILURES = Metric(
     "streamer_bloom_rebuild_failures", "counter", _BLOOM, "Rebuilds of filters that failed; the filter before stayed."
 )
 
-CEL_SECONDS = Metric(
-    "streamer_cel_duration_seconds", "histogram", (), "Time an event spent in CEL programs, of a sample of events."
-)
+CEL_SECONDS = _seconds("streamer_cel_duration_seconds", "Time an event spent in CEL programs, of a sample of events.")
 CEL_ERRORS = Metric(
     "streamer_cel_errors", "counter", ("reason",), "Evaluations of CEL programs that ended in an error, by reason."
 )
@@ -114,10 +131,8 @@ CEL_PROGRAMS = Metric("streamer_cel_cache_programs", "gauge", (), "Compiled CEL 
 CEL_PORTABLE_PROGRAMS = Metric(
     "streamer_cel_portable_programs", "gauge", (), "Of the compiled CEL programs kept, those that cel-python evaluates.", "max"
 )
-CEL_PORTABLE_SECONDS = Metric(
+CEL_PORTABLE_SECONDS = _seconds(
     "streamer_cel_portable_duration_seconds",
-    "histogram",
-    (),
     "Time of each evaluation of a CEL program by cel-python, functions in Python included.",
 )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from streamer import _backend
 from streamer.bloom.manager import Reason
 from streamer.bloom.state import FilterState
-from streamer.engine.telemetry import Latency
+from streamer.engine.telemetry import Distribution
 from streamer.locks import Lock
 from streamer.metrics import names
 from streamer.metrics.names import Metric
@@ -38,7 +38,7 @@ class Sample:
 
     metric: Metric
     labels: tuple[str, ...]
-    value: float | Latency
+    value: float | Distribution
 
 
 @final
@@ -144,14 +144,16 @@ def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
     import streamer
 
     told = engine._core.telemetry()
-    one: list[tuple[Metric, float | Latency]] = [
+    one: list[tuple[Metric, float | Distribution]] = [
         (names.EVENTS, told.events),
         (names.MATCHED, told.matched),
         (names.UNMATCHED, told.unmatched),
         (names.EVENT_SECONDS, told.total),
         (names.MATCHES, told.matches),
+        (names.EVENT_MATCHES, told.matches_by_event),
         (names.UNCERTAIN, told.uncertain),
         (names.CANDIDATES, told.candidates),
+        (names.EVENT_CANDIDATES, told.candidates_by_event),
         (names.BLOOM_SECONDS, told.bloom),
         (names.CEL_SECONDS, told.cel),
         (names.CEL_HITS, engine._programs.hits),

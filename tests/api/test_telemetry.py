@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamer import Engine, EventError, Limits
-from streamer.engine.telemetry import BOUNDS, REJECTIONS, Telemetry
+from streamer.engine.telemetry import BOUNDS, REJECTIONS, Distribution, Telemetry
 from streamer.errors import EventCode
 
 MakeEngine = Callable[..., Engine]
@@ -173,14 +173,30 @@ def test_latencies_are_taken_of_each_phase_that_had_something_to_do(engine: Make
     e.add({"id": "filter", "filters": [{"field": "a", "op": "==", "value": 1}]})
     e.match(GOOD)
     assert (read(e).total.count, read(e).cel.count) == (1, 0)
-    assert read(e).total.nanoseconds > 0
+    assert read(e).total.total > 0
     e.add({"id": "cel", "cel": "data.a * 2 == 2"})
     for _ in range(400):
         e.match(GOOD)
     found = read(e)
     assert 1 <= found.cel.count <= found.total.count <= 401
-    assert found.cel.nanoseconds < found.total.nanoseconds
+    assert found.cel.total < found.total.total
     assert len(found.total.counts) == len(BOUNDS) + 1
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "expected"),
+    [
+        ({0: 10}, 0.5, 125),
+        ({0: 10, 2: 10}, 0.5, 250),
+        ({0: 10, 2: 10}, 0.75, 750),
+        ({0: 10, 2: 10}, 1, 1_000),
+        ({len(BOUNDS): 1}, 0.5, BOUNDS[-1]),
+        ({}, 0.5, None),
+    ],
+)
+def test_a_quantile_is_told_as_prometheus_tells_it(counts: dict[int, int], share: float, expected: float | None) -> None:
+    counted = Distribution(tuple(counts.get(at, 0) for at in range(len(BOUNDS) + 1)), 0)
+    assert counted.quantile(share, BOUNDS) == expected
 
 
 def test_what_is_held_is_told(two: Engine) -> None:

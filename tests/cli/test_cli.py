@@ -339,7 +339,11 @@ def test_stats_prints_a_table_or_json(run: Run) -> None:
     printed = run("stats", "-s", "subs.jsonl", "events.jsonl")
     assert printed.returncode in (0, 1)
     assert b"COLLECTION" in printed.stdout
+    assert b"p50 " in printed.stdout
+    assert b", p99.9 " in printed.stdout
     told = json.loads(run("stats", "-s", "subs.jsonl", "events.jsonl", "--json").stdout)
+    assert list(told["percentiles"]) == ["p50", "p99", "p99.9"]
+    assert 0 < told["percentiles"]["p50"] <= told["percentiles"]["p99.9"]
     assert told["events"] == told["matched"] + told["unmatched"] + told["rejected"] > 0
     assert (printed.returncode == 1) == (told["rejected"] > 0)
     held = run("stats", "-s", "subs.jsonl")

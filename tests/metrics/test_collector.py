@@ -36,6 +36,14 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float:
     return scrape(registry)[name, tuple(sorted(labels.items()))]
 
 
+def buckets_of(registry: CollectorRegistry, name: str) -> dict[str, float]:
+    """Read a histogram: upper bounds to how many there are up to them."""
+    found = {dict(labels)["le"]: value for (sample, labels), value in scrape(registry).items() if sample == f"{name}_bucket"}
+    assert list(map(float, found)) == sorted(map(float, found))
+    assert list(found.values()) == sorted(found.values())
+    return found
+
+
 @pytest.fixture
 def registry() -> CollectorRegistry:
     return CollectorRegistry()
@@ -85,16 +93,26 @@ def test_histograms_resolve_microseconds_and_are_cumulative(engine: MakeEngine, 
     e.metrics.register(registry)
     for _ in range(100):
         e.match_ids(GOOD)
-    told = scrape(registry)
-    buckets = [
-        (float(dict(labels)["le"]), value)
-        for (name, labels), value in told.items()
-        if name == "streamer_event_duration_seconds_bucket"
-    ]
-    assert buckets == sorted(buckets)
-    assert [value for _, value in buckets] == sorted(value for _, value in buckets)
-    assert sum(1e-6 <= bound <= 1e-3 for bound, _ in buckets) == 10
-    assert buckets[-1][1] == value(registry, "streamer_event_duration_seconds_count", engine="1") >= 1
+    buckets = buckets_of(registry, "streamer_event_duration_seconds")
+    assert sum(1e-6 <= float(bound) <= 1e-3 for bound in buckets) == 10
+    assert buckets["+Inf"] == value(registry, "streamer_event_duration_seconds_count", engine="1") >= 1
+
+
+def test_matches_and_candidates_of_each_event_that_could_be_read_are_in_buckets(
+    engine: MakeEngine, registry: CollectorRegistry
+) -> None:
+    e = engine()
+    e.add_many([{"id": f"s{n}", "filters": ONE} for n in range(7)])
+    e.metrics.register(registry)
+    use(e)
+    matches, candidates = (buckets_of(registry, f"streamer_event_{name}") for name in ("matches", "candidates"))
+    assert (matches["0.0"], matches["5.0"], matches["10.0"], matches["+Inf"]) == (2, 2, 5, 5)
+    # The reference looks at all seven for each event; the native core at one for all of them, and where nothing matches at none.
+    assert candidates["0.0"] <= 2
+    assert candidates["10.0"] == candidates["+Inf"] == 5
+    for name in ("matches", "candidates"):
+        assert value(registry, f"streamer_event_{name}_count", engine="1") == 5
+        assert value(registry, f"streamer_event_{name}_sum", engine="1") == value(registry, f"streamer_{name}_total", engine="1")
 
 
 def test_two_engines_share_a_registry(engine: MakeEngine, registry: CollectorRegistry) -> None:
@@ -137,7 +155,7 @@ def test_every_metric_has_a_conventional_name_and_a_help(engine: MakeEngine, reg
         assert re.fullmatch(r"streamer_[a-z_]+", metric.name), metric
         assert metric.help.endswith("."), metric
         assert not metric.name.endswith("_total"), metric
-        assert ("_seconds" in metric.name) == (metric.kind == "histogram" or metric is names.RELOAD_AT), metric
+        assert ("_seconds" in metric.name) == (metric.unit > 1 or metric is names.RELOAD_AT), metric
 
 
 def test_both_formats_can_be_read_and_hold_nothing_that_is_not_declared(engine: MakeEngine, registry: CollectorRegistry) -> None:

@@ -1,10 +1,10 @@
-"""Sizes are told in one way."""
+"""Sizes and times are told in one way."""
 
 from __future__ import annotations
 
 import pytest
 
-from streamer.sizes import size_text
+from streamer.sizes import size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,21 @@ from streamer.sizes import size_text
 )
 def test_a_size_has_three_digits_and_the_unit_that_fits(size: float, text: str) -> None:
     assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 ns"),
+        (850e-9, "850 ns"),
+        (999.4e-9, "999 ns"),
+        (999.6e-9, "1 µs"),
+        (12.345e-6, "12.3 µs"),
+        (999.7e-6, "1 ms"),
+        (0.0015, "1.5 ms"),
+        (2, "2 s"),
+        (1234.5, "1,234 s"),
+    ],
+)
+def test_a_time_has_three_digits_and_the_unit_that_fits(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text

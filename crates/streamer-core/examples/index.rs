@@ -198,8 +198,8 @@ fn measure(name: &str, engine: &Engine, events: &[String]) {
         at(50),
         at(99),
         fastest.iter().sum::<u64>() / fastest.len() as u64,
-        each(after.matches, before.matches),
-        each(after.candidates, before.candidates),
+        each(after.matches.sum, before.matches.sum),
+        each(after.indexed(), before.indexed()),
         each(after.listed, before.listed)
     );
 }

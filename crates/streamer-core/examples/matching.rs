@@ -298,7 +298,7 @@ impl Run {
             }
         }
         let after = engine.counters();
-        let candidates = (after.candidates - before.candidates) as f64 / (after.events - before.events) as f64;
+        let candidates = (after.indexed() - before.indexed()) as f64 / (after.events - before.events) as f64;
         let each = matches as f64 / events.len() as f64;
         if self.depth == Depth::RECURSIVE {
             assert!(candidates <= 4.0 * each + 64.0, "{}: {candidates} candidates for {each} matches", self.set);

@@ -575,13 +575,13 @@ impl Core {
             result.set_item("unmatched", counters.unmatched)?;
             let words = EventCode::ALL.map(EventCode::as_str).into_iter().chain([telemetry::INTERNAL]);
             result.set_item("rejected", words.zip(counters.rejected).into_py_dict(py)?)?;
-            result.set_item("matches", counters.matches)?;
             result.set_item("uncertain", counters.uncertain)?;
-            result.set_item("candidates", counters.candidates)?;
             result.set_item("listed", counters.listed)?;
             result.set_item("merges", counters.merges)?;
-            for (name, latency) in [("total", counters.total), ("bloom", counters.bloom), ("cel", counters.cel)] {
-                result.set_item(name, (latency.counts.to_vec(), latency.nanoseconds))?;
+            let telemetry::Counters { matches, candidates, total, bloom, cel, .. } = counters;
+            let named = [("matches", matches), ("candidates", candidates), ("total", total), ("bloom", bloom), ("cel", cel)];
+            for (name, distribution) in named {
+                result.set_item(name, (distribution.counts.to_vec(), distribution.sum))?;
             }
             result.set_item("partitions", partitions)?;
             result.set_item("segments", segments)?;

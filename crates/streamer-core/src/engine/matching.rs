@@ -139,10 +139,10 @@ impl Inner {
             // They are no part of the thread's next event.
             _ = take_refused();
         })?;
-        tally.looked(output.candidates, output.listed);
+        let looked = output.candidates + output.listed;
         let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
         match output.is_cut_off {
-            false => tally.settle(output.certain.len() + output.told.len(), uncertain),
+            false => tally.settle(output.certain.len() + output.told.len(), uncertain, looked, output.listed),
             true => tally.fail(),
         }
         let matched = Matched {
@@ -150,7 +150,7 @@ impl Inner {
             told: &output.told,
             errors: &output.errors,
             change,
-            work: output.candidates + output.listed,
+            work: looked,
             found: &old.found,
         };
         Ok((matched, more))
