@@ -70,11 +70,11 @@ fuzz: $(VENV)/.dev-$(KIND) ## properties, native beside reference, cargo-fuzz, M
 
 bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
 	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks; $(PY) -m benchmarks.edge; $(PY) -m benchmarks.bloom; $(PY) -m benchmarks.changes; $(PY) -m benchmarks.lowered; done
-	@if $(PY) -c 'import streamer._native' 2>/dev/null; then $(PY) -m benchmarks.cel; fi
+	@if $(PY) -c 'import streamer._native' 2>/dev/null; then $(PY) -m benchmarks.cel; $(PY) -m benchmarks.load; fi
 	@if command -v java >/dev/null; then $(PY) -m benchmarks.spark; else echo "benchmarks.spark: left out, there is no java here"; fi
 
 bench-smoke: $(VENV)/.dev-$(KIND) ## run every benchmark on a little data, and check its match counts
-	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks --smoke; $(PY) -m benchmarks.edge --smoke; $(PY) -m benchmarks.bloom --smoke; $(PY) -m benchmarks.metrics --smoke; $(PY) -m benchmarks.changes --smoke; $(PY) -m benchmarks.lowered --smoke; $(PY) -m benchmarks.snapshot --smoke; done
+	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks --smoke; $(PY) -m benchmarks.edge --smoke; $(PY) -m benchmarks.bloom --smoke; $(PY) -m benchmarks.metrics --smoke; $(PY) -m benchmarks.changes --smoke; $(PY) -m benchmarks.lowered --smoke; $(PY) -m benchmarks.snapshot --smoke; $(PY) -m benchmarks.load --smoke; done
 	@if command -v java >/dev/null; then $(PY) -m benchmarks.spark --smoke; $(PY) -m benchmarks.spark_scale --smoke; else echo "benchmarks.spark, spark_scale: left out, there is no java here"; fi
 
 install: $(VENV)/.dev-$(KIND) ## create .venv and install Streamer into it, editable, with the tools of development

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
 
-from benchmarks import bloom, changes, edge, lowered, metrics, snapshot
+from benchmarks import bloom, changes, edge, load, lowered, metrics, snapshot
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -60,6 +61,35 @@ def test_cel_and_the_same_as_filters_find_the_same(backend: str, capsys: pytest.
 def test_what_was_saved_finds_the_matches_that_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     snapshot.main(["--smoke"])
     assert f"| matches | {snapshot.CASES[min(snapshot.CASES)]:,} |" in capsys.readouterr().out
+
+
+def test_under_load_the_matches_are_those_that_there_must_be_also_beside_changes(
+    backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load.main(["--smoke"])
+    told = capsys.readouterr().out
+    assert told.count("| latency | p50 ") == told.count("p99.9 ") / 2 == len(load.SMOKE)
+    assert "300 in 2 collections" in told
+    assert ", 0 changes/s |" in told
+    assert told.count("| CEL cache |") == len(load.SMOKE)
+
+
+def test_an_event_that_waits_for_the_one_before_it_is_late_by_that() -> None:
+    class Slow:
+        """Takes 50 ms for its first event, nothing for all others."""
+
+        calls = 0
+
+        def match_ids(self, event: bytes) -> list[str]:
+            self.calls += 1
+            if self.calls == 1:
+                time.sleep(0.05)
+            return ["a"]
+
+    played = load.play(Slow(), [b"{}"], rate=1_000, count=40)  # type: ignore[arg-type]
+    assert played.matches == 40
+    assert min(played.latencies[:30]) > 10_000_000, "due within the first 30 ms, and answered after 50"
+    assert sorted(played.alone)[20] < 5_000_000
 
 
 def test_the_demo_replays_real_flights_to_subscriptions_of_every_kind(backend: str) -> None:
