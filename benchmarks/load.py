@@ -132,7 +132,7 @@ def events(case: Case) -> list[bytes]:
             "tags": [f"vip-{random.randrange(1_000):03}" if is_wanted else "none", f"lot-{random.randrange(500)}"],
             "lines": [{"sku": f"k{random.randrange(1_000):03}", "pieces": random.randrange(1, 9)} for _ in range(3)],
         }
-        topic = f"{country}.{product}.{state}.web"
+        topic = f"{country}.{product}.{state}.{'web' if is_wanted else 'shop'}"
         event = {
             "id": index,
             "collection": f"c{random.randrange(case.collections)}",
