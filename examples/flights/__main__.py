@@ -20,6 +20,7 @@ from rich.table import Table
 
 import streamer
 from examples.flights import generated, records
+from streamer.sizes import PERCENTILES, percentiles_text, time_text
 
 HAND_WRITTEN = Path(__file__).parent / "subscriptions.jsonl"
 
@@ -40,13 +41,15 @@ def main() -> None:
     console.print()
 
     engine = streamer.Engine()
+    count = GENERATED[streamer.BACKEND] if options.subscriptions is None else options.subscriptions
+    with console.status("reading the year, making subscriptions"):
+        made = list(generated.subscriptions(count))
     started = time.perf_counter()
     engine.add_jsonl(HAND_WRITTEN)
-    count = GENERATED[streamer.BACKEND] if options.subscriptions is None else options.subscriptions
-    engine.add_many(generated.subscriptions(count))
+    engine.add_many(made)
     took = time.perf_counter() - started
     by_hand = len(engine) - count
-    console.print(f"  {len(engine):>9,} subscriptions added in {took:.1f} s: {by_hand} written by hand, {count:,} generated")
+    console.print(f"  {len(engine):>9,} subscriptions added in {time_text(took)}: {by_hand} written by hand, {count:,} generated")
 
     with console.status("reading the year, measuring"):
         every = options.every or choose_every(engine, options.seconds)
@@ -142,20 +145,20 @@ def report(console: Console, replay: Replay, every: int) -> None:
         (None, "with the weather of the year, and all planes, airports and airlines"),
         (matched, f"matches, {matched / replay.events:.1f} an event"),
         (replay.events / seconds, "events a second on one thread, reading the JSON included"),
-        (
-            cuts[499] / 1e3,
-            f"µs for an event in the middle (p50), {cuts[989] / 1e3:,.0f} µs at p99, {cuts[998] / 1e3:,.0f} µs at p99.9",
-        ),
     ]
     for number, text in rows:
         console.print(f"  {'' if number is None else f'{number:,.0f}':>9} {text}")
+    times = {name: cuts[round(1_000 * share) - 1] / 1e9 for name, share in PERCENTILES.items()}
+    console.print(f"  {'':>9} {percentiles_text(times)} an event")
     console.print()
     console.print(
-        f"  [bold]In {seconds:.0f} s the {streamer.BACKEND} backend matched {replay.flights:,} of {records.FLIGHTS:,} flights "
-        f"against {len(replay.engine):,} subscriptions[/], {replay.seconds:.0f} s with making the events and counting."
+        f"  [bold]In {time_text(seconds)} the {streamer.BACKEND} backend matched {replay.flights:,} flights against "
+        f"{len(replay.engine):,} subscriptions[/];"
     )
+    console.print(f"  with making the events and counting it took {time_text(replay.seconds)}.")
     if every > 1:
-        console.print(f"  It took one flight in {every:,}, spread over the year.")
+        console.print(f"  Those are one flight in {every:,}, spread over the year.")
+        console.print("  `python -m examples.flights --every 1` replays all of them.")
     console.print()
 
 
