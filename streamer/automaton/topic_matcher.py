@@ -9,20 +9,26 @@ The patterns are a trie of words, in which `*` and `#` are words like any other:
 A key is read word by word with the set of nodes where one may be: from each along the word and along `*`, staying at a `#`; and
 wherever there is a `#` below, also there at once, since it may be no word at all.
 
-Invariant: the set holds a node once, whatever the number of ways to it. So a key costs at most its words times the nodes of the
-trie, for `#.#.#.#.x` too, where a search that goes back takes time exponential in the number of `#`.
+Invariant: the set holds a node once, whatever the number of ways to it, where a search that goes back takes time exponential in
+the number of `#`. Where more nodes are reached than it is worth (`#.a.#.a…` keeps all of its own), the walk is given up, and each
+pattern is compared with the key by itself. So a key costs at most some 100 µs for each pattern.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, TypeVar
 
 from streamer.automaton.names import check_name
-from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, parse_topic, split_words
+from streamer.reference.topics import words_match
+from streamer.subscriptions.topics import ANY_WORDS, MAX_WORDS, ONE_WORD, count_words, parse_topic, split_words
 
 X = TypeVar("X", bound=Hashable)
+
+#: Nodes that a key may reach at least, and for each pattern, before the walk is given up.
+_FEWEST_STEPS: Final = 1_000
+_STEPS: Final = 10
 
 
 class _Node(Generic[X]):
@@ -43,6 +49,7 @@ class TopicMatcher(Generic[X]):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._root: _Node[X] = _Node(stays=False)
+        self._ends: dict[tuple[str, ...], _Node[X]] = {}  # by pattern
 
     def bind(self, pattern: str, x: X) -> bool:
         """Bind *x* to a topic pattern; return whether it was not yet.
@@ -63,6 +70,7 @@ class TopicMatcher(Generic[X]):
             if x in node.bound:
                 return False
             node.bound[x] = None
+            self._ends[words] = node
             return True
 
     def unbind(self, pattern: str, x: X) -> bool:
@@ -79,6 +87,8 @@ class TopicMatcher(Generic[X]):
             if x not in trail[-1].bound:
                 return False
             del trail[-1].bound[x]
+            if not trail[-1].bound:
+                del self._ends[words]
             for word, node, above in zip(reversed(words), reversed(trail), reversed(trail[:-1]), strict=False):
                 if node.bound or node.below:
                     break
@@ -90,24 +100,39 @@ class TopicMatcher(Generic[X]):
 
         Raises:
             TypeError: *key* is no string.
+            ValueError: it has more than 1,024 words.
         """
         if key is None:
             return []
         if not isinstance(key, str):
             raise TypeError(f"a routing key is a string, not {type(key).__name__}")
+        if (count := count_words(key)) > MAX_WORDS:
+            raise ValueError(f"a routing key of {count} words; at most {MAX_WORDS} are allowed")
+        words = split_words(key)
         with self._lock:
-            nodes = _with_any_words({self._root})
-            for word in split_words(key):
-                reached = {node for node in nodes if node.stays}
-                for node in nodes:
-                    for symbol in (word, ONE_WORD):
-                        below = node.below.get(symbol)
-                        if below is not None:
-                            reached.add(below)
-                nodes = _with_any_words(reached)
-                if not nodes:
-                    return []
+            nodes = self._walk(words)
+            if nodes is None:
+                nodes = [node for pattern, node in self._ends.items() if words_match(pattern, words)]
             return list(dict.fromkeys(x for node in nodes for x in node.bound))
+
+    def _walk(self, words: tuple[str, ...]) -> Iterable[_Node[X]] | None:
+        """Return the nodes that a key ends at; None where that takes more steps than it is worth."""
+        steps = _FEWEST_STEPS + _STEPS * len(self._ends)
+        nodes = _with_any_words({self._root})
+        for word in words:
+            steps -= len(nodes)
+            if steps < 0:
+                return None
+            reached = {node for node in nodes if node.stays}
+            for node in nodes:
+                for symbol in (word, ONE_WORD):
+                    below = node.below.get(symbol)
+                    if below is not None:
+                        reached.add(below)
+            nodes = _with_any_words(reached)
+            if not nodes:
+                break
+        return nodes
 
 
 def _with_any_words(nodes: set[_Node[X]]) -> set[_Node[X]]:

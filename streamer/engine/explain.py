@@ -14,6 +14,7 @@ from streamer.model import BeyondFloat64, Transition, Verdict
 from streamer.reference.events import read_for
 from streamer.reference.filters import Absence
 from streamer.reference.judge import Condition, Values, conditions, evaluate, judge, mentions_before, old_side
+from streamer.reference.searches import REFUSED
 from streamer.subscriptions.compile import CompiledSubscription
 
 #: Longer values are cut when they are printed, and so are longer lists of paths.
@@ -81,6 +82,7 @@ def explain(
     """Judge one subscription on one event and keep each step. Raises EventError."""
     read = read_for(options, event, tenant, collection)
     budget = options.limits.cel_budget
+    REFUSED.begin()
     outcome = judge(compiled, read, options.layout, options.soft_delete, budget=budget)
     old = None if mentions_before(compiled, options.layout) else old_side(read, options.layout)
     before = [] if old is None else [row for row in conditions(compiled, old, budget=budget) if row.kind in _OF_THE_DOCUMENT]

@@ -45,6 +45,7 @@ from streamer.locks import Lock
 from streamer.model import Event, Match, Subscription
 from streamer.reference.events import as_before, read_for
 from streamer.reference.judge import Outcome, judge
+from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.keys import Key, Place, access_keys
@@ -577,6 +578,7 @@ class ReferenceCore:
         """The two phases: what may match, then what does."""
         options = self._options
         read = read_for(options, event, tenant, collection)
+        REFUSED.begin()
         # A hole may stand in the place of the old side.
         has_old_side = read.before is not None or bool(read.unknown)
         sides = [read, as_before(read, options.layout)] if has_old_side else [read]

@@ -121,6 +121,8 @@ def judge(
 ) -> Outcome | None:
     """Return how a subscription wants an event; None if it does not (the table at the top of this module).
 
+    Its topic is charged to the event with which `REFUSED.begin()` was called last in this thread.
+
     Args:
         soft_delete: dotted path of the field of `data` that flags a document as deleted.
         budget: cost units that one evaluation of its CEL expression may use.
@@ -169,15 +171,15 @@ def evaluate(
         verdicts.append(verdict)
         if verdict is Verdict.FALSE:
             break
-    for detail in REFUSED.take():
+    for reason, detail in REFUSED.take():
         if on_cel_error is not None:
-            on_cel_error(compiled.id, CelReason.REGEXP_BUDGET, detail)
+            on_cel_error(compiled.id, reason, detail)
     return Verdict.all(verdicts)
 
 
 def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = _CEL_BUDGET) -> list[Condition]:
     """Return each condition of a subscription as it comes out for an event, in the order in which a subscription is read."""
-    REFUSED.take()
+    REFUSED.begin()
     found = [
         Condition("tenant", f"tenant {compiled.tenant!r}", "tenant", event.tenant, _of_tenant(compiled, event)),
     ]
@@ -189,8 +191,8 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = _C
         text = " or ".join(sorted(compiled.types))
         found.append(Condition("types", text, "types", _or_missing(event.type), _of_types(compiled, event)))
     if compiled.topic is not None:
-        text = compiled.subscription.topic or ""
-        found.append(Condition("topic", text, "topic", _or_missing(event.topic), _of_topic(compiled, event)))
+        text, verdict = compiled.subscription.topic or "", _of_topic(compiled, event)
+        found.append(Condition("topic", text, "topic", _or_missing(event.topic), verdict, _why_refused()))
     for condition in compiled.filters:
         verdict, seen = evaluate_filter(condition, event)
         reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
@@ -315,7 +317,7 @@ def _why_error(condition: CompiledFilter, seen: Any) -> str:
 
 def _why_refused() -> str | None:
     refused = REFUSED.take()
-    return refused[-1] if refused else None
+    return refused[-1][1] if refused else None
 
 
 def _seen_by_cel(program: Program, event: Event) -> Values:

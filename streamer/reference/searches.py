@@ -1,7 +1,8 @@
-"""The budget of searches: which texts are searched for the regexps of filters and patterns (semantics.md section 4).
+"""The budgets of searches: in which texts regexps of filters and patterns are looked for, and which topic patterns are looked at
+(semantics.md sections 3 and 6).
 
 A byte of a text may take a step for each state of a regexp that a text keeps alive, so a large regexp in a long text may take
-minutes. Such a text is not searched, and does not match.
+minutes. Such a text is not searched, and does not match. Of topic patterns each takes little, but there may be many.
 """
 
 from __future__ import annotations
@@ -9,32 +10,49 @@ from __future__ import annotations
 import threading
 from typing import Final, final
 
+from streamer.reference.cel.values import CelReason
+from streamer.subscriptions.topics import MAX_WORDS
+
 BUDGET: Final = 1_000_000
 """Units that the search of one text for one regexp may cost."""
+
+TOPIC_BUDGET: Final = 100_000_000
+"""Units that the topic patterns of one event may cost together."""
 
 _MOST_TOLD: Final = 200
 
 
 @final
 class Refused(threading.local):
-    """The searches that this thread has refused.
+    """The searches that this thread has refused, and what the topic patterns of its event have cost.
 
     Kept for the thread and not handed up from every condition that may search, where nothing else depends on it.
     """
 
     def __init__(self) -> None:
-        self._details: list[str] = []
+        self._details: list[tuple[CelReason, str]] = []
+        self._spent = 0
 
-    def add(self, detail: str) -> None:
+    def begin(self) -> None:
+        """Begin with another event."""
+        self._details, self._spent = [], 0
+
+    def add(self, reason: CelReason, detail: str) -> None:
         """Keep one, in words."""
-        self._details.append(detail)
+        self._details.append((reason, detail))
         # Nobody may ever ask: a `Quamina` does not.
         del self._details[:-1000]
 
-    def take(self) -> list[str]:
+    def take(self) -> list[tuple[CelReason, str]]:
         """Return those since this was last called."""
         details, self._details = self._details, []
         return details
+
+    def spend(self, units: int) -> bool:
+        """Charge a topic pattern to the event; return whether its budget allows that."""
+        allowed = self._spent + units <= TOPIC_BUDGET
+        self._spent += units if allowed else 0
+        return allowed
 
 
 REFUSED = Refused()
@@ -50,5 +68,23 @@ def may_search(source: str, size: int, text: bytes) -> bool:
     if (len(text) + 15) // 16 * size <= BUDGET:
         return True
     start = source if len(source) <= _MOST_TOLD else f"{source[:_MOST_TOLD]}..."
-    REFUSED.add(f"a text of {len(text)} bytes is not searched for a regular expression of size {size}: {start}")
+    detail = f"a text of {len(text)} bytes is not searched for a regular expression of size {size}: {start}"
+    REFUSED.add(CelReason.REGEXP_BUDGET, detail)
+    return False
+
+
+def may_look(pattern: int, key: int) -> bool:
+    """Tell whether a topic pattern with `#` is looked at for a key; if not, keep that in `REFUSED`.
+
+    Args:
+        pattern: how many words it has.
+        key: likewise.
+    """
+    if key > MAX_WORDS:
+        detail = f"a key of more than {MAX_WORDS} words is matched by no topic pattern with '#'"
+    elif not REFUSED.spend(units := pattern * ((key + 63) // 64)):
+        detail = f"a topic pattern of {pattern} words is not looked at for a key of {key}: {units} units are too many"
+    else:
+        return True
+    REFUSED.add(CelReason.TOPIC_BUDGET, detail)
     return False

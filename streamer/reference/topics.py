@@ -5,23 +5,34 @@ read so far match the first j words of the key.
 
     pattern a.#.c, key a.b.c      0001 ─a→ 0010 ─#→ 1110 ─c→ 1000      bit 3 of 3 words: a match
 
-Costs one pass over the key, and for each word of the pattern an operation on integers of as many bits as the key has words.
+Costs one pass over the key, and for each word of the pattern an operation on integers of as many bits as the key has words: what
+a pattern with `#` is charged. One without has as many words as the key, or does not match.
 """
 
 from __future__ import annotations
 
-from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, TopicPattern, split_words
+from streamer.reference.searches import may_look
+from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, TopicPattern, count_words, split_words
 
 
 def topic_matches(pattern: TopicPattern, key: str | None) -> bool:
-    """Tell whether *pattern* matches the routing *key*; an event without a topic has None, which nothing matches."""
+    """Tell whether *pattern* matches the routing *key*; an event without a topic has None, which nothing matches.
+
+    It is charged to the budget of the event, and what the budget does not allow does not match.
+    """
     if key is None:
         return False
-    words = split_words(key)
-    places = _places(words, set(pattern.words))
+    symbols, words = pattern.words, count_words(key)
+    is_looked_at = may_look(len(symbols), words) if ANY_WORDS in symbols else len(symbols) == words
+    return is_looked_at and words_match(symbols, split_words(key))
+
+
+def words_match(symbols: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    """Tell whether a pattern matches a key, both as words, whatever that costs."""
+    places = _places(words, set(symbols))
     everywhere = (1 << (len(words) + 1)) - 1
     matched = 1
-    for symbol in pattern.words:
+    for symbol in symbols:
         if symbol == ANY_WORDS:
             # The lowest bit and all above it.
             matched = -(matched & -matched) & everywhere

@@ -10,7 +10,7 @@ from streamer.errors import SubscriptionError
 ONE_WORD = "*"
 ANY_WORDS = "#"
 
-#: In AMQP a pattern is at most 255 bytes, so it has at most 256 words; it is matched in time words of the pattern × key.
+#: Of a pattern, and of a key that a pattern with `#` may match. In AMQP each has at most 255 bytes, so at most 256 words.
 MAX_WORDS = 1024
 
 
@@ -44,6 +44,11 @@ def parse_topic(text: str, place: str = "topic") -> TopicPattern:
 def split_words(text: str) -> tuple[str, ...]:
     """Split a pattern or a routing key as RabbitMQ does: words may be empty (`a.` has two), the empty text has none."""
     return tuple(text.split(".")) if text else ()
+
+
+def count_words(text: str) -> int:
+    """Return how many words `split_words` would return."""
+    return text.count(".") + 1 if text else 0
 
 
 def _is_well_formed(text: str) -> bool:

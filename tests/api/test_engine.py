@@ -22,6 +22,7 @@ from streamer import (
     UnknownSubscriptionError,
 )
 from streamer.automaton import Quamina
+from streamer.reference import searches
 
 MakeEngine = Callable[..., Engine]
 
@@ -323,6 +324,31 @@ def test_a_regexp_that_takes_more_than_its_budget_is_not_searched_and_counted(
     (of_filter,) = [one for one in e.explain({"data": {"a": long}}, "filter").conditions if one.kind == "filter"]
     assert of_filter.reason is not None
     assert "is not searched" in of_filter.reason
+
+
+def test_topic_patterns_past_the_budget_of_an_event_are_not_looked_at_and_counted(
+    engine: MakeEngine, backend: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each costs 16 units for a word on a key of 1,024 words, so that 6,103 of the longest fit.
+    e, start, fitting = engine(), "#.a." * 511, 6_103
+    if backend == "reference":
+        fitting = 61
+        monkeypatch.setattr(searches, "TOPIC_BUDGET", searches.TOPIC_BUDGET // 100)
+    e.add_many({"id": str(at), "topic": start + f"b{at}.#"} for at in range(fitting + 7))
+    e.add({"id": "simple", "topic": "*." * 1023 + "b2"})
+    with caplog.at_level("INFO"):
+        found = e.match_ids({"topic": "a." * 1023 + "b2"})
+    assert "simple" in found
+    assert set(found) <= {"simple", "2"}
+    assert e.cel_errors == {"topic_budget": 7}
+    told = [record.getMessage() for record in caplog.records if "topic_budget" in record.getMessage()]
+    assert "a topic pattern of 1024 words is not looked at for a key of 1024: 16384 units are too many" in told[0]
+    # The next event has a budget of its own, and so has what is explained.
+    assert e.match_ids({"topic": "a." * 511 + "b2"}) == ["2"]
+    assert e.explain({"topic": "a." * 1023 + "b2"}, "2").matched
+    assert e.cel_errors == {"topic_budget": 7}
+    (of_topic,) = [one for one in e.explain({"topic": "a." * 1024 + "b2"}, "2").conditions if one.kind == "topic"]
+    assert of_topic.reason == "a key of more than 1024 words is matched by no topic pattern with '#'"
 
 
 def test_a_search_that_is_refused_counts_with_the_event_whose_text_it_is(engine: MakeEngine) -> None:

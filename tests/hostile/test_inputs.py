@@ -39,8 +39,8 @@ def test_a_hostile_input_gets_what_it_must(engine: Callable[..., Engine], backen
         assert bool(matches) is row.expect
         assert all(match.certain is row.certain for match in matches)
         (plan,) = map(full.plan, full)
-        # What the index decides of an expression is not evaluated; regexps of filters and patterns are counted with CEL's errors.
-        is_counted = row.cel_error == "regexp_budget" or (row.cel_error is not None and plan.cel is not None)
+        # What the index decides of an expression is not evaluated; refused regexps and topics are counted with CEL's errors.
+        is_counted = row.cel_error in ("regexp_budget", "topic_budget") or (row.cel_error is not None and plan.cel is not None)
         assert dict(full.cel_errors) == ({row.cel_error: 1} if is_counted else {})
     if backend != "reference":  # which checks every event in full
         check_lazy(engine, row)

@@ -54,6 +54,8 @@ class CelReason(StrEnum):
     """No error of CEL: the choice of array elements for a pattern with `$or` takes more than its budget."""
     REGEXP_BUDGET = "regexp_budget"
     """No error of CEL: the search of a filter's or a pattern's regexp in a text takes more than its budget."""
+    TOPIC_BUDGET = "topic_budget"
+    """No error of CEL: the topic patterns of an event take more than their budget, or its key is too long."""
 
 
 @final

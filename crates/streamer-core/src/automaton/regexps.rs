@@ -17,13 +17,13 @@
 //! leaving the size open (`(\pL{1,99}){99}` would take gigabytes).
 
 use crate::automaton::literals::{Literals, Seen};
+use crate::automaton::refused::Refused;
 use crate::subscriptions::depth::with_stack_for;
 use crate::subscriptions::regexps::Regexp;
 use regex_automata::dfa::{StartKind, dense};
 use regex_automata::meta::{self, Regex};
 use regex_automata::nfa::thompson;
 use regex_syntax::hir::{Hir, HirKind};
-use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 
@@ -49,18 +49,13 @@ pub fn units_of_search(text: &str, size: usize) -> usize {
 }
 
 thread_local! {
-    // Kept for the thread and not handed up from every condition that may search, where nothing else depends on it.
-    static REFUSED: Cell<u32> = const { Cell::new(0) };
-    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+    static REFUSED: Refused = const { Refused::none() };
 }
 
 /// How many searches this thread has refused since it was last asked, and the last of them in words.
 #[inline]
 pub fn take_refused() -> Option<(u32, String)> {
-    match REFUSED.take() {
-        0 => None,
-        refused => Some((refused, LAST.take())),
-    }
+    REFUSED.with(Refused::take)
 }
 
 /// A compiled expression with what a text must have for it to be tried at all.
@@ -155,14 +150,13 @@ impl Program {
 
     #[cold]
     fn refuse(&self, text: &str) {
-        REFUSED.set(REFUSED.get().saturating_add(1));
         let Program { expression, size, .. } = self;
         let mut letters = expression.chars();
         let start: String = letters.by_ref().take(MOST_TOLD).collect();
         let more = if letters.next().is_some() { "..." } else { "" };
         let bytes = text.len();
         let told = format!("a text of {bytes} bytes is not searched for a regular expression of size {size}: {start}{more}");
-        LAST.replace(told);
+        REFUSED.with(|refused| refused.add(1, told));
     }
 
     /// Whether *text*, or a part of it, as the expression says, matches, whatever it costs.

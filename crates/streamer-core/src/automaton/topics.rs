@@ -9,18 +9,25 @@
 //!
 //! A node under `#` keeps itself alive for any word, and is alive as soon as its parent is, since `#` may be no word.
 //!
-//! Invariant: a state is in the set once, however many ways lead to it; so `#.#.#.#.a` costs what its nodes cost.
+//! Invariant: a state is in the set once, however many ways lead to it. Where more states are alive than it is worth (`#.a.#.a…`
+//! keeps all of its own), the walk is given up, and each pattern is compared with the key by itself (`places.rs`).
 //!
-//! Cost: words of the key × states alive; 25 bytes a node and 20 a transition. A word is hashed once.
+//! Cost: words of the key × states alive, at most a step for each pattern; 20 bytes a node, 24 a transition, and 4 a word of
+//! each pattern besides. A word of the key is hashed once, and is a number then.
 //!
 //! Rejected: walking the trie recursively as broker sources do: with n times `#` in a pattern it takes exponential time.
 
+use crate::automaton::places::{MANY, ONE, Places, Symbol, UNKNOWN, may_look, refuse, refuse_key, words};
 use crate::automaton::table::Table;
-use crate::subscriptions::normal_form::TopicWord;
+use crate::subscriptions::topics::MAX_WORDS;
 use crate::value::Seed;
 use std::collections::HashMap;
 
 const NONE: u32 = u32::MAX;
+
+/// Steps that a walk may take at least, and at most, whatever the number of patterns.
+const FEWEST_STEPS: usize = 1 << 10;
+const MOST_STEPS: usize = 1 << 20;
 
 #[derive(Debug)]
 struct Node {
@@ -31,82 +38,84 @@ struct Node {
     ids_end: u32,
 }
 
+/// A pattern, as it ends at a node.
+#[derive(Clone, Copy, Debug)]
+struct Pattern {
+    node: u32,
+    row: u32, // its words: rows[row..row_end]
+    row_end: u32,
+    has_many: bool,
+}
+
 /// An immutable set of topic patterns. See the head of this file.
 #[derive(Debug)]
 pub struct Topics {
     seed: Seed,
+    texts: Box<[Box<str>]>, // of each word its text
+    numbers: Table,         // from a text to its word
     nodes: Box<[Node]>,
-    table: Table,
-    edges: Box<[(u32, u32, Box<str>)]>, // from, to, word
+    edges: Box<[[u32; 3]]>, // from, to, word
+    table: Table,           // from a node and a word to the edge
     ids: Box<[u32]>,
+    patterns: Box<[Pattern]>,
+    rows: Box<[u32]>,
+    many: u32, // patterns with `#`
 }
 
-/// The states alive; kept between queries to save allocations.
+/// What is kept between queries to save allocations.
 #[derive(Debug, Default)]
-pub struct Alive {
+pub struct Scratch {
+    key: Vec<u32>,
+    alive: Alive,
+    places: Places,
+}
+
+/// The states alive.
+#[derive(Debug, Default)]
+struct Alive {
     now: Vec<u32>,
     next: Vec<u32>,
     marks: Vec<u64>,
     round: u64,
 }
 
-/// The words of a routing key; the empty key has none.
-pub fn words(key: &str) -> impl Iterator<Item = &str> {
-    let all = key.split('.');
-    all.take(if key.is_empty() { 0 } else { usize::MAX })
-}
-
-/// Whether *pattern* matches *key*, in time linear in their product.
-pub fn topic_matches(pattern: &[TopicWord], key: &str) -> bool {
-    // alive[i]: the first i words of the pattern match the words so far.
-    let mut alive = vec![false; pattern.len() + 1];
-    alive[0] = true;
-    let skip_many = |alive: &mut [bool]| {
-        for (at, word) in pattern.iter().enumerate() {
-            if *word == TopicWord::Many && alive[at] {
-                alive[at + 1] = true;
-            }
-        }
-    };
-    skip_many(&mut alive);
-    for word in words(key) {
-        for at in (0..pattern.len()).rev() {
-            alive[at + 1] = match &pattern[at] {
-                TopicWord::Word(expected) => alive[at] && **expected == *word,
-                TopicWord::One => alive[at],
-                TopicWord::Many => alive[at] || alive[at + 1],
-            };
-        }
-        alive[0] = false;
-        skip_many(&mut alive);
-    }
-    alive[pattern.len()]
-}
-
 impl Topics {
     /// Build from pairs of a pattern and what a match is reported as.
-    pub fn new<'a>(patterns: impl IntoIterator<Item = (&'a [TopicWord], u32)>, seed: Seed) -> Topics {
+    pub fn new<'a, P: IntoIterator<Item = Symbol<'a>>>(patterns: impl IntoIterator<Item = (P, u32)>, seed: Seed) -> Topics {
         let node = |loops| Node { one: NONE, many: NONE, loops, ids: 0, ids_end: 0 };
         let mut nodes = vec![node(false)];
-        let mut children: HashMap<(u32, &str), u32> = HashMap::new();
-        let mut ends = Vec::new();
+        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        let mut children: HashMap<(u32, u32), u32> = HashMap::new();
+        let (mut ends, mut rows, mut all, mut ended) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (pattern, id) in patterns {
-            let mut at = 0_u32;
-            for word in pattern {
+            let (mut at, row, mut has_many) = (0_u32, rows.len(), false);
+            for symbol in pattern {
                 let new = nodes.len() as u32;
-                let next = match word {
-                    TopicWord::Word(word) => *children.entry((at, word)).or_insert(new),
-                    TopicWord::One => *nonempty(&mut nodes[at as usize].one, new),
+                let (word, next) = match symbol {
+                    Symbol::Word(text) => {
+                        let number = numbers.len() as u32;
+                        let number = *numbers.entry(text).or_insert(number);
+                        (number, *children.entry((at, number)).or_insert(new))
+                    }
+                    Symbol::One => (ONE, *nonempty(&mut nodes[at as usize].one, new)),
                     // `#.#` is `#`
-                    TopicWord::Many if nodes[at as usize].loops => at,
-                    TopicWord::Many => *nonempty(&mut nodes[at as usize].many, new),
+                    Symbol::Many if nodes[at as usize].loops => continue,
+                    Symbol::Many => (MANY, *nonempty(&mut nodes[at as usize].many, new)),
                 };
                 if next == new {
-                    nodes.push(node(*word == TopicWord::Many));
+                    nodes.push(node(word == MANY));
                 }
+                has_many |= word == MANY;
+                rows.push(word);
                 at = next;
             }
             ends.push((at, id));
+            ended.resize(nodes.len(), false);
+            match std::mem::replace(&mut ended[at as usize], true) {
+                // Another ends there: it is the same pattern.
+                true => rows.truncate(row),
+                false => all.push(Pattern { node: at, row: row as u32, row_end: rows.len() as u32, has_many }),
+            }
         }
         ends.sort_unstable();
         for (position, (at, _)) in ends.iter().enumerate() {
@@ -116,29 +125,65 @@ impl Topics {
             }
             node.ids_end = position as u32 + 1;
         }
-        let edges: Box<[(u32, u32, Box<str>)]> = children.into_iter().map(|((from, word), to)| (from, to, word.into())).collect();
-        let entries: Vec<(u64, u32)> = edges
-            .iter()
-            .zip(0..)
-            .map(|((from, _, word), at)| (seed.hash_words(seed.hash_bytes(word.as_bytes()), u64::from(*from)), at))
-            .collect();
+        let edges: Box<[[u32; 3]]> = children.into_iter().map(|((from, word), to)| [from, to, word]).collect();
+        let hashes: Vec<(u64, u32)> =
+            edges.iter().zip(0..).map(|([from, _, word], at)| (edge_hash(&seed, *from, *word), at)).collect();
+        let mut texts: Vec<Box<str>> = vec![Box::default(); numbers.len()];
+        numbers.into_iter().for_each(|(text, number)| texts[number as usize] = text.into());
+        let names: Vec<(u64, u32)> =
+            texts.iter().zip(0..).map(|(text, number)| (seed.hash_bytes(text.as_bytes()), number)).collect();
         Topics {
-            table: Table::new(&entries),
+            texts: texts.into(),
+            numbers: Table::new(&names),
             nodes: nodes.into(),
             edges,
+            table: Table::new(&hashes),
             ids: ends.into_iter().map(|(_, id)| id).collect(),
+            many: all.iter().filter(|pattern| pattern.has_many).count() as u32,
+            patterns: all.into(),
+            rows: rows.into(),
             seed,
         }
     }
 
-    /// Hand the ids of all patterns that match *key* to *hit*, each once.
-    pub fn query(&self, key: &str, alive: &mut Alive, mut hit: impl FnMut(&[u32])) {
+    /// Hand the ids of all patterns that match *key* to *hit*, each once, as far as the budget of the event allows.
+    pub fn query(&self, key: &str, scratch: &mut Scratch, mut hit: impl FnMut(&[u32])) {
+        let Scratch { key: numbers, alive, places } = scratch;
+        numbers.clear();
+        for word in words(key) {
+            if numbers.len() == MAX_WORDS {
+                // What has no `#` has no more words than a key may have.
+                return if self.many > 0 {
+                    refuse_key(self.many)
+                };
+            }
+            let is_it = |number: u32| *self.texts[number as usize] == *word;
+            numbers.push(self.numbers.find(self.seed.hash_bytes(word.as_bytes()), is_it).unwrap_or(UNKNOWN));
+        }
+        if self.walk(numbers, alive, self.patterns.len().clamp(FEWEST_STEPS, MOST_STEPS)) {
+            alive.now.iter().for_each(|at| self.hand_out(*at, &mut hit));
+        } else {
+            places.read(numbers, self.texts.len());
+            self.compare(numbers.len(), places, hit);
+        }
+    }
+
+    fn hand_out(&self, node: u32, hit: &mut impl FnMut(&[u32])) {
+        let Node { ids, ids_end, .. } = self.nodes[node as usize];
+        if ids < ids_end {
+            hit(&self.ids[ids as usize..ids_end as usize]);
+        }
+    }
+
+    /// Find the states that are alive after *key*; false where that takes more than so many steps.
+    fn walk(&self, key: &[u32], alive: &mut Alive, mut steps: usize) -> bool {
         alive.now.clear();
         alive.enter(self, 0, true);
-        for word in words(key) {
+        for word in key {
+            let Some(left) = steps.checked_sub(alive.now.len()) else { return false };
+            steps = left;
             alive.round += 1;
             alive.next.clear();
-            let hash = self.seed.hash_bytes(word.as_bytes());
             for at in 0..alive.now.len() {
                 let from = alive.now[at];
                 let node = &self.nodes[from as usize];
@@ -148,26 +193,44 @@ impl Topics {
                 if node.one != NONE {
                     alive.enter(self, node.one, false);
                 }
-                let edge = self.table.find(self.seed.hash_words(hash, u64::from(from)), |edge| {
-                    let (other, _, expected) = &self.edges[edge as usize];
-                    *other == from && **expected == *word
-                });
-                if let Some(edge) = edge {
-                    alive.enter(self, self.edges[edge as usize].1, false);
+                if *word != UNKNOWN {
+                    let is_it = |edge: u32| {
+                        let [other, _, expected] = self.edges[edge as usize];
+                        (other, expected) == (from, *word)
+                    };
+                    if let Some(edge) = self.table.find(edge_hash(&self.seed, from, *word), is_it) {
+                        alive.enter(self, self.edges[edge as usize][1], false);
+                    }
                 }
             }
             std::mem::swap(&mut alive.now, &mut alive.next);
             if alive.now.is_empty() {
-                return;
+                break;
             }
         }
-        for at in &alive.now {
-            let node = &self.nodes[*at as usize];
-            if node.ids < node.ids_end {
-                hit(&self.ids[node.ids as usize..node.ids_end as usize]);
+        true
+    }
+
+    /// Compare each pattern with a key of so many words, until the budget is spent.
+    fn compare(&self, key: usize, places: &Places, mut hit: impl FnMut(&[u32])) {
+        let (mut refused, mut longest) = (0, 0);
+        for pattern in &self.patterns {
+            let row = &self.rows[pattern.row as usize..pattern.row_end as usize];
+            if pattern.has_many && !may_look(row.len(), key) {
+                refused += 1;
+                longest = longest.max(row.len());
+            } else if places.matches(row) {
+                self.hand_out(pattern.node, &mut hit);
             }
+        }
+        if refused > 0 {
+            refuse(refused, longest, key);
         }
     }
+}
+
+fn edge_hash(seed: &Seed, from: u32, word: u32) -> u64 {
+    seed.hash_word(u64::from(from) << 32 | u64::from(word))
 }
 
 impl Alive {
@@ -200,7 +263,9 @@ fn nonempty(slot: &mut u32, new: u32) -> &u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::automaton::places::{take_refused, topic_matches};
     use crate::automaton::testing::Dice;
+    use crate::subscriptions::normal_form::TopicWord;
 
     fn pattern(text: &str) -> Vec<TopicWord> {
         words(text)
@@ -222,29 +287,86 @@ mod tests {
         }
     }
 
+    fn build(patterns: &[Vec<TopicWord>]) -> Topics {
+        Topics::new(patterns.iter().zip(0..).map(|(pattern, id)| (pattern.iter().map(Symbol::from), id)), Seed::new(15))
+    }
+
+    /// What a query finds, sorted.
+    fn found(topics: &Topics, key: &str, scratch: &mut Scratch) -> Vec<u32> {
+        let mut found = Vec::new();
+        topics.query(key, scratch, |ids| found.extend_from_slice(ids));
+        found.sort_unstable();
+        found
+    }
+
+    /// What the patterns, each compared with the key by itself, find for the key that was asked last.
+    fn compared(topics: &Topics, scratch: &mut Scratch) -> Vec<u32> {
+        let mut found = Vec::new();
+        scratch.places.read(&scratch.key, topics.texts.len());
+        topics.compare(scratch.key.len(), &scratch.places, |ids| found.extend_from_slice(ids));
+        found.sort_unstable();
+        found
+    }
+
     #[test]
-    fn topics_answer_as_their_definition_does() {
+    fn topics_answer_as_their_definition_does_walked_and_compared() {
         let mut dice = Dice::new(14);
-        let mut alive = Alive::default();
+        let mut scratch = Scratch::default();
         for round in 0..400 {
             let random =
                 |dice: &mut Dice, kinds: &[&str]| (0..dice.below(6)).map(|_| *dice.pick(kinds)).collect::<Vec<_>>().join(".");
             let patterns: Vec<Vec<TopicWord>> =
                 (0..[1, 5, 50][round % 3]).map(|_| pattern(&random(&mut dice, &["a", "b", "", "*", "#", "#", "a*"]))).collect();
-            let built = Topics::new(patterns.iter().zip(0..).map(|(pattern, id)| (&pattern[..], id)), Seed::new(15));
+            let built = build(&patterns);
             for _ in 0..30 {
                 let key = random(&mut dice, &["a", "b", "", "c", "a*"]);
                 let split: Vec<&str> = words(&key).collect();
-                let mut found = Vec::new();
-                built.query(&key, &mut alive, |ids| found.extend_from_slice(ids));
-                found.sort_unstable();
                 let expected: Vec<u32> = (0..patterns.len() as u32).filter(|at| naive(&patterns[*at as usize], &split)).collect();
-                assert_eq!(found, expected, "{patterns:?} {key:?}");
+                assert_eq!(found(&built, &key, &mut scratch), expected, "{patterns:?} {key:?}");
+                assert_eq!(compared(&built, &mut scratch), expected, "{patterns:?} {key:?}");
                 for pattern in &patterns {
-                    assert_eq!(topic_matches(pattern, &key), naive(pattern, &split), "{pattern:?} {key:?}");
+                    let matches = topic_matches(pattern.iter().map(Symbol::from), &key);
+                    assert_eq!(matches, naive(pattern, &split), "{pattern:?} {key:?}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn long_keys_and_patterns_are_compared_as_they_are_walked() {
+        let mut dice = Dice::new(41);
+        let mut scratch = Scratch::default();
+        let mut matched = 0;
+        for _ in 0..200 {
+            let length = 60 + dice.below(140);
+            let key: Vec<&str> = (0..length).map(|_| *dice.pick(&["a", "a", "a", "b"])).collect();
+            // Pieces of the key, now and then of another, with `#` between them.
+            let mut patterns = Vec::new();
+            for _ in 0..20 {
+                let mut words = Vec::new();
+                let mut at = dice.below(3) * dice.below(40);
+                while at < length {
+                    words.push("#");
+                    let end = (at + dice.below(90)).min(length);
+                    words.extend(key[at as usize..end as usize].iter().map(|word| if dice.chance(10) { "*" } else { *word }));
+                    if dice.chance(5) {
+                        words.push("b");
+                    }
+                    at = end + dice.below(70);
+                }
+                patterns.push(pattern(&words.join(".")));
+            }
+            let built = build(&patterns);
+            let key = key.join(".");
+            found(&built, &key, &mut scratch);
+            let mut walked = Vec::new();
+            assert!(built.walk(&scratch.key, &mut scratch.alive, usize::MAX));
+            scratch.alive.now.iter().for_each(|at| built.hand_out(*at, &mut |ids: &[u32]| walked.extend_from_slice(ids)));
+            walked.sort_unstable();
+            assert_eq!(compared(&built, &mut scratch), walked, "{patterns:?} {key:?}");
+            matched += walked.len();
+        }
+        assert!(matched > 200, "{matched}");
     }
 
     #[test]
@@ -260,16 +382,54 @@ mod tests {
             ("a*", "a*", true),
             ("*.*", ".", true),
         ] {
-            assert_eq!(topic_matches(&pattern(text), key), expected, "{text} {key}");
+            assert_eq!(topic_matches(pattern(text).iter().map(Symbol::from), key), expected, "{text} {key}");
         }
     }
 
     #[test]
-    fn many_hashes_stay_polynomial() {
-        let hashes = vec!["#.a"; 200].join(".") + ".b";
-        let built = Topics::new([(&pattern(&hashes)[..], 1)], Seed::new(16));
-        let key = vec!["a"; 3000].join(".");
-        built.query(&key, &mut Alive::default(), |_| panic!("no b in the key"));
-        assert!(!topic_matches(&pattern(&hashes), &key));
+    fn many_patterns_of_many_hashes_are_walked_a_few_steps_and_compared() {
+        let patterns: Vec<_> = (0..200).map(|at| pattern(&format!("{at}.#.{}.#.b", vec!["a"; 300].join(".#.")))).collect();
+        let patterns: Vec<_> = patterns.into_iter().chain([pattern(&vec!["#.a"; 500].join("."))]).collect();
+        let built = build(&patterns);
+        let mut scratch = Scratch::default();
+        let key = vec!["a"; MAX_WORDS].join(".");
+        assert_eq!(found(&built, &key, &mut scratch), [200]);
+        assert!(!built.walk(&scratch.key, &mut scratch.alive, FEWEST_STEPS));
+        assert_eq!(take_refused(), None);
+    }
+
+    #[test]
+    fn patterns_past_the_budget_of_an_event_are_refused_and_counted() {
+        // 16 units for each word, so that 6,103 of the longest fit.
+        let start = vec!["#.a"; 511].join(".");
+        let patterns: Vec<_> = (0..6200).map(|at| pattern(&format!("{start}.#.{at}"))).collect();
+        let built = build(&patterns);
+        let mut scratch = Scratch::default();
+        let start = vec!["a"; MAX_WORDS - 1].join(".");
+        for (last, expected) in [("0", vec![0]), ("6102", vec![6102]), ("6103", vec![])] {
+            let key = format!("{start}.{last}");
+            assert_eq!(found(&built, &key, &mut scratch), expected);
+            let (refused, detail) = take_refused().unwrap();
+            let told = "a topic pattern of 1024 words is not looked at for a key of 1024: 16384 units are too many";
+            assert_eq!((refused, &*detail), (97, told));
+        }
+        // The next event has a budget of its own.
+        assert!(topic_matches(pattern("#.a").iter().map(Symbol::from), &start));
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_is_for_no_pattern_with_a_hash() {
+        let built = build(&[pattern("#"), pattern("a.*"), pattern("#.a"), pattern("#.#")]);
+        let mut scratch = Scratch::default();
+        let key = vec!["a"; MAX_WORDS].join(".");
+        assert_eq!(found(&built, &key, &mut scratch), [0, 2, 3]);
+        assert_eq!(take_refused(), None);
+        let key = format!("{key}.a");
+        assert!(found(&built, &key, &mut scratch).is_empty());
+        // `#.#` is `#`.
+        assert_eq!(take_refused().unwrap().0, 2);
+        assert!(!topic_matches(pattern("#.a").iter().map(Symbol::from), &key));
+        assert!(!topic_matches(pattern("a.*").iter().map(Symbol::from), &key));
+        assert_eq!(take_refused().unwrap().0, 1);
     }
 }

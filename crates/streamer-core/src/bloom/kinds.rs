@@ -15,8 +15,8 @@
 
 use crate::automaton::cidr::parse_address;
 use crate::automaton::folding::fold;
+use crate::automaton::places::words;
 use crate::automaton::ranges::NumberCut;
-use crate::automaton::topics::words;
 use crate::engine::words::AtomView;
 use crate::subscriptions::normal_form::{Cidr, TopicWord};
 use crate::value::{Number, ScalarRef, Seed, repr};

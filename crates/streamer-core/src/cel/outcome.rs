@@ -54,11 +54,13 @@ pub enum Reason {
     PatternBudget,
     /// No error of CEL: the search of a filter's or a pattern's regexp in a text takes more than its budget.
     RegexpBudget,
+    /// No error of CEL: the topic patterns of an event take more than their budget, or its key is too long.
+    TopicBudget,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 14] = [
         Reason::NoSuchField,
         Reason::IndexOutOfRange,
         Reason::NoSuchOverload,
@@ -72,6 +74,7 @@ impl Reason {
         Reason::Budget,
         Reason::PatternBudget,
         Reason::RegexpBudget,
+        Reason::TopicBudget,
     ];
 
     /// The word of it: the label of the metric that counts errors.
@@ -90,6 +93,7 @@ impl Reason {
             Reason::Budget => "budget",
             Reason::PatternBudget => "pattern_budget",
             Reason::RegexpBudget => "regexp_budget",
+            Reason::TopicBudget => "topic_budget",
         }
     }
 }

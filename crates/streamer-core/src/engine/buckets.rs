@@ -306,7 +306,7 @@ pub struct Found {
 #[derive(Debug, Default)]
 pub struct MatcherScratch {
     literals: literals::Seen,
-    topics: topics::Alive,
+    topics: topics::Scratch,
     hits: Vec<u32>,
     /// Of each path: when its values were numbered, and which numbers they have.
     numbered: Vec<(u64, u32, u32)>,

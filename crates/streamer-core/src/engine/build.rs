@@ -31,7 +31,6 @@ use crate::engine::buckets::{Brief, Bucket, EQUALITIES, Edge, Edges, FEW, Index,
 use crate::engine::checks::{self, Wanted};
 use crate::engine::store::{Store, flags};
 use crate::engine::words::{AtomView, FastHash, RawAtom, Refused};
-use crate::subscriptions::normal_form::TopicWord;
 use crate::value::{Kind, Kinds, Scalar, ScalarRef, Seed};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -652,11 +651,10 @@ fn matcher<'s>(seed: &Seed, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Mat
             seed,
         )),
         Class::Topic => {
-            let patterns: Vec<(Vec<TopicWord>, u32)> = next
+            let patterns = next
                 .iter()
-                .filter_map(|(view, next)| if let Topic(words) = view { Some((words.to_vec(), *next)) } else { None })
-                .collect();
-            Matcher::Topics(Topics::new(patterns.iter().map(|(words, next)| (&words[..], *next)), seed))
+                .filter_map(|(view, next)| if let Topic(words) = view { Some((words.symbols(), *next)) } else { None });
+            Matcher::Topics(Topics::new(patterns, seed))
         }
         Class::Other => {
             let mut by_kinds: Vec<(crate::value::Kinds, Vec<ScalarSet>)> = Vec::new();

@@ -244,8 +244,8 @@ pub(super) struct Inner {
     pub(super) cel_budget: AtomicU64,
     /// By reason.
     pub(super) cel_errors: [AtomicU64; Reason::ALL.len()],
-    /// When a refused search was told of, as a record's `heard`.
-    pub(super) heard: AtomicU64,
+    /// When what was refused for a reason was told of, as a record's `heard`.
+    pub(super) heard: [AtomicU64; Reason::ALL.len()],
     pub(super) started: Instant,
     pub root: ArcSwap<Root>,
     /// How phase 1 works; it may change while the engine runs.
@@ -366,7 +366,7 @@ impl Engine {
             no_paths: PathTrie::builder(options.layout.clone()).build(),
             cel_budget: AtomicU64::new(options.limits.cel_budget),
             cel_errors: Default::default(),
-            heard: AtomicU64::new(0),
+            heard: Default::default(),
             started: Instant::now(),
             phase1: ArcSwapOption::new(options.bloom.map(Arc::new)),
             options,

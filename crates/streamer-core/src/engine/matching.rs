@@ -1,6 +1,6 @@
 //! Matching: the partitions that an event sees, one flattening for all of them, their segments one after the other.
 
-use crate::automaton::regexps::take_refused;
+use crate::automaton::regexps;
 use crate::bloom::filter::{Answer, Filter};
 use crate::cel::Verdict;
 use crate::engine::engine::{Identity, Inner, Matched, OldScratch, Options, Root, Scratch, Stays};
@@ -9,7 +9,7 @@ use crate::engine::holes::Holes;
 use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::partitions::{Partition, join};
 use crate::engine::paths::{PathMap, PathSet, View};
-use crate::engine::programs::{CelScratch, Programs, Side};
+use crate::engine::programs::{CelScratch, Programs, Side, forget_refused};
 use crate::engine::segment::{Asked, Output, Segment, SegmentScratch};
 use crate::engine::shares::Shares;
 use crate::engine::store::flags;
@@ -137,7 +137,7 @@ impl Inner {
         let (change, more) = change.and_then(|change| change).inspect_err(|error| {
             tally.reject(error.code);
             // They are no part of the thread's next event.
-            _ = take_refused();
+            forget_refused();
         })?;
         let looked = output.candidates + output.listed;
         let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
@@ -323,8 +323,8 @@ impl Inner {
             segment.find_open(&holes, &asked, &mut read, output, has_program);
         }
         read.end(values);
-        // Those that are open are searched again.
-        _ = take_refused();
+        // Those that are open are searched again; what a topic's budget refused is not open.
+        _ = regexps::take_refused();
         for slot in output.open.drain(..) {
             let record = self.records.get(slot);
             let Some(record) = record.as_ref() else { continue };

@@ -10,7 +10,7 @@
 //!
 //! Rejected: telling the host each error, since that would need the interpreter for about every event of a wrong expression.
 
-use crate::automaton::regexps::take_refused;
+use crate::automaton::{places, regexps};
 use crate::cel::{self, Arena, Document, Executable, Reason, Verdict};
 use crate::engine::engine::Inner;
 use crate::engine::registry::Record;
@@ -28,7 +28,7 @@ const MINUTE: u64 = 60;
 /// An error of a subscription's program that is to be told.
 #[derive(Clone, Debug)]
 pub struct CelError {
-    /// The subscription's slot; none for a regexp, which is looked for once for all subscriptions that have it.
+    /// The subscription's slot; none for a regexp and for a topic, which are looked for once for all subscriptions that have them.
     pub slot: Option<u32>,
     /// Why.
     pub reason: Reason,
@@ -36,6 +36,12 @@ pub struct CelError {
     pub detail: String,
     /// How many of its errors were not told since the last that was.
     pub silenced: u32,
+}
+
+/// Forget what this thread refused, and what its event has spent: it is no part of what comes next.
+pub(super) fn forget_refused() {
+    _ = regexps::take_refused();
+    _ = places::take_refused();
 }
 
 /// What one thread reuses for CEL.
@@ -121,8 +127,11 @@ impl<'e> Programs<'e> {
         for slot in output.spent.drain(..) {
             self.spent(slot);
         }
-        if let Some((refused, last)) = take_refused() {
-            self.refused(refused, last);
+        if let Some((refused, last)) = regexps::take_refused() {
+            self.refused(Reason::RegexpBudget, refused, last);
+        }
+        if let Some((refused, last)) = places::take_refused() {
+            self.refused(Reason::TopicBudget, refused, last);
         }
     }
 
@@ -176,12 +185,12 @@ impl<'e> Programs<'e> {
         Verdict::Error
     }
 
-    /// So many searches of regexps were refused, the last of them as *detail* says.
+    /// So many searches of regexps, or patterns of topics, were refused, the last of them as *detail* says.
     #[cold]
-    fn refused(&mut self, refused: u32, detail: String) {
-        self.inner.cel_errors[Reason::RegexpBudget as usize].fetch_add(u64::from(refused), Ordering::Relaxed);
-        if let Some(silenced) = self.is_due(&self.inner.heard) {
-            self.errors.push(CelError { slot: None, reason: Reason::RegexpBudget, detail, silenced });
+    fn refused(&mut self, reason: Reason, refused: u32, detail: String) {
+        self.inner.cel_errors[reason as usize].fetch_add(u64::from(refused), Ordering::Relaxed);
+        if let Some(silenced) = self.is_due(&self.inner.heard[reason as usize]) {
+            self.errors.push(CelError { slot: None, reason, detail, silenced });
         }
     }
 

@@ -2,9 +2,9 @@
 
 use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
+use crate::automaton::places::{Symbol, topic_matches};
 use crate::automaton::regexps::Program;
 use crate::automaton::testing::Dice;
-use crate::automaton::topics::topic_matches;
 use crate::automaton::wildcards::wildcard_matches;
 use crate::engine::{Addition, Depth, Engine, FilterState, Mode, Options, Scratch, Selection};
 use crate::json;
@@ -95,7 +95,7 @@ fn holds(atom: &Atom, value: &Value) -> bool {
         }
         Atom::Kinds(kinds) => kinds.has(value.kind()),
         Atom::Other { kinds, none_of } => kinds.has(value.kind()) && !none_of.iter().any(|atom| holds(atom, value)),
-        Atom::Topic(words) => text.is_some_and(|text| topic_matches(words, text)),
+        Atom::Topic(words) => text.is_some_and(|text| topic_matches(words.iter().map(Symbol::from), text)),
         // Only CEL makes these: see the differential tests of what is lowered.
         Atom::Times(..) | Atom::Size(..) => unreachable!("no form here has one"),
     }

@@ -2,8 +2,8 @@
 
 use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
+use crate::automaton::places::topic_matches;
 use crate::automaton::ranges::NumberCut;
-use crate::automaton::topics::topic_matches;
 use crate::automaton::wildcards::wildcard_matches;
 use crate::engine::consistency::{Spent, consistent};
 use crate::engine::store::{ClauseView, Store, flags};
@@ -101,7 +101,7 @@ fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
         AtomView::Wildcard(pieces) => wildcard_matches(pieces, text),
         AtomView::Regexp(program) => program.search(text),
         AtomView::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(net, address)),
-        AtomView::Topic(words) => topic_matches(&words.to_vec(), text),
+        AtomView::Topic(words) => topic_matches(words.symbols(), text),
         _ => false,
     }
 }

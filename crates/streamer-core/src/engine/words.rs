@@ -13,6 +13,7 @@
 //!
 //! Rejected: `Vec<Clause>` as the parser makes it: 150 to 400 bytes a clause in six allocations.
 
+use crate::automaton::places::Symbol;
 use crate::automaton::ranges::{NumberCut, text_after, text_before};
 use crate::automaton::regexps::Program;
 use crate::cel::Times;
@@ -136,7 +137,7 @@ impl Texts<'_> {
     }
 }
 
-impl Words<'_> {
+impl<'a> Words<'a> {
     /// Whether there are words, and none is literal.
     pub fn is_open(&self) -> bool {
         !self.0.words.is_empty() && self.0.words.iter().all(|word| *word >= MANY)
@@ -145,6 +146,16 @@ impl Words<'_> {
     /// Whether none is `*` or `#`.
     pub fn is_literal(&self) -> bool {
         self.0.words.iter().all(|word| *word < MANY)
+    }
+
+    /// The words.
+    pub fn symbols(self) -> impl Iterator<Item = Symbol<'a>> + Clone {
+        let Texts { pool, words } = self.0;
+        words.iter().map(move |word| match *word {
+            ONE => Symbol::One,
+            MANY => Symbol::Many,
+            text => Symbol::Word(pool.text(text)),
+        })
     }
 
     /// The words, owned.

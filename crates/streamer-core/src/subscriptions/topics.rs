@@ -2,8 +2,8 @@
 
 use super::normal_form::TopicWord;
 
-/// In AMQP a pattern is at most 255 bytes, so it has at most 256 words.
-const MAX_WORDS: usize = 1024;
+/// Of a pattern, and of a key that a pattern with `#` may match. In AMQP each has at most 255 bytes, so at most 256 words.
+pub const MAX_WORDS: usize = 1024;
 
 /// Split a topic pattern into its words. Words may be empty (`a.` has two), the empty pattern has none; `a*` is a literal word.
 ///

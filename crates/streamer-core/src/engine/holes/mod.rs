@@ -20,7 +20,7 @@ mod filters;
 mod patterns;
 mod tree;
 
-use crate::automaton::topics::topic_matches;
+use crate::automaton::places::{Symbol, topic_matches};
 use crate::cel::Verdict;
 use crate::engine::judge::{Outcome, Transition};
 use crate::engine::programs::{Programs, Side};
@@ -257,7 +257,7 @@ impl Asked<'_, '_> {
             if holes.unknown.topic {
                 Verdict::Unknown
             } else {
-                of(holes.topic.as_ref().is_some_and(|key| topic_matches(words, key)))
+                of(holes.topic.as_ref().is_some_and(|key| topic_matches(words.iter().map(Symbol::from), key)))
             }
         });
         let (data, before) = (holes.data(whole), holes.before(whole));

@@ -1,0 +1,35 @@
+//! What a thread has refused to look at because it would cost more than a budget.
+
+use std::cell::{Cell, RefCell};
+
+/// How often, and the last time in words.
+///
+/// Kept for the thread and not handed up from every condition that may be refused, where nothing else depends on it.
+#[derive(Debug, Default)]
+pub struct Refused {
+    count: Cell<u32>,
+    last: RefCell<String>,
+}
+
+impl Refused {
+    /// None yet.
+    pub const fn none() -> Refused {
+        Refused { count: Cell::new(0), last: RefCell::new(String::new()) }
+    }
+
+    /// Count *more*, which *detail* tells.
+    #[cold]
+    pub fn add(&self, more: u32, detail: String) {
+        self.count.set(self.count.get().saturating_add(more));
+        self.last.replace(detail);
+    }
+
+    /// How many there were since this was called last, and the last in words.
+    #[inline]
+    pub fn take(&self) -> Option<(u32, String)> {
+        match self.count.take() {
+            0 => None,
+            count => Some((count, self.last.take())),
+        }
+    }
+}
