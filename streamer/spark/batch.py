@@ -26,7 +26,7 @@ from pyspark.sql.types import BinaryType, StringType
 
 from streamer import _backend
 from streamer.engine.engine import Engine, check_positive
-from streamer.engine.snapshot import MAGIC, read_directory
+from streamer.engine.snapshot import MAGIC
 from streamer.errors import BackendError, ConfigError
 from streamer.layout import EventLayout
 from streamer.sizes import size_text
@@ -188,15 +188,16 @@ class _Given:
     """Subscriptions in the form that they came in, and the options that their engine has."""
 
     spark: SparkSession
-    source: DataFrame | Engine | Path
-    #: The path is one of JSON lines.
-    lines: bool
+    #: A path is one of JSON lines.
+    source: DataFrame | Engine | broadcast.Held | Path
     options: dict[str, Any]
 
     def size(self) -> tuple[int, str]:
         """Return how many bytes the texts take, about, and what was looked at."""
         if isinstance(self.source, Engine):
             return 0, "the engine is on the driver already"
+        if isinstance(self.source, broadcast.Held):
+            return self.source.bytes, "the file"
         if isinstance(self.source, Path):
             size = self.source.stat().st_size
             # JSON lines shrink to about a fifth.
@@ -205,13 +206,11 @@ class _Given:
         (row,) = text.agg(F.coalesce(F.sum(F.octet_length("text")), F.lit(0)).alias("bytes")).collect()
         return row["bytes"], "the DataFrame"
 
-    def engine_or_snapshot(self) -> Engine | Path:
+    def engine_or_snapshot(self) -> Engine | broadcast.Held:
         """Return what `broadcast.ship` takes. Raises SubscriptionError."""
-        if isinstance(self.source, Engine):
+        if isinstance(self.source, Engine | broadcast.Held):
             return self.source
         if isinstance(self.source, Path):
-            if not self.lines:
-                return self.source
             engine = Engine(**self.options)
             engine.add_jsonl(self.source)
         else:
@@ -224,9 +223,9 @@ class _Given:
         """Return what `cogroup.prepare` takes: a column `text`."""
         if isinstance(self.source, DataFrame):
             return _text_column(self.source)
-        if isinstance(self.source, Path) and self.lines:
+        if isinstance(self.source, Path):
             return _text_column(self.spark.read.text(str(self.source)).where("trim(value) != ''"))
-        return cogroup.texts_of(self.spark, self.source)
+        return cogroup.texts_of(self.spark, broadcast.hold(self.source) if isinstance(self.source, Engine) else self.source)
 
 
 def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) -> _Given:
@@ -235,25 +234,25 @@ def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) 
     if isinstance(source, Engine):
         held = {name: getattr(source._options, name) for name in source._options.__dataclass_fields__ if name != "default"}
         _same(options, held, "the engine")
-        return _Given(spark, source, False, _travelling(held))
+        return _Given(spark, source, _travelling(held))
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         with open(path, "rb") as file:
             is_snapshot = file.read(len(MAGIC)) == MAGIC
         if is_snapshot:
-            held = {name: value for name, value in read_directory(path).engine_options().items() if name != "default"}
+            copy = broadcast.hold(path)
+            held = {name: value for name, value in copy.directory.engine_options().items() if name != "default"}
             # No file holds functions.
             functions = options.pop("cel_functions", None)
             _same(options, held, "the snapshot")
-            return _Given(
-                spark, path, False, _travelling({**held, "cel_functions": Engine(cel_functions=functions)._options.cel_functions})
-            )
+            held["cel_functions"] = Engine(cel_functions=functions)._options.cel_functions
+            return _Given(spark, copy, _travelling(held))
         Engine(**options)
-        return _Given(spark, path, True, _travelling(options))
+        return _Given(spark, path, _travelling(options))
     if not isinstance(source, DataFrame):
         raise TypeError(f"subscriptions: expected a DataFrame, an Engine or a path, not {type(source).__name__}")
     Engine(**options)
-    return _Given(spark, source, False, _travelling(options))
+    return _Given(spark, source, _travelling(options))
 
 
 def _travelling(options: Mapping[str, Any]) -> dict[str, Any]:

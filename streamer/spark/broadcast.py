@@ -1,29 +1,33 @@
 """Every worker has all subscriptions within reach: a snapshot travels as a file, and each opens what it meets.
 
 ```
-driver    engine ─► snapshot, named by its digest ─► addArtifacts
+driver    engine, or a file ─► a copy, verified, named by its bytes ─► addArtifacts
 workers   rows ─► mapInArrow: match_arrow on the sections of the collections that come by ─► matches
 ```
 
-Invariant: a file's name says what is in it, so a name is added once for a session, is the same for every worker, and a process
-that has it open need not look again.
+Invariant: a file's name says what is in it, to the byte, so a name is added once for a session, is the same for every worker,
+and a process that has it open need not look again. All that is asked of a snapshot is asked of the copy: who replaces the file,
+or writes into it, changes nothing of what was begun.
 
-Cost: the file goes once to each machine, and its pages are shared by the machine's workers. There is no shuffle. Events are
-read where they lie, in Arrow's buffers.
+Cost: a snapshot is copied once by a process, and of equal subscriptions one copy is kept; it goes once to each machine, and its
+pages are shared by the machine's workers. There is no shuffle. Events are read where they lie, in Arrow's buffers.
 
 Portable Bloom filters, a file beside the snapshot, are asked first where `prune` says so: what they stop opens no section. It
 is not the default here: there is no shuffle to spare, and the engine has filters of its own, which answer in less time than it
 takes to read an event once more. Rejected: a broadcast variable (Spark Connect has none, it is pickled, and each Python process
-would hold a copy of its own).
+would hold a copy of its own); naming files by the digest of their snapshots (two saves of one engine have one digest and, since
+the seed of their hashes is random, different bytes, so that Spark refuses the second).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -33,6 +37,7 @@ from weakref import WeakKeyDictionary
 from streamer import _backend
 from streamer.engine.engine import Engine
 from streamer.engine.snapshot import Directory, read_directory, read_texts, verify
+from streamer.errors import SnapshotError
 from streamer.spark import schema
 from streamer.spark.functions import Carried, check
 from streamer.spark.functions import carried as carried_functions
@@ -42,6 +47,22 @@ from streamer.spark.worker import Pass, Want, by_reading, by_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A snapshot that was copied to where nobody else writes, and verified there.
+
+    Attributes:
+        directory: of the copy.
+        name: of the copy, which says what its bytes are.
+        bytes: how many it has.
+    """
+
+    directory: Directory
+    name: str
+    bytes: int
 
 
 @final
@@ -68,9 +89,13 @@ class Broadcast:
     functions: Carried | None = None
 
 
-#: What each session carries already; weakly, so that a session may end.
+#: What this process holds, by digest: what is equal is held once.
+_HELD: Final[dict[str, Held]] = {}
+#: What each session carries already, by name; weakly, so that a session may end.
 _CARRIED: Final[WeakKeyDictionary[SparkSession, dict[str, Broadcast]]] = WeakKeyDictionary()
 _LOCK: Final = threading.Lock()
+#: How Spark says that it has a file of this name, over Connect and else.
+_THERE: Final = ("ARTIFACT_ALREADY_EXISTS", "was already registered with a different path")
 
 
 @cache
@@ -84,60 +109,98 @@ def _kept() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="streamer-spark-")
 
 
-def carry(spark: SparkSession, path: str | os.PathLike[str], name: str) -> None:
-    """Let a file travel to all workers of a session, classic or Connect, under a name that says what is in it."""
-    named = _folder() / name
-    if not named.exists():
-        partial = _folder() / f"{name}.{os.getpid()}.{threading.get_ident()}"
-        try:
-            os.link(path, partial)
-        except OSError:
-            shutil.copyfile(path, partial)
-        os.replace(partial, named)
-    spark.addArtifacts(str(named), file=True)
+def new_file() -> Path:
+    """Return a new file in the folder, which `name_by_bytes` takes."""
+    descriptor, name = tempfile.mkstemp(prefix=".", dir=_folder())
+    os.close(descriptor)
+    return Path(name)
+
+
+def name_by_bytes(path: Path, ending: str) -> str:
+    """Name a file of the folder by its bytes, and return the name."""
+    with open(path, "rb") as file:
+        name = f"streamer-{hashlib.file_digest(file, 'sha256').hexdigest()}.{ending}"
+    os.replace(path, _folder() / name)
+    return name
+
+
+def carry(spark: SparkSession, name: str) -> None:
+    """Let a file that is kept travel to all workers of a session, classic or Connect."""
+    try:
+        spark.addArtifacts(str(_folder() / name), file=True)
+    except Exception as error:
+        # Another process of this session has added it; what has this name has these bytes.
+        if not any(words in str(error) for words in _THERE):
+            raise
+
+
+def hold(source: Engine | str | os.PathLike[str]) -> Held:
+    """Copy a snapshot, or make one of an engine as it is now, and verify the copy. What is held already is not copied again.
+
+    Raises:
+        SnapshotError: a file that is none, or damaged.
+        OSError: it cannot be read, or a copy of it cannot be written.
+    """
+    if not isinstance(source, Engine) and (known := _HELD.get(read_directory(source).digest)) is not None:
+        return known
+    path = new_file()
+    try:
+        if isinstance(source, Engine):
+            source.save(path)
+        else:
+            shutil.copyfile(source, path)
+        directory = verify(path)
+        with _LOCK:
+            if directory.digest not in _HELD:
+                size = path.stat().st_size
+                name = name_by_bytes(path, "snapshot")
+                _HELD[directory.digest] = Held(replace(directory, path=str(_folder() / name)), name, size)
+            return _HELD[directory.digest]
+    except SnapshotError as error:
+        # Of the file that was named, instead of its copy.
+        named = "" if isinstance(source, Engine) else os.fspath(source)
+        raise SnapshotError(error.reason, path=named, place=error.place) from None
+    finally:
+        with suppress(OSError):
+            path.unlink()
 
 
 def ship(
-    spark: SparkSession, source: Engine | str | os.PathLike[str], *, prune: bool = False, functions: Carried | None = None
+    spark: SparkSession, source: Engine | Held | str | os.PathLike[str], *, prune: bool = False, functions: Carried | None = None
 ) -> Broadcast:
     """Make a snapshot known to all workers of a session, classic or Connect. Of what is known already nothing is sent.
 
     Spark cannot take a file back: each stays with driver and workers until they end.
 
     Args:
-        source: an engine, of which a snapshot is made now, or a snapshot's path on the driver.
+        source: an engine, of which a snapshot is made now; a snapshot that is held, or its path on the driver.
         prune: with a portable Bloom filter for each of its sections, which the driver compiles for that.
-        functions: for a path; an engine has its own.
+        functions: for a snapshot; an engine has its own.
 
     Raises:
         SnapshotError: a file that is none, or damaged, or calls a function that is not given.
         ConfigError: a function that cannot travel.
         OSError: it cannot be read, or a copy of it cannot be written.
     """
-    with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
-        if isinstance(source, Engine):
-            functions = carried_functions(source._options.cel_functions)
-            path = Path(folder) / "engine"
-            source.save(path)
-        else:
-            path = Path(source)
-            check(path, functions)
-        directory = read_directory(path)
-        name = f"streamer-{directory.digest}.snapshot"
-        with _LOCK:
-            carried = _CARRIED.setdefault(spark, {})
-            if name not in carried:
-                # A damaged file would keep this name from every good one for as long as the session lives.
-                directory = verify(path)
-                carry(spark, path, name)
-                options = {key: value for key, value in directory.engine_options().items() if key != "default"}
-                carried[name] = Broadcast(directory.digest, name, directory.subscriptions, path.stat().st_size, options)
-            if prune and carried[name].guards is None:
-                guards = f"streamer-{directory.digest}.guards"
-                _write_guards(Path(folder) / guards, directory, functions)
-                carry(spark, Path(folder) / guards, guards)
-                carried[name] = replace(carried[name], guards=guards)
-            return replace(carried[name], guards=carried[name].guards if prune else None, functions=functions)
+    held = source if isinstance(source, Held) else hold(source)
+    directory, name = held.directory, held.name
+    if isinstance(source, Engine):
+        functions = carried_functions(source._options.cel_functions)
+    else:
+        check(directory.path, functions)
+    with _LOCK:
+        carried = _CARRIED.setdefault(spark, {})
+        if name not in carried:
+            carry(spark, name)
+            options = {key: value for key, value in directory.engine_options().items() if key != "default"}
+            carried[name] = Broadcast(directory.digest, name, directory.subscriptions, held.bytes, options)
+        if prune and carried[name].guards is None:
+            path = new_file()
+            _write_guards(path, directory, functions)
+            guards = name_by_bytes(path, "guards")
+            carry(spark, guards)
+            carried[name] = replace(carried[name], guards=guards)
+        return replace(carried[name], guards=carried[name].guards if prune else None, functions=functions)
 
 
 def _write_guards(path: Path, directory: Directory, functions: Carried | None) -> None:

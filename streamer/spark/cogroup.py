@@ -33,11 +33,8 @@ Salts by a running number: they change when a task is run again.
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import pyarrow as pa
@@ -45,11 +42,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
 from streamer import _backend
-from streamer.engine.engine import Engine
-from streamer.engine.snapshot import read_directory, read_texts
+from streamer.engine.snapshot import read_texts
 from streamer.errors import BulkSubscriptionError, SubscriptionError
 from streamer.spark import schema
-from streamer.spark.broadcast import carry
+from streamer.spark.broadcast import Held, carry, name_by_bytes, new_file
 from streamer.spark.groups import (
     Split,
     build_parts,
@@ -128,15 +124,10 @@ class Prepared:
     touched: bytes
 
 
-def texts_of(spark: SparkSession, source: Engine | Path) -> DataFrame:
-    """Return the subscriptions of an engine, or of a snapshot on the driver, in a column `text`."""
-    with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
-        path = source
-        if isinstance(path, Engine):
-            path = Path(folder) / "engine"
-            source.save(path)  # type: ignore[union-attr]
-        directory = read_directory(path)
-        texts = [text.decode() for text in read_texts(directory, range(len(directory.sections)))]
+def texts_of(spark: SparkSession, held: Held) -> DataFrame:
+    """Return the subscriptions of a snapshot in a column `text`."""
+    directory = held.directory
+    texts = [text.decode() for text in read_texts(directory, range(len(directory.sections)))]
     return spark.createDataFrame(pa.table({"text": pa.array(texts, pa.string())}))
 
 
@@ -259,8 +250,8 @@ def _ship_parts(
         )
     )
     errors = []
-    with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
-        path = Path(folder) / "parts"
+    path = new_file()
+    try:
         with Writer(path) as writer:
             # A row at a time, so that the driver never holds them all. It asks for one partition after another; the shuffle
             # before it has them made side by side.
@@ -270,10 +261,10 @@ def _ship_parts(
                     continue
                 writer.add(row["tenant"], row["collection"], row["split"], row["subscriptions"], bytes(row["filter"] or b""))
         _refuse_bad(errors)
-        with open(path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        name = f"streamer-{digest}.parts"
-        carry(spark, path, name)
+        name = name_by_bytes(path, "parts")
+    finally:
+        path.unlink(missing_ok=True)
+    carry(spark, name)
     return name
 
 

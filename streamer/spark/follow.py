@@ -66,10 +66,12 @@ def _held(path: str, digest: str, backend: str, functions: Carried | None) -> Op
     key = (path, digest, backend, "" if functions is None else functions.key)
     opened = _HELD.get(key)
     if opened is None:
-        # What the file holds now need not be what it held when the micro-batch began, unless it is kept as versions are.
+        opened = Opened(path, functions)
+        # What the file holds now need not be what it held when the micro-batch began, unless it is kept as versions are. This is
+        # asked when it is open: asked before, it could be replaced in between.
         if read_directory(path).digest != digest:
             raise SnapshotError("it was replaced while a micro-batch read it; the batch is to be repeated", path=path)
-        opened = _HELD[key] = Opened(path, functions)
+        _HELD[key] = opened
         while len(_HELD) > KEPT_OPEN:
             _HELD.popitem(last=False)
     _HELD.move_to_end(key)

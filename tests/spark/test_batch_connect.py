@@ -19,7 +19,8 @@ import json, sys
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 import streamer
-from streamer.spark import match_events, register
+from pathlib import Path
+from streamer.spark import match_batches, match_events, register
 engine = streamer.Engine()
 engine.add({"id": "de", "collection": "orders", "filters": [{"field": "country", "op": "==", "value": "DE"}]})
 engine.add({"id": "all"})
@@ -33,6 +34,19 @@ for strategy in ("broadcast", "cogroup"):
 register(spark, engine)
 events.createOrReplaceTempView("events")
 said["sql"] = sorted(sorted(row.ids or []) for row in spark.sql("SELECT streamer_match(value) AS ids FROM events").collect())
+# What foreachBatch is given runs in a process of its own, which ships the same subscriptions to the same session.
+here = Path.cwd()
+engine.save(here / "subscriptions.snapshot")
+(here / "incoming").mkdir()
+(here / "incoming" / "1.jsonl").write_text("\\n".join(texts))
+for path in ("subscriptions.snapshot", "again.snapshot"):
+    engine.save(here / path)
+    matcher = match_batches(str(here / path), lambda frame, _: frame.write.mode("append").parquet(str(here / "streamed")))
+    writer = spark.readStream.text(str(here / "incoming")).writeStream.foreachBatch(matcher)
+    writer.option("checkpointLocation", str(here / f"{path}.checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    match_events(events, str(here / path)).count()
+rows = spark.read.parquet(str(here / "streamed")).collect()
+said["streamed"] = sorted([row.event_id, row.subscription_id] for row in rows)
 said["session"] = type(spark).__module__
 print("said " + json.dumps(said), flush=True)
 # Its server ends with it.
@@ -63,4 +77,5 @@ def test_spark_connect_gives_the_same(tmp_path: Path) -> None:
         "cogroup": pairs,
         "cogroup rejected": rejected,
         "sql": [[], ["all"], ["all", "de"]],
+        "streamed": sorted(2 * pairs),
     }

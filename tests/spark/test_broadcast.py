@@ -1,0 +1,134 @@
+"""What travels is held where nobody else writes, and its name says what its bytes are: asked without Spark."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer import Engine, SnapshotError
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
+pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer[spark]')")
+
+from streamer.spark import broadcast
+
+
+class Session:
+    """Takes files as a server of Spark Connect does: a name once."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.refused: list[str] = []
+
+    def addArtifacts(self, path: str, *, file: bool) -> None:  # noqa: N802  # Spark's name
+        assert file
+        name, data = Path(path).name, Path(path).read_bytes()
+        if self.files.setdefault(name, data) != data or name in self.refused:
+            raise RuntimeError(f"[ARTIFACT_ALREADY_EXISTS] The artifact files/{name} already exists. SQLSTATE: 42713")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Each test is a process that has held nothing yet."""
+    another_process(monkeypatch, tmp_path_factory.mktemp("folder"))
+
+
+def another_process(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setattr(broadcast, "_HELD", {})
+    monkeypatch.setattr(broadcast, "_CARRIED", type(broadcast._CARRIED)())
+    monkeypatch.setattr(broadcast, "_folder", lambda: folder)
+
+
+def filled(count: int = 100) -> Engine:
+    engine = Engine()
+    engine.add_many({"id": f"s{n}", "collection": "c", "filters": [{"field": "n", "op": "==", "value": n}]} for n in range(count))
+    return engine
+
+
+def ship(session: Session, source: Any) -> broadcast.Broadcast:
+    spark: Any = session
+    return broadcast.ship(spark, source)
+
+
+def test_saves_differ_by_their_seed_alone(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest names the content. The seed is random, so that nobody can choose values that collide in an image's tables."""
+    engine, paths = filled(), [tmp_path / name for name in "ab"]
+    for path in paths:
+        engine.save(path)
+    assert paths[0].read_bytes()[:96] == paths[1].read_bytes()[:96]
+    assert (paths[0].read_bytes() == paths[1].read_bytes()) == (backend == "reference")
+    monkeypatch.setattr(secrets, "randbits", lambda _: 7)
+    for path in paths:
+        engine.save(path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_equal_subscriptions_travel_once_however_they_come(backend: str, tmp_path: Path) -> None:
+    session, engine = Session(), filled()
+    engine.save(tmp_path / "a")
+    engine.save(tmp_path / "b")
+    names = {ship(session, source).name for source in (engine, tmp_path / "a", engine, tmp_path / "b", filled())}
+    assert names == set(session.files)
+    assert len(names) == 1
+    assert ship(session, filled(99)).name not in names
+
+
+def test_two_processes_of_one_session_never_give_one_name_to_different_bytes(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over Spark Connect, what `foreachBatch` is given runs in a process of its own."""
+    session, engine = Session(), filled()
+    ship(session, engine)
+    another_process(monkeypatch, tmp_path / "another")
+    ship(session, engine)
+    for prune in (False, True):
+        spark: Any = session
+        broadcast.ship(spark, engine, prune=prune)
+
+
+def test_what_a_session_has_already_is_there(backend: str) -> None:
+    """A file of this name has these bytes, whoever added it; any other refusal is an error."""
+    session, engine = Session(), filled()
+    held = broadcast.hold(engine)
+    session.files[held.name] = Path(held.directory.path).read_bytes()
+    session.refused = [held.name]
+    assert ship(session, engine).name == held.name
+    session.addArtifacts = lambda *_, **__: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    with pytest.raises(ZeroDivisionError):
+        ship(session, filled(5))
+
+
+def test_who_replaces_or_overwrites_a_file_changes_nothing_of_what_is_held(backend: str, tmp_path: Path) -> None:
+    """Directory, options and lines are of one file, whatever comes to its place meanwhile."""
+    session, path = Session(), tmp_path / "snapshot"
+    filled(100).save(path)
+    held = broadcast.hold(path)
+    filled(7).save(path)
+    assert broadcast.hold(path).directory.subscriptions == 7
+    with path.open("r+b") as file:
+        file.write(bytes(4096))
+    for again in (held, broadcast.hold(filled(100))):
+        shipped = ship(session, again)
+        assert (shipped.subscriptions, shipped.digest) == (100, held.directory.digest)
+    copy = Path(held.directory.path)
+    assert len(Engine.load(copy)) == 100
+    assert session.files == {held.name: copy.read_bytes()}
+
+
+def test_a_damaged_file_is_named_and_not_held(backend: str, tmp_path: Path) -> None:
+    """Where it says to be what it is not, the good one of the same digest still travels."""
+    path, engine = tmp_path / "snapshot", filled()
+    engine.save(path)
+    data = bytearray(path.read_bytes())
+    data[data.index(b'"id":"s50"') + 6] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SnapshotError) as caught:
+        broadcast.hold(path)
+    assert (caught.value.path, caught.value.place) == (str(path), "section default/c")
+    assert list(broadcast._folder().iterdir()) == []
+    engine.save(path)
+    assert broadcast.hold(path).directory.subscriptions == 100
