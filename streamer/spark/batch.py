@@ -139,7 +139,7 @@ def match_events(
             raise ValueError(f"{name}: expected {' or '.join(repr(choice) for choice in choices if choice)}, not {value!r}")
     if backend == "native" and backend not in _backend.available():
         raise BackendError("backend='native', but the driver has no native core, which checks the subscriptions")
-    schema.check_columns(events, event_col, keep)
+    schema.choose(events, event_col, keep)
     spark = events.sparkSession
     given = _given(spark, subscriptions, dict(engine_options) if layout is None else {"layout": layout, **engine_options})
     chosen, reason = _choose(given, strategy, broadcast_bytes)

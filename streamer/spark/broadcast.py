@@ -43,7 +43,7 @@ from streamer.spark.functions import Carried, check
 from streamer.spark.functions import carried as carried_functions
 from streamer.spark.groups import LEASE, sieve
 from streamer.spark.parts import Writer, label
-from streamer.spark.worker import Pass, Want, by_reading, by_snapshot
+from streamer.spark.worker import EVENT, Pass, Want, by_reading, by_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -231,12 +231,11 @@ def plan(
         want: `all` for rows of every kind (`schema.matches_of` and its siblings take them apart), `matches` or `rejected` for
             these alone.
     """
-    event_type, kept = schema.check_columns(events, event_col, keep)
-    asked = Pass(event_col, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND, batch_size)
+    chosen = schema.choose(events, event_col, keep)
+    asked = Pass(EVENT, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND, batch_size)
     if want == "rejected":
         run = by_reading(asked, shipped.options)
     else:
         sifting = None if shipped.guards is None else sieve(asked, shipped.options, shipped.guards)
         run = by_snapshot(asked, shipped.name, sifting, shipped.functions)
-    given = events.select(*dict.fromkeys((event_col, *keep)))
-    return given.mapInArrow(run, schema.outcomes(want, event_type, kept, keep_event=keep_event))
+    return chosen.given.mapInArrow(run, schema.outcomes(want, chosen.event_type, chosen.kept, keep_event=keep_event))

@@ -47,6 +47,12 @@ from streamer.errors import BulkSubscriptionError, SubscriptionError
 from streamer.spark import schema
 from streamer.spark.broadcast import Held, carry, name_by_bytes, new_file
 from streamer.spark.groups import (
+    BODY,
+    GROUP,
+    KIND,
+    SALTED,
+    SLOT,
+    TOLD,
     Split,
     build_parts,
     by_groups,
@@ -59,7 +65,7 @@ from streamer.spark.groups import (
     untold,
 )
 from streamer.spark.parts import SALTS, Writer
-from streamer.spark.worker import Pass, Want, by_reading
+from streamer.spark.worker import EVENT, Pass, Want, by_reading, inner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,10 +151,10 @@ def prepare(
         SubscriptionError: subscriptions that cannot be accepted, or an id that stands twice.
     """
     spark = texts.sparkSession
-    chosen = backend or _backend.BACKEND
+    backend = backend or _backend.BACKEND
     # Events are validated in full where they are routed; a part's engine needs no filter of its own behind that of the part.
     options = {**options, "validation": "full", "bloom": {"enabled": False}}
-    named = texts.mapInArrow(name_subscriptions(options, chosen), "tenant string, collection string, id string, error string")
+    named = texts.mapInArrow(name_subscriptions(options, backend), "tenant string, collection string, id string, error string")
     # One job for what is hoped to be all: the few collections that are large, and none that cannot be read.
     counted = named.groupBy("tenant", "collection").agg(F.count("*").alias("count"), F.count("error").alias("errors"))
     large = counted.where((F.col("count") > numbers.subscriptions_per_task) | (F.col("errors") > 0)).collect()
@@ -157,13 +163,14 @@ def prepare(
     twice = named.groupBy("id").count().where("count > 1").limit(MOST_ERRORS).collect()
     _refuse_bad([told(SubscriptionError(f"its id is there {row['count']} times", subscription_id=row["id"])) for row in twice])
     splits = tuple((row["tenant"], row["collection"], -(-row["count"] // numbers.subscriptions_per_task)) for row in large)
-    parts = _ship_parts(spark, texts, options, numbers, splits, chosen)
-    asked = Pass(event_col, (), False, "matches", False, chosen)
-    counted = events.select(event_col).mapInArrow(touch(asked, options, parts, prune=numbers.prune), "slot bigint, events bigint")
+    parts = _ship_parts(spark, texts, options, numbers, splits, backend)
+    chosen = schema.choose(events, event_col, ())
+    asked = Pass(EVENT, (), False, "matches", False, backend)
+    counted = chosen.given.mapInArrow(touch(asked, options, parts, prune=numbers.prune), f"{SLOT} bigint, events bigint")
     touched = bytearray()
     salts = {}
-    for row in counted.groupBy("slot").agg(F.sum("events").alias("events")).toLocalIterator():
-        slot, found = row["slot"], row["events"]
+    for row in counted.groupBy(SLOT).agg(F.sum("events").alias("events")).toLocalIterator():
+        slot, found = row[SLOT], row["events"]
         touched.extend(bytes(max(0, slot // 8 + 1 - len(touched))))
         touched[slot // 8] |= 1 << slot % 8
         if found > numbers.events_per_task:
@@ -184,47 +191,37 @@ def plan(
     batch_size: int | None = None,
 ) -> DataFrame:
     """Plan one pass over events; no job is run. See `match_events` for the arguments."""
-    event_type, kept = schema.check_columns(events, event_col, keep)
-    asked = Pass(event_col, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND, batch_size)
-    given = events.select(*dict.fromkeys((event_col, *keep)))
-    result = schema.outcomes(want, event_type, kept, keep_event=keep_event)
+    chosen = schema.choose(events, event_col, keep)
+    asked = Pass(EVENT, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND, batch_size)
+    result = schema.outcomes(want, chosen.event_type, chosen.kept, keep_event=keep_event)
     if want == "rejected":
-        return given.mapInArrow(by_reading(asked, prepared.options), result)
+        return chosen.given.mapInArrow(by_reading(asked, prepared.options), result)
     how = (prepared.options, prepared.parts)
     # Every row of the shuffle: a group, what kind of row it is, what it carries. Only under `all` are there others than
     # subscriptions and events.
-    body = StructField("body", BinaryType())
-    more = [StructField("told", BinaryType())] if want == "all" else []
-    routed = given.mapInArrow(
-        route(asked, *how, prepared.salts, prune=prepared.numbers.prune),
-        StructType(
-            [
-                StructField("slot", LongType()),
-                StructField("salts", LongType()),
-                StructField("kind", ByteType()),
-                body,
-                *more,
-                *kept,
-            ]
-        ),
+    body = StructField(BODY, BinaryType())
+    kept = [StructField(name, field.dataType) for name, field in zip(inner(len(chosen.kept)), chosen.kept, strict=True)]
+    carried = [*([StructField(TOLD, BinaryType())] if want == "all" else []), *kept]
+    numbers = [StructField(SLOT, LongType()), StructField(SALTED, LongType()), StructField(KIND, ByteType())]
+    routed = chosen.given.mapInArrow(
+        route(asked, *how, prepared.salts, prune=prepared.numbers.prune), StructType([*numbers, body, *carried])
     )
-    salt = F.when(F.col("salts") > 1, F.pmod(F.xxhash64("body"), F.col("salts"))).otherwise(0)
-    group = (F.col("slot") * SALTS + salt).alias("group")
-    columns = ["kind", "body", *(field.name for field in (*more, *kept))]
-    rows = routed.select(group, *columns)
+    salt = F.when(F.col(SALTED) > 1, F.pmod(F.xxhash64(BODY), F.col(SALTED))).otherwise(0)
+    group = (F.col(SLOT) * SALTS + salt).alias(GROUP)
+    rows = routed.select(group, KIND, BODY, *(field.name for field in carried))
     held = prepared.texts.mapInArrow(
         carry_subscriptions(prepared.options, asked.backend, prepared.parts, prepared.splits, prepared.salts, prepared.touched),
-        "slot bigint, salts bigint, body binary",
+        f"{SLOT} bigint, {SALTED} bigint, {BODY} binary",
     )
-    every_salt = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col("salts") - 1)).alias("salt")
-    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in (*more, *kept)]
-    copies = held.select("slot", "body", every_salt).select(
-        (F.col("slot") * SALTS + F.col("salt")).alias("group"), F.lit(0).cast("tinyint").alias("kind"), "body", *nulls
+    every_salt = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col(SALTED) - 1)).alias("salt")
+    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in carried]
+    copies = held.select(SLOT, BODY, every_salt).select(
+        (F.col(SLOT) * SALTS + F.col("salt")).alias(GROUP), F.lit(0).cast("tinyint").alias(KIND), BODY, *nulls
     )
     shuffled = rows.union(copies)
     by = () if prepared.numbers.partitions is None else (prepared.numbers.partitions,)
-    sorted_ = shuffled.repartition(*by, "group").sortWithinPartitions("group", "kind")
-    as_text = isinstance(event_type, StringType)
+    sorted_ = shuffled.repartition(*by, GROUP).sortWithinPartitions(GROUP, KIND)
+    as_text = isinstance(chosen.event_type, StringType)
     return sorted_.mapInArrow(by_groups(asked, *how, as_text=as_text), result)
 
 

@@ -20,7 +20,7 @@ from streamer.engine.snapshot import read_directory
 from streamer.errors import SnapshotError
 from streamer.spark.functions import Carried
 from streamer.spark.versions import find
-from streamer.spark.worker import KEPT_OPEN, Batches, Opened, Output, Pass, Tallies, match_rows
+from streamer.spark.worker import KEPT_OPEN, Batches, Opened, Output, Pass, Tallies, match_rows, named
 
 #: Columns beside an event's.
 SNAPSHOT: Final = "snapshot"
@@ -50,7 +50,7 @@ def by_version(asked: Pass, functions: Carried | None = None) -> Callable[[Batch
         asked.begin()
         output: Output | None = None
         tallies = Tallies()
-        for batch in batches:
+        for batch in (named(asked, each) for each in batches):
             if not batch.num_rows:
                 continue
             snapshot = _held(batch.column(PATH)[0].as_py(), batch.column(SNAPSHOT)[0].as_py(), asked.backend, functions)

@@ -32,7 +32,9 @@ from streamer.spark.worker import (
     Tallies,
     choose_backend,
     count,
+    inner,
     match_rows,
+    named,
     refuse,
     repeated,
 )
@@ -41,6 +43,14 @@ Split: TypeAlias = tuple[str, str, int]
 """A tenant, a collection, and how many parts it has."""
 Run: TypeAlias = Callable[[Batches], Batches]
 Options: TypeAlias = Mapping[str, Any]
+
+#: Columns of the shuffle, beside those that are kept, which may have any other name.
+SLOT: Final = "_streamer_slot"
+SALTED: Final = "_streamer_salts"
+GROUP: Final = "_streamer_group"
+BODY: Final = "_streamer_body"
+TOLD: Final = "_streamer_told"
+KIND: Final = "kind"
 
 #: Kinds of rows in the shuffle, in the order in which a group has them.
 SUBSCRIPTION: Final = 0
@@ -108,12 +118,12 @@ def carry_subscriptions(
                 slots.append(places[place])
             rows = pa.record_batch(
                 {
-                    "slot": pa.array(slots, pa.int64()),
-                    "salts": pa.array([1 if slot is None else salts.get(slot, 1) for slot in slots], pa.int64()),
-                    "body": batch.column("text").cast(pa.binary()),
+                    SLOT: pa.array(slots, pa.int64()),
+                    SALTED: pa.array([1 if slot is None else salts.get(slot, 1) for slot in slots], pa.int64()),
+                    BODY: batch.column("text").cast(pa.binary()),
                 }
             )
-            yield rows.filter(pc.is_valid(rows.column("slot")))
+            yield rows.filter(pc.is_valid(rows.column(SLOT)))
 
     return run
 
@@ -336,7 +346,7 @@ def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run
             for slot, number in zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True):
                 found[slot] = found.get(slot, 0) + number
         if found:
-            yield pa.record_batch({"slot": pa.array(found.keys(), pa.int64()), "events": pa.array(found.values(), pa.int64())})
+            yield pa.record_batch({SLOT: pa.array(found.keys(), pa.int64()), "events": pa.array(found.values(), pa.int64())})
 
     return run
 
@@ -354,16 +364,16 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
         def rows(
             batch: pa.RecordBatch | None, slots: pa.Array, salted: pa.Array, kind: int, picked: pa.Array, told: pa.Array | None
         ) -> pa.RecordBatch:
-            parts = {"slot": slots, "salts": salted, "kind": repeated(kind, len(slots), pa.int8())}
+            parts = {SLOT: slots, SALTED: salted, KIND: repeated(kind, len(slots), pa.int8())}
             if batch is None:
-                parts["body"] = pa.nulls(len(slots), pa.binary())
+                parts[BODY] = pa.nulls(len(slots), pa.binary())
             else:
-                parts["body"] = batch.column(asked.event_col).take(picked).cast(pa.binary())
+                parts[BODY] = batch.column(asked.event_col).take(picked).cast(pa.binary())
             if asked.want == "all":
-                parts["told"] = pa.nulls(len(slots), pa.binary()) if told is None else told
+                parts[TOLD] = pa.nulls(len(slots), pa.binary()) if told is None else told
             assert kept is not None
-            for name in asked.keep:
-                parts[name] = pa.nulls(len(slots), kept.field(name).type) if batch is None else batch.column(name).take(picked)
+            for name, own in zip(asked.keep, inner(len(asked.keep)), strict=True):
+                parts[own] = pa.nulls(len(slots), kept.field(name).type) if batch is None else batch.column(name).take(picked)
             return pa.record_batch(parts)
 
         def counts() -> Batches:
@@ -372,7 +382,7 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
                 slots = repeated(COUNTS_SLOT, len(told), pa.int64())
                 yield rows(None, slots, repeated(1, len(told), pa.int64()), COUNT, slots, told)
 
-        for batch in batches:
+        for batch in (named(asked, each) for each in batches):
             router = router or Router(options, mapped(parts_name), prune=prune)
             kept = batch.schema
             events = batch.column(asked.event_col)
@@ -434,21 +444,21 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
     compiled: tuple[int, Engine] | None = None
     output: Output | None = None
     tallies = Tallies()
-    for batch in batches:
-        events = batch.column("body").cast(pa.string()) if as_text else batch.column("body")
-        given = pa.record_batch([events, *(batch.column(name) for name in asked.keep)], names=[asked.event_col, *asked.keep])
+    for batch in (named(asked, each) for each in batches):
+        events = batch.column(BODY).cast(pa.string()) if as_text else batch.column(BODY)
+        given = pa.record_batch({asked.event_col: events, **{name: batch.column(name) for name in asked.keep}})
         output = output or Output(asked, given.schema)
         start = 0
-        for run in runs(batch.select(["group", "kind"]), ("group", "kind")):
+        for run in runs(batch.select([GROUP, KIND]), (GROUP, KIND)):
             end = start + run.num_rows
-            this, kind = run.column("group")[0].as_py(), run.column("kind")[0].as_py()
+            this, kind = run.column(GROUP)[0].as_py(), run.column(KIND)[0].as_py()
             rows = given.slice(start, run.num_rows)
             if this != group:
                 group, texts, engine = this, [], None
             if kind == SUBSCRIPTION:
                 if engine is not None:
                     raise InternalError("a subscription after the events of its group")
-                texts += batch.column("body").slice(start, run.num_rows).cast(pa.string()).to_pylist()
+                texts += batch.column(BODY).slice(start, run.num_rows).cast(pa.string()).to_pylist()
             elif kind == EVENT:
                 if engine is None:
                     slot = this // SALTS
@@ -464,13 +474,13 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
                     texts, engine = [], compiled[1]
                 yield from match_rows(asked, output, engine, rows, tallies, counting=False)
             else:
-                told = [json.loads(each) for each in batch.column("told").slice(start, run.num_rows).to_pylist()]
+                told = [json.loads(each) for each in batch.column(TOLD).slice(start, run.num_rows).to_pylist()]
                 if kind == COUNT:
                     for row in told:
                         tallies.merge(row)
                 else:
                     columns = {name: pa.array([row[name] for row in told]) for name in ("code", "detail", "position")}
-                    parts_ = {"kind": repeated(REJECTED, len(told), pa.int8()), "event": rows.column(asked.event_col), **columns}
+                    parts_ = {KIND: repeated(REJECTED, len(told), pa.int8()), "event": rows.column(asked.event_col), **columns}
                     yield output.batch(len(told), {**parts_, **{name: rows.column(name) for name in asked.keep}})
             start = end
     if output is not None and asked.want == "all":

@@ -364,11 +364,11 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
 
 
 def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
-    from streamer.spark.schema import check_columns
+    from streamer.spark.schema import choose
 
     events = read(spark, asked.events, stream=True)
     try:
-        check_columns(events, asked.event_col, asked.keep)
+        choose(events, asked.event_col, asked.keep)
     except (TypeError, ValueError) as error:
         raise Bad(str(error)) from None
     path = _followed(asked, account)

@@ -14,9 +14,11 @@ accumulator for the counts (Spark Connect has none, and a task that is run twice
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, final
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from pyspark.sql.types import (
     BinaryType,
@@ -29,10 +31,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from streamer.spark.worker import COUNTS, MATCH, MATCHES, REJECTED, REJECTION, RESERVED, TALLY, Want
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from streamer.spark.worker import COUNTS, EVENT, MATCH, MATCHES, REJECTED, REJECTION, RESERVED, TALLY, Want, inner
 
 _TYPES: Final[dict[str, DataType]] = {
     "kind": ByteType(),
@@ -44,30 +43,74 @@ _TYPES: Final[dict[str, DataType]] = {
 _EVERY_MATCH_HAS: Final = frozenset({"tenant", "subscription_id", "certain"})
 
 
-def check_columns(events: DataFrame, event_col: str, keep: Sequence[str]) -> tuple[DataType, list[StructField]]:
-    """Return the type of the events and the fields that are kept.
+@final
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The columns that a pass takes of a DataFrame.
+
+    Attributes:
+        given: these columns alone, under names of ours (`EVENT`, `inner`): Spark looks up by name what goes to a worker, where it
+            takes one with a dot for a member of a struct.
+        event_type: string or binary.
+        kept: the columns that matches carry, under the names by which they were asked for, as Spark's `select` has them.
+    """
+
+    given: DataFrame
+    event_type: DataType
+    kept: tuple[StructField, ...]
+
+
+def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, taken: Iterable[str] = ()) -> Chosen:
+    """Find the columns of a pass. Names are whole, dots included, and compared as `spark.sql.caseSensitive` says.
+
+    Args:
+        taken: names that the result has besides those that it always has.
 
     Raises:
-        ValueError: a column that is not there, or one to be kept whose name a column of the result has.
-        TypeError: events that are neither text nor bytes, or *keep* that is no list of names.
+        ValueError: a column that is not there or may be any of several, or one to be kept whose name a column of the result has.
+        TypeError: events that are no DataFrame, or neither text nor bytes, or *keep* that is no list of names.
     """
-    if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
+    if not isinstance(events, DataFrame):
+        raise TypeError(f"events: expected a DataFrame, not {type(events).__name__}; spark.createDataFrame makes one")
+    if isinstance(keep, str) or not isinstance(keep, Iterable) or not all(isinstance(name, str) for name in keep):
         raise TypeError(f"keep: expected names of columns in a list, not {keep!r}")
-    fields = {field.name: field for field in events.schema.fields}
-    for name in (event_col, *keep):
-        if name not in fields:
-            raise ValueError(f"there is no column {name!r}; there are {', '.join(fields) or 'none'}")
-    event_type = fields[event_col].dataType
-    if not isinstance(event_type, StringType | BinaryType):
-        found = event_type.simpleString()
+    if not isinstance(event_col, str):
+        raise TypeError(f"event_col: expected the name of a column, not {event_col!r}")
+    is_exact = str(events.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
+    of_events = _field(events, event_col, is_exact=is_exact)
+    if not isinstance(of_events.dataType, StringType | BinaryType):
+        found = of_events.dataType.simpleString()
         raise TypeError(f"column {event_col!r} is {found}; an event is JSON as string or binary (to_json makes it of a struct)")
-    if taken := sorted(set(keep) & RESERVED):
-        raise ValueError(f"the result has columns {', '.join(taken)} of its own; rename those to be kept")
-    if len(set(keep)) < len(keep):
+    own = {_folded(name, is_exact=is_exact) for name in (*RESERVED, *taken)}
+    if clashing := sorted(name for name in keep if _folded(name, is_exact=is_exact) in own):
+        raise ValueError(f"the result has columns {', '.join(clashing)} of its own; rename those to be kept")
+    if len({_folded(name, is_exact=is_exact) for name in keep}) < len(keep):
         raise ValueError("keep: a name stands twice")
+    fields = {name: _field(events, name, is_exact=is_exact) for name in keep}
+    columns = [column(field.name).alias(name) for name, field in zip(inner(len(fields)), fields.values(), strict=True)]
     # Strings of a collation of their own come back as plain ones.
-    plain: DataType = BinaryType() if isinstance(event_type, BinaryType) else StringType()
-    return plain, [StructField(name, fields[name].dataType) for name in keep]
+    plain: DataType = BinaryType() if isinstance(of_events.dataType, BinaryType) else StringType()
+    kept = tuple(StructField(name, field.dataType) for name, field in fields.items())
+    return Chosen(events.select(column(of_events.name).alias(EVENT), *columns), plain, kept)
+
+
+def _field(events: DataFrame, name: str, *, is_exact: bool) -> StructField:
+    fields = events.schema.fields
+    found = [field for field in fields if _folded(field.name, is_exact=is_exact) == _folded(name, is_exact=is_exact)]
+    if not found:
+        raise ValueError(f"there is no column {name!r}; there are {', '.join(field.name for field in fields) or 'none'}")
+    if len(found) > 1:
+        raise ValueError(f"column {name!r} may be any of {', '.join(field.name for field in found)}; rename all but one")
+    return found[0]
+
+
+def _folded(name: str, *, is_exact: bool) -> str:
+    return name if is_exact else name.lower()
+
+
+def column(name: str) -> Column:
+    """Return the column of this very name, which may have dots in it."""
+    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def outcomes(want: Want, event_type: DataType, kept: Sequence[StructField], *, keep_event: bool) -> StructType:
@@ -107,5 +150,5 @@ def tallies_of(outcomes: DataFrame) -> DataFrame:
     return outcomes.where(F.col("kind") == TALLY).groupBy("tenant", "collection").agg(*sums)
 
 
-def _kept(outcomes: DataFrame) -> list[str]:
-    return [name for name in outcomes.columns if name not in RESERVED]
+def _kept(outcomes: DataFrame) -> list[Column]:
+    return [column(name) for name in outcomes.columns if name not in RESERVED]

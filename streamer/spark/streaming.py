@@ -97,7 +97,7 @@ def match_stream(
     from streamer.spark import schema
     from streamer.spark.follow import PATH, REFUSED, SNAPSHOT, by_looking, by_version
     from streamer.spark.functions import carried, check
-    from streamer.spark.worker import COUNTS, MATCH, Pass
+    from streamer.spark.worker import COUNTS, EVENT, MATCH, Pass
 
     if on_error not in ("reject", "fail"):
         raise ValueError(f"on_error: expected 'reject' or 'fail', not {on_error!r}")
@@ -105,14 +105,12 @@ def match_stream(
         check_positive("batch_size", batch_size)
     if want not in ("matches", "all"):
         raise ValueError(f"want: expected 'matches' or 'all', not {want!r}")
-    event_type, kept = schema.check_columns(events_df, event_col, keep)
-    if SNAPSHOT in keep:
-        raise ValueError(f"the result has a column {SNAPSHOT} of its own; rename the one to be kept")
+    chosen = schema.choose(events_df, event_col, keep, taken=(SNAPSHOT,))
     path = os.path.abspath(subscriptions_path)
     functions_given = carried(cel_functions)
     check(find(path).path, functions_given)
     asked = Pass(
-        event_col=event_col,
+        event_col=EVENT,
         keep=(*keep, SNAPSHOT, *((REFUSED,) if observation else ())),
         keep_event=keep_event,
         want=want,
@@ -123,10 +121,10 @@ def match_stream(
     # One row, asked for anew by each micro-batch, since its plan is made anew; all tasks of a batch see what was broadcast.
     now = f"{SNAPSHOT} string, {PATH} string, {REFUSED} bigint"
     versions = events_df.sparkSession.range(0, 1, 1, 1).mapInArrow(by_looking(path), now)
-    columns = list(dict.fromkeys((event_col, *keep)))
-    rows = events_df.select(*columns).crossJoin(functions.broadcast(versions))
-    fields = {each.name: each for each in rows.schema.fields}
-    shape = schema.outcomes(want, event_type, [*kept, *(fields[name] for name in asked.keep[len(kept) :])], keep_event=keep_event)
+    rows = chosen.given.crossJoin(functions.broadcast(versions))
+    fields = {each.name: each for each in versions.schema.fields}
+    kept = [*chosen.kept, *(fields[name] for name in asked.keep[len(keep) :])]
+    shape = schema.outcomes(want, chosen.event_type, kept, keep_event=keep_event)
     found = rows.mapInArrow(by_version(asked, functions_given), shape)
     if observation is not None:
         sums = [functions.max(REFUSED).alias("refused")]

@@ -51,6 +51,9 @@ REJECTION: Final = ("event", "code", "detail", "position")
 COUNTS: Final = ("events", "matched", "matches", "rejected", "pruned", "shuffled")
 RESERVED: Final = frozenset({"kind", *MATCHES, *REJECTION, *COUNTS})
 
+#: What the column of events is called on its way to a worker.
+EVENT: Final = "_streamer_event"
+
 #: Rows of a result that are made at once, but for what the last event has beyond. Fewer cost more, since Spark's thread and the
 #: worker then take turns on a core more often; more gain nothing.
 ROWS_AT_ONCE: Final = 65_536
@@ -75,6 +78,8 @@ class Pass:
     """What is asked of one pass over the events.
 
     Attributes:
+        event_col: the column of events.
+        keep: columns that matches and rejected events carry.
         want: `matches`, `rejected` (nothing is matched), or `all`: both and counts, told apart by a column `kind`.
         fail: the first event that cannot be read ends the job.
         backend: which a worker must run.
@@ -102,6 +107,17 @@ def columns(want: Want, *, keep_event: bool) -> tuple[str, ...]:
     if want == "rejected":
         return REJECTION
     return ("kind", *MATCHES, *REJECTION, *COUNTS)
+
+
+def inner(count: int) -> list[str]:
+    """Return what so many columns that are kept are called on their way to a worker."""
+    return [f"_streamer_{n}" for n in range(count)]
+
+
+def named(asked: Pass, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Give the columns that are kept the names that they have in the result."""
+    names = dict(zip(inner(len(asked.keep)), asked.keep, strict=True))
+    return batch.rename_columns([names.get(name, name) for name in batch.schema.names])
 
 
 def choose_backend(backend: _backend.Backend) -> None:
@@ -400,7 +416,7 @@ def by_snapshot(
         output: Output | None = None
         tallies = Tallies()
         sift = None if sieve is None else sieve()
-        for batch in batches:
+        for batch in (named(asked, each) for each in batches):
             if snapshot is None or output is None:
                 # Not before there is an event: an empty partition opens nothing.
                 snapshot, output = opened(name, asked.backend, functions), Output(asked, batch.schema)
@@ -419,7 +435,7 @@ def by_reading(asked: Pass, options: Mapping[str, Any]) -> Callable[[Batches], B
     def run(batches: Batches) -> Batches:
         asked.begin()
         engine = Engine(**options)
-        for batch in batches:
+        for batch in (named(asked, each) for each in batches):
             _, rejected = engine.locate_arrow(batch.column(asked.event_col))
             if asked.fail:
                 refuse(rejected)

@@ -1,0 +1,98 @@
+"""Columns are found by their whole names, and compared as the session says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer import Engine
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
+pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer[spark]')")
+
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from streamer.spark import match_events, match_stream, matches_of, publish, rejected_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STRATEGIES = ("broadcast", "cogroup")
+GOOD, BAD = '{"id": "e1", "collection": "c"}', '{"id": "e2"'
+#: A name of columns that Spark would take for a member of a struct, one with its quotes, and names of the shuffle's own kind.
+KEPT = ("kafka.offset", "a`b.c", "body", "slot", "group")
+
+
+@pytest.fixture
+def engine() -> Engine:
+    made = Engine()
+    made.add({"id": "s"})
+    return made
+
+
+@pytest.fixture
+def is_exact(spark: SparkSession) -> Iterator[None]:
+    """The session tells upper from lower case."""
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    yield
+    spark.conf.unset("spark.sql.caseSensitive")
+
+
+def frame(spark: SparkSession, event_col: str, *names: str) -> DataFrame:
+    fields = [StructField(event_col, StringType()), *(StructField(name, IntegerType()) for name in names)]
+    rows = [(event, *range(10 * n, 10 * n + len(names))) for n, event in enumerate((GOOD, BAD))]
+    return spark.createDataFrame(rows, StructType(fields))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_name_may_have_dots_and_quotes(spark: SparkSession, backend: str, engine: Engine, strategy: Any) -> None:
+    events = frame(spark, "body.json", *KEPT)
+    found = match_events(events, engine, event_col="body.json", keep=(*KEPT, "body.json"), strategy=strategy)
+    ways = {"alone": (found, found.rejected), "one pass": (matches_of(found.outcomes), rejected_of(found.outcomes))}
+    for matches, rejected in ways.values():
+        (match,) = matches.collect()
+        assert (match["event_id"], *(match[name] for name in KEPT), match["body.json"]) == ("e1", *range(5), GOOD)
+        (row,) = rejected.collect()
+        assert (row["event"], *(row[name] for name in KEPT), row["body.json"]) == (BAD, *range(10, 15), BAD)
+
+
+def test_a_stream_takes_such_names(spark: SparkSession, backend: str, engine: Engine, tmp_path: Path) -> None:
+    publish(engine, tmp_path)
+    (match,) = match_stream(frame(spark, "body.json", *KEPT), tmp_path, event_col="Body.JSON", keep=KEPT).collect()
+    assert (match["event_id"], *(match[name] for name in KEPT)) == ("e1", *range(5))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_case_makes_no_difference_where_the_session_sees_none(
+    spark: SparkSession, backend: str, engine: Engine, strategy: Any
+) -> None:
+    """A kept column has the name by which it was asked for, as of `select`."""
+    events = frame(spark, "Value", "Offset")
+    found = match_events(events, engine, event_col="VALUE", keep=["offset", "value"], strategy=strategy)
+    assert found.columns[-2:] == ["offset", "value"]
+    assert [(row.offset, row.value) for row in found.collect()] == [(0, GOOD)]
+
+
+def test_case_makes_a_difference_where_the_session_sees_one(
+    spark: SparkSession, backend: str, engine: Engine, is_exact: None
+) -> None:
+    events = frame(spark, "value", "n", "N", "Event_ID")
+    with pytest.raises(ValueError, match="there is no column 'VALUE'; there are value, n, N, Event_ID"):
+        match_events(events, engine, event_col="VALUE")
+    (row,) = match_events(events, engine, keep=["N", "n", "Event_ID"], strategy="broadcast").collect()
+    assert (row["N"], row["n"], row["Event_ID"], row["event_id"]) == (1, 0, 2, "e1")
+
+
+def test_names_that_cannot_be_told_apart_are_refused(spark: SparkSession, engine: Engine, tmp_path: Path) -> None:
+    publish(engine, tmp_path)
+    with pytest.raises(ValueError, match="column 'n' may be any of n, N; rename all but one"):
+        match_events(frame(spark, "value", "n", "N"), engine, keep=["n"])
+    with pytest.raises(ValueError, match="columns Event_ID of its own"):
+        match_events(frame(spark, "value", "Event_ID"), engine, keep=["Event_ID"])
+    with pytest.raises(ValueError, match="keep: a name stands twice"):
+        match_events(frame(spark, "value", "n"), engine, keep=["n", "N"])
+    with pytest.raises(ValueError, match="columns Snapshot of its own"):
+        match_stream(frame(spark, "value", "Snapshot"), tmp_path, keep=["Snapshot"])
