@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
@@ -32,6 +34,7 @@ from streamer.layout import EventLayout
 from streamer.sizes import size_text
 from streamer.spark import broadcast, cogroup, schema
 from streamer.spark.functions import carried
+from streamer.spark.paths import on_driver
 from streamer.spark.worker import COUNTS, Want
 
 if TYPE_CHECKING:
@@ -124,10 +127,13 @@ def match_events(
     Raises:
         SubscriptionError: subscriptions that cannot be accepted, in every form but the snapshot.
         SnapshotError: a snapshot that is damaged.
-        ConfigError: options that cannot be, or are not those of the engine or snapshot; a function that cannot travel.
+        ConfigError: options that cannot be, or are not those of the engine or snapshot; a function that cannot travel; a path of
+            another file system.
         BackendError: the driver itself has no native core, and it was asked for.
         ValueError: columns or choices that are not there, or a *batch_size* under 1.
+        TypeError: events or subscriptions of another kind, or an option that there is not.
     """
+    check_options(engine_options)
     if batch_size is not None:
         check_positive("batch_size", batch_size)
     for name, value, choices in (
@@ -180,6 +186,18 @@ def match_events(
     result.strategy, result.reason = chosen, reason
     result.version = prepared.digest if isinstance(prepared, broadcast.Broadcast) else None
     return result
+
+
+def check_options(given: Iterable[str]) -> None:
+    """Refuse names that are no options of `match_events`, nor of `Engine`. Raises TypeError."""
+    of_call = [name for name, each in signature(match_events).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
+    known = [*of_call, *signature(Engine).parameters]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise TypeError(
+                f"there is no option {name!r}: " + (f"is it {near[0]!r}?" if near else f"there are {', '.join(known)}")
+            )
 
 
 @final
@@ -236,7 +254,7 @@ def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) 
         _same(options, held, "the engine")
         return _Given(spark, source, _travelling(held))
     if isinstance(source, str | os.PathLike):
-        path = Path(source)
+        path = on_driver(source)
         with open(path, "rb") as file:
             is_snapshot = file.read(len(MAGIC)) == MAGIC
         if is_snapshot:

@@ -43,6 +43,7 @@ from streamer.spark.functions import Carried, check
 from streamer.spark.functions import carried as carried_functions
 from streamer.spark.groups import LEASE, sieve
 from streamer.spark.parts import Writer, label
+from streamer.spark.paths import on_driver
 from streamer.spark.worker import EVENT, Pass, Want, by_reading, by_snapshot
 
 if TYPE_CHECKING:
@@ -139,10 +140,13 @@ def hold(source: Engine | str | os.PathLike[str]) -> Held:
 
     Raises:
         SnapshotError: a file that is none, or damaged.
+        ConfigError: it is of another file system.
         OSError: it cannot be read, or a copy of it cannot be written.
     """
-    if not isinstance(source, Engine) and (known := _HELD.get(read_directory(source).digest)) is not None:
-        return known
+    if not isinstance(source, Engine):
+        source = on_driver(source)
+        if (known := _HELD.get(read_directory(source).digest)) is not None:
+            return known
     path = new_file()
     try:
         if isinstance(source, Engine):

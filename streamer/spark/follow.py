@@ -50,12 +50,14 @@ def by_version(asked: Pass, functions: Carried | None = None) -> Callable[[Batch
         asked.begin()
         output: Output | None = None
         tallies = Tallies()
+        first = 0
         for batch in (named(asked, each) for each in batches):
             if not batch.num_rows:
                 continue
             snapshot = _held(batch.column(PATH)[0].as_py(), batch.column(SNAPSHOT)[0].as_py(), asked.backend, functions)
             output = Output(asked, batch.schema)
-            yield from match_rows(asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet)
+            yield from match_rows(asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet, number=first.__add__)
+            first += batch.num_rows
         if output is not None and asked.want == "all":
             yield from tallies.rows(output)
 

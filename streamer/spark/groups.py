@@ -264,13 +264,13 @@ class Router:
     """Says of a batch of events which parts each goes to."""
 
     def __init__(self, options: Options, parts: Parts, *, prune: bool) -> None:
-        self._engine: Final = Engine(**options)
+        self.engine: Final = Engine(**options)
         self._parts: Final = parts
         self._prune: Final = prune
 
     def locate(self, events: pa.Array) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Return what `Engine.locate_arrow` does."""
-        located: tuple[pa.RecordBatch, pa.RecordBatch] = self._engine.locate_arrow(events)
+        located: tuple[pa.RecordBatch, pa.RecordBatch] = self.engine.locate_arrow(events)
         return located
 
     def route(self, events: pa.Array, located: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
@@ -315,7 +315,7 @@ def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
     def made() -> Sift:
         router = Router(options, mapped(parts_name), prune=True)
 
-        def sift(batch: pa.RecordBatch, tallies: Tallies) -> pa.RecordBatch:
+        def sift(batch: pa.RecordBatch, tallies: Tallies) -> pa.Array:
             events = batch.column(asked.event_col)
             located, rejected = router.locate(events)
             _, picked = router.route(events, located)
@@ -324,7 +324,7 @@ def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
                 for name in ("events", "pruned"):
                     tallies.add(name, located.column("tenant").filter(stopped), located.column("collection").filter(stopped))
             passing = pc.unique(pa.concat_arrays([picked, rejected.column("row")]))
-            return batch.take(passing.take(pc.sort_indices(passing)))
+            return passing.take(pc.sort_indices(passing))
 
         return sift
 
@@ -359,6 +359,7 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
         asked.begin()
         router: Router | None = None
         tallies = Tallies()
+        first = 0
         kept: pa.Schema | None = None
 
         def rows(
@@ -388,7 +389,8 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
             events = batch.column(asked.event_col)
             located, rejected = router.locate(events)
             if asked.fail:
-                refuse(rejected)
+                refuse(asked, router.engine, batch, rejected, first.__add__)
+            first += batch.num_rows
             slots, picked = router.route(events, located)
             if len(slots):
                 salted = repeated(1, len(slots), pa.int64())

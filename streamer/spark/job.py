@@ -41,10 +41,12 @@ from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.spark.console import Console
 from streamer.spark.failures import Bad, said
 from streamer.spark.metrics import Counts
+from streamer.spark.paths import local_path
 from streamer.spark.places import (
     Address,
     Format,
     Place,
+    check_subscriptions,
     check_writable,
     exists,
     for_json,
@@ -285,6 +287,8 @@ def _run(
     # After Spark has stopped, which may still read what is there.
     stack.callback(account.close)
     try:
+        with console.phase("looking at the subscriptions"):
+            check_subscriptions(asked.subscriptions, asked.engine)
         with console.phase("starting Spark"):
             spark = stack.enter_context(_session(conf, master, level))
         for target in (asked.out, asked.rejected):
@@ -429,15 +433,16 @@ def _writer(target: Place, by: tuple[str, ...]) -> Write:
 
 def _followed(asked: Asked, account: Account) -> str:
     """Return a path of snapshots; JSON lines are made into one, now and once."""
-    if is_snapshot(asked.subscriptions):
-        return asked.subscriptions
-    if not os.path.isfile(asked.subscriptions):
+    path = local_path(asked.subscriptions)
+    if path is not None and is_snapshot(path):
+        return path
+    if path is None or not os.path.isfile(path):
         raise Bad(
             f"--subscriptions {asked.subscriptions}: a stream takes a snapshot, a directory of versions, or JSON lines, "
             "which this machine can read"
         )
     engine = streamer.Engine(**asked.engine)
-    engine.add_jsonl(asked.subscriptions)
+    engine.add_jsonl(path)
     folder = account.temporary()
     engine.save(os.path.join(folder, "subscriptions.snapshot"))
     # They are the snapshot's now.

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import pyspark
 
-from streamer.engine.snapshot import MAGIC
+from streamer.engine.engine import Engine
+from streamer.engine.snapshot import MAGIC, read_directory
 from streamer.spark.failures import Bad, said
+from streamer.spark.paths import URL, local_path
+from streamer.spark.versions import ENDING, find
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
 CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 
 _KAFKA: Final = re.compile(r"kafka://(?P<brokers>[^/\s]+)/(?P<topic>[^/\s]+)")
-#: As Hadoop reads a path: `file:/a` and `file:///a` are one, and what has no scheme is of the default file system.
-_URL: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):(?://(?P<authority>[^/]*)(?=/|$)|(?=/))(?P<path>.*)", re.I | re.S)
+#: A file of lines that is larger is not read twice: Spark starts in less time.
+_LOOKED_AT: Final = 16 * 1024 * 1024
 _MAGIC: Final = frozenset("*?[{")
 #: Names of one store.
 _STORES: Final = {"s3": "s3a", "s3n": "s3a"}
@@ -79,14 +82,6 @@ def place(text: str, format: Format | None = None, options: Mapping[str, str] | 
     return Place(text, format or _by_name(text), options or {})
 
 
-def local_path(text: str) -> str | None:
-    """Return a place as a path of this machine; None for what is elsewhere."""
-    url = _URL.fullmatch(text)
-    if url is None:
-        return text
-    return url["path"] if url["scheme"].lower() == "file" else None
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -106,7 +101,7 @@ class Address:
         local = local_path(text)
         if local is not None:
             return cls(("", ""), _names(os.path.realpath(local)))
-        url = _URL.fullmatch(text)
+        url = URL.fullmatch(text)
         assert url is not None
         scheme = url["scheme"].lower()
         return cls(
@@ -185,19 +180,41 @@ def read(spark: SparkSession, source: Place, *, stream: bool) -> DataFrame:
     return lines.where(r"length(value) > 0 and not (length(value) < 64 and trim(both ' \t\r' from cast(value as string)) = '')")
 
 
+def check_subscriptions(path: str, options: Mapping[str, Any]) -> None:
+    """Look at subscriptions as far as this machine can, before Spark is started; lines are read where they are not many.
+
+    Args:
+        options: of `Engine`, for lines.
+
+    Raises:
+        Bad: they are not there.
+        StreamerError: a damaged snapshot, bad subscriptions.
+        OSError: they cannot be read.
+    """
+    local = local_path(path)
+    if local is None:
+        if path.endswith(ENDING):
+            raise Bad(f"--subscriptions {path}: a snapshot is read by the driver itself; mount it or copy it to this machine")
+    elif os.path.isdir(local) and is_snapshot(local):
+        find(local)
+    elif is_read_here(path):
+        if is_snapshot(local):
+            read_directory(local)
+        elif os.path.getsize(local) <= _LOOKED_AT:
+            Engine(**options, bloom={"enabled": False}).add_jsonl(local)
+    elif not os.path.exists(local) and not _MAGIC.intersection(local):
+        raise Bad(f"--subscriptions {path}: no such file or directory")
+
+
 def read_subscriptions(spark: SparkSession, path: str) -> DataFrame | str:
-    """Return subscriptions as `match_events` takes them: a path that the driver reads, or a DataFrame. Raises Bad."""
+    """Return subscriptions that were checked as `match_events` takes them: a path that the driver reads, or a DataFrame."""
     name = path.rstrip("/").lower()
     local = local_path(path)
     if local is not None:
-        if os.path.isdir(local) and any(entry.endswith(".snapshot") for entry in os.listdir(local)):
-            from streamer.spark.versions import find
-
+        if os.path.isdir(local) and is_snapshot(local):
             return find(local).path
         if is_read_here(path):
             return local
-        if not os.path.exists(local) and not _MAGIC.intersection(local):
-            raise Bad(f"--subscriptions {path}: no such file or directory")
     if _by_name(local or path) is Format.jsonl or name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
         return spark.read.text(path, lineSep="\n").where(r"trim(both ' \t\r' from value) != ''")
     return spark.read.parquet(path)
@@ -212,12 +229,12 @@ def is_read_here(path: str) -> bool:
 def is_snapshot(path: str) -> bool:
     """Tell whether a path of the driver is a snapshot, or a directory of versions."""
     if os.path.isdir(path):
-        return any(entry.endswith(".snapshot") for entry in os.listdir(path))
+        return any(entry.endswith(ENDING) for entry in os.listdir(path))
     try:
         with open(path, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
-        return path.endswith(".snapshot")
+        return path.endswith(ENDING)
 
 
 def exists(spark: SparkSession, target: Place) -> bool:

@@ -48,7 +48,17 @@ def register(
 
     Returns:
         The function, for columns of DataFrames.
+
+    Raises:
+        TypeError: *subscriptions* of another kind.
+        SnapshotError: a file that is none, or damaged, or calls a function that is not given.
+        ConfigError: a function that cannot travel, or a path of another file system.
     """
+    if not isinstance(subscriptions, Engine | str | os.PathLike):
+        raise TypeError(
+            f"subscriptions: expected an Engine or the path of a snapshot, not {type(subscriptions).__name__}; "
+            "engine.add_many takes the texts of a DataFrame"
+        )
     shipped = broadcast.ship(spark, subscriptions, functions=carried(cel_functions))
     function = _function(shipped.name, backend or _backend.BACKEND, shipped.functions)
     return spark.udf.register(name, function)

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from streamer.errors import StreamerError
+from streamer.spark.paths import on_driver
 from streamer.spark.versions import Version, find
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def match_stream(
 
     Raises:
         SnapshotError: there is no good snapshot at the path, or it calls a function that is not given.
-        ConfigError: a function that cannot travel to the workers.
+        ConfigError: a function that cannot travel to the workers, or a path of another file system.
         OSError: the path cannot be read here.
         ValueError: a column that is not there, or whose name the result needs, or a *batch_size* under 1.
         TypeError: events that are neither text nor bytes.
@@ -106,7 +107,7 @@ def match_stream(
     if want not in ("matches", "all"):
         raise ValueError(f"want: expected 'matches' or 'all', not {want!r}")
     chosen = schema.choose(events_df, event_col, keep, taken=(SNAPSHOT,))
-    path = os.path.abspath(subscriptions_path)
+    path = os.path.abspath(on_driver(subscriptions_path))
     functions_given = carried(cel_functions)
     check(find(path).path, functions_given)
     asked = Pass(
@@ -247,7 +248,10 @@ class BatchMatcher:
         settled: Callable[[Settled], object] | None = None,
         **options: Any,
     ) -> None:
-        self._path = os.fspath(subscriptions_path)
+        from streamer.spark.batch import check_options
+
+        check_options(options)
+        self._path = on_driver(subscriptions_path)
         self._write = write
         self._rejected = rejected
         self._settled = settled
@@ -314,5 +318,9 @@ def match_batches(
         rejected: likewise with the events that could not be read; without it they are left out.
         settled: called when a micro-batch was written, with what was counted. It may be called again for one that Spark repeats.
         options: as of `match_events`.
+
+    Raises:
+        TypeError: an option that there is not.
+        ConfigError: a path of another file system.
     """
     return BatchMatcher(subscriptions_path, write, rejected=rejected, settled=settled, **options)

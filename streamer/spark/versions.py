@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from streamer.engine.snapshot import read_directory, verify
 from streamer.errors import SnapshotError
+from streamer.spark.paths import on_driver
 
 if TYPE_CHECKING:
     from streamer.engine.engine import Engine
@@ -74,9 +75,10 @@ def find(path: str | os.PathLike[str]) -> Version:
 
     Raises:
         SnapshotError: none is good.
-        OSError: the path cannot be read.
+        ConfigError: the path is of another file system.
+        OSError: it cannot be read.
     """
-    path = Path(path)
+    path = on_driver(path)
     return _in_directory(path) if path.is_dir() else _replaced(path)
 
 
@@ -87,15 +89,16 @@ def publish(source: Engine | str | os.PathLike[str], directory: str | os.PathLik
 
     Raises:
         SnapshotError: the file is no good snapshot.
+        ConfigError: the directory is of another file system.
         OSError: it cannot be written.
     """
-    directory = Path(directory)
+    directory = on_driver(directory)
     directory.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=".publish.", dir=directory)
     os.close(descriptor)
     try:
         if isinstance(source, str | os.PathLike):
-            shutil.copyfile(source, name)
+            shutil.copyfile(on_driver(source), name)
             held = verify(name)
         else:
             source.save(name)

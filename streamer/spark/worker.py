@@ -25,7 +25,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final, Literal, TypeAlias, final
 
 import pyarrow as pa
@@ -35,11 +35,14 @@ from streamer import _backend
 from streamer.engine.arrow import ArrowMatches
 from streamer.engine.engine import Engine
 from streamer.engine.snapshot import Directory, chosen, read_directory, read_head, read_texts
-from streamer.errors import BackendError, EventCode, EventError, StreamerError
+from streamer.errors import BackendError, EventCode, EventError, StreamerError, shortened
+from streamer.layout import EventLayout
 from streamer.spark.functions import Carried
 
 Want: TypeAlias = Literal["matches", "rejected", "all"]
 Batches: TypeAlias = Iterator[pa.RecordBatch]
+Number: TypeAlias = Callable[[int], int]
+"""Tells of a row of a batch which row of the task it is."""
 
 #: Kinds of rows.
 MATCH: Final = 0
@@ -203,17 +206,54 @@ class Tallies:
             yield output.batch(len(taken), {"kind": repeated(TALLY, len(taken), pa.int8()), **parts})
 
 
-def refuse(rejected: pa.RecordBatch) -> None:
-    """Raise the first of the rejected events, if there is one."""
+def refuse(asked: Pass, engine: Engine, batch: pa.RecordBatch, rejected: pa.RecordBatch, number: Number | None) -> None:
+    """Raise the first of the rejected events of a batch, if there is one, with all that says which it is.
+
+    Args:
+        number: tells of a row of the batch which one of the task it is; None where rows come from several.
+    """
     if not rejected.num_rows:
         return
-    first = {name: rejected.column(name)[0].as_py() for name in ("code", "detail", "position")}
-    reason = f"{first['detail']} (on_error='reject' puts such events aside)"
+    first = rejected.slice(0, 1).to_pylist()[0]
+    at = first["row"]
+    words = [] if number is None else [f"row {number(at):,}{_of_partition()}, counted from 0"]
+    if (own := _id_of(engine, batch.column(asked.event_col).slice(at, 1))) is not None:
+        words.append(f"id {shortened(own)!r}")
+    words += [f"{name}={shortened(str(batch.column(name)[at].as_py()))}" for name in asked.keep]
+    reason = f"{first['detail']} ({', '.join([*words, ''])}on_error='reject' puts such events aside)"
     try:
         code = EventCode(first["code"])
     except ValueError:
         raise StreamerError(f"{first['code']}: {reason}") from None
     raise EventError(code, reason, offset=first["position"])
+
+
+def _id_of(engine: Engine, event: pa.Array) -> str | None:
+    """Return the id of an event that was rejected, where so much of it can be read."""
+    layout = EventLayout(
+        id=engine._options.layout.id,
+        tenant=None,
+        collection=None,
+        type=None,
+        ts=None,
+        topic=None,
+        data="/\0",
+        before=None,
+        unknown=None,
+    )
+    found, _ = Engine(layout=layout, limits=engine._options.limits).locate_arrow(event)
+    own: str | None = found.column("event_id")[0].as_py()
+    return own
+
+
+def _of_partition() -> str:
+    """Say which partition of the DataFrame this task has."""
+    try:
+        from pyspark import TaskContext
+    except ImportError:
+        return ""
+    task = TaskContext.get()
+    return "" if task is None else f" of partition {task.partitionId()}"
 
 
 def rejections(asked: Pass, output: Output, batch: pa.RecordBatch, rejected: pa.RecordBatch) -> pa.RecordBatch:
@@ -284,6 +324,7 @@ def match_rows(
     tallies: Tallies,
     *,
     meet: Callable[[pa.RecordBatch], bool] = lambda met: False,
+    number: Number | None = None,
     counting: bool = True,
 ) -> Batches:
     """Match the events of a batch, a few at once.
@@ -291,6 +332,7 @@ def match_rows(
     Args:
         meet: told of the events that were matched (`ArrowMatches.events`), says whether the engine has learnt more, for which
             they must be matched again.
+        number: as of `refuse`.
         counting: count the events, too, and not only what they match.
     """
     most = min(asked.batch_size or engine._options.batch_size or ROWS_AT_ONCE, ROWS_AT_ONCE)
@@ -298,9 +340,9 @@ def match_rows(
     while start < batch.num_rows:
         chunk = batch.slice(start, most)
         result = match_some(engine, chunk.column(asked.event_col), meet)
-        start += result.events.num_rows
         if asked.fail:
-            refuse(result.rejected)
+            refuse(asked, engine, chunk, result.rejected, number and partial(_after, number, start))
+        start += result.events.num_rows
         for found in pieces(asked, chunk, result.matches):
             if found.num_rows:
                 yield matches(asked, output, chunk, found, result.events)
@@ -312,6 +354,10 @@ def match_rows(
             count_matches(tallies, result.events, result.matches)
             if len(tallies) > MOST_TALLIES:
                 yield from tallies.rows(output)
+
+
+def _after(number: Number, start: int, at: int) -> int:
+    return number(start + at)
 
 
 def count(tallies: Tallies, events: pa.RecordBatch, rejected: pa.RecordBatch) -> None:
@@ -397,8 +443,8 @@ def travelled(name: str) -> str:
     return SparkFiles.get(name)
 
 
-Sift: TypeAlias = Callable[[pa.RecordBatch, Tallies], pa.RecordBatch]
-"""Leaves out of a batch the events that nobody can want, and counts them."""
+Sift: TypeAlias = Callable[[pa.RecordBatch, Tallies], pa.Array]
+"""Counts the events of a batch that nobody can want, and returns the rows of the others, in order."""
 
 
 def by_snapshot(
@@ -416,17 +462,25 @@ def by_snapshot(
         output: Output | None = None
         tallies = Tallies()
         sift = None if sieve is None else sieve()
+        first = 0
         for batch in (named(asked, each) for each in batches):
             if snapshot is None or output is None:
                 # Not before there is an event: an empty partition opens nothing.
                 snapshot, output = opened(name, asked.backend, functions), Output(asked, batch.schema)
+            number: Number = first.__add__
+            first += batch.num_rows
             if sift is not None:
-                batch = sift(batch, tallies)
-            yield from match_rows(asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet)
+                rows = sift(batch, tallies)
+                batch, number = batch.take(rows), partial(_picked, number, rows)
+            yield from match_rows(asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet, number=number)
         if output is not None and asked.want == "all":
             yield from tallies.rows(output)
 
     return run
+
+
+def _picked(number: Number, rows: pa.Array, at: int) -> int:
+    return number(rows[at].as_py())
 
 
 def by_reading(asked: Pass, options: Mapping[str, Any]) -> Callable[[Batches], Batches]:
@@ -435,10 +489,12 @@ def by_reading(asked: Pass, options: Mapping[str, Any]) -> Callable[[Batches], B
     def run(batches: Batches) -> Batches:
         asked.begin()
         engine = Engine(**options)
+        first = 0
         for batch in (named(asked, each) for each in batches):
             _, rejected = engine.locate_arrow(batch.column(asked.event_col))
             if asked.fail:
-                refuse(rejected)
+                refuse(asked, engine, batch, rejected, first.__add__)
+            first += batch.num_rows
             if rejected.num_rows:
                 yield rejections(asked, Output(asked, batch.schema), batch, rejected)
 

@@ -6,6 +6,7 @@ import json
 import logging
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,19 @@ pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'st
 from pyspark.errors import PythonException
 from pyspark.sql import Observation
 
-from streamer.spark import CogroupOptions, broadcast, cogroup, match_events, matches_of, register, rejected_of, tallies_of
+from streamer.spark import (
+    CogroupOptions,
+    broadcast,
+    cogroup,
+    match_batches,
+    match_events,
+    match_stream,
+    matches_of,
+    publish,
+    register,
+    rejected_of,
+    tallies_of,
+)
 from streamer.spark.worker import Pass
 
 if TYPE_CHECKING:
@@ -399,6 +412,70 @@ def test_what_cannot_be_is_refused_at_once(spark: SparkSession) -> None:
     with pytest.raises(TypeError, match="expected a DataFrame, an Engine or a path, not dict"):
         match_events(events, {})  # type: ignore[arg-type]
     assert pairs(match_events(events, engine, layout="change")) == IDS
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "broadcast with filters"])
+def test_a_bad_event_that_fails_the_job_is_told_by_row_id_code_and_what_is_kept(
+    spark: SparkSession, backend: str, strategy: str
+) -> None:
+    """Filters leave out most rows before the event is read; it is told by the row that it is of what was given."""
+    lines = [json.dumps({"id": f"e{n}", "collection": "orders", "type": "insert" if n != 41 else "upsert"}) for n in range(60)]
+    events = spark.createDataFrame([(n, line) for n, line in enumerate(lines)], "`kafka.offset` int, value string").coalesce(1)
+    engine = Engine()
+    engine.add({"id": "s", "collection": "orders", "filters": [{"field": "country", "op": "==", "value": "DE"}]})
+    chosen, prune = ("broadcast", True) if " " in strategy else (strategy, None)
+    given: Any = {"strategy": chosen, "prune": prune}
+    matches = match_events(events, engine, keep=["kafka.offset"], on_error="fail", **given)
+    told = (
+        r"bad_value at byte 46.*\(row 41 of partition 0, counted from 0, id 'e41', kafka.offset=41, on_error='reject' puts such"
+    )
+    for frame in (matches, matches.rejected):
+        with pytest.raises(PythonException, match=told):
+            frame.collect()
+    if strategy != "broadcast":
+        return
+    # What docs/spark.md says of it.
+    spark.conf.set("spark.sql.execution.pyspark.udf.hideTraceback.enabled", "true")
+    try:
+        with pytest.raises(PythonException, match=told) as caught:
+            match_events(events, engine, keep=["kafka.offset"], on_error="fail", **given).collect()
+        assert "Traceback" not in str(caught.value)
+    finally:
+        spark.conf.unset("spark.sql.execution.pyspark.udf.hideTraceback.enabled")
+
+
+def test_what_is_of_another_kind_is_said_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    events, engine = texts(spark), orders()
+    with pytest.raises(TypeError, match=r"events: expected a DataFrame, not list; spark.createDataFrame makes one"):
+        match_events(["{}"], engine)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"expected an Engine or the path of a snapshot, not DataFrame; engine.add_many"):
+        register(spark, events)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"there is no option 'stratgy': is it 'strategy'\?"):
+        match_events(events, engine, stratgy="cogroup")
+    with pytest.raises(TypeError, match=r"there is no option 'stratgy': is it 'strategy'\?"):
+        match_batches(tmp_path, lambda frame, batch: None, stratgy="cogroup")
+    with pytest.raises(TypeError, match="there is no option 'wish': there are event_col, layout, "):
+        match_events(events, engine, wish=1)
+
+
+def test_a_path_may_be_a_url_of_this_machine_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "snapshot"
+    orders().save(path)
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(each) + "\n" for each in ORDERS))
+    for url in (f"file://{path}", f"file:{path}", f"file://{tmp_path / 'lines.jsonl'}"):
+        assert pairs(match_events(texts(spark), url)) == IDS
+    assert pairs(match_stream(texts(spark), f"file://{path}")) == IDS
+    far = r"subscriptions: s3a://bucket/a/snapshot is not on this machine.*as a DataFrame"
+    calls: list[Callable[[str], object]] = [
+        lambda url: match_events(texts(spark), url),
+        lambda url: match_stream(texts(spark), url),
+        lambda url: match_batches(url, lambda frame, batch: None),
+        lambda url: register(spark, url),
+        lambda url: publish(orders(), url),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError, match=far):
+            call("s3a://bucket/a/snapshot")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

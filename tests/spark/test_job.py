@@ -188,6 +188,35 @@ def test_a_stream_takes_what_is_there_and_goes_on_with_what_comes(files: Path, s
     assert "Micro-batches" in Path("job.html").read_text()
 
 
+@pytest.mark.parametrize("stream", [(), ("--stream", "--checkpoint", "checkpoint")], ids=["batch", "stream"])
+def test_subscriptions_are_looked_at_before_spark_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: tuple[str, ...]
+) -> None:
+    """Which takes twenty seconds on a small machine."""
+
+    def started(*_: Any) -> Any:
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr("streamer.spark.job._session", started)
+    (tmp_path / "events.jsonl").write_bytes(b"\n".join(events(3)))
+    (tmp_path / "bad.jsonl").write_text('{"id": "a"}\n{"id": "b", "collection": 7}\n')
+    engine = Engine()
+    engine.add_many(SUBSCRIPTIONS)
+    engine.save(tmp_path / "good.snapshot")
+    (tmp_path / "cut.snapshot").write_bytes((tmp_path / "good.snapshot").read_bytes()[:-1])
+    for name, told in (
+        ("nothing.jsonl", "nothing.jsonl: no such file or directory"),
+        ("nothing.snapshot", "nothing.snapshot: no such file or directory"),
+        (f"file://{tmp_path}/nothing", "nothing: no such file or directory"),
+        ("bad.jsonl", "bad.jsonl:2: subscription 'b': collection: expected a string"),
+        ("cut.snapshot", "cut.snapshot: header: damaged: the file is cut off"),
+        (f"file://{tmp_path}/cut.snapshot", "cut.snapshot: header: damaged: the file is cut off"),
+        ("s3a://bucket/a.snapshot", "--subscriptions s3a://bucket/a.snapshot: a snapshot is read by the driver itself"),
+    ):
+        done = run(tmp_path, "--events", "events.jsonl", "-s", name, "--out", "out", *stream)
+        assert (done.exit_code, told in done.stderr) == (USAGE, True), done.stderr
+
+
 def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
     given = {"--events": "events.jsonl", "-s": "subscriptions.jsonl", "--out": "out"}
     Path("bad.jsonl").write_text('{"id": "a"}\n{"id": "a", "filters": [{"field": "n", "op": "~"}]}\n')
@@ -317,9 +346,8 @@ def test_bad_subscriptions_are_told_line_by_line(strategy: str, files: Path) -> 
     assert done.exit_code == USAGE
     first, *lines = done.stderr[done.stderr.index("streamer: ") :].splitlines()
     assert first == "streamer: bad subscriptions, nothing was matched:"
-    assert lines[20:] == (["and 10 more"] if strategy == "broadcast" else [])
-    where = f"{files / 'bad.jsonl'}:3" if strategy == "broadcast" else f"{files / 'bad.jsonl'}"
-    assert any(line.startswith(f"{where}: subscription 'bad0': filters: ") for line in lines), done.stderr
+    assert lines[20:] == ["and 10 more"]
+    assert any(line.startswith(f"{files / 'bad.jsonl'}:3: subscription 'bad0': filters: ") for line in lines), done.stderr
     assert "\\n" not in done.stderr
 
 

@@ -1,0 +1,40 @@
+"""Paths of this machine, however they are written. Nothing here imports PySpark."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from streamer.engine.snapshot import path_of
+from streamer.errors import ConfigError
+
+#: As Hadoop reads a path: `file:/a` and `file:///a` are one, and what has no scheme is of the default file system.
+URL: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):(?://(?P<authority>[^/]*)(?=/|$)|(?=/))(?P<path>.*)", re.I | re.S)
+
+
+def local_path(text: str) -> str | None:
+    """Return a place as a path of this machine; None for what is elsewhere."""
+    url = URL.fullmatch(text)
+    if url is None:
+        return text
+    return url["path"] if url["scheme"].lower() == "file" else None
+
+
+def on_driver(path: str | os.PathLike[str]) -> Path:
+    """Return the path of subscriptions that the driver itself reads; `file:///a` is `/a`.
+
+    Raises:
+        ConfigError: it is of another file system.
+        TypeError: what is no path as text.
+    """
+    text = path_of(path)
+    local = local_path(text)
+    if local is None:
+        raise ConfigError(
+            f"{text} is not on this machine, whose files the driver reads: mount it or copy it here, or give the subscriptions "
+            "as a DataFrame, as spark.read.text or spark.read.parquet make it",
+            place="subscriptions",
+        )
+    return Path(local)
