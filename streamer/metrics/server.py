@@ -1,11 +1,16 @@
-"""An HTTP server of metrics, in a thread of its own."""
+"""An HTTP server of metrics and of a page for probes, in a thread of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, TypeAlias, final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from streamer.metrics.address import parse_address
@@ -16,9 +21,15 @@ if TYPE_CHECKING:
     from streamer.engine.engine import Engine
 
 
+Response: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
+"""Status, headers and body."""
+
+_TEXT = ("Content-Type", "text/plain; charset=utf-8")
+
+
 @final
 class Server:
-    """Serves metrics until it is closed; a context manager.
+    """Serves `/metrics` and `/healthz` until it is closed; a context manager.
 
     Attributes:
         port: where it listens.
@@ -26,7 +37,9 @@ class Server:
     """
 
     def __init__(self, registry: CollectorRegistry, port: int, addr: str, close: Callable[[], None]) -> None:
-        self._server, self._thread = start_http_server(port, addr, registry)
+        self._server = _HttpServer(addr, port, _pages(make_wsgi_app(registry)))
+        self._thread = threading.Thread(target=self._server.serve_forever, name="streamer-metrics", daemon=True)
+        self._thread.start()
         self._close = close
         self.port = int(self._server.server_port)
         self.url = f"http://{f'[{addr}]' if ':' in addr else addr}:{self.port}/metrics"
@@ -43,6 +56,53 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@final
+class _HttpServer(ThreadingMixIn, WSGIServer):
+    """Answers each request in a thread of its own, so that no probe waits for a scrape."""
+
+    daemon_threads = True
+
+    def __init__(self, addr: str, port: int, app: WSGIApplication) -> None:
+        self.address_family, _, _, _, (host, *_) = socket.getaddrinfo(
+            addr, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        super().__init__((str(host), port), _Handler)
+        self.set_app(app)
+
+
+@final
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        """Log nothing."""
+
+
+def _pages(metrics: WSGIApplication) -> WSGIApplication:
+    """Return the pages by their paths; `prometheus_client` gives metrics at every path, which would be good health."""
+
+    def respond(environ: WSGIEnvironment) -> Response:
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return "405 Method Not Allowed", [_TEXT, ("Allow", "GET, HEAD")], b"GET and HEAD are answered\n"
+        if environ["PATH_INFO"] == "/healthz":
+            return "200 OK", [_TEXT], b"ok\n"
+        if environ["PATH_INFO"] != "/metrics":
+            return "404 Not Found", [_TEXT], b"no such page; there are /metrics and /healthz\n"
+        heads: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def begin(status: str, headers: list[tuple[str, str]], *_: object) -> Callable[[bytes], object]:
+            heads.append((status, headers))
+            return bytes  # what it returns wrote the body in old applications
+
+        body = b"".join(metrics({**environ, "REQUEST_METHOD": "GET"}, begin))
+        return *heads[0], body
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        status, headers, body = respond(environ)
+        start_response(status, [*headers, ("Content-Length", str(len(body)))])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    return answer
 
 
 def serve(

@@ -7,14 +7,19 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from streamer import Engine
 from streamer.metrics.address import parse_address
@@ -49,6 +54,70 @@ def test_a_registry_of_ones_own_is_served_whole(engine: MakeEngine) -> None:
         text = get(server.url)
         assert 'streamer_events_total{engine="one"}' in text
         assert 'streamer_events_total{engine="two"}' in text
+
+
+def ask(url: str, method: str = "GET") -> tuple[int, bytes, Message]:
+    request = urllib.request.Request(url, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read(), answer.headers
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read(), error.headers
+
+
+def test_a_probe_is_answered_with_a_body_of_its_own_and_an_unknown_path_is_not_found(engine: MakeEngine) -> None:
+    e = engine()
+    with e.serve_metrics(0) as server:
+        base = server.url.removesuffix("/metrics")
+        assert ask(f"{base}/healthz")[:2] == ask(f"{base}/healthz?verbose=1")[:2] == (200, b"ok\n")
+        for path in ("", "/", "/metrics/", "/health", "/favicon.ico", "/healthz/x"):
+            status, body, headers = ask(base + path)
+            assert (status, b"streamer_" in body) == (404, False), path
+            assert headers["Content-Type"] == "text/plain; charset=utf-8"
+        restricted = ask(f"{server.url}?name[]=streamer_events_total")[1].decode().splitlines()
+        assert {line.split("{")[0] for line in restricted if line[0] != "#"} == {"streamer_events_total"}
+
+
+def test_head_is_answered_as_get_is_without_the_body(engine: MakeEngine) -> None:
+    e = engine()
+    with e.serve_metrics(0) as server:
+        base = server.url.removesuffix("/metrics")
+        for path, expected in (("/metrics", 200), ("/healthz", 200), ("/nosuch", 404)):
+            status, body, headers = ask(base + path, "HEAD")
+            assert (status, body) == (expected, b"")
+            told = ask(base + path)
+            assert headers["Content-Type"] == told[2]["Content-Type"]
+            assert (int(headers["Content-Length"]) > 0, int(told[2]["Content-Length"])) == (True, len(told[1]))
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            status, _, headers = ask(server.url, method)
+            assert (status, headers["Allow"]) == (405, "GET, HEAD")
+
+
+def test_a_probe_waits_for_no_scrape(engine: MakeEngine) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    class Slow(Collector):
+        def collect(self) -> Iterable[Metric]:
+            begun.set()
+            release.wait(60)
+            return ()
+
+        def describe(self) -> Iterable[Metric]:
+            return ()
+
+    registry = CollectorRegistry()
+    registry.register(Slow())
+    e = engine()
+    with e.serve_metrics(0, registry=registry) as server, ThreadPoolExecutor(1) as pool:
+        try:
+            scrape = pool.submit(get, server.url)
+            assert begun.wait(10)
+            assert ask(server.url.replace("/metrics", "/healthz"))[:2] == (200, b"ok\n")
+            assert not scrape.done()
+        finally:
+            release.set()
+        assert "streamer_events_total" in scrape.result(10)
 
 
 def run(tmp_path: Path, code: str, *, backend: str, processes: bool = True) -> str:
