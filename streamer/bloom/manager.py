@@ -128,8 +128,8 @@ class Manager:
         self._watches: dict[Name, _Watch] = {}
         self._rebuilds: Counter[tuple[Name, Reason]] = Counter()
         self._failures: Counter[Name] = Counter()
-        #: Of each filter how many of its growths are counted.
-        self._grown: dict[Name, int] = {}
+        #: Each filter at the last look: how many of its growths are counted, and what it was before them.
+        self._seen: dict[Name, FilterState] = {}
         # For the counts alone: a rebuild holds the other one for long.
         self._counting = Lock()
         self._lock = Lock()
@@ -138,13 +138,15 @@ class Manager:
         """Return the state of each filter, and count those that writes have made larger since the last look."""
         with self._counting:
             states = self._core.filters()
-            known, self._grown = self._grown, {state.name: state.grown for state in states}
+            seen, self._seen = self._seen, {state.name: state for state in states}
             for state in states:
-                before = known.get(state.name, 0)
-                # Fewer than there were: it was removed meanwhile, and is back.
-                if count := state.grown - (before if before <= state.grown else 0):
+                before = seen.get(state.name)
+                # Fewer growths than there were: it was removed meanwhile, and is back.
+                if before is not None and before.grown > state.grown:
+                    before = None
+                if count := state.grown - (before.grown if before is not None else 0):
                     self._rebuilds[state.name, Reason.CAPACITY] += count
-                    _log(state, Reason.CAPACITY, f", by {count} writes" if count > 1 else ", by a write")
+                    _log(before, state, Reason.CAPACITY, f", by {count} writes" if count > 1 else ", by a write")
             return states
 
     @property
@@ -180,14 +182,14 @@ class Manager:
             self._watches = {name: watch for name, watch in self._watches.items() if name in held}
             if self._measure(states, now):
                 states = self._core.filters()
-            rebuilt: dict[Name, Reason] = {}
+            rebuilt: dict[Name, tuple[FilterState, Reason]] = {}
             for state in states:
                 watch = self._watch(state, now)
                 if now < watch.retry_at:
                     continue
                 reason = self._reason(state, watch, now)
                 if reason is not None and self._rebuild(state, watch, reason, now):
-                    rebuilt[state.name] = reason
+                    rebuilt[state.name] = state, reason
             self._report(rebuilt)
             return len(rebuilt)
 
@@ -198,7 +200,7 @@ class Manager:
             for state in self.filters():
                 if state.name == (tenant, collection):
                     rebuilt = self._rebuild(state, self._watch(state, now), Reason.ASKED, now, is_asked=True)
-                    self._report({state.name: Reason.ASKED} if rebuilt else {})
+                    self._report({state.name: (state, Reason.ASKED)} if rebuilt else {})
                     return True
             return False
 
@@ -290,25 +292,40 @@ class Manager:
             watch.rate_at = now
         return True
 
-    def _report(self, rebuilt: Mapping[Name, Reason]) -> None:
+    def _report(self, rebuilt: Mapping[Name, tuple[FilterState, Reason]]) -> None:
         if not rebuilt:
             return
         for state in self._core.filters():
-            reason = rebuilt.get(state.name)
+            if state.name not in rebuilt:
+                continue
+            before, reason = rebuilt[state.name]
             # Where its last subscription was removed meanwhile there was nothing to rebuild.
-            if reason is not None and state.version == self._watches[state.name].version:
+            if state.version == self._watches[state.name].version:
                 with self._counting:
                     self._rebuilds[state.name, reason] += 1
-                _log(state, reason)
+                _log(before, state, reason)
 
 
-def _log(state: FilterState, reason: Reason, by: str = "") -> None:
+def _log(before: FilterState | None, state: FilterState, reason: Reason, by: str = "") -> None:
     logger.info(
-        "rebuilt the filter of tenant %r, collection %r: version %d, %d keys, room for %d; reason: %s%s",
+        "rebuilt the filter of tenant %r, collection %r: version %d, %d subscriptions (%d beside it), %d keys, room for %d; "
+        "false positives %s before, %s now; reason: %s%s",
         *state.name,
         state.version,
+        state.keyed,
+        state.unkeyed,
         state.keys,
         state.capacity,
+        _rate(before),
+        _rate(state),
         reason,
         by,
     )
+
+
+def _rate(state: FilterState | None) -> str:
+    if state is None:
+        return "unknown"
+    if state.measured_rate is not None and state.sampled >= SAMPLES:
+        return f"{state.measured_rate:.2%} measured"
+    return f"{state.estimated_rate:.2%} estimated"

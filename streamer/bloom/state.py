@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Final, Literal, final
+
+from streamer.bloom.sizing import event_fp_rate
+
+#: Of the blocked layout (crates/streamer-core/src/bloom/blocked.rs): a key has so many bits of one word.
+BITS_OF_A_KEY: Final = 5
+WORD_BITS: Final = 64
 
 Layout = Literal["blocked", "portable"]
 
@@ -65,3 +72,26 @@ class FilterState:
     def measured_rate(self) -> float | None:
         """Share of the events without any live key that passed; None before any was sampled."""
         return self.false_positives / self.sampled if self.sampled else None
+
+    @property
+    def estimated_rate(self) -> float:
+        """Share of the events without any live key that should pass, from its size and its keys."""
+        key_rate = self._blocked_rate if self.layout == "blocked" else self._portable_rate
+        # A rate of 1 has no logarithm.
+        return event_fp_rate(min(key_rate, 1 - 1e-12), self.probes_per_event)
+
+    @property
+    def _portable_rate(self) -> float:
+        # A key has the number of bits that is best for what the filter was sized for.
+        return float(self.fill ** max(1, round(self.bits / max(self.capacity, 1) * math.log(2))))
+
+    @property
+    def _blocked_rate(self) -> float:
+        # Keys fall into words as a Poisson distribution has it. The mean fill tells too little: full words let most of it pass.
+        mean = self.keys * WORD_BITS / max(self.bits, WORD_BITS)
+        most = int(mean + 10 * math.sqrt(mean + 1)) + 1
+        rate, share = 0.0, math.exp(-mean)
+        for keys in range(most):
+            rate += share * (1 - (1 - 1 / WORD_BITS) ** (BITS_OF_A_KEY * keys)) ** BITS_OF_A_KEY
+            share *= mean / (keys + 1)
+        return rate

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, final
 
-from streamer.bloom.sizing import event_fp_rate
 from streamer.bloom.state import FilterState
 from streamer.cel_eval import ProgramCache
 from streamer.engine.core import Core
@@ -16,10 +14,6 @@ from streamer.sizes import PERCENTILES, percentiles_text, size_text
 
 #: Fewer samples tell nothing of a rate.
 SAMPLES: Final = 100
-#: Of the blocked layout (crates/streamer-core/src/bloom/blocked.rs): a key has so many bits of one word.
-BITS_OF_A_KEY: Final = 5
-WORD_BITS: Final = 64
-
 
 #: Of the table of collections.
 HEADING: Final = tuple(
@@ -223,33 +217,11 @@ def _collection(one: CollectionStats, state: FilterState | None) -> CollectionSt
         memory_bytes=one.memory_bytes + state.bits // 8,
         keys=state.keys,
         fill=state.fill,
-        estimated_rate=_estimate(state),
+        estimated_rate=state.estimated_rate,
         measured_rate=state.measured_rate if state.sampled >= SAMPLES else None,
         stopped=state.no / state.asked if state.asked else None,
         version=state.version,
     )
-
-
-def _estimate(state: FilterState) -> float:
-    key_rate = _blocked_rate(state) if state.layout == "blocked" else _portable_rate(state)
-    # A rate of 1 has no logarithm.
-    return event_fp_rate(min(key_rate, 1 - 1e-12), state.probes_per_event)
-
-
-def _portable_rate(state: FilterState) -> float:
-    # A key has the number of bits that is best for what the filter was sized for.
-    return float(state.fill ** max(1, round(state.bits / max(state.capacity, 1) * math.log(2))))
-
-
-def _blocked_rate(state: FilterState) -> float:
-    # Keys fall into words as a Poisson distribution has it. The mean fill tells too little: full words let most of it pass.
-    mean = state.keys * WORD_BITS / max(state.bits, WORD_BITS)
-    most = int(mean + 10 * math.sqrt(mean + 1)) + 1
-    rate, share = 0.0, math.exp(-mean)
-    for keys in range(most):
-        rate += share * (1 - (1 - 1 / WORD_BITS) ** (BITS_OF_A_KEY * keys)) ** BITS_OF_A_KEY
-        share *= mean / (keys + 1)
-    return rate
 
 
 def _count(number: int, one: str, many: str = "") -> str:

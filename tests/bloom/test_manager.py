@@ -6,6 +6,7 @@ import gc
 import itertools
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -115,7 +116,9 @@ def test_a_filter_that_a_write_enlarges_is_a_rebuild_for_its_capacity(clock: Clo
         assert manager.tick() == 0, "the writer has seen to it"
         assert manager.rebuilds == {(NAME, Reason.CAPACITY): state.grown}, "counted once"
     (line,) = caplog.messages
-    assert f"collection 'c': version {state.version}, {state.keys} keys" in line
+    told = f"collection 'c': version {state.version}, {state.keyed} subscriptions (0 beside it), {state.keys} keys, "
+    assert told in line
+    assert re.search(r"false positives [0-9.]+% estimated before, [0-9.]+% estimated now; ", line)
     assert "reason: capacity, by " in line
     # A rebuild of the manager's own is counted beside them.
     assert manager.rebuild(*NAME)
@@ -127,6 +130,29 @@ def test_a_filter_that_a_write_enlarges_is_a_rebuild_for_its_capacity(clock: Clo
     e.add_many(subscription(n) for n in range(100))
     assert manager.tick() == 0
     assert manager.rebuilds[NAME, Reason.CAPACITY] == state.grown
+
+
+@pytest.mark.usefixtures("backend")
+def test_the_log_tells_what_a_rebuild_was_for_and_what_it_changed(
+    clock: Clock, caplog: pytest.LogCaptureFixture, sampling: int
+) -> None:
+    caplog.set_level(logging.INFO, "streamer.bloom")
+    options = BloomOptions(initial_capacity=10)
+    e = engine_with(options, 200)
+    e.add({"id": "any", "collection": "c"})
+    manager = Manager(e._core, options, clock)
+    e.match_batch([foreign(n) for n in range(1200 * sampling)])
+    clock.now += 61
+    manager.tick()
+    before = state_of(e)
+    assert before.sampled >= 1000
+    assert manager.rebuild(*NAME)
+    line, after = caplog.messages[-1], state_of(e)
+    assert line == (
+        f"rebuilt the filter of tenant 'default', collection 'c': version {after.version}, 200 subscriptions (1 beside it), "
+        f"{after.keys} keys, room for {after.capacity}; false positives {before.measured_rate:.2%} measured before, "
+        f"{after.estimated_rate:.2%} estimated now; reason: asked"
+    )
 
 
 @pytest.mark.usefixtures("backend")
