@@ -24,3 +24,4 @@ pub mod naive;
 pub mod prefetch;
 pub mod subscriptions;
 pub mod value;
+pub mod watch;

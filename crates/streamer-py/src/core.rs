@@ -252,6 +252,7 @@ impl Core {
                 soft_delete: soft_delete.as_ref().map(|names| Path::new(PathRoot::Data, names)),
                 judge: Some(Arc::new(HostJudge { host: host.clone_ref(py) })),
                 seed,
+                ask: Some(judging::goes_on),
                 let_go: Some(Arc::new(|act| Python::attach(|py| py.detach(act)))),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()

@@ -1,6 +1,7 @@
 //! Every error, mapped to its class in `streamer.errors`: the one place that knows both.
 
-use pyo3::exceptions::PyRuntimeError;
+use crate::judging;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
@@ -8,6 +9,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use streamer_core::engine::Fault;
 use streamer_core::error::{EventCode, EventError, SubscriptionError, SubscriptionErrorKind};
+use streamer_core::watch::Interrupted;
 
 struct Classes {
     event: Py<PyType>,
@@ -99,7 +101,8 @@ pub fn snapshot_error(py: Python<'_>, fault: &Fault) -> PyErr {
     made().map_or_else(|error| error, PyErr::from_value)
 }
 
-/// Run *act*; a panic in it becomes an `InternalError`, a fault of a file that is thrown a `SnapshotError`.
+/// Run *act*; a panic in it becomes an `InternalError`, a fault of a file that is thrown a `SnapshotError`, an interrupt what a
+/// handler raised.
 pub fn guard<T>(py: Python<'_>, act: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     // Nothing that a panic may leave half done is used again: scratch is dropped, and a writer publishes last.
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| Err(internal_error(py, &*panic)))
@@ -109,6 +112,9 @@ pub fn guard<T>(py: Python<'_>, act: impl FnOnce() -> PyResult<T>) -> PyResult<T
 fn internal_error(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
     if let Some(fault) = panic.downcast_ref::<Fault>() {
         return snapshot_error(py, fault);
+    }
+    if panic.is::<Interrupted>() {
+        return judging::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()));
     }
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let reason = format!("the native core failed: {}", text.unwrap_or("no details"));

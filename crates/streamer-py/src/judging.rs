@@ -5,18 +5,56 @@
 //! ```
 //!
 //! What the host raises (an interrupt, never an error of CEL) waits in the thread until its event is done, and is raised then: nothing
-//! that matches can hand an error of Python on.
+//! that matches can hand an error of Python on. What a handler of a signal raises waits there while the event is given up.
 
 use crate::host::{self, Kept};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use std::any::Any;
 use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use streamer_core::cel::Verdict;
 use streamer_core::engine::{Judge, Judged, Record, Side};
 
 thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    static TEAM: RefCell<Option<Team>> = const { RefCell::new(None) };
+}
+
+/// The threads of a call, of which this is one.
+#[derive(Clone)]
+struct Team {
+    stop: Arc<AtomicBool>,
+    /// Whether this is the caller's, which alone hears of signals.
+    is_caller: bool,
+}
+
+/// While it lives, this thread works in a team; dropped, in the one before.
+pub struct InTeam(Option<Team>);
+
+impl InTeam {
+    pub fn new(stop: &Arc<AtomicBool>, is_caller: bool) -> InTeam {
+        InTeam(TEAM.replace(Some(Team { stop: stop.clone(), is_caller })))
+    }
+}
+
+impl Drop for InTeam {
+    fn drop(&mut self) {
+        TEAM.set(self.0.take());
+    }
+}
+
+/// Whether a match goes on that takes long. Handlers of signals run in here, and may match and write.
+pub fn goes_on() -> bool {
+    if has_raised() {
+        return false;
+    }
+    match TEAM.with_borrow(Clone::clone) {
+        Some(team) if team.stop.load(Ordering::Relaxed) => false,
+        Some(team) if !team.is_caller => true,
+        _ => Python::attach(|py| py.check_signals()).map_err(|error| RAISED.set(Some(error))).is_ok(),
+    }
 }
 
 /// Whether the host raised anything in this thread that was not asked for yet.

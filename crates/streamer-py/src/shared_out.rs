@@ -8,18 +8,20 @@
 //! ```
 //!
 //! Invariant: a signal that raises, an interrupt out of a function of Python, or a panic in any thread, stops all of them at their
-//! next [`Pulse::beat`], and is what the call ends with. No thread outlives the call.
+//! next [`Pulse::beat`], or within an event that takes long, and is what the call ends with. No thread outlives the call.
 //!
 //! Cost: some 20 µs for each thread besides the caller. Rejected: a share of the work for each thread from the beginning (one
 //! that meets the costly events lets the others wait); a pool (its threads would be missing after a fork).
 
-use crate::judging;
+use crate::judging::{self, InTeam};
 use pyo3::prelude::*;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use streamer_core::engine::Scratch;
+use streamer_core::watch::Interrupted;
 
 /// So long the caller works before it looks at signals again.
 const SPAN: Duration = Duration::from_millis(20);
@@ -126,17 +128,23 @@ pub fn shared_out<T: Send>(
     work: impl Fn(usize, &mut Scratch, &mut Pulse<'_>) -> T + Sync,
 ) -> PyResult<Vec<T>> {
     let Some((own, others)) = scratches.split_first_mut() else { return Ok(Vec::new()) };
-    let (next, stop, working) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicUsize::new(others.len()));
+    let (next, stop, working) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)), AtomicUsize::new(others.len()));
     let caller = thread::current();
     let run = |scratch: &mut Scratch, pulse: &mut Pulse<'_>| {
         let _alarm = Alarm(&stop);
         let mut done = Vec::new();
+        let _in_team = InTeam::new(&stop, pulse.signals.is_some());
         while !pulse.stop.load(Ordering::Relaxed) {
             let block = next.fetch_add(1, Ordering::Relaxed);
             if block >= blocks {
                 break;
             }
-            done.push((block, work(block, scratch, pulse)));
+            match catch_unwind(AssertUnwindSafe(|| work(block, scratch, pulse))) {
+                Ok(result) => done.push((block, result)),
+                // The scratch is not used again: all stop.
+                Err(panic) if panic.is::<Interrupted>() => stop.store(true, Ordering::Relaxed),
+                Err(panic) => resume_unwind(panic),
+            }
         }
         (done, judging::raised())
     };

@@ -20,6 +20,7 @@ use crate::automaton::literals::{Literals, Seen};
 use crate::automaton::refused::Refused;
 use crate::subscriptions::depth::with_stack_for;
 use crate::subscriptions::regexps::Regexp;
+use crate::watch::spend;
 use regex_automata::dfa::{StartKind, dense};
 use regex_automata::meta::{self, Regex};
 use regex_automata::nfa::thompson;
@@ -141,10 +142,12 @@ impl Program {
     /// Whether *text*, or a part of it, as the expression says, matches, and to find out costs at most the budget of filters and
     /// patterns; see [`take_refused`] for where it would cost more.
     pub fn search(&self, text: &str) -> bool {
-        if units_of_search(text, self.size) > BUDGET && !self.is_small() {
+        let units = units_of_search(text, self.size);
+        if units > BUDGET && !self.is_small() {
             self.refuse(text);
             return false;
         }
+        spend(units.min(text.len()) + 1);
         self.is_match(text)
     }
 

@@ -21,6 +21,7 @@ use crate::automaton::places::{MANY, ONE, Places, Symbol, UNKNOWN, may_look, ref
 use crate::automaton::table::Table;
 use crate::subscriptions::topics::MAX_WORDS;
 use crate::value::Seed;
+use crate::watch::spend;
 use std::collections::HashMap;
 
 const NONE: u32 = u32::MAX;
@@ -182,6 +183,7 @@ impl Topics {
         for word in key {
             let Some(left) = steps.checked_sub(alive.now.len()) else { return false };
             steps = left;
+            spend(alive.now.len());
             alive.round += 1;
             alive.next.clear();
             for at in 0..alive.now.len() {
@@ -216,6 +218,7 @@ impl Topics {
         let (mut refused, mut longest) = (0, 0);
         for pattern in &self.patterns {
             let row = &self.rows[pattern.row as usize..pattern.row_end as usize];
+            spend(row.len() / 8 + 1);
             if pattern.has_many && !may_look(row.len(), key) {
                 refused += 1;
                 longest = longest.max(row.len());

@@ -16,6 +16,7 @@
 //! milliseconds for each text it has not seen); an NFA with all states live (linear in the patterns for every byte).
 
 use crate::automaton::literals::{Literals, Seen};
+use crate::watch::spend;
 use std::collections::HashMap;
 
 /// Whether *text* is made of *pieces* in order with anything between: the first at its start, the last at its end.
@@ -86,6 +87,7 @@ impl Wildcards {
         self.literals.query(text.as_bytes(), seen, |literal| {
             let (start, end) = (self.of_literal[literal as usize], self.of_literal[literal as usize + 1]);
             for (pieces, id) in &self.patterns[start as usize..end as usize] {
+                spend(text.len() / 64 + 1);
                 if wildcard_matches(pieces.iter().map(|piece| &**piece), text) {
                     hit(&[*id]);
                 }

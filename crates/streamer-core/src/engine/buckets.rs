@@ -48,6 +48,7 @@ use crate::flatten::PathId;
 use crate::map::Array;
 use crate::prefetch::prefetch;
 use crate::value::{Kind, Kinds, ScalarRef, Seed, head_of};
+use crate::watch::spend;
 use bytemuck::{Pod, Zeroable};
 
 /// So many conjunctions are verified one by one rather than indexed again.
@@ -360,6 +361,8 @@ impl Visit<'_, '_, '_> {
     /// Recursion is as deep as the builder nests buckets: see `build::DEEPEST`.
     fn bucket(&mut self, number: u32, again: bool) {
         let bucket = self.index.buckets[number as usize];
+        // A record of a candidate has some eight words.
+        spend((bucket.candidates_end - bucket.candidates) as usize / 8 + 1);
         let (answers, several) =
             (bucket.answers as usize..bucket.several as usize, bucket.several as usize..bucket.lists_end as usize);
         if !answers.is_empty() {

@@ -29,6 +29,7 @@ use crate::engine::verify::any_atom_holds;
 use crate::engine::words::AtomView;
 use crate::flatten::{PathId, Position};
 use crate::value::Kind;
+use crate::watch::spend;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Units that the choice of elements for one pattern and event may cost (semantics.md section 5).
@@ -265,6 +266,7 @@ impl Choice<'_> {
                 if self.is_possible(&fields) {
                     let cost = inner.len().saturating_mul(self.shapes.all.len());
                     self.left = self.left.checked_sub(cost).ok_or(Spent)?;
+                    spend(cost);
                     joined.extend(inner.iter().map(|more| {
                         let mut both = fields.clone();
                         both.join(more);

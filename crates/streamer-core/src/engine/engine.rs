@@ -38,6 +38,7 @@ use crate::layout::{EventLayout, EventType};
 use crate::limits::Limits;
 use crate::subscriptions::normal_form::{NormalForm, Path};
 use crate::value::Seed;
+use crate::watch::Ask;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use hashbrown::HashTable;
 use std::collections::HashSet;
@@ -75,6 +76,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Runs what may wait, with whatever the host holds let go; None: nothing is held.
     pub let_go: Option<LetGo>,
+    /// Asked each 20 ms by a match that takes long, whether to go on; see [`Interrupted`](crate::watch::Interrupted).
+    pub ask: Option<Ask>,
     /// Called inside each write, with the writer's lock held, just before it is published.
     pub before_publish: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -94,6 +97,7 @@ impl Default for Options {
             judge: None,
             seed: None,
             let_go: None,
+            ask: None,
             before_publish: None,
         }
     }

@@ -21,6 +21,7 @@ use crate::layout::EventType;
 use crate::prefetch::{LINE, prefetch};
 use crate::subscriptions::Subscription;
 use crate::value::{Number, ScalarRef};
+use crate::watch;
 use std::sync::Arc;
 
 /// Lines of an event that are asked for before it is read.
@@ -129,6 +130,7 @@ impl Inner {
         (0..FIRST_LINES).for_each(|line| prefetch(event, line * LINE));
         scratch.output.clear();
         scratch.tally.begin(&self.telemetry);
+        watch::begin(self.options.ask);
         let change = self.with_flat(group, event, tenant, collection, scratch, |one, rest| {
             let change = self.judge(one, rest)?;
             Ok((change, more(one, rest, change)))
@@ -326,6 +328,8 @@ impl Inner {
         // Those that are open are searched again; what a topic's budget refused is not open.
         _ = regexps::take_refused();
         for slot in output.open.drain(..) {
+            // Its text is read.
+            watch::spend(64);
             let record = self.records.get(slot);
             let Some(record) = record.as_ref() else { continue };
             let conditions = record.conditions.as_deref().unwrap_or(&record.text);
@@ -408,6 +412,7 @@ impl Inner {
         scratch: &mut Scratch,
     ) -> Option<Vec<u32>> {
         scratch.output.clear();
+        watch::begin(self.options.ask);
         let found = self.with_flat(&mut Group::alone(root), event, tenant, collection, scratch, |one, rest| {
             self.find_stays(one, rest).then(|| rest.old.found.clone())
         });

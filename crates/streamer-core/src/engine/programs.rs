@@ -18,6 +18,7 @@ use crate::engine::segment::Output;
 use crate::engine::telemetry::Tally;
 use crate::error::EventError;
 use crate::flatten::{Flat, Flattener, Given, Validation};
+use crate::watch::spend;
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -248,6 +249,7 @@ impl<'e> Programs<'e> {
         let document = self.document(side)?;
         let budget = self.inner.cel_budget.load(Ordering::Relaxed);
         let outcome = program.evaluate(&document, budget, self.scratch)?;
+        spend(outcome.cost as usize + 1);
         if let Some(reason) = outcome.reason {
             self.inner.cel_errors[reason as usize].fetch_add(1, Ordering::Relaxed);
             if let Some(silenced) = self.is_due(&record.heard) {

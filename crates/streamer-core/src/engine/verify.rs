@@ -12,7 +12,11 @@ use crate::engine::words::AtomView;
 use crate::flatten::{PathId, Position};
 use crate::subscriptions::normal_form::Relation;
 use crate::value::{Kind, ScalarRef, Value};
+use crate::watch::spend;
 use std::ops::Range;
+
+/// From so many values on work is counted for each.
+const MANY: usize = 64;
 
 /// Whether a clause of *store* holds.
 #[inline]
@@ -22,7 +26,13 @@ pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Val
     if found.is_empty() {
         return clause.atoms.into_iter().any(|atom| matches!(atom.view, AtomView::Kinds(kinds) if kinds.has(Kind::Missing)));
     }
-    found.into_iter().any(|at| any_atom_holds(&clause, values, at))
+    if found.len() < MANY {
+        return found.into_iter().any(|at| any_atom_holds(&clause, values, at));
+    }
+    found.into_iter().any(|at| {
+        spend(clause.count as usize / 16 + 1);
+        any_atom_holds(&clause, values, at)
+    })
 }
 
 #[inline]
