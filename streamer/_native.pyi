@@ -386,6 +386,9 @@ class Core:
     def cel_errors(self) -> list[tuple[str, int]]:
         """Return how many errors of CEL there were, by reason."""
 
+    def failing(self, most: int) -> list[tuple[str, int, str]]:
+        """Return the subscriptions with the most errors of CEL, the worst first: id, how many, the last reason that was told."""
+
     def programs(self) -> tuple[int, int, int]:
         """Return the hits and misses of the cache of CEL programs, and how many it holds."""
 

@@ -424,6 +424,7 @@ def _setup(
     options: dict[str, Any] = {"limits": Limits()}
     files: Sequence[str] = ()
     loaded = None
+    set_up_logging("warning")
     if config is not None:
         try:
             loaded = load(config)

@@ -75,9 +75,16 @@ def fail(text: str) -> NoReturn:
 
 def set_up_logging(level: str) -> None:
     """Print messages of at least a level on standard error."""
-    handler = logging.StreamHandler()
+    handler = _Handler()
     handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class _Handler(logging.Handler):
+    """Prints where standard error is then: above the progress, where there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr)
 
 
 class _Formatter(logging.Formatter):

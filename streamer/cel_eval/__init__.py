@@ -9,7 +9,7 @@ The programs themselves are those of `streamer.reference.cel`.
 """
 
 from streamer.cel_eval.cache import ProgramCache
-from streamer.cel_eval.errors import ErrorLog
+from streamer.cel_eval.errors import CelErrors, ErrorLog, FailingSubscription
 from streamer.cel_eval.registered import Functions
 
-__all__ = ["ErrorLog", "Functions", "ProgramCache"]
+__all__ = ["CelErrors", "ErrorLog", "FailingSubscription", "Functions", "ProgramCache"]

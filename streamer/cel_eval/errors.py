@@ -1,4 +1,4 @@
-"""Errors of evaluation: counted by reason, and logged now and then.
+"""Errors of evaluation: counted by reason and by subscription, and logged now and then.
 
 An error is 'no match' (semantics.md section 4), so a wrong expression is silent unless somebody says so; said for every event it
 would drown the log.
@@ -8,68 +8,156 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, final
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, final
 
 from streamer.locks import Lock
 from streamer.reference.cel import CelReason
 
 LOGGER: Final = logging.getLogger("streamer.cel_eval")
-#: Seconds between two messages about one subscription.
+#: Seconds between two messages about one subscription, and in which all together have so many.
 INTERVAL: Final = 60.0
-#: Subscriptions whose last message is remembered; past it the longest silent is forgotten, and may be heard again sooner.
+MESSAGES: Final = 10
+#: Subscriptions whose errors are counted each by itself; past it the half with the fewest is forgotten.
 REMEMBERED: Final = 10_000
+#: How many of the worst are told where nobody says.
+WORST: Final = 10
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FailingSubscription:
+    """A subscription whose evaluations ended in errors, and so in no match.
+
+    Attributes:
+        errors: how many of them.
+        reason: why, when it was last looked at; see `CelErrors`.
+    """
+
+    subscription_id: str
+    errors: int
+    reason: str
+
+
+@final
+class CelErrors(Mapping[str, int]):
+    """How many evaluations ended in an error, by reason, when it was asked for.
+
+    Attributes:
+        worst: the subscriptions with the most errors, the worst first, ten at most. Of those that fail now and then beside more
+            than a thousand others some may be missing; the worst are there.
+    """
+
+    def __init__(self, counts: Mapping[CelReason, int], worst: tuple[FailingSubscription, ...]) -> None:
+        self._counts = {reason.value: count for reason, count in counts.items()}
+        self.worst: Final = worst
+
+    def __getitem__(self, reason: str) -> int:
+        return self._counts[reason]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __repr__(self) -> str:
+        return repr(self._counts)
+
+
+class Counting(Protocol):
+    """What a native core counts by itself."""
+
+    def cel_errors(self) -> Iterable[tuple[str, int]]:
+        """Return how many errors there were, by reason."""
+
+    def failing(self, most: int, /) -> Iterable[tuple[str, int, str]]:
+        """Return the subscriptions with the most errors: id, how many, the last reason."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What is known of a subscription's errors; *told* is when one was logged last."""
+
+    told: float
+    errors: int
+    reason: CelReason
 
 
 @final
 class ErrorLog:
-    """Counts the errors of CEL programs by reason; logs at most one a minute for each subscription. Safe for threads."""
+    """Counts the errors of CEL programs; logs at most one a minute for each subscription, and few for all. Safe for threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
         self._counts: Counter[CelReason] = Counter()
-        self._heard: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        self._also: list[Callable[[], Iterable[tuple[str, int]]]] = []
+        self._heard: dict[str, _Heard] = {}
+        self._native: Callable[[], Counting | None] = lambda: None
+        #: When the minute of the log began, how many messages it had, and how many were left out since one was logged.
+        self._minute, self._logged, self._left_out = float("-inf"), 0, 0
 
     @property
     def counts(self) -> Mapping[CelReason, int]:
         """How many errors there were, by reason."""
         with self._lock:
             counts = Counter(self._counts)
-        for others in self._also:
-            for reason, count in others():
-                counts[CelReason(reason)] += count
+        native = self._native()
+        for reason, count in native.cel_errors() if native is not None else ():
+            counts[CelReason(reason)] += count
         return {reason: count for reason, count in counts.items() if count}
 
-    def also(self, counts: Callable[[], Iterable[tuple[str, int]]]) -> None:
-        """Add what a native core counts, by reason, to `counts`."""
-        self._also.append(counts)
+    def worst(self, most: int) -> tuple[FailingSubscription, ...]:
+        """Return the subscriptions with the most errors, the worst first."""
+        with self._lock:
+            failing = [FailingSubscription(name, heard.errors, heard.reason.value) for name, heard in self._heard.items()]
+        native = self._native()
+        if native is not None:
+            failing += [FailingSubscription(*each) for each in native.failing(most)]
+        return tuple(sorted(failing, key=lambda each: (-each.errors, each.subscription_id))[:most])
+
+    def also(self, native: Callable[[], Counting | None]) -> None:
+        """Count what a native core counts, too; None once it is gone."""
+        self._native = native
 
     def record(self, subscription_id: str, reason: CelReason, detail: str | None) -> None:
         """Count an error, and log it unless this subscription was logged within the last minute."""
         now = self._clock()
         with self._lock:
             self._counts[reason] += 1
-            last, silenced = self._heard.get(subscription_id, (float("-inf"), 0))
-            if now - last < INTERVAL:
-                self._heard[subscription_id] = (last, silenced + 1)
+            heard = self._heard.get(subscription_id)
+            if heard is None:
+                heard = self._heard[subscription_id] = _Heard(float("-inf"), 0, reason)
+            heard.errors, heard.reason = heard.errors + 1, reason
+            errors = heard.errors
+            if now - heard.told < INTERVAL:
                 return
-            self._heard[subscription_id] = (now, 0)
-            self._heard.move_to_end(subscription_id)
-            while len(self._heard) > REMEMBERED:
-                self._heard.popitem(last=False)
-        self.log(subscription_id, reason, detail, silenced)
+            heard.told = now
+            if len(self._heard) > REMEMBERED:
+                most = sorted(self._heard.items(), key=lambda item: -item[1].errors)
+                self._heard = dict(most[: REMEMBERED // 2])
+        self.log(subscription_id, reason, detail, errors)
 
-    def log(self, subscription_id: str | None, reason: CelReason, detail: str | None, silenced: int) -> None:
-        """Log an error that was counted, and is due.
+    def log(self, subscription_id: str | None, reason: CelReason, detail: str | None, errors: int) -> None:
+        """Log an error that was counted, and is due, unless the log has had enough within the last minute.
 
         Args:
-            subscription_id: None for a regexp, which is searched once for all subscriptions that have it.
-            silenced: how many of this subscription were not logged since the last one.
+            subscription_id: None for a regexp or a topic, which is looked for once for all subscriptions that have it.
+            errors: how many there were of this subscription.
         """
-        more = f" ({silenced} more since the last message)" if silenced else ""
-        # Not a warning: documents of one collection differ, and a field that some lack is no defect.
-        whose = "a regexp" if subscription_id is None else f"subscription {subscription_id!r}"
-        LOGGER.info("%s: CEL error %s: %s%s", whose, reason.value, detail or "no details", more)
+        with self._lock:
+            now = self._clock()
+            if now - self._minute >= INTERVAL:
+                self._minute, self._logged = now, 0
+            if self._logged == MESSAGES:
+                self._left_out += 1
+                return
+            self._logged += 1
+            left_out, self._left_out = self._left_out, 0
+        so_far = f" ({errors:,} errors so far)" if errors > 1 else ""
+        also = f"; {left_out:,} messages about others were left out" if left_out else ""
+        shared = "a topic" if reason is CelReason.TOPIC_BUDGET else "a regexp"
+        whose = shared if subscription_id is None else f"subscription {subscription_id!r}"
+        LOGGER.warning("%s: CEL error %s: %s%s%s", whose, reason.value, detail or "no details", so_far, also)

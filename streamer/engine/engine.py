@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, get_args
 
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
-from streamer.cel_eval import ErrorLog, Functions, ProgramCache
+from streamer.cel_eval import CelErrors, ErrorLog, Functions, ProgramCache
+from streamer.cel_eval.errors import WORST
 from streamer.engine import snapshot
 from streamer.engine.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.engine.batch import LineResult, match_lines, write_lines
@@ -597,15 +598,20 @@ class Engine:
         return self._options.cel_functions
 
     @property
-    def cel_errors(self) -> Mapping[str, int]:
-        """How many evaluations of CEL expressions ended in an error, and so in no match, by reason (semantics.md section 4)."""
-        return {reason.value: count for reason, count in self._cel_errors.counts.items()}
+    def cel_errors(self) -> CelErrors:
+        """How many evaluations of CEL expressions ended in an error, and so in no match, by reason (semantics.md section 4).
+
+        `cel_errors.worst` names the subscriptions with the most errors.
+        """
+        # A few more, since those that were removed are left out.
+        worst = [each for each in self._cel_errors.worst(10 * WORST) if each.subscription_id in self]
+        return CelErrors(self._cel_errors.counts, tuple(worst[:WORST]))
 
     def stats(self) -> Stats:
         """Return what it holds and what it did, in all and for each collection; printed, it is a table."""
         for state in self._bloom.filters():
             self._core.measure_filter(*state.name)
-        return read_stats(self._core, sum(self._bloom.rebuilds.values()), self._programs)
+        return read_stats(self._core, sum(self._bloom.rebuilds.values()), self._programs, self.cel_errors)
 
     @property
     def metrics(self) -> EngineMetrics:

@@ -106,9 +106,9 @@ class Host:
         """The functions in Python that programs may call."""
         return self._programs.functions
 
-    def cel_error(self, subscription_id: str | None, reason: str, detail: str, silenced: int) -> None:
+    def cel_error(self, subscription_id: str | None, reason: str, detail: str, errors: int) -> None:
         """Log an error of CEL, which the core has counted."""
-        self._cel_errors.log(subscription_id, CelReason(reason), detail, silenced)
+        self._cel_errors.log(subscription_id, CelReason(reason), detail, errors)
 
     def read(self, text: bytes, tenant: str | None, collection: str | None) -> Sides:
         """Read an event for `verdict`."""
@@ -191,7 +191,7 @@ class NativeCore(_native.Core):
         _cores.add(core)
         # Weakly: the core holds its host, which holds the log.
         this = weakref.ref(core)
-        cel_errors.also(lambda: core.cel_errors() if (core := this()) is not None else [])
+        cel_errors.also(this)
         programs.also(lambda: core.programs() if (core := this()) is not None else (0, 0, 0))
         return core
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, final
 
 from streamer.bloom.state import FilterState
-from streamer.cel_eval import ProgramCache
+from streamer.cel_eval import CelErrors, FailingSubscription, ProgramCache
 from streamer.engine.core import Core
 from streamer.engine.telemetry import BOUNDS
 from streamer.sizes import PERCENTILES, percentiles_text, size_text
@@ -67,6 +67,8 @@ class Stats:
         timed: events that were timed: natively a sample of one in 16.
         percentiles: seconds that a share of those did not exceed, by name: `p50`, `p99`, `p99.9`; none before the first.
         collections: those that hold subscriptions, the largest first.
+        cel_errors: evaluations that ended in an error, and so in no match, by reason.
+        failing: the subscriptions with the most of them, the worst first.
         portable_programs: compiled CEL programs kept that cel-python evaluates (docs/cel.md).
         portable_runs: their evaluations, and what they took in seconds, functions in Python included.
     """
@@ -85,6 +87,8 @@ class Stats:
     timed: int
     percentiles: Mapping[str, float]
     collections: tuple[CollectionStats, ...]
+    cel_errors: dict[str, int] = field(default_factory=dict)
+    failing: tuple[FailingSubscription, ...] = ()
     portable_programs: int = 0
     portable_runs: int = 0
     portable_seconds: float = 0.0
@@ -137,7 +141,7 @@ class Stats:
             f"{_count(self.events, 'event')}: "
             f"{self.matched:,} matched, {self.unmatched:,} unmatched, {self.rejected:,} rejected\n"
             f"{_count(self.matches, 'match', 'matches')} ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
-            f"{self.candidates_per_event:.3g} candidates an event\n{self._times}{self._portable}\n{table}"
+            f"{self.candidates_per_event:.3g} candidates an event\n{self._times}{self._failing}{self._portable}\n{table}"
         )
 
     @property
@@ -146,6 +150,15 @@ class Stats:
             return ""
         was = "was" if self.timed == 1 else "were"
         return f"{percentiles_text(self.percentiles)} an event, of {_count(self.timed, 'event')} that {was} timed\n"
+
+    @property
+    def _failing(self) -> str:
+        if not self.cel_errors:
+            return ""
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(self.cel_errors.items(), key=lambda item: -item[1]))
+        worst = ", ".join(f"{_printable(each.subscription_id)} {each.errors:,} ({each.reason})" for each in self.failing)
+        errors = _count(sum(self.cel_errors.values()), "CEL error")
+        return f"{errors} ({reasons}){f'; most of them in {worst}' if worst else ''}\n"
 
     @property
     def _portable(self) -> str:
@@ -158,7 +171,7 @@ class Stats:
         )
 
 
-def read_stats(core: Core, rebuilds: int, programs: ProgramCache) -> Stats:
+def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErrors) -> Stats:
     """Read a core."""
     told = core.telemetry()
     runs = programs.runs.read()
@@ -198,6 +211,8 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache) -> Stats:
             if (nanoseconds := told.total.quantile(share, BOUNDS)) is not None
         },
         collections=tuple(sorted(collections, key=lambda each: (-each.subscriptions, each.tenant, each.collection))),
+        cel_errors=dict(errors),
+        failing=errors.worst,
         portable_programs=programs.portable,
         portable_runs=runs.count,
         portable_seconds=runs.total / 1e9,

@@ -170,9 +170,9 @@ def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
     ]
     yield from (Sample(metric, (), value) for metric, value in one)
     yield from (Sample(names.REJECTED, (code,), count) for code, count in told.rejected.items())
-    errors = engine.cel_errors
+    errors = engine._cel_errors.counts
     # Those that have not happened too, since a rate needs a value before the first.
-    yield from (Sample(names.CEL_ERRORS, (reason.value,), errors.get(reason.value, 0)) for reason in CelReason)
+    yield from (Sample(names.CEL_ERRORS, (reason.value,), errors.get(reason, 0)) for reason in CelReason)
     bloom = engine.bloom
     yield from labels.read(bloom.filters(), bloom.saturated, bloom.rebuilds, bloom.failures)
     yield Sample(names.BUILD, (streamer.__version__, _backend.BACKEND, platform.python_version()), 1)

@@ -136,10 +136,10 @@ def test_where_metrics_cannot_be_served_match_says_so_and_other_commands_serve_n
 
 def test_the_level_of_the_log_is_that_of_the_file(run: Run, place: Path) -> None:
     (place / "s.jsonl").write_text('{"id": "a\\nb", "cel": "data.x + 1 > data.y"}\n')
-    for level, says in (("info", True), ("warning", False)):
+    for level, says in (("warning", True), ("error", False)):
         (place / "s.yaml").write_text(f"subscriptions: [s.jsonl]\nlogging: {{level: {level}}}\n")
         ran = run("match", "-c", "s.yaml", "-q", stdin=b'{"data": {"x": "s", "y": 1}}')
-        assert (b"INFO streamer.cel_eval: subscription 'a\\nb': CEL error" in ran.stderr) is says
+        assert (b"WARNING streamer.cel_eval: subscription 'a\\nb': CEL error" in ran.stderr) is says
 
 
 def test_without_subscriptions_it_says_what_is_missing(run: Run, place: Path) -> None:

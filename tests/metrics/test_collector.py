@@ -88,6 +88,27 @@ def test_errors_of_cel_and_the_cache_are_counted(engine: MakeEngine, registry: C
     assert value(registry, "streamer_cel_cache_misses_total", engine="1") == e._programs.misses
 
 
+def test_the_subscriptions_with_the_most_errors_are_named(engine: MakeEngine) -> None:
+    """Whichever evaluator has them, natively counted or not; one that was removed is not."""
+    e = engine()
+    wrong = "data.a + 9223372036854775807 > 0"
+    e.add_many(
+        [{"id": "always", "cel": wrong}, {"id": "rarely", "cel": f"data.b == 1 && {wrong}"}, {"id": "never", "cel": "true"}]
+    )
+    e.add({"id": "portable", "cel": "data.c == 1 && data.missing.more", "cel_evaluator": "portable"})
+    e.add({"id": "removed", "cel": wrong})
+    for n in range(20):
+        e.match_ids({"data": {"a": 1, "b": int(n < 5), "c": int(n < 3)}})
+    e.remove("removed")
+    worst = [(each.subscription_id, each.errors) for each in e.cel_errors.worst]
+    assert worst == [("always", 20), ("rarely", 5), ("portable", 3)]
+    assert sum(e.cel_errors.values()) == 48
+    told = e.stats()
+    assert told.failing == e.cel_errors.worst
+    assert told.to_dict()["failing"][0] == {"subscription_id": "always", "errors": 20, "reason": told.failing[0].reason}
+    assert f"most of them in always 20 ({told.failing[0].reason}), rarely 5" in str(told)
+
+
 def test_histograms_resolve_microseconds_and_are_cumulative(engine: MakeEngine, registry: CollectorRegistry) -> None:
     e = engine()
     e.metrics.register(registry)

@@ -82,18 +82,32 @@ def test_errors_are_counted_by_reason_and_logged_at_most_once_a_minute_for_a_sub
     messages = [record.getMessage() for record in caplog.records]
     assert messages == [
         "subscription 's1': CEL error no_such_field: no such field: 'a'",
-        "subscription 's1': CEL error no_such_field: no such field: 'a' (5 more since the last message)",
-        "subscription 's1': CEL error no_such_field: no such field: 'a' (5 more since the last message)",
+        "subscription 's1': CEL error no_such_field: no such field: 'a' (7 errors so far)",
+        "subscription 's1': CEL error no_such_field: no such field: 'a' (13 errors so far)",
         "subscription 's2': CEL error budget: no details",
     ]
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
     assert log.counts == {CelReason.NO_SUCH_FIELD: 13, CelReason.BUDGET: 1}
+    assert [(each.subscription_id, each.errors, each.reason) for each in log.worst(5)] == [
+        ("s1", 13, "no_such_field"),
+        ("s2", 1, "budget"),
+    ]
 
 
-def test_the_log_remembers_only_so_many_subscriptions(caplog: pytest.LogCaptureFixture) -> None:
-    log = ErrorLog(Clock())
-    with caplog.at_level(logging.INFO, logger="streamer.cel_eval"):
-        for number in range(10_001):
-            log.record(f"s{number}", CelReason.BUDGET, None)
-        log.record("s10000", CelReason.BUDGET, None)
-        log.record("s0", CelReason.BUDGET, None)
-    assert len(caplog.records) == 10_002
+def test_of_many_that_fail_few_are_logged_and_those_that_fail_most_are_remembered(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    log = ErrorLog(clock)
+    for _ in range(3):
+        log.record("worst", CelReason.BUDGET, None)
+    for number in range(30_000):
+        log.record(f"s{number}", CelReason.BUDGET, None)
+        log.record("worst", CelReason.OVERFLOW, None)
+    assert len(caplog.records) == 10
+    clock.now = 60.0
+    log.record("late", CelReason.BUDGET, None)
+    (message,) = [record.getMessage() for record in caplog.records[10:]]
+    assert message == "subscription 'late': CEL error budget: no details; 29,991 messages about others were left out"
+    assert sum(log.counts.values()) == 60_004
+    assert len(log._heard) <= 10_000
+    (worst,) = log.worst(1)
+    assert (worst.subscription_id, worst.errors, worst.reason) == ("worst", 30_003, "overflow")

@@ -174,7 +174,7 @@ impl Shared {
         for error in errors {
             let record = error.slot.map(|slot| self.record(slot)).transpose()?;
             let id = record.map(|record| host::id_of(py, &record));
-            let arguments = (id, error.reason.as_str(), &error.detail, error.silenced);
+            let arguments = (id, error.reason.as_str(), &error.detail, error.count);
             self.host.bind(py).call_method1("cel_error", arguments)?;
         }
         Ok(())
@@ -634,6 +634,11 @@ impl Core {
 
     fn cel_errors(&self) -> Vec<(&'static str, u64)> {
         self.shared.engine.cel_errors().map(|(reason, count)| (reason.as_str(), count)).collect()
+    }
+
+    fn failing(&self, most: usize) -> Vec<(String, u64, &'static str)> {
+        let failing = self.shared.engine.failing(most);
+        failing.into_iter().map(|each| (each.id, each.errors, each.reason.as_str())).collect()
     }
 
     fn programs(&self) -> (u64, u64, usize) {

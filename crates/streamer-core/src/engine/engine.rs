@@ -26,7 +26,7 @@ use crate::engine::judge::{Change, Outcome, Transition};
 use crate::engine::merging::Signal;
 use crate::engine::partitions::{Name, Partitions};
 use crate::engine::paths::{PathSets, Views};
-use crate::engine::programs::{CelError, CelScratch, Judge};
+use crate::engine::programs::{CelError, CelScratch, Failing, FailingSubscription, Heard, Judge};
 use crate::engine::registry::{Generation, Host, Record, Records};
 use crate::engine::segment::{Output, Segment, SegmentScratch};
 use crate::engine::telemetry::{Counters, Tally, Telemetry};
@@ -248,8 +248,9 @@ pub(super) struct Inner {
     pub(super) cel_budget: AtomicU64,
     /// By reason.
     pub(super) cel_errors: [AtomicU64; Reason::ALL.len()],
-    /// When what was refused for a reason was told of, as a record's `heard`.
-    pub(super) heard: [AtomicU64; Reason::ALL.len()],
+    /// Of what was refused, by reason.
+    pub(super) heard: [Heard; Reason::ALL.len()],
+    pub(super) failing: Failing,
     pub(super) started: Instant,
     pub root: ArcSwap<Root>,
     /// How phase 1 works; it may change while the engine runs.
@@ -371,6 +372,7 @@ impl Engine {
             cel_budget: AtomicU64::new(options.limits.cel_budget),
             cel_errors: Default::default(),
             heard: Default::default(),
+            failing: Failing::default(),
             started: Instant::now(),
             phase1: ArcSwapOption::new(options.bloom.map(Arc::new)),
             options,
@@ -608,6 +610,19 @@ impl Engine {
     /// How many errors of CEL there were, by reason.
     pub fn cel_errors(&self) -> impl Iterator<Item = (Reason, u64)> {
         Reason::ALL.into_iter().map(|reason| (reason, self.inner.cel_errors[reason as usize].load(Ordering::Relaxed)))
+    }
+
+    /// The subscriptions with the most errors, the worst first, of at most 1,024 of which errors were told.
+    pub fn failing(&self, most: usize) -> Vec<FailingSubscription> {
+        let found = self.inner.failing.read().filter_map(|(slot, reason)| {
+            let record = self.inner.records.made(slot);
+            let record = record.as_ref().filter(|record| record.heard.errors() > 0)?;
+            Some(FailingSubscription { id: record.id.to_string(), errors: record.heard.errors(), reason })
+        });
+        let mut failing: Vec<_> = found.collect();
+        failing.sort_by(|one, other| other.errors.cmp(&one.errors).then_with(|| one.id.cmp(&other.id)));
+        failing.truncate(most);
+        failing
     }
 
     /// Heap bytes of all segments: subscriptions, and their indexes. Records and ids apart.

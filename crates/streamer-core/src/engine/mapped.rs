@@ -30,6 +30,7 @@ use crate::engine::engine::{Addition, Engine, Inner, Root};
 use crate::engine::image::{KIND, decode, encode};
 use crate::engine::partitions::{Name, Partition};
 use crate::engine::paths::PathSets;
+use crate::engine::programs::Heard;
 use crate::engine::registry::{Record, Records};
 use crate::engine::segment::{INDEXED_FROM, Segment};
 use crate::engine::shares::Share;
@@ -39,7 +40,6 @@ use crate::map::Bytes;
 use crate::value::Seed;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 /// Reads a subscription's JSON text.
@@ -203,7 +203,7 @@ impl Section {
             order,
             program: addition.program,
             portable: addition.portable,
-            heard: AtomicU64::new(0),
+            heard: Heard::default(),
             text: addition.text,
             conditions: addition.conditions,
             host: addition.host.map_or_else(OnceLock::new, OnceLock::from),

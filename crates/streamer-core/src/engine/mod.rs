@@ -49,7 +49,7 @@ pub use guards::{FilterState, Phase1};
 pub use image::KIND as IMAGES;
 pub use judge::{Change, Outcome, Transition};
 pub use mapped::Fault;
-pub use programs::{CelError, Judge, Judged, Side};
+pub use programs::{CelError, FailingSubscription, Judge, Judged, Side};
 pub use registry::{Host, Record};
 pub use store::flags;
 pub use telemetry::{Counters, Telemetry};

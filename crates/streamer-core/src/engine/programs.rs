@@ -1,14 +1,17 @@
 //! The CEL parts of an event's candidates, and what went wrong in them.
 //!
-//! The event's documents are parsed when the first program reads them, and shared by all. Errors are counted by reason; of
-//! one subscription at most one a [`MINUTE`] is told in words, for the host to log: a wrong expression fails for every event.
+//! The event's documents are parsed when the first program reads them, and shared by all. Errors are counted by reason and by
+//! subscription; of one subscription at most one a [`MINUTE`] is told in words, for the host to log: a wrong expression fails for
+//! every event.
 //!
 //! A program that is *portable* is the host's: it is asked for the verdict, at the place where a native one is evaluated, so that sides,
 //! holes and transitions are the same for both.
 //!
-//! Cost: nothing for an event without candidates that have CEL. An error costs a look at the clock.
+//! Cost: nothing for an event without candidates that have CEL. An error costs a look at the clock and an addition to the
+//! subscription's [`Heard`].
 //!
-//! Rejected: telling the host each error, since that would need the interpreter for about every event of a wrong expression.
+//! Rejected: telling the host each error, since that would need the interpreter for about every event of a wrong expression; a map
+//! of the errors of each subscription, since all threads would take its lock for each of them.
 
 use crate::automaton::{places, regexps};
 use crate::cel::{self, Arena, Document, Executable, Reason, Verdict};
@@ -35,8 +38,95 @@ pub struct CelError {
     pub reason: Reason,
     /// The same in words.
     pub detail: String,
-    /// How many of its errors were not told since the last that was.
-    pub silenced: u32,
+    /// How many errors of it there were, this one included.
+    pub count: u64,
+}
+
+/// How many errors a subscription had, in the lower bits, and when one of them was told last, in seconds of the engine's life.
+#[derive(Debug, Default)]
+pub(super) struct Heard(AtomicU64);
+
+/// 68 billion errors; the seconds above them are 8 years.
+const COUNT_BITS: u32 = 36;
+const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+impl Heard {
+    /// Count so many errors; if one is to be told at *now*, how many there are. *now* is not 0.
+    fn add(&self, errors: u64, now: u64) -> Option<u64> {
+        let before = self.0.fetch_add(errors, Ordering::Relaxed);
+        let told = before >> COUNT_BITS;
+        if told != 0 && now < told + MINUTE {
+            return None;
+        }
+        // Of the threads that see that it is time, one tells.
+        let tell = |heard: u64| (heard >> COUNT_BITS == told).then_some(now << COUNT_BITS | heard & COUNT);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, tell).ok().map(|_| (before + errors) & COUNT)
+    }
+
+    /// How many errors there were.
+    pub fn errors(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) & COUNT
+    }
+}
+
+/// Which subscriptions have errors, so many at most: those of which it is worth asking how many.
+///
+/// ```text
+///   slot ── hash ──► a group of [`WAYS`] entries: slot and the reason that was told last
+/// ```
+///
+/// Where a group is full, the subscription with the fewest errors gives way. One that goes on failing is told of once a minute,
+/// and is back then. Without a lock, since the process may be forked at any moment: of two that are told at once one may be missing
+/// until then.
+#[derive(Debug)]
+pub(super) struct Failing([AtomicU64; GROUPS * WAYS]);
+
+const GROUPS: usize = 128;
+const WAYS: usize = 8;
+
+impl Default for Failing {
+    fn default() -> Failing {
+        Failing([const { AtomicU64::new(0) }; GROUPS * WAYS])
+    }
+}
+
+impl Failing {
+    #[cold]
+    fn tell(&self, slot: u32, reason: Reason, errors: impl Fn(u32) -> u64) {
+        let group = (slot.wrapping_mul(0x9E37_79B9) >> (32 - GROUPS.ilog2())) as usize;
+        let rank = |held: Option<u32>| match held {
+            Some(held) if held == slot => (0, 0),
+            None => (1, 0),
+            Some(held) => (2, errors(held)),
+        };
+        let ways = &self.0[group * WAYS..][..WAYS];
+        let place = ways.iter().min_by_key(|way| rank(Failing::entry(way).map(|(held, _)| held)));
+        if let Some(place) = place {
+            place.store(u64::from(slot) << 8 | (reason as u64 + 1), Ordering::Relaxed);
+        }
+    }
+
+    fn entry(way: &AtomicU64) -> Option<(u32, Reason)> {
+        let entry = way.load(Ordering::Relaxed);
+        let reason = (entry & 0xFF).checked_sub(1)?;
+        Some(((entry >> 8) as u32, *Reason::ALL.get(reason as usize)?))
+    }
+
+    /// The slots, and the reasons.
+    pub fn read(&self) -> impl Iterator<Item = (u32, Reason)> {
+        self.0.iter().filter_map(Failing::entry)
+    }
+}
+
+/// A subscription whose evaluations ended in errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailingSubscription {
+    /// Its id.
+    pub id: String,
+    /// How many.
+    pub errors: u64,
+    /// Why, when it was told last.
+    pub reason: Reason,
 }
 
 /// Forget what this thread refused, and what its event has spent: it is no part of what comes next.
@@ -177,10 +267,10 @@ impl<'e> Programs<'e> {
     /// The pattern of the subscription in *slot* takes more than its budget: an error.
     pub fn spent(&mut self, slot: u32) -> Verdict {
         if let Some(record) = self.inner.records.get(slot).as_ref() {
-            self.inner.cel_errors[Reason::PatternBudget as usize].fetch_add(1, Ordering::Relaxed);
-            if let Some(silenced) = self.is_due(&record.heard) {
+            let reason = Reason::PatternBudget;
+            if let Some(count) = self.failed(slot, record, reason) {
                 let detail = "the choice of array elements for its pattern takes more than its budget".to_owned();
-                self.errors.push(CelError { slot: Some(slot), reason: Reason::PatternBudget, detail, silenced });
+                self.errors.push(CelError { slot: Some(slot), reason, detail, count });
             }
         }
         Verdict::Error
@@ -190,21 +280,24 @@ impl<'e> Programs<'e> {
     #[cold]
     fn refused(&mut self, reason: Reason, refused: u32, detail: String) {
         self.inner.cel_errors[reason as usize].fetch_add(u64::from(refused), Ordering::Relaxed);
-        if let Some(silenced) = self.is_due(&self.inner.heard[reason as usize]) {
-            self.errors.push(CelError { slot: None, reason, detail, silenced });
+        if let Some(count) = self.inner.heard[reason as usize].add(u64::from(refused), self.now()) {
+            self.errors.push(CelError { slot: None, reason, detail, count });
         }
     }
 
-    /// Whether an error of what was *heard* of then is to be told; if so, how many were not since the last that was.
-    fn is_due(&self, heard_at: &AtomicU64) -> Option<u32> {
-        // Two threads at once may both tell; that is no harm.
-        let now = self.inner.started.elapsed().as_secs() + 1;
-        let heard = heard_at.load(Ordering::Relaxed);
-        let (told, silenced) = (heard >> 32, heard as u32);
-        let is_due = told == 0 || now >= told + MINUTE;
-        let next = if is_due { now << 32 } else { told << 32 | u64::from(silenced.saturating_add(1)) };
-        heard_at.store(next, Ordering::Relaxed);
-        is_due.then_some(silenced)
+    /// Count an error of a subscription; if it is to be told, how many there are.
+    fn failed(&self, slot: u32, record: &Record, reason: Reason) -> Option<u64> {
+        self.inner.cel_errors[reason as usize].fetch_add(1, Ordering::Relaxed);
+        let count = record.heard.add(1, self.now())?;
+        self.inner
+            .failing
+            .tell(slot, reason, |slot| self.inner.records.made(slot).as_ref().map_or(0, |record| record.heard.errors()));
+        Some(count)
+    }
+
+    /// Seconds of the engine's life, from 1 on.
+    fn now(&self) -> u64 {
+        self.inner.started.elapsed().as_secs() + 1
     }
 
     /// Evaluate the CEL part of the subscription in *slot*; true where it has none.
@@ -251,12 +344,54 @@ impl<'e> Programs<'e> {
         let outcome = program.evaluate(&document, budget, self.scratch)?;
         spend(outcome.cost as usize + 1);
         if let Some(reason) = outcome.reason {
-            self.inner.cel_errors[reason as usize].fetch_add(1, Ordering::Relaxed);
-            if let Some(silenced) = self.is_due(&record.heard) {
+            if let Some(count) = self.failed(slot, record, reason) {
                 let (_, detail) = program.evaluate_in_words(&document, budget, self.scratch)?;
-                self.errors.push(CelError { slot: Some(slot), reason, detail, silenced });
+                self.errors.push(CelError { slot: Some(slot), reason, detail, count });
             }
         }
         Ok(outcome.verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_is_counted_and_one_a_minute_is_told_by_one_of_the_threads() {
+        let heard = Heard::default();
+        let told = AtomicU64::new(0);
+        for minute in 0..3 {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for second in 0..1000 {
+                            let now = 1 + MINUTE * minute + second % MINUTE;
+                            told.fetch_add(u64::from(heard.add(1, now).is_some()), Ordering::Relaxed);
+                        }
+                    });
+                }
+            });
+        }
+        assert_eq!(heard.errors(), 12_000);
+        assert_eq!(told.into_inner(), 3);
+        let later = 10 * MINUTE;
+        assert_eq!((heard.add(5, later), heard.add(1, later + MINUTE - 1)), (Some(12_005), None));
+        assert_eq!(heard.add(1, later + MINUTE), Some(12_007));
+    }
+
+    #[test]
+    fn what_fails_most_stays_however_many_others_fail() {
+        let failing = Failing::default();
+        let errors = |slot: u32| if slot % 1000 == 7 { 1_000_000 } else { 1 };
+        for slot in 0..100_000 {
+            failing.tell(slot, if slot % 1000 == 7 { Reason::Overflow } else { Reason::NotBool }, errors);
+        }
+        let held: Vec<_> = failing.read().collect();
+        assert_eq!(held.len(), GROUPS * WAYS);
+        let worst = held.iter().filter(|(slot, reason)| slot % 1000 == 7 && *reason == Reason::Overflow).count();
+        assert_eq!(worst, 100);
+        failing.tell(7, Reason::Budget, errors);
+        assert_eq!(failing.read().filter(|(slot, _)| *slot == 7).collect::<Vec<_>>(), [(7, Reason::Budget)]);
     }
 }

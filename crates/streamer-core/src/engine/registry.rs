@@ -28,10 +28,10 @@ use crate::cel::Executable;
 use crate::engine::access::CostClass;
 use crate::engine::mapped::Mapped;
 use crate::engine::partitions::Name;
+use crate::engine::programs::Heard;
 use arc_swap::{ArcSwapOption, Guard};
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// What a host keeps with a subscription; never looked into here.
@@ -52,8 +52,8 @@ pub struct Record {
     pub program: Option<Arc<Executable>>,
     /// Whether its CEL part is the [`Judge`](crate::engine::Judge)'s to evaluate.
     pub portable: bool,
-    /// When its errors were told last, and how many were not; see `programs.rs`.
-    pub(super) heard: AtomicU64,
+    /// How many errors it had, and when one was told last.
+    pub(super) heard: Heard,
     /// As it was given, for the host.
     pub text: Box<[u8]>,
     /// Its conditions as JSON, where *text* is none.

@@ -12,6 +12,7 @@ use crate::engine::engine::{Addition, Changes, Inner, Mode, Options, Root};
 use crate::engine::merging::{large_merge, small_merge};
 use crate::engine::partitions::{Name, Partition, Partitions};
 use crate::engine::paths::PathSets;
+use crate::engine::programs::Heard;
 use crate::engine::registry::{Record, Slots};
 use crate::engine::segment::Segment;
 use crate::engine::shares::Share;
@@ -22,7 +23,6 @@ use crate::subscriptions::normal_form::Atom;
 use hashbrown::HashTable;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 /// What the writer alone touches.
@@ -319,7 +319,7 @@ impl Inner {
                 order,
                 program: addition.program,
                 portable: addition.portable,
-                heard: AtomicU64::new(0),
+                heard: Heard::default(),
                 text: addition.text,
                 conditions: addition.conditions,
                 host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
