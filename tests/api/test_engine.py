@@ -369,14 +369,16 @@ def test_a_search_that_is_refused_counts_with_the_event_whose_text_it_is(engine:
     assert e.cel_errors == {"regexp_budget": 1}
 
 
-def test_errors_of_cel_are_counted_and_not_loud(engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_of_cel_are_counted_and_warned_of_once_a_minute(engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
     e = engine()
     # What the index decides is not evaluated.
     e.add({"id": "s", "cel": "data.l[0] + 1 > 1"})
     with caplog.at_level("WARNING"):
         assert e.match_ids({"data": {"l": []}}) == []
         assert e.match_ids({"data": {"l": ["x"]}}) == []
-    assert not caplog.records
+    (message,) = caplog.messages
+    assert message.startswith("subscription 's': CEL error index_out_of_range: ")
+    assert [(each.subscription_id, each.errors) for each in e.cel_errors.worst] == [("s", 2)]
     assert e.cel_errors == {"index_out_of_range": 1, "no_such_overload": 1}
 
 
