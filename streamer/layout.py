@@ -13,8 +13,10 @@ from streamer.errors import ConfigError
 from streamer.model import INT64_MAX, INT64_MIN, Pointer
 
 TimestampFormat = Literal["ms", "us", "ns", "s", "rfc3339"]
-PresetName = Literal["change", "debezium", "cloudevents", "eventbridge", "document"]
+PresetName = Literal["change", "debezium", "maxwell", "cloudevents", "eventbridge", "document"]
 EVENT_TYPES = ("insert", "update", "delete")
+BeforeHolds = Literal["all", "partial", "changed"]
+Encoding = Literal["json"]
 PARTS = ("id", "tenant", "collection", "type", "ts", "topic", "data", "before", "unknown")
 _WHOLE_OR_OBJECT = ("data", "before", "unknown")
 
@@ -42,6 +44,11 @@ class EventLayout:
     Args:
         type_map: what the event's own words for `type` mean, as `{"c": "insert"}`; other words are then an `EventError`.
         ts_format: unit of an integer `ts`, or `rfc3339` for text.
+        before_holds: `all` of the document before the change; a `partial` one, in which a member that `data` has and `before`
+            lacks is unknown; or only what was `changed`, so that all else is as in `data`.
+        unknown_value: text, or several, that the source writes for a value that it does not carry; such a value below `data` or
+            `before` is unknown, and so is the array that has it as an element, or the object that has a member of that name.
+        encoded: `json` where `data` and `before` may be strings that hold JSON.
 
     Raises:
         ConfigError: a part that is no such thing; `place` is its name.
@@ -59,6 +66,9 @@ class EventLayout:
     # Held as sorted pairs, so that a layout hashes; given and shown as a mapping.
     type_map: Mapping[str, str] | tuple[tuple[str, str], ...] | None = None
     ts_format: TimestampFormat = "ms"
+    before_holds: BeforeHolds = "all"
+    unknown_value: str | Sequence[str] | None = None
+    encoded: Encoding | None = None
 
     _pointers: dict[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _types: dict[str, str] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -70,15 +80,31 @@ class EventLayout:
             part, self._pointers[name] = _check_part(name, getattr(self, name))
             object.__setattr__(self, name, part)
         for before in self._pointers["before"]:
-            if any(data[: len(before)] == before for data in self._pointers["data"]):
+            if any(_lies_in(data, (before,)) for data in self._pointers["data"]):
                 raise ConfigError("cannot be where 'data' is or hold it", place="before")
         object.__setattr__(self, "type_map", _check_type_map(self.type_map))
         self._types.update({t: t for t in EVENT_TYPES} if self.type_map is None else self.type_map)
-        _check_ts_format(self.ts_format)
+        _check_word("ts_format", self.ts_format)
+        _check_word("before_holds", self.before_holds)
+        _check_word("encoded", self.encoded)
+        object.__setattr__(self, "unknown_value", _check_unknown_value(self.unknown_value))
+        if self.encoded is not None and any(_lies_in(at, self._pointers["data"]) for at in self._pointers["before"]):
+            raise ConfigError("cannot be inside of 'data' where 'data' is encoded", place="before")
+
+    @property
+    def unknown_texts(self) -> tuple[str, ...]:
+        """The texts that stand for a value that the source does not carry."""
+        texts = self.unknown_value
+        return () if texts is None else (texts,) if isinstance(texts, str) else tuple(texts)
 
     def pointers(self, part: str) -> tuple[Pointer, ...]:
         """Return where to look for a part, in order; empty for a constant and for a part that is never there."""
         return self._pointers[part]
+
+    def all_pointers(self) -> Iterator[Pointer]:
+        """Yield where any part may stand."""
+        for part in PARTS:
+            yield from self._pointers[part]
 
     def event_type(self, word: str) -> str | None:
         """Translate the event's word for its type; None for a word that means none."""
@@ -96,7 +122,10 @@ class EventLayout:
         - `change`: the envelope of semantics.md section 1.
         - `debezium`: Debezium's change event, with or without the `schema`/`payload` wrapper of Kafka Connect. The collection is
           `source.table` (`source.collection` of MongoDB), the types are `op` with `c` and `r` as insert, `ts` is `source.ts_ms`,
-          the commit time in the database, else the connector's `ts_ms`. There is no id, tenant and topic.
+          the commit time in the database, else the connector's `ts_ms`. There is no id, tenant and topic. `before` is partial,
+          `__debezium_unavailable_value` is unknown, and so is that placeholder of a column of bytes (base64) and of UUIDs;
+          documents may be JSON in a string, as MongoDB's are.
+        - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` holds only what was changed.
         - `cloudevents`: a CloudEvents 1.0 structured event. The collection is `source`; `type` is a dotted word such as
           `com.example.order.paid` and so the topic, and there is no insert, update or delete.
         - `eventbridge`: an Amazon EventBridge event. The document is `detail`, the collection `source`, the topic `detail-type`.
@@ -131,7 +160,14 @@ class EventLayout:
             shown[name] = (
                 {"constant": part.value} if isinstance(part, Constant) else list(part) if isinstance(part, tuple) else part
             )
-        return shown | {"type_map": None if self.type_map is None else dict(self._types), "ts_format": self.ts_format}
+        texts = self.unknown_value
+        return shown | {
+            "type_map": None if self.type_map is None else dict(self._types),
+            "ts_format": self.ts_format,
+            "before_holds": self.before_holds,
+            "unknown_value": list(texts) if isinstance(texts, tuple) else texts,
+            "encoded": self.encoded,
+        }
 
 
 _MEMBERS = tuple(member.name for member in fields(EventLayout) if member.init)
@@ -150,15 +186,17 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
                 _check_part(name, _part(name, value))
             elif name == "type_map":
                 found += [(("type_map", *word), reason) for word, reason in _type_map_faults(value)]
-            elif name == "ts_format":
-                _check_ts_format(value)
+            elif name in _WORDS:
+                _check_word(name, value)
+            elif name == "unknown_value":
+                _check_unknown_value(value)
             else:
                 found.append(((str(name),), f"unknown member; expected one of preset, {', '.join(_MEMBERS)}"))
         except ConfigError as error:
             found.append(((error.place,), error.reason))
     bad = {steps[0] for steps, _ in found}
     # Whether parts go together can be told of good ones.
-    if not bad & {"preset", "data", "before"}:
+    if not bad & {"preset", "data", "before", "encoded"}:
         try:
             _made({name: members[name] for name in ("preset", *_MEMBERS) if name in members and name not in bad})
         except ConfigError as error:
@@ -268,11 +306,54 @@ def _type_map_faults(type_map: Any) -> Iterator[tuple[tuple[str, ...], str]]:
             yield (pair[0],), f"expected words that mean {', '.join(EVENT_TYPES)}, not {pair!r}{near}"
 
 
-def _check_ts_format(ts_format: Any) -> None:
-    formats = get_args(TimestampFormat)
-    if ts_format not in formats:
-        near = _did_you_mean(ts_format, formats)
-        raise ConfigError(f"expected one of {', '.join(formats)}, not {ts_format!r}{near}", place="ts_format")
+#: Members that are one of a few words.
+_WORDS: Mapping[str, tuple[str | None, ...]] = {
+    "ts_format": get_args(TimestampFormat),
+    "before_holds": get_args(BeforeHolds),
+    "encoded": (*get_args(Encoding), None),
+}
+
+
+def _check_word(name: str, word: Any) -> None:
+    words = _WORDS[name]
+    if word not in words or not isinstance(word, str | None):
+        known = [known or "null" for known in words]
+        raise ConfigError(f"expected one of {', '.join(known)}, not {word!r}{_did_you_mean(word, known)}", place=name)
+
+
+#: Each is searched for in every document.
+MAX_UNKNOWN_TEXTS = 16
+MAX_UNKNOWN_BYTES = 1_024
+
+
+def _check_unknown_value(texts: Any) -> str | tuple[str, ...] | None:
+    """Return the texts as they are held."""
+    if texts is None:
+        return None
+    several = (texts,) if isinstance(texts, str) else texts
+    if not isinstance(several, Sequence) or isinstance(several, bytes | bytearray) or not several:
+        raise ConfigError(f"expected a text, a list of texts or null, not {texts!r}", place="unknown_value")
+    if len(several) > MAX_UNKNOWN_TEXTS:
+        raise ConfigError(f"{len(several)} texts; at most {MAX_UNKNOWN_TEXTS} are allowed", place="unknown_value")
+    for text in several:
+        if not isinstance(text, str) or not text or len(text.encode(errors="replace")) > MAX_UNKNOWN_BYTES:
+            raise ConfigError(f"expected a text of 1 to {MAX_UNKNOWN_BYTES:,} bytes, not {text!r:.80}", place="unknown_value")
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise ConfigError("a text with half of a surrogate pair", place="unknown_value")
+    return texts if isinstance(texts, str) else tuple(texts)
+
+
+def _lies_in(pointer: Pointer, places: Sequence[Pointer]) -> bool:
+    """Tell whether a pointer is one of some places or leads into one."""
+    return any(pointer[: len(place)] == place for place in places)
+
+
+#: Debezium's own default, for text; of a column of bytes as base64; of one of UUIDs the UUID that it makes of the text.
+_DEBEZIUM_UNAVAILABLE = (
+    "__debezium_unavailable_value",
+    "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
+    "b68a35a7-17ad-35b3-af2a-ae46edb4545a",
+)
 
 
 @cache
@@ -291,6 +372,21 @@ def _preset(name: str) -> EventLayout:
             before=("/payload/before", "/before"),
             unknown=None,
             type_map={"c": "insert", "r": "insert", "u": "update", "d": "delete"},
+            before_holds="partial",
+            unknown_value=_DEBEZIUM_UNAVAILABLE,
+            encoded="json",
+        )
+    if name == "maxwell":
+        return EventLayout(
+            id=None,
+            tenant=None,
+            collection="/table",
+            topic=None,
+            before="/old",
+            unknown=None,
+            type_map={"insert": "insert", "bootstrap-insert": "insert", "update": "update", "delete": "delete"},
+            ts_format="s",
+            before_holds="changed",
         )
     if name == "cloudevents":
         return EventLayout(

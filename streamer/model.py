@@ -216,6 +216,15 @@ class Event:
     unknown_parts: frozenset[str] = frozenset()  # those of `type`, `ts` and `topic` that a pointer in `unknown` covers
     data_at: Pointer | None = None  # where `data` and `before` were found in `raw`, or would stand
     before_at: Pointer | None = None
+    untold: bool = False  # an update that carries no `before`, where the layout has it partial
+
+    @property
+    def tells_of_before(self) -> bool:
+        """Whether the event carries `before`, or says that the source did not carry it or something in it."""
+        at = self.before_at
+        if self.untold:
+            return False
+        return self.before is not None or (at is not None and any(hole[: len(at)] == at[: len(hole)] for hole in self.unknown))
 
 
 @final

@@ -325,6 +325,25 @@ def placed(rng: random.Random, event: Json, data: list[str], before: list[str]) 
     return made
 
 
+#: What a layout says of change records that leave something out or wrap it; of each that of most, first.
+RECORDS: dict[str, list[Any]] = {
+    "before_holds": ["all", "partial", "partial", "changed", "changed"],
+    "unknown_value": [None, None, "vip-1", ["paid", "d"]],
+    "encoded": [None, "json"],
+}
+
+
+def recorded(rng: random.Random, event: Json, *, encoded: bool) -> Json:
+    """Leave members of `before` out, and encode documents."""
+    made = dict(event)
+    if isinstance(made.get("before"), dict):
+        made["before"] = {name: value for name, value in made["before"].items() if rng.random() < 0.6}
+    for name in ("data", "before") if encoded else ():
+        if isinstance(made.get(name), dict) and rng.random() < 0.7:
+            made[name] = random_text(rng, made[name]).decode()
+    return made
+
+
 def _put(into: Any, tokens: list[str], value: Any) -> None:
     """Put a value where a pointer leads, making what is on the way; a token `0` or `1` makes an array."""
     for at, token in enumerate(tokens):

@@ -277,7 +277,7 @@ class Filter:
             return Answer.MAYBE
         if read.unknown and self._holes_pass:
             return Answer.MAYBE
-        has_old_side = self._transitions and (read.before is not None or bool(read.unknown))
+        has_old_side = self._transitions and read.tells_of_before
         carried = carried_keys([read, as_before(read, self._layout)] if has_old_side else [read], self._places)
         if carried is None or any(key.to_bytes() in self._bits for key in carried):
             return Answer.MAYBE

@@ -165,11 +165,19 @@ _LAYOUT_SCHEMA: Final[dict[str, Any]] = {
                 **{part: {"anyOf": [*_POINTERS["anyOf"], _CONSTANT]} for part in PARTS},
                 "type_map": {"type": ["object", "null"], "additionalProperties": {"enum": ["insert", "update", "delete"]}},
                 "ts_format": {"enum": ["ms", "us", "ns", "s", "rfc3339"], "default": "ms"},
+                "before_holds": {"enum": ["all", "partial", "changed"], "default": "all"},
+                "unknown_value": {
+                    "anyOf": [
+                        {"type": ["string", "null"], "minLength": 1},
+                        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+                    ]
+                },
+                "encoded": {"enum": ["json", None], "default": None},
             },
         },
     ]
 }
-LAYOUT_MEMBERS: Final = ("preset", *PARTS, "type_map", "ts_format")
+LAYOUT_MEMBERS: Final = ("preset", *PARTS, "type_map", "ts_format", "before_holds", "unknown_value", "encoded")
 
 Layout: TypeAlias = Annotated[
     EventLayout, PlainValidator(_layout), PlainSerializer(shown_layout, when_used="json"), WithJsonSchema(_LAYOUT_SCHEMA)

@@ -579,9 +579,7 @@ class ReferenceCore:
         options = self._options
         read = read_for(options, event, tenant, collection)
         REFUSED.begin()
-        # A hole may stand in the place of the old side.
-        has_old_side = read.before is not None or bool(read.unknown)
-        sides = [read, as_before(read, options.layout)] if has_old_side else [read]
+        sides = [read, as_before(read, options.layout)] if read.tells_of_before else [read]
         budget, on_cel_error = options.limits.cel_budget, self._cel_errors.record
         for (name, within), partition in root.seen_by(read):
             candidates = matches = 0

@@ -17,9 +17,11 @@ from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import EventCode, EventError
-from streamer.layout import PARTS, Constant, EventLayout, decode_pointer, encode_pointer
+from streamer.layout import Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer
 from streamer.reference import json
+from streamer.reference.places import is_prefix, resolve, substitute
+from streamer.reference.records import carried, decoded, duplicate_member
 
 if TYPE_CHECKING:
     from streamer.engine.core import EventSource, Options
@@ -71,10 +73,9 @@ def read_event(
             offset=document.offsets.get(()),
         )
     if document.duplicate is not None:
-        pointer, offset = document.duplicate
-        raise EventError(
-            EventCode.DUPLICATE_MEMBER, "a member of the envelope stands twice", offset=offset, place=encode_pointer(pointer)
-        )
+        raise duplicate_member(*document.duplicate)
+    if layout.encoded is not None:
+        document = decoded(document, layout, limits.max_depth)
     return _Parts(document, layout, limits.max_depth).read(default_tenant, tenant, collection)
 
 
@@ -104,8 +105,8 @@ def as_before(event: Event, layout: EventLayout) -> Event:
     raw: Any = event.raw
     for pointer in layout.pointers("before"):
         if pointer == before_at or resolve(raw, pointer)[0]:
-            raw = _substitute(raw, pointer, None)
-    raw = _substitute(raw, data_at, event.before)
+            raw = substitute(raw, pointer, None)
+    raw = substitute(raw, data_at, event.before)
     return replace(
         event, raw=raw, data=event.before, before=None, unknown=tuple(_unknown_before(event.unknown, data_at, before_at))
     )
@@ -113,27 +114,15 @@ def as_before(event: Event, layout: EventLayout) -> Event:
 
 def _unknown_before(unknown: tuple[Pointer, ...], data_at: Pointer, before_at: Pointer) -> Iterator[Pointer]:
     for pointer in unknown:
-        if _is_prefix(before_at, pointer):
+        if is_prefix(before_at, pointer):
             yield data_at + pointer[len(before_at) :]
-        elif _is_prefix(pointer, before_at):
+        elif is_prefix(pointer, before_at):
             # It covers the whole of `before`, which is now `data`.
             yield pointer
-            if not _is_prefix(pointer, data_at):
+            if not is_prefix(pointer, data_at):
                 yield data_at
-        elif not _is_prefix(data_at, pointer):
+        elif not is_prefix(data_at, pointer):
             yield pointer
-
-
-def resolve(value: Any, pointer: Pointer) -> tuple[bool, Any]:
-    """Return whether a pointer leads to a value, and the value (RFC 6901)."""
-    for token in pointer:
-        if isinstance(value, dict) and token in value:
-            value = value[token]
-        elif isinstance(value, list) and _is_index(token) and int(token) < len(value):
-            value = value[int(token)]
-        else:
-            return False, None
-    return True, value
 
 
 def parse_rfc3339(text: str) -> int:
@@ -179,8 +168,17 @@ class _Parts:
         data_at, data = self._object("data")
         before_at, before = self._object("before")
         unknown = self._unknown()
+        holes, before = carried(self.layout, data_at, data, before_at, before, unknown)
+        if before_at is not None and before is not None and self.layout.before_holds == "changed":
+            self.raw = substitute(self.raw, before_at, before)
+            data = data if data_at is None else resolve(self.raw, data_at)[1]
+        unknown = (*unknown, *holes)
         data_at = data_at if data_at is not None else self._would_stand("data", unknown)
         before_at = before_at if before_at is not None else self._would_stand("before", unknown)
+        is_partial = self.layout.before_holds == "partial" and event_type == "update"
+        untold = is_partial and before is None and before_at is not None and not _overlaps(unknown, before_at)
+        if untold and before_at is not None:
+            unknown = (*unknown, before_at)
         # The last known document of a delete may stand in `before`, also where it is a hole there.
         is_before = before is not None or not _overlaps(unknown, data_at) or _overlaps(unknown, before_at)
         if event_type == "delete" and data is None and before_at is not None and is_before:
@@ -199,6 +197,7 @@ class _Parts:
             unknown_parts=self._unknown_parts(unknown),
             data_at=data_at,
             before_at=before_at,
+            untold=untold,
         )
 
     def _find(self, part: str) -> tuple[Pointer | None, Any]:
@@ -308,7 +307,7 @@ class _Parts:
         return frozenset(
             part
             for part in ("type", "ts", "topic")
-            if any(_is_prefix(hole, pointer) for hole in unknown for pointer in self.layout.pointers(part))
+            if any(is_prefix(hole, pointer) for hole in unknown for pointer in self.layout.pointers(part))
         )
 
     def _wrong_type(self, part: str, at: Pointer | None, expected: str, value: Any) -> EventError:
@@ -448,37 +447,15 @@ def encode(text: str) -> bytes:
 def _watch(layout: EventLayout) -> json.Watch:
     """The trie of all members that the layout names or passes through."""
     trie: dict[str, Any] = {}
-    for part in PARTS:
-        for pointer in layout.pointers(part):
-            below = trie
-            for token in pointer:
-                below = below.setdefault(token, {})
+    for pointer in layout.all_pointers():
+        below = trie
+        for token in pointer:
+            below = below.setdefault(token, {})
     return trie
 
 
-def _substitute(value: Any, pointer: Pointer, new: Any) -> Any:
-    """Return a copy with the value at a pointer replaced, sharing all else; objects on the way are made where there are none."""
-    if not pointer:
-        return new
-    token, rest = pointer[0], pointer[1:]
-    if isinstance(value, list) and _is_index(token) and int(token) < len(value):
-        copy = list(value)
-        copy[int(token)] = _substitute(copy[int(token)], rest, new)
-        return copy
-    members = value if isinstance(value, Mapping) else {}
-    return {**members, token: _substitute(members.get(token), rest, new)}
-
-
 def _overlaps(unknown: tuple[Pointer, ...], place: Pointer | None) -> bool:
-    return place is not None and any(_is_prefix(hole, place) or _is_prefix(place, hole) for hole in unknown)
-
-
-def _is_prefix(short: Pointer, long: Pointer) -> bool:
-    return long[: len(short)] == short
-
-
-def _is_index(token: str) -> bool:
-    return token.isascii() and token.isdigit() and (token == "0" or token[0] != "0") and len(token) < 10
+    return place is not None and any(is_prefix(hole, place) or is_prefix(place, hole) for hole in unknown)
 
 
 def _is_int(value: Any) -> bool:

@@ -136,7 +136,7 @@ def judge(
             return _report(compiled, new, "enter")
         case "delete":
             flagged = _is_flagged(event, soft_delete)
-            if flagged is not Verdict.FALSE and _tells_of_before(event):
+            if flagged is not Verdict.FALSE and event.tells_of_before:
                 old = _side(compiled, as_before(event, layout), soft_delete, budget, on_cel_error)
                 last = _wants(compiled, event, budget, on_cel_error)
                 new = old if flagged is Verdict.TRUE or last is old else Side.UNSURE
@@ -149,7 +149,7 @@ def judge(
 
 def old_side(event: Event, layout: EventLayout) -> Event | None:
     """Return the event as it was before an update; None where it does not tell, for no `before` nor a hole in its place."""
-    return as_before(event, layout) if event.type == "update" and _tells_of_before(event) else None
+    return as_before(event, layout) if event.type == "update" and event.tells_of_before else None
 
 
 def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool:
@@ -251,13 +251,6 @@ def _is_flagged(event: Event, soft_delete: str | None) -> Verdict:
 @lru_cache(maxsize=16)
 def _path_of_flag(soft_delete: str) -> tuple[str, ...]:
     return parse_path(soft_delete, place="soft_delete")
-
-
-def _tells_of_before(event: Event) -> bool:
-    """Whether the event carries `before`, or says that the source did not carry it or something in it."""
-    at = event.before_at
-    hidden = at is not None and any(hole[: len(at)] == at[: len(hole)] for hole in event.unknown)
-    return hidden or event.before is not None
 
 
 # The parts, cheapest first

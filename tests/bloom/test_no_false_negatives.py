@@ -148,6 +148,8 @@ LAYOUTS = [
     EventLayout(),
     EventLayout(data=["/after", "/data"], before=["/old", "/before"]),
     EventLayout(data=""),
+    EventLayout(before_holds="partial", unknown_value="unpaid"),
+    EventLayout(before_holds="changed", unknown_value=["aid", "straße"]),
 ]
 
 
@@ -171,7 +173,7 @@ def random_event(rng: random.Random) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(40))
 def test_the_filter_never_loses_a_match(engine: Any, seed: int) -> None:
     rng = random.Random(seed)
-    layout = LAYOUTS[seed % 3]
+    layout = LAYOUTS[seed % len(LAYOUTS)]
     soft_delete = "flag" if seed % 4 == 0 else None
     e: Engine = engine(layout=layout, soft_delete=soft_delete)
     programs = ProgramCache(100)

@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -29,7 +29,7 @@ from streamer.reference.judge import judge
 from streamer.reference.patterns import evaluate_pattern
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.patterns import AllOf, Field, Pattern
-from tests.generators import OPERANDS, PLACES, agreeing_event, agreeing_subscription, placed, random_text
+from tests.generators import OPERANDS, PLACES, RECORDS, agreeing_event, agreeing_subscription, placed, random_text, recorded
 
 SETS = int(os.environ.get("SETS", "10000"))
 CHUNKS = 20
@@ -63,6 +63,12 @@ class Tally:
         self.merges += other.merges
 
 
+def _of_records(places: str, before_holds: Any, unknown_value: Any, encoded: Any) -> EventLayout:
+    # What is encoded holds no other part.
+    encoded = None if places == "one in the other" else encoded
+    return replace(LAYOUTS[places], before_holds=before_holds, unknown_value=unknown_value, encoded=encoded)
+
+
 class Pair:
     """A native core, and what it should hold as the reference compiles it."""
 
@@ -72,6 +78,9 @@ class Pair:
         # The places of most sets are the usual ones: patterns of subscriptions look there.
         self.places = rng.choice(list(PLACES)) if rng.random() < 0.2 else "change"
         self.layout = LAYOUTS[self.places]
+        self.is_record = rng.random() < 0.2
+        if self.is_record:
+            self.layout = _of_records(self.places, *(rng.choice(choices) for choices in RECORDS.values()))
         options = Options(layout=self.layout, validation=rng.choice(["full", "lazy"]), soft_delete=self.soft_delete)
         self.core = NativeCore(options, PROGRAMS, ErrorLog())
         self.held: dict[str, CompiledSubscription] = {}
@@ -194,6 +203,8 @@ def run_set(number: int, *, decided: bool = False) -> Tally:
         if at % 2:
             pair.change()
         event = agreeing_event(rng)
+        if pair.is_record:
+            event = recorded(rng, event, encoded=pair.layout.encoded is not None)
         if pair.places != "change":
             event = placed(rng, event, *PLACES[pair.places])
         pair.compare(random_text(rng, event), decided=decided)

@@ -274,3 +274,53 @@ def test_rfc3339_is_exact_to_the_nanosecond() -> None:
     assert parse_rfc3339("1970-01-01T00:00:00.000000001Z") == 1
     assert parse_rfc3339("1969-12-31T23:59:59.999999999Z") == -1
     assert parse_rfc3339("2026-11-21T09:30:00.123456789+05:30") == 1795233600123456789
+
+
+def test_what_a_layout_says_of_change_records_travels() -> None:
+    layout = EventLayout.from_dict({"before_holds": "changed", "unknown_value": ["?", "n/a"], "encoded": "json"})
+    assert layout == EventLayout(before_holds="changed", unknown_value=("?", "n/a"), encoded="json")
+    assert EventLayout.from_dict(layout.to_dict()) == layout == pickle.loads(pickle.dumps(layout))
+    assert hash(layout) == hash(EventLayout(before_holds="changed", unknown_value=["?", "n/a"], encoded="json"))
+    assert layout.unknown_texts == ("?", "n/a")
+    assert EventLayout(unknown_value="?").unknown_texts == ("?",)
+    assert EventLayout.from_dict({"preset": "debezium", "unknown_value": None, "encoded": None}).unknown_texts == ()
+
+
+@pytest.mark.parametrize(
+    ("members", "place"),
+    [
+        ({"before_holds": "some"}, "before_holds"),
+        ({"before_holds": None}, "before_holds"),
+        ({"before_holds": ["all"]}, "before_holds"),
+        ({"encoded": "bson"}, "encoded"),
+        ({"encoded": {}}, "encoded"),
+        ({"unknown_value": ""}, "unknown_value"),
+        ({"unknown_value": []}, "unknown_value"),
+        ({"unknown_value": ["a", 1]}, "unknown_value"),
+        ({"unknown_value": 7}, "unknown_value"),
+        ({"unknown_value": "\ud800"}, "unknown_value"),
+        ({"unknown_value": "x" * 1025}, "unknown_value"),
+        ({"unknown_value": ["x"] * 17}, "unknown_value"),
+        ({"encoded": "json", "data": "/a", "before": "/a/b"}, "before"),
+    ],
+)
+def test_what_a_layout_cannot_say_of_change_records(members: dict[str, Any], place: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        EventLayout.from_dict(members)
+    assert raised.value.place == place
+    with pytest.raises(ConfigError) as raised:
+        EventLayout(**members)
+    assert raised.value.place == place
+
+
+def test_a_hole_that_a_layout_tells_of_is_one_in_the_event() -> None:
+    debezium = EventLayout.preset("debezium")
+    event = read({"op": "u", "before": {"id": 1}, "after": {"id": 1, "t": "__debezium_unavailable_value", "e": 1}}, debezium)
+    assert sorted(event.unknown) == [("after", "t"), ("before", "e"), ("before", "t")]
+    assert read({"op": "u", "before": None, "after": {"id": 1}}, debezium).untold
+
+
+def test_bad_json_in_a_string_says_where() -> None:
+    error = refused(b'{"op": "u", "payload": {"after": "{\\"a\\": tru}"}}', EventLayout.preset("debezium"))
+    assert (error.code, error.place, error.offset) == (EventCode.MALFORMED_JSON, "/payload/after", 33)
+    assert "the JSON in data, at byte 9 of it" in error.reason

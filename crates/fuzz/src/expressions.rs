@@ -22,7 +22,7 @@ pub fn expression(data: &[u8]) -> usize {
     let given = Given { default_tenant: Some("default"), ..Given::default() };
     let (mut flattener, arena, mut scratch) = (Flattener::new(), Arena::default(), Scratch::default());
     let Ok(flat) = flattener.flatten(&TRIE, event, Validation::Full, &given, &limits) else { return 0 };
-    let document = Document::new(&flat, event, &arena, &limits).expect("an event that was checked in full");
+    let document = Document::new(&flat, &arena, &limits).expect("an event that was checked in full");
     for side in [document.as_before(), document] {
         let mut evaluate = |budget| executable.evaluate(&side, budget, &mut scratch).expect("likewise");
         let whole = evaluate(BUDGET);

@@ -82,6 +82,18 @@ pub enum TimestampFormat {
     Rfc3339,
 }
 
+/// How much of the document before the change `before` holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BeforeHolds {
+    /// All of it.
+    #[default]
+    All,
+    /// What of it nobody knows: a member that `data` has and `before` lacks is unknown.
+    Partial,
+    /// What was changed: all else is as in `data`.
+    Changed,
+}
+
 /// Where the parts of an event stand. See `streamer.EventLayout`, which documents each member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the parts are the table of semantics.md section 1")]
@@ -98,6 +110,11 @@ pub struct EventLayout {
     /// What the event's own words for `type` mean; `None`: they are `insert`, `update` and `delete`.
     pub type_map: Option<Vec<(Box<str>, EventType)>>,
     pub ts_format: TimestampFormat,
+    pub before_holds: BeforeHolds,
+    /// What the source writes for a value that it does not carry.
+    pub unknown_value: Box<[Box<str>]>,
+    /// Whether `data` and `before` may be JSON in a string.
+    pub encoded: bool,
 }
 
 impl Default for EventLayout {
@@ -116,6 +133,9 @@ impl Default for EventLayout {
             unknown: at("unknown"),
             type_map: None,
             ts_format: TimestampFormat::Milliseconds,
+            before_holds: BeforeHolds::All,
+            unknown_value: Box::default(),
+            encoded: false,
         }
     }
 }
@@ -175,6 +195,26 @@ impl EventLayout {
                 Some("ns") => TimestampFormat::Nanoseconds,
                 Some("rfc3339") => TimestampFormat::Rfc3339,
                 Some(other) => return Err(format!("ts_format: unknown {other:?}")),
+            },
+            before_holds: match value.get("before_holds").and_then(Value::as_str) {
+                Some("all") | None => BeforeHolds::All,
+                Some("partial") => BeforeHolds::Partial,
+                Some("changed") => BeforeHolds::Changed,
+                Some(other) => return Err(format!("before_holds: unknown {other:?}")),
+            },
+            unknown_value: match value.get("unknown_value") {
+                None | Some(Value::Scalar(Scalar::Null)) => Box::default(),
+                Some(Value::Scalar(Scalar::String(text))) => Box::new([text.clone()]),
+                Some(Value::List(texts)) => texts
+                    .iter()
+                    .map(|text| text.as_str().map(Box::from).ok_or("unknown_value: expected a list of texts"))
+                    .collect::<Result<_, _>>()?,
+                Some(_) => return Err("unknown_value: expected a text or a list of them".into()),
+            },
+            encoded: match value.get("encoded") {
+                None | Some(Value::Scalar(Scalar::Null)) => false,
+                Some(Value::Scalar(Scalar::String(format))) if **format == *"json" => true,
+                Some(_) => return Err("encoded: expected json".into()),
             },
         };
         for pointer in layout.parts().into_iter().flat_map(|(_, part)| part.pointers()) {

@@ -35,7 +35,7 @@ impl CelPrograms {
         let arena = Arena::default();
         let given = Given { default_tenant: self.default_tenant.as_deref(), ..Given::default() };
         let read = flattener.flatten(&self.trie, event, Validation::Full, &given, &self.limits);
-        let made = read.and_then(|flat| Document::new(&flat, event, &arena, &self.limits));
+        let made = read.and_then(|flat| Document::new(&flat, &arena, &self.limits));
         let done = made.and_then(|document| act(&if old_side { document.as_before() } else { document }));
         done.map_err(|error| errors::event_error(py, &error, true).map_or_else(|other| other, PyErr::from_value))
     }

@@ -123,7 +123,7 @@ impl Shipped {
             return Ok(Told::Answer(Answer::Maybe));
         }
         if reading.transitions && flat.has_old_side() {
-            let Some(text) = flat.old_text(event) else { return Ok(Told::Open) };
+            let Some(text) = flat.old_text() else { return Ok(Told::Open) };
             let Ok(side) = old.flatten_old(&self.trie, &text, parts, Validation::Full) else { return Ok(Told::Open) };
             if self.carries(&side, key) {
                 return Ok(Told::Answer(Answer::Maybe));

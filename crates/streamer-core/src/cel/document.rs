@@ -86,13 +86,9 @@ impl<'d> Document<'d> {
     /// # Errors
     ///
     /// `bad_utf8`, where the flattening did not look at the whole of *event*.
-    pub fn new(
-        flat: &Flat<'d>,
-        event: &'d [u8],
-        arena: &'d Arena,
-        limits: &Limits,
-    ) -> std::result::Result<Document<'d>, EventError> {
+    pub fn new(flat: &Flat<'d>, arena: &'d Arena, limits: &Limits) -> std::result::Result<Document<'d>, EventError> {
         let arena = &arena.0;
+        let event = flat.event;
         let text = if flat.text.len() == event.len() { flat.text } else { utf8_first(event, Ok(()))?.0 };
         let tree = |start| &*arena.alloc(Tree { text, start, value: OnceCell::new() });
         let parts = flat.parts();

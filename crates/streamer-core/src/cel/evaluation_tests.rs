@@ -20,7 +20,7 @@ fn evaluate(sources: &[&str], event: &str, validation: Validation, old_side: boo
     let (limits, mut flattener, arena) = (Limits::default(), Flattener::new(), Arena::default());
     let given = Given { default_tenant: Some("default"), ..Given::default() };
     let flat = flattener.flatten(&trie, event.as_bytes(), validation, &given, &limits)?;
-    let document = Document::new(&flat, event.as_bytes(), &arena, &limits)?;
+    let document = Document::new(&flat, &arena, &limits)?;
     let document = if old_side { document.as_before() } else { document };
     let mut scratch = Scratch::default();
     sources.iter().map(|source| executable(source).evaluate(&document, BUDGET, &mut scratch)).collect()
@@ -126,7 +126,7 @@ fn what_a_run_keeps_is_given_back() {
     let (limits, mut flattener, arena) = (Limits::default(), Flattener::new(), Arena::default());
     let given = Given { default_tenant: Some("default"), ..Given::default() };
     let flat = flattener.flatten(&trie, event.as_bytes(), Validation::Full, &given, &limits).unwrap();
-    let document = Document::new(&flat, event.as_bytes(), &arena, &limits).unwrap();
+    let document = Document::new(&flat, &arena, &limits).unwrap();
     let mut scratch = Scratch::default();
     let large = executable("data.l.map(x, data.s + string(x)).size() == 60");
     assert_eq!(large.evaluate(&document, BUDGET, &mut scratch).unwrap().verdict, Verdict::True);

@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!   let arena = Arena::default();                  // one for a thread; `reset` keeps its memory for the next event
-//!   let document = Document::new(&flat, event, &arena, &limits)?;      // nothing is parsed yet
+//!   let document = Document::new(&flat, &arena, &limits)?;      // nothing is parsed yet
 //!   let before = document.as_before();             // the old side: data := before, before := null
 //!   let mut scratch = cel::Scratch::default();     // one for a thread, for any programs
 //!   let outcome = executable.evaluate(&document, budget, &mut scratch)?;

@@ -83,7 +83,7 @@ impl Inner {
         tell: impl FnOnce(Identity<'_>),
     ) -> Result<(Matched<'s>, Stays<'s>), EventError> {
         let (matched, is_read) = self.match_and(group, event, tenant, collection, scratch, |one, rest, change| {
-            tell(self.identity(one.event, one.flat, &mut rest.old.flattener));
+            tell(self.identity(one.flat, &mut rest.old.flattener));
             change == Change::Compare && !rest.output.certain.is_empty() && self.find_stays(one, rest)
         })?;
         let Matched { found, .. } = matched;
@@ -91,10 +91,10 @@ impl Inner {
     }
 
     /// What an event is called.
-    fn identity<'e>(&'e self, event: &'e [u8], flat: &Flat<'e>, flattener: &'e mut Flattener) -> Identity<'e> {
+    fn identity<'e>(&'e self, flat: &Flat<'e>, flattener: &'e mut Flattener) -> Identity<'e> {
         let Parts { tenant, collection, event_type, .. } = *flat.parts();
         let id = match (flat.id(), self.options.validation) {
-            (None, Validation::Lazy) => flattener.locate_id(&self.id_locator, event, &self.options.limits),
+            (None, Validation::Lazy) => flattener.locate_id(&self.id_locator, flat.event(), &self.options.limits),
             (id, _) => id,
         };
         Identity { id, tenant, collection, event_type }
@@ -112,7 +112,7 @@ impl Inner {
         let Options { default_tenant, limits, validation, .. } = &self.options;
         let given = Given { tenant, collection, default_tenant: default_tenant.as_deref() };
         let flat = flattener.flatten(&self.no_paths, event, *validation, &given, limits)?;
-        tell(self.identity(event, &flat, &mut old.flattener));
+        tell(self.identity(&flat, &mut old.flattener));
         Ok(())
     }
 
@@ -250,7 +250,9 @@ impl Inner {
         let Rest { values, segment, output, old, cel, tally } = rest;
         let mut errors = std::mem::take(&mut output.errors);
         let mut programs = Programs::new(self, event, flat, given, cel, &mut errors, tally.is_timed());
-        if parts.has_unknown {
+        // What a delete was before is its document, and a flag hides one by what is unknown of the other.
+        let is_known_after = parts.is_known_after && parts.event_type != Some(EventType::Delete) && view.flag.is_none();
+        if parts.has_unknown && !is_known_after {
             self.judge_open(one, values, output, &mut programs)?;
             programs.end(output, tally);
             output.errors = errors;
@@ -270,6 +272,9 @@ impl Inner {
                 }
             });
             values_read.end(values);
+            if is_known_after {
+                self.take_open(flags::BEFORE | told(flat), output);
+            }
             for (position, slot) in output.candidates_for_cel.iter().enumerate() {
                 if programs.verdict(*slot, Side::New)? == Verdict::True {
                     output.certain.push(*slot);
@@ -279,6 +284,12 @@ impl Inner {
                 }
             }
             output.counted = output.certain.len();
+        }
+        if is_known_after {
+            self.judge_before(one, output, &mut programs)?;
+            programs.end(output, tally);
+            output.errors = errors;
+            return Ok(Change::Untold);
         }
         let change = match parts.event_type {
             Some(EventType::Insert) => Change::Enter,
@@ -305,6 +316,33 @@ impl Inner {
         Ok(change)
     }
 
+    /// Leave out what has any of the flags *open*: it is judged by itself.
+    fn take_open(&self, open: u8, output: &mut Output) {
+        let is_closed = |slot: &u32| self.records.get(*slot).as_ref().is_some_and(|record| record.flags & open == 0);
+        output.certain.retain(is_closed);
+        output.candidates_for_cel.retain(is_closed);
+    }
+
+    /// Judge what may want an event of which all is known but what was before: what asks for that, and, where it tells of
+    /// the old side, what may have matched it. What the index found of the rest matches, and only its transition is open.
+    fn judge_before(&self, one: &One<'_>, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
+        let open = flags::BEFORE | told(one.flat);
+        for segment in one.segments().filter(|segment| segment.store.any_flags & open != 0) {
+            segment.find_flagged(open, one.root.version, output);
+        }
+        if one.flat.has_old_side() {
+            output.open.append(&mut output.certain);
+            output.counted = 0;
+        }
+        if output.open.is_empty() {
+            return Ok(());
+        }
+        // Lazily nobody has looked at all of it yet.
+        programs.check()?;
+        let holes = Holes::new(one.flat, &self.options.limits, None)?;
+        self.judge_each(&holes, output, programs)
+    }
+
     /// Judge what an event with holes may match, each subscription by itself.
     fn judge_open(
         &self,
@@ -316,7 +354,7 @@ impl Inner {
         let options = &self.options;
         // Lazily nobody has looked at all of it yet.
         programs.check()?;
-        let holes = Holes::new(one.event, one.flat, &options.limits, options.soft_delete.as_ref())?;
+        let holes = Holes::new(one.flat, &options.limits, options.soft_delete.as_ref())?;
         let mut read = Values::begin(one.flat, &self.seed, values);
         for (segment, map) in one.segments().zip(&one.view.maps) {
             let asked = Asked { version: one.root.version, answer: Answer::Maybe, map, seed: &self.seed };
@@ -327,6 +365,12 @@ impl Inner {
         read.end(values);
         // Those that are open are searched again; what a topic's budget refused is not open.
         _ = regexps::take_refused();
+        self.judge_each(&holes, output, programs)
+    }
+
+    /// Judge what is open.
+    fn judge_each(&self, holes: &Holes, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
+        let options = &self.options;
         for slot in output.open.drain(..) {
             // Its text is read.
             watch::spend(64);
@@ -359,7 +403,7 @@ impl Inner {
         found.clear();
         candidates.clear();
         let validation = self.options.validation;
-        let Some(text) = one.flat.old_text(one.event) else { return Ok(false) };
+        let Some(text) = one.flat.old_text() else { return Ok(false) };
         let Ok(old) = flattener.flatten_old(&one.view.trie, &text, one.flat.parts(), validation) else { return Ok(false) };
         if !is_flagged(one.view, &old) {
             let mut values = Values::begin(&old, &self.seed, scratch);
@@ -499,6 +543,11 @@ fn each_segment(one: &One<'_>, answers: [Answer; 4], mut visit: impl FnMut(&Segm
             visit(at, answer, place, map);
         }
     }
+}
+
+/// The flag of what wants to hear of documents that it wants no longer, if an update tells of its old side.
+fn told(flat: &Flat<'_>) -> u8 {
+    if flat.has_old_side() && flat.parts().event_type == Some(EventType::Update) { flags::TRANSITIONS } else { 0 }
 }
 
 /// Whether the document carries the soft-delete flag, with anything but missing, null, false, 0 or `""`.

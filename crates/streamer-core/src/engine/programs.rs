@@ -246,9 +246,9 @@ impl<'e> Programs<'e> {
             let document = match self.flattener.take() {
                 Some(flattener) if inner.options.validation == Validation::Lazy => {
                     let flat = flattener.flatten(&inner.no_paths, self.event, Validation::Full, &self.given, limits)?;
-                    Document::new(&flat, self.event, self.arena, limits)?
+                    Document::new(&flat, self.arena, limits)?
                 }
-                _ => Document::new(self.flat, self.event, self.arena, limits)?,
+                _ => Document::new(self.flat, self.arena, limits)?,
             };
             self.documents = Some([document, document.as_before()]);
         }

@@ -245,6 +245,13 @@ impl Segment {
         output.open.extend(there.map(|at| self.store.slots[*at as usize]));
     }
 
+    /// Find what has any of some flags among what is there at *version*: slots that are to be judged by themselves.
+    pub(super) fn find_flagged(&self, any: u8, version: u64, output: &mut Output) {
+        output.listed += self.store.len() as u64;
+        let flagged = (0..self.store.len() as u32).filter(|at| self.store.flags[*at as usize] & any != 0);
+        output.open.extend(flagged.filter(|at| !self.is_gone(*at, version)).map(|at| self.store.slots[at as usize]));
+    }
+
     /// Find what one side of an event matches among what is there at *version*.
     pub fn find(&self, asked: &Asked<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
         if self.is_skipped(asked.answer) {

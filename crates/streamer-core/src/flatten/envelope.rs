@@ -43,7 +43,7 @@ pub(super) struct Resolved {
     tenant: Text,
     collection: Text,
     topic: Text,
-    event_type: Option<EventType>,
+    pub(super) event_type: Option<EventType>,
     ts_ns: Option<i128>,
     has_unknown: bool,
     /// See `Flat`.
@@ -119,6 +119,7 @@ impl Resolved {
             topic: read(TOPIC, self.topic, None, None),
             ts_ns: self.ts_ns,
             has_unknown: self.has_unknown,
+            is_known_after: false,
         }
     }
 }
@@ -515,7 +516,7 @@ impl Flattener {
         if (given.tenant.is_some() && given.collection.is_some()) || event.len() >= u32::MAX as usize {
             return unread;
         }
-        let Flattener { slots, scratch } = self;
+        let Flattener { slots, scratch, .. } = self;
         let mut scan =
             Scan::<false> { text: event, trie, slots: &mut *slots, scratch, max_depth: limits.max_depth, missing: trie.needed };
         if trie.needed > 0 && !matches!(scan.event(), Ok(scanned) if scanned.not_an_object.is_none()) {
@@ -541,7 +542,7 @@ impl Flattener {
     /// Find what names an event that can be read, checking nothing else: what a lazy reading may have stopped before.
     pub fn locate_id<'a>(&'a mut self, locator: &'a Locator, event: &'a [u8], limits: &Limits) -> Option<EventId<'a>> {
         let trie = &locator.0;
-        let Flattener { slots, scratch } = self;
+        let Flattener { slots, scratch, .. } = self;
         let mut read = 0;
         if trie.needed > 0 {
             let mut scan = Scan::<false> {

@@ -1,9 +1,10 @@
 //! The documents of an event for whoever reads them whole (CEL): where they begin, and what of them the source did not carry.
 
-use super::slots::{Entry, Flat};
-use super::trie::{ALWAYS, BEFORE, DATA, PathTrie, Place, TOPIC, TS, TYPE, UNKNOWN};
+use super::records::document;
+use super::slots::Flat;
+use super::trie::{ALWAYS, BEFORE, DATA, PathTrie, TOPIC, TS, TYPE, UNKNOWN};
 use crate::json::{self, Options};
-use crate::layout::{EventType, Pointer, decode_pointer, index};
+use crate::layout::{BeforeHolds, EventType, Pointer, decode_pointer, index};
 use crate::value::{Kind, Value};
 
 /// What an event does not carry (semantics.md section 8).
@@ -18,6 +19,8 @@ pub(crate) struct Unknown {
     pub(crate) event_type: bool,
     pub(crate) ts: bool,
     pub(crate) topic: bool,
+    /// Whether it is an update that does not say what was before, where `before` is partial.
+    pub(crate) untold: bool,
 }
 
 /// Whether one pointer is the other or leads to something that holds it.
@@ -28,22 +31,12 @@ pub(crate) fn is_prefix(short: &[Box<str>], long: &[Box<str>]) -> bool {
 impl<'a> Flat<'a> {
     /// Where the text of `data` begins; `None` where there is no document.
     pub(crate) fn data_start(&self) -> Option<usize> {
-        self.document(self.data).map(|(entry, _)| entry.start as usize)
+        document(self.trie, self.slots, self.data).map(|(entry, _)| entry.start as usize)
     }
 
     /// Where the text of `before` begins.
     pub(crate) fn before_start(&self) -> Option<usize> {
-        self.document(self.before).map(|(entry, _)| entry.start as usize)
-    }
-
-    /// The document at a base, which counts through the places of `data`, then those of `before`.
-    fn document(&self, base: u16) -> Option<(&'a Entry, &'a Place)> {
-        if base == ALWAYS {
-            return None;
-        }
-        let [.., data, before, _] = &self.trie.places;
-        let place = data.iter().chain(before).nth(base.into())?;
-        Some((self.slots.value(place.node)?, place))
+        document(self.trie, self.slots, self.before).map(|(entry, _)| entry.start as usize)
     }
 
     /// The holes of the event; an event without any costs nothing here.
@@ -51,7 +44,27 @@ impl<'a> Flat<'a> {
         if !self.parts.has_unknown {
             return Unknown::default();
         }
-        let pointers = self.unknown_pointers(max_depth);
+        let mut pointers = self.unknown_pointers(max_depth);
+        pointers.extend_from_slice(&self.slots.holes);
+        let overlaps = |place: &Option<Pointer>| {
+            place.as_ref().is_some_and(|at| pointers.iter().any(|hole| is_prefix(hole, at) || is_prefix(at, hole)))
+        };
+        let found = |base: u16| document(self.trie, self.slots, base).map(|(_, place)| place.pointer.clone());
+        // A delete without `data` has fallen back to `before` already.
+        let fell_back = self.data == self.before;
+        let data_at = if fell_back { None } else { found(self.data) };
+        let mut data_at = data_at.or_else(|| self.would_stand(DATA, &pointers));
+        let before_at = found(self.before).or_else(|| self.would_stand(BEFORE, &pointers));
+        let untold = self.slots.untold && !overlaps(&before_at);
+        if let (true, Some(at)) = (untold, &before_at) {
+            pointers.push(at.clone());
+        }
+        let layout = &self.trie.layout;
+        if let (BeforeHolds::Changed, false, Some(data_at), Some(before_at)) =
+            (layout.before_holds, fell_back, &data_at, &before_at)
+        {
+            self.add_unchanged(&mut pointers, data_at, before_at);
+        }
         let covers = |part: usize| {
             let places = &self.trie.places[part];
             pointers.iter().any(|hole| places.iter().any(|place| is_prefix(hole, &place.pointer)))
@@ -60,12 +73,6 @@ impl<'a> Flat<'a> {
         let overlaps = |place: &Option<Pointer>| {
             place.as_ref().is_some_and(|at| pointers.iter().any(|hole| is_prefix(hole, at) || is_prefix(at, hole)))
         };
-        let found = |base: u16| self.document(base).map(|(_, place)| place.pointer.clone());
-        // A delete without `data` has fallen back to `before` already.
-        let fell_back = self.data == self.before;
-        let data_at = if fell_back { None } else { found(self.data) };
-        let mut data_at = data_at.or_else(|| self.would_stand(DATA, &pointers, max_depth));
-        let before_at = found(self.before).or_else(|| self.would_stand(BEFORE, &pointers, max_depth));
         let is_delete = self.parts.event_type == Some(EventType::Delete);
         let has_data = self.data != ALWAYS && !fell_back;
         // The last known document of a delete may stand in `before`, also where it is a hole there.
@@ -73,7 +80,7 @@ impl<'a> Flat<'a> {
         if is_delete && !has_data && before_at.is_some() && is_before {
             data_at.clone_from(&before_at);
         }
-        Unknown { data_at, before_at, event_type, ts, topic, pointers }
+        Unknown { data_at, before_at, event_type, ts, topic, untold, pointers }
     }
 
     fn unknown_pointers(&self, max_depth: usize) -> Vec<Pointer> {
@@ -91,14 +98,15 @@ impl<'a> Flat<'a> {
     }
 
     /// Where a document that is missing belongs: where its hole is, else where there is room for it, else at the first pointer.
-    fn would_stand(&self, part: usize, unknown: &[Pointer], max_depth: usize) -> Option<Pointer> {
+    fn would_stand(&self, part: usize, unknown: &[Pointer]) -> Option<Pointer> {
         let pointers = pointers(self.trie, part);
         let is_hole = |at: &&Pointer| unknown.iter().any(|hole| is_prefix(hole, at) || is_prefix(at, hole));
         if let Some(pointer) = pointers.iter().find(is_hole) {
             return Some(pointer.clone());
         }
         if pointers.len() > 1 {
-            let event = json::parse::<Value>(self.text.as_bytes(), Options { max_depth, max_bytes: usize::MAX }).ok()?;
+            let options = Options { max_depth: usize::MAX, max_bytes: usize::MAX };
+            let event = json::parse::<Value>(self.event, options).ok()?;
             if let Some(pointer) = pointers.iter().find(|at| leads(&event, at)) {
                 return Some(pointer.clone());
             }

@@ -11,13 +11,16 @@ mod envelope;
 mod holes;
 mod old;
 mod order;
+mod records;
 mod scan;
 pub mod slots;
 mod trie;
 
 use crate::error::EventError;
 use crate::json;
+use crate::layout::BeforeHolds;
 use crate::limits::Limits;
+use records::Origin;
 use scan::{Scan, Scanned, Scratch};
 
 pub use envelope::Locator;
@@ -54,6 +57,9 @@ pub struct Given<'a> {
 pub struct Flattener {
     slots: Slots,
     scratch: Scratch,
+    /// The event with encoded parts decoded, and that with `before` completed.
+    decoded: Vec<u8>,
+    completed: Vec<u8>,
 }
 
 impl Flattener {
@@ -89,33 +95,68 @@ impl Flattener {
         given: &Given<'a>,
         limits: &Limits,
     ) -> Result<Flat<'a>, EventError> {
-        let Flattener { slots, scratch } = self;
-        let mut scan =
-            Scan::<CHECKED> { text: event, trie, slots: &mut *slots, scratch, max_depth: limits.max_depth, missing: trie.needed };
-        let scanned = scan.event();
-        let read = match &scanned {
-            // Lazily, what lies beyond is not looked at.
-            Ok(scanned) if !CHECKED => scanned.end,
-            _ => event.len(),
-        };
-        let (text, scanned) = json::utf8_first(&event[..read], scanned)?;
-        let Scanned { not_an_object, duplicate, .. } = scanned;
-        if let Some(at) = not_an_object {
-            return Err(envelope::not_an_object(event[at], at));
+        let Flattener { slots, scratch, decoded, completed } = self;
+        let mut origin = Origin::default();
+        let mut max_depth = limits.max_depth;
+        let (mut event, mut text) = (event, pass::<CHECKED>(trie, slots, scratch, event, max_depth)?);
+        if trie.layout.encoded
+            && let Some(made) = records::decode(trie, slots, event, max_depth, &mut origin)?
+        {
+            *decoded = made;
+            // How deep it is has been looked at.
+            (event, max_depth) = (decoded, usize::MAX);
+            text = pass::<CHECKED>(trie, slots, scratch, event, max_depth).map_err(|error| origin.place(error))?;
         }
-        if let Some((node, at)) = duplicate {
-            return Err(envelope::duplicate_member(trie, node, at));
+        if trie.layout.before_holds == BeforeHolds::Changed {
+            let before_end = records::end_of_before(trie, slots);
+            if let Some(made) = records::complete(trie, slots, event, &mut origin).map_err(|error| origin.place(error))? {
+                *completed = made;
+                (event, max_depth) = (completed, usize::MAX);
+                text = pass::<CHECKED>(trie, slots, scratch, event, max_depth).map_err(|error| origin.place(error))?;
+            }
+            slots.before_end = before_end as u32;
         }
-        let resolved = envelope::resolve(trie, slots, text, given, CHECKED, limits.max_depth)?;
-        if let Some((start, node)) = resolved.fallback {
-            let mut scan =
-                Scan::<CHECKED> { text: event, trie, slots: &mut *slots, scratch, max_depth: limits.max_depth, missing: 0 };
-            scan.fallback(start, node)?;
-        }
+        let read = envelope::resolve(trie, slots, text, given, CHECKED, limits.max_depth).and_then(|resolved| {
+            if trie.layout.tells_of_holes() {
+                records::find_holes(trie, slots, event, &resolved)?;
+            }
+            if let Some((start, node)) = resolved.fallback {
+                let mut scan = Scan::<CHECKED> { text: event, trie, slots: &mut *slots, scratch, max_depth, missing: 0 };
+                scan.fallback(start, node)?;
+            }
+            Ok(resolved)
+        });
+        let resolved = read.map_err(|error| origin.place(error))?;
         // Of well-formed pieces only well-formed text was made.
         let slots: &'a Slots = slots;
         let plain = simdutf8::basic::from_utf8(&slots.plain).unwrap_or_default();
-        let parts = resolved.parts(trie, text, plain, given);
-        Ok(Flat { trie, slots, text, plain, parts, data: resolved.data, before: resolved.before })
+        let mut parts = resolved.parts(trie, text, plain, given);
+        parts.is_known_after = !parts.has_unknown && slots.only_before;
+        parts.has_unknown |= slots.untold || !slots.holes.is_empty();
+        Ok(Flat { trie, slots, event, text, plain, parts, data: resolved.data, before: resolved.before })
     }
+}
+
+/// Read a text once; returns it as far as it was read.
+fn pass<'t, const CHECKED: bool>(
+    trie: &PathTrie,
+    slots: &mut Slots,
+    scratch: &mut Scratch,
+    text: &'t [u8],
+    max_depth: usize,
+) -> Result<&'t str, EventError> {
+    let scanned = Scan::<CHECKED> { text, trie, slots, scratch, max_depth, missing: trie.needed }.event();
+    let read = match &scanned {
+        // Lazily, what lies beyond is not looked at.
+        Ok(scanned) if !CHECKED => scanned.end,
+        _ => text.len(),
+    };
+    let (read, Scanned { not_an_object, duplicate, .. }) = json::utf8_first(&text[..read], scanned)?;
+    if let Some(at) = not_an_object {
+        return Err(envelope::not_an_object(text[at], at));
+    }
+    if let Some((node, at)) = duplicate {
+        return Err(envelope::duplicate_member(trie, node, at));
+    }
+    Ok(read)
 }

@@ -47,8 +47,9 @@ impl Flat<'_> {
         self.before != ALWAYS && self.before != self.data
     }
 
-    /// The old side of *event*, which this is of; None where it carries none, or under `lazy` cannot be read.
-    pub fn old_text(&self, event: &[u8]) -> Option<OldText> {
+    /// The old side of the event; None where it carries none, or under `lazy` cannot be read.
+    pub fn old_text(&self) -> Option<OldText> {
+        let event = self.event;
         if !self.has_old_side() {
             return None;
         }
@@ -70,7 +71,7 @@ impl Flat<'_> {
                 return spliced([&event[..before.0], b"null", &event[before.1..data.0], document, &event[data.1..]]);
             }
         }
-        self.rebuilt(event)
+        self.rebuilt()
     }
 
     fn place_of(&self, base: u16) -> Option<&Entry> {
@@ -79,14 +80,14 @@ impl Flat<'_> {
     }
 
     #[cold]
-    fn rebuilt(&self, event: &[u8]) -> Option<OldText> {
+    fn rebuilt(&self) -> Option<OldText> {
         let layout = &self.trie.layout;
         let pointer_of = |base: u16| {
             let [.., data, before, _] = &self.trie.places;
             data.iter().chain(before).nth(base.into()).map(|place| place.pointer.clone())
         };
         // As spelled: an integer and a double of the same value are not the same to all of CEL.
-        let json::Spelled(mut raw) = json::parse(event, Options { max_depth: usize::MAX, max_bytes: usize::MAX }).ok()?;
+        let json::Spelled(mut raw) = json::parse(self.event, Options { max_depth: usize::MAX, max_bytes: usize::MAX }).ok()?;
         let before_at = pointer_of(self.before)?;
         let room = |pointer: &&Pointer| find(&raw, pointer.split_last().map_or(&[][..], |(_, way)| way)).is_some();
         let pointers = layout.data.pointers();
@@ -164,7 +165,7 @@ impl Flattener {
         old: &'a OldText,
         parts: &Parts<'a>,
     ) -> Result<Flat<'a>, EventError> {
-        let Flattener { slots, scratch } = self;
+        let Flattener { slots, scratch, .. } = self;
         let text = &*old.text;
         // The event was not too deep; its document may stand deeper now than `before` did.
         let max_depth = usize::MAX;
@@ -195,6 +196,6 @@ impl Flattener {
         }
         let slots = &*slots;
         let plain = simdutf8::basic::from_utf8(&slots.plain).unwrap_or_default();
-        Ok(Flat { trie, slots, text: checked, plain, parts: *parts, data, before: ALWAYS })
+        Ok(Flat { trie, slots, event: text, text: checked, plain, parts: *parts, data, before: ALWAYS })
     }
 }

@@ -25,7 +25,7 @@
 //! number of values at a path).
 
 use super::trie::{ALWAYS, PathTrie};
-use crate::layout::EventType;
+use crate::layout::{EventType, Pointer};
 use crate::subscriptions::normal_form::Root;
 use crate::value::{Kind, Number, ScalarRef};
 
@@ -85,6 +85,12 @@ pub struct Slots {
     /// Unescaped strings, one after the other.
     pub(crate) plain: Vec<u8>,
     pub(crate) stamp: u64,
+    /// Holes that the layout tells of; whether it is an update without `before` that may have had one; whether data has none.
+    pub(crate) holes: Vec<Pointer>,
+    pub(crate) untold: bool,
+    pub(crate) only_before: bool,
+    /// Where `before` ended in the event, of a layout that completes it.
+    pub(crate) before_end: u32,
 }
 
 impl Slots {
@@ -93,6 +99,8 @@ impl Slots {
         self.elements.clear();
         self.elements.push(Element { outer: Position::NONE, array: u32::MAX, depth: 0 });
         self.plain.clear();
+        self.holes.clear();
+        (self.untold, self.only_before, self.before_end) = (false, false, 0);
         self.stamp += 1;
         if self.heads.len() < nodes {
             self.heads.resize(nodes, Head::default());
@@ -168,6 +176,8 @@ pub struct Parts<'a> {
     /// Whether the event names values that its source did not carry (semantics.md section 8). Such an event is not for
     /// the index.
     pub has_unknown: bool,
+    /// Whether all of those are `before` or below it: what the index finds of the document after the change is certain.
+    pub is_known_after: bool,
 }
 
 /// A flattened event: what [`Slots`] hold of it, by path.
@@ -175,7 +185,9 @@ pub struct Parts<'a> {
 pub struct Flat<'a> {
     pub(crate) trie: &'a PathTrie,
     pub(crate) slots: &'a Slots,
-    /// The event as far as it was read.
+    /// The event, as it is read: with encoded parts decoded, and `before` completed.
+    pub(crate) event: &'a [u8],
+    /// That, as far as it was read.
     pub(crate) text: &'a str,
     pub(crate) plain: &'a str,
     pub(crate) parts: Parts<'a>,
@@ -201,6 +213,11 @@ impl<'a> Flat<'a> {
     /// The parts of the event.
     pub fn parts(&self) -> &Parts<'a> {
         &self.parts
+    }
+
+    /// The event as it is read: that which was given, save where the layout has encoded parts, or a `before` to be completed.
+    pub fn event(&self) -> &'a [u8] {
+        self.event
     }
 
     /// Whether there is a document.

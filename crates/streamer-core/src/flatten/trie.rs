@@ -24,6 +24,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::records::Unavailable;
 use super::slots::PathId;
 use crate::layout::{self, EventLayout, Pointer};
 use crate::subscriptions::normal_form::{Mode, Path, Root};
@@ -131,6 +132,7 @@ pub struct PathTrie {
     /// Of each part, in the order of `EventLayout::parts`, whether an event can have it.
     pub(crate) has_part: [bool; 9],
     pub(crate) has_constants: bool,
+    pub(crate) unavailable: Unavailable,
     /// How many members of the root a lazy reading needs: all but those that only `id` and `ts` want.
     pub(crate) needed: u32,
 }
@@ -357,6 +359,7 @@ impl Growing {
             needed: 0,
             envelope: std::mem::take(&mut self.envelope),
             has_part: layout.parts().map(|(_, part)| part.constant().is_some() || !part.pointers().is_empty()),
+            unavailable: Unavailable::new(&layout),
             has_constants: layout.parts().iter().any(|(_, part)| part.constant().is_some()),
             layout,
             seed,

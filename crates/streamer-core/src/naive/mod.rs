@@ -9,8 +9,9 @@ use crate::automaton::places::{Symbol, topic_matches};
 use crate::automaton::regexps::Program;
 use crate::automaton::wildcards::wildcard_matches;
 use crate::error::EventError;
-use crate::json::{self, Options};
-use crate::layout::{EventLayout, EventType, Part, index};
+use crate::flatten::substitute;
+use crate::json::{self, Build, Options};
+use crate::layout::{BeforeHolds, EventLayout, EventType, Part, Pointer, index};
 use crate::limits::Limits;
 use crate::subscriptions::Subscription;
 use crate::subscriptions::filters::{Filter, Operator};
@@ -41,7 +42,25 @@ impl Event {
     ///
     /// Those of its text.
     pub fn read(text: &[u8], layout: &EventLayout, limits: &Limits) -> Result<Event, EventError> {
-        let raw: Value = json::parse(text, Options { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes })?;
+        let options = Options { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes };
+        let mut raw: Value = json::parse(text, options)?;
+        if layout.encoded {
+            for part in [&layout.data, &layout.before] {
+                // A text that says null gives way to the next place.
+                while let Some((pointer, Value::Scalar(Scalar::String(text)))) = find_at(&raw, part) {
+                    let inside: Value = json::parse(text.as_bytes(), options)?;
+                    substitute(&mut raw, &pointer.clone(), inside);
+                }
+            }
+        }
+        if layout.before_holds == BeforeHolds::Changed
+            && let (Some((_, Value::Map(data))), Some((at, Value::Map(before)))) =
+                (find_at(&raw, &layout.data), find_at(&raw, &layout.before))
+        {
+            // Of two the last wins.
+            let whole = Value::object(data.iter().chain(before).cloned().collect());
+            substitute(&mut raw, &at.clone(), whole);
+        }
         let text_of = |part: &Part| match (find(&raw, part), part.constant()) {
             (Some(found), _) => found.as_str().map(Box::from),
             (None, Some(Scalar::String(constant))) => Some(constant.clone()),
@@ -58,15 +77,19 @@ impl Event {
     }
 }
 
-/// The first place of a part that is present and not null.
 fn find<'v>(raw: &'v Value, part: &Part) -> Option<&'v Value> {
+    find_at(raw, part).map(|(_, found)| found)
+}
+
+/// The first place of a part that is present and not null.
+fn find_at<'v, 'p>(raw: &'v Value, part: &'p Part) -> Option<(&'p Pointer, &'v Value)> {
     let null = Value::Scalar(Scalar::Null);
     part.pointers().iter().find_map(|pointer| {
         let found = pointer.iter().try_fold(raw, |value, token| match value {
             Value::List(elements) => elements.get(index(token)?),
             value => value.get(token),
         });
-        found.filter(|found| **found != null)
+        Some((pointer, found.filter(|found| **found != null)?))
     })
 }
 

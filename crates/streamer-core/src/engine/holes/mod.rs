@@ -68,19 +68,19 @@ enum Wants {
 }
 
 impl Holes {
-    /// Parse *event*, which *flat* is of.
+    /// Parse the event that *flat* is of, which has been checked in full.
     ///
     /// # Errors
     ///
     /// It is bad where lazy validation has not looked.
-    pub fn new(event: &[u8], flat: &Flat<'_>, limits: &Limits, flag: Option<&Path>) -> Result<Holes, EventError> {
+    pub fn new(flat: &Flat<'_>, limits: &Limits, flag: Option<&Path>) -> Result<Holes, EventError> {
         let unknown = flat.unknown(limits.max_depth);
-        let raw: Value = json::parse(event, Options { max_depth: limits.max_depth, max_bytes: usize::MAX })?;
+        let raw: Value = json::parse(flat.event(), Options { max_depth: usize::MAX, max_bytes: usize::MAX })?;
         let at = |is_there: bool, at: &Option<Pointer>| at.as_ref().filter(|_| is_there).and_then(|at| find(&raw, at)).cloned();
         let data = at(flat.has_data(), &unknown.data_at);
         let before = at(flat.has_before(), &unknown.before_at);
         let hidden = unknown.before_at.as_ref().is_some_and(|at| overlaps(&unknown.pointers, at));
-        let old = (before.is_some() || hidden).then(|| match (&unknown.data_at, &unknown.before_at) {
+        let old = (before.is_some() || hidden && !unknown.untold).then(|| match (&unknown.data_at, &unknown.before_at) {
             (Some(data_at), Some(before_at)) => {
                 let mut old = raw.clone();
                 let null = || Value::Scalar(Scalar::Null);

@@ -1,0 +1,376 @@
+//! What change records wrap or leave out: JSON in a string, values that were not carried, a `before` that is no whole document.
+//!
+//! ```text
+//!   encoded   {"after": "{\"a\": 1}"}                         is read as   {"after": {"a": 1}}
+//!   changed   {"data": {"a": 2, "b": 3}, "old": {"a": 1}}     is read as   {"data": {"a": 2, "b": 3}, "old": {"a": 1,"b": 3}}
+//!   partial   {"before": {"id": 1}, "after": {"id": 1, "a": 2}}            has a hole at /before/a
+//! ```
+//!
+//! Invariant: an event that is written anew has been read once as it was given, so that only what was put in is still unread; the
+//! offset of an error in it is that of the text in which it stood.
+//!
+//! Cost: of an ordinary event nothing but a search of its documents for the texts of `unknown_value`, and of one with both
+//! documents under `partial` the names of both. An event that is written anew is copied and read a second time.
+//!
+//! Rejected: encoded parts as roots of their own in the trie: patterns, old sides and CEL would each have to know of them.
+
+use super::envelope::Resolved;
+use super::slots::{Entry, Flat, Slots};
+use super::trie::{ALWAYS, BEFORE, DATA, PathTrie, Place};
+use crate::error::EventError;
+use crate::json::token::{self, Fault, peek, space};
+use crate::json::{self, Options, skip};
+use crate::layout::{BeforeHolds, EventLayout, EventType, Pointer, encode_pointer};
+use crate::value::{Kind, Value};
+use memchr::memmem::Finder;
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+/// The texts that stand for a value which the source does not carry, ready to be searched for.
+#[derive(Debug)]
+pub(crate) struct Unavailable {
+    texts: Box<[Box<str>]>,
+    finders: Box<[Finder<'static>]>,
+    /// The characters of ASCII in them, and at the end whether there are others: what an escape may spell.
+    spelled: [bool; 129],
+}
+
+impl Unavailable {
+    pub(crate) fn new(layout: &EventLayout) -> Unavailable {
+        let mut spelled = [false; 129];
+        for char in layout.unknown_value.iter().flat_map(|text| text.chars()) {
+            spelled[(char as usize).min(128)] = true;
+        }
+        let finders = layout.unknown_value.iter().map(|text| Finder::new(text.as_bytes()).into_owned()).collect();
+        Unavailable { texts: layout.unknown_value.clone(), finders, spelled }
+    }
+
+    /// Whether a document may hold one of them.
+    fn may_be_in(&self, document: &[u8]) -> bool {
+        self.finders.iter().any(|finder| finder.find(document).is_some()) || self.is_spelled_in(document)
+    }
+
+    /// Whether an escape in a document spells a character of theirs.
+    fn is_spelled_in(&self, document: &[u8]) -> bool {
+        let mut next = 0;
+        memchr::memchr_iter(b'\\', document).any(|at| {
+            if at < next {
+                return false;
+            }
+            next = at + 2;
+            let char = match peek(document, at + 1) {
+                b'u' => {
+                    let digits = document.get(at + 2..at + 6).and_then(|digits| std::str::from_utf8(digits).ok());
+                    digits.and_then(|digits| usize::from_str_radix(digits, 16).ok()).unwrap_or(128)
+                }
+                b'b' => 8,
+                b'f' => 12,
+                b'n' => 10,
+                b'r' => 13,
+                b't' => 9,
+                plain => usize::from(plain),
+            };
+            self.spelled[char.min(128)]
+        })
+    }
+
+    fn is(&self, text: &str) -> bool {
+        self.texts.iter().any(|known| **known == *text)
+    }
+
+    /// Add where a document says that a value is unknown; of one inside another only the outer.
+    fn collect(&self, at: &Pointer, document: &Value, holes: &mut Vec<Pointer>) {
+        let is_text = |value: &Value| value.as_str().is_some_and(|text| self.is(text));
+        let mut pending = vec![(at.to_vec(), document)];
+        while let Some((at, value)) = pending.pop() {
+            let below = |token: &str| [&at[..], &[Box::from(token)]].concat();
+            let is_hole = match value {
+                Value::Map(members) => members.iter().any(|(name, _)| self.is(name)),
+                Value::List(elements) => elements.iter().any(is_text),
+                other => is_text(other),
+            };
+            match value {
+                _ if is_hole => holes.push(at.into()),
+                Value::Map(members) => pending.extend(members.iter().map(|(name, member)| (below(name), member))),
+                Value::List(elements) => {
+                    pending.extend(elements.iter().enumerate().map(|(index, element)| (below(&index.to_string()), element)));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A piece of a text in the place of another.
+#[derive(Clone, Copy, Debug)]
+struct Splice {
+    start: usize,
+    end: usize,
+    length: usize,
+}
+
+/// How the text that was read came to be of the event: the pieces put in, those of one writing in the order of the text.
+#[derive(Debug, Default)]
+pub(super) struct Origin(Vec<Vec<Splice>>);
+
+impl Origin {
+    /// Name the place in the event where an error shows that was found in the text made of it.
+    pub(super) fn place(&self, mut error: EventError) -> EventError {
+        error.offset = error.offset.map(|offset| self.0.iter().rev().fold(offset, |offset, splices| before(splices, offset)));
+        error
+    }
+
+    fn write(&mut self, text: &[u8], mut pieces: Vec<(Splice, Vec<u8>)>) -> Result<Vec<u8>, EventError> {
+        pieces.sort_by_key(|(splice, _)| splice.start);
+        let mut made = Vec::with_capacity(text.len() + pieces.iter().map(|(_, piece)| piece.len()).sum::<usize>());
+        let mut from = 0;
+        for (splice, piece) in &pieces {
+            made.extend_from_slice(&text[from..splice.start]);
+            made.extend_from_slice(piece);
+            from = splice.end;
+        }
+        made.extend_from_slice(&text[from..]);
+        // Offsets are u32.
+        json::check_length(made.len(), usize::MAX)?;
+        self.0.push(pieces.into_iter().map(|(splice, _)| splice).collect());
+        Ok(made)
+    }
+}
+
+/// Where what stands at *offset* stood before pieces were put in; in a piece, where it begins.
+fn before(splices: &[Splice], offset: usize) -> usize {
+    let mut shift = 0_isize;
+    for splice in splices {
+        let start = splice.start.wrapping_add_signed(shift);
+        if offset < start {
+            break;
+        }
+        if offset < start + splice.length {
+            return splice.start;
+        }
+        shift += splice.length as isize - (splice.end - splice.start) as isize;
+    }
+    offset.wrapping_add_signed(-shift)
+}
+
+/// The place of a part that is present and not null.
+fn found<'r>(trie: &'r PathTrie, slots: &'r Slots, part: usize) -> impl Iterator<Item = (&'r Place, &'r Entry)> {
+    let there = |place: &'r Place| Some((place, slots.value(place.node).filter(|entry| entry.kind != Kind::Null)?));
+    trie.places[part].iter().filter_map(there)
+}
+
+/// The event with what is encoded in `data` and `before` in the place of its text; None where there is nothing to write anew.
+pub(super) fn decode(
+    trie: &PathTrie,
+    slots: &Slots,
+    event: &[u8],
+    max_depth: usize,
+    origin: &mut Origin,
+) -> Result<Option<Vec<u8>>, EventError> {
+    let mut pieces = Vec::new();
+    let mut open = Vec::new();
+    for (part, name) in [(DATA, "data"), (BEFORE, "before")] {
+        for (place, entry) in found(trie, slots, part) {
+            if entry.kind != Kind::String {
+                break;
+            }
+            let (start, end) = (entry.start as usize, entry.end as usize);
+            let text = match entry.plain as usize {
+                0 => &event[start + 1..end - 1],
+                at => &slots.plain[at - 1..at - 1 + entry.plain_length as usize],
+            };
+            let first = space(text, 0);
+            // Lazily, too: it costs little beside the copy, and nothing that is put in is unread.
+            let last = whole(text, first, place.pointer.len(), max_depth, &mut open).map_err(|fault| EventError {
+                code: fault.code,
+                offset: Some(start),
+                place: Some(encode_pointer(&place.pointer).into()),
+                reason: format!("the JSON in {name}, at byte {} of it: {}", fault.offset, fault.reason).into(),
+            })?;
+            pieces.push((Splice { start, end, length: last - first }, text[first..last].to_vec()));
+            // Null is as good as missing.
+            if peek(text, first) != b'n' {
+                break;
+            }
+        }
+    }
+    if pieces.is_empty() { Ok(None) } else { origin.write(event, pieces).map(Some) }
+}
+
+/// Where the value ends that is the whole of a text from *at* on, *depth* containers deep in the event.
+fn whole(text: &[u8], at: usize, depth: usize, max_depth: usize, open: &mut Vec<u64>) -> Result<usize, Fault> {
+    let end = skip::checked(text, at, depth, max_depth, open)?;
+    let after = space(text, end);
+    if after < text.len() { Err(Fault::malformed(after, "expected nothing after the value")) } else { Ok(end) }
+}
+
+/// A name of a member, as it stands between its quotes, where they are, and where the member ends.
+struct Member<'t> {
+    name: Cow<'t, [u8]>,
+    from: usize,
+    to: usize,
+}
+
+/// The members of the object that begins at *at*.
+struct Members<'t> {
+    text: &'t [u8],
+    at: usize,
+}
+
+impl<'t> Members<'t> {
+    fn of(text: &'t [u8], entry: &Entry) -> Members<'t> {
+        Members { text, at: entry.start as usize }
+    }
+
+    fn read(&mut self) -> Result<Option<Member<'t>>, Fault> {
+        let text = self.text;
+        // Behind the brace that opens it, or the comma.
+        let from = space(text, self.at + 1);
+        if peek(text, self.at) == b'}' || peek(text, from) == b'}' {
+            return Ok(None);
+        }
+        if peek(text, from) != b'"' {
+            return Err(token::expected_name(text, from));
+        }
+        let (end, escaped) = token::string(text, from)?;
+        let name = if escaped {
+            let mut plain = Vec::new();
+            token::unescape(&text[from + 1..end - 1], &mut plain);
+            Cow::Owned(plain)
+        } else {
+            Cow::Borrowed(&text[from + 1..end - 1])
+        };
+        let colon = space(text, end);
+        if peek(text, colon) != b':' {
+            return Err(token::expected_colon(text, colon));
+        }
+        let to = skip::trusted(text, space(text, colon + 1))?;
+        self.at = space(text, to);
+        if !matches!(peek(text, self.at), b',' | b'}') {
+            return Err(token::expected_more(text, self.at, true));
+        }
+        Ok(Some(Member { name, from, to }))
+    }
+}
+
+impl<'t> Iterator for Members<'t> {
+    type Item = Result<Member<'t>, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}
+
+/// The members of *data* that *before* lacks. Most often the two have the same names in the same order.
+fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Member<'t>>, Fault> {
+    let (mut new, mut old) = (Members::of(text, data), Members::of(text, before));
+    loop {
+        match (new.read()?, old.read()?) {
+            (None, _) => return Ok(Vec::new()),
+            (Some(new), Some(old)) if new.name == old.name => {}
+            _ => break,
+        }
+    }
+    let held: HashSet<Cow<'_, [u8]>> = Members::of(text, before).map(|member| Ok(member?.name)).collect::<Result<_, Fault>>()?;
+    Members::of(text, data).filter(|member| !member.as_ref().is_ok_and(|member| held.contains(&member.name))).collect()
+}
+
+/// The documents of an event, where it carries both.
+fn both<'r>(trie: &'r PathTrie, slots: &'r Slots) -> Option<(&'r Entry, &'r Entry)> {
+    let document = |part| found(trie, slots, part).next().map(|(_, entry)| entry).filter(|entry| entry.kind == Kind::Map);
+    Some((document(DATA)?, document(BEFORE)?))
+}
+
+/// The event with all in `before` that is as in `data`, and where what it held ended; None where there is nothing to write anew.
+pub(super) fn complete(trie: &PathTrie, slots: &Slots, event: &[u8], origin: &mut Origin) -> Result<Option<Vec<u8>>, EventError> {
+    let Some((data, before)) = both(trie, slots) else { return Ok(None) };
+    let lacking = lacking(event, data, before)?;
+    if lacking.is_empty() {
+        return Ok(None);
+    }
+    let mut piece = Vec::new();
+    let is_empty = Members::of(event, before).next().is_none();
+    for (index, member) in lacking.iter().enumerate() {
+        if index > 0 || !is_empty {
+            piece.push(b',');
+        }
+        piece.extend_from_slice(&event[member.from..member.to]);
+    }
+    let start = before.end as usize - 1;
+    origin.write(event, vec![(Splice { start, end: start, length: piece.len() }, piece)]).map(Some)
+}
+
+/// Where the braces of `before` close, of an event as it was given.
+pub(super) fn end_of_before(trie: &PathTrie, slots: &Slots) -> usize {
+    both(trie, slots).map_or(0, |(_, before)| before.end as usize - 1)
+}
+
+/// Find the holes that the layout tells of, beside those that the event names: they are in the slots then.
+pub(super) fn find_holes(trie: &PathTrie, slots: &mut Slots, text: &[u8], resolved: &Resolved) -> Result<(), EventError> {
+    let layout = &trie.layout;
+    let mut holes = Vec::new();
+    let document = |base: u16| document(trie, slots, base).filter(|_| base != ALWAYS);
+    let before = document(resolved.before);
+    let data = document(resolved.data).filter(|_| resolved.data != resolved.before);
+    for (entry, place) in [data, before].into_iter().flatten() {
+        let (start, end) = (entry.start as usize, entry.end as usize);
+        // Lazily nobody may have looked for the end of the root.
+        let slice = &text[start..if end > start { end } else { text.len() }];
+        if trie.unavailable.may_be_in(slice) {
+            let options = Options { max_depth: usize::MAX, max_bytes: usize::MAX };
+            let value = json::parse::<Value>(slice, options)
+                .map_err(|error| EventError { offset: error.offset.map(|at| at + start), ..error })?;
+            trie.unavailable.collect(&place.pointer, &value, &mut holes);
+        }
+    }
+    let in_data = holes.iter().any(|hole| data.is_some_and(|(_, place)| hole.starts_with(&place.pointer)));
+    if let (BeforeHolds::Partial, Some((new, _)), Some((old, place))) = (layout.before_holds, data, before) {
+        for member in lacking(text, new, old)? {
+            let name = String::from_utf8_lossy(&member.name);
+            holes.push([&place.pointer[..], &[Box::from(&*name)]].concat().into());
+        }
+    }
+    let is_update = resolved.event_type == Some(EventType::Update);
+    let can_tell = !trie.places[BEFORE].is_empty();
+    slots.untold = layout.before_holds == BeforeHolds::Partial && is_update && before.is_none() && can_tell;
+    slots.only_before = !in_data && (slots.untold || !holes.is_empty());
+    slots.holes = holes;
+    Ok(())
+}
+
+/// The document at a base, which counts through the places of `data`, then those of `before`.
+pub(super) fn document<'r>(trie: &'r PathTrie, slots: &'r Slots, base: u16) -> Option<(&'r Entry, &'r Place)> {
+    if base == ALWAYS {
+        return None;
+    }
+    let [.., data, before, _] = &trie.places;
+    let place = data.iter().chain(before).nth(base.into())?;
+    Some((slots.value(place.node)?, place))
+}
+
+impl Flat<'_> {
+    /// Add the holes that `before` has since it is as `data` in what it did not hold.
+    pub(super) fn add_unchanged(&self, holes: &mut Vec<Pointer>, data_at: &Pointer, before_at: &Pointer) {
+        let Some((entry, _)) = document(self.trie, self.slots, self.before) else { return };
+        let end = self.slots.before_end as usize;
+        let held: HashSet<Cow<'_, [u8]>> =
+            Members::of(self.event, entry).map_while(Result::ok).take_while(|m| m.from < end).map(|m| m.name).collect();
+        for hole in std::mem::take(holes) {
+            if data_at.starts_with(&hole) {
+                holes.push(before_at.clone());
+            } else if let Some(below @ [name, ..]) = hole.strip_prefix(&data_at[..])
+                && !held.contains(name.as_bytes())
+            {
+                holes.push([&before_at[..], below].concat().into());
+            }
+            holes.push(hole);
+        }
+    }
+}
+
+impl EventLayout {
+    /// Whether an event may have holes that it does not name.
+    pub(crate) fn tells_of_holes(&self) -> bool {
+        self.before_holds == BeforeHolds::Partial || !self.unknown_value.is_empty()
+    }
+}
