@@ -30,7 +30,14 @@ class Constant:
 
 
 Part: TypeAlias = str | Sequence[str] | Constant | None
-"""A JSON Pointer; or several, of which the first that is present and not null wins; or a constant; or None, never there."""
+"""A JSON Pointer; or several, of which the first that is present and not null wins; or a constant; or None, never there.
+
+`collection` may also be a template, or have templates among several: a text with pointers in braces, as
+`{/source/schema}.{/source/table}`. It is there if all of its pointers lead to strings.
+"""
+
+Way: TypeAlias = tuple[str | Pointer, ...]
+"""What a part is made of: one pointer; or of a template, its texts and pointers."""
 
 
 @final
@@ -70,6 +77,7 @@ class EventLayout:
     unknown_value: str | Sequence[str] | None = None
     encoded: Encoding | None = None
 
+    _ways: dict[str, tuple[Way, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _pointers: dict[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _types: dict[str, str] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -77,7 +85,9 @@ class EventLayout:
 
     def __post_init__(self) -> None:
         for name in PARTS:
-            part, self._pointers[name] = _check_part(name, getattr(self, name))
+            part, ways = _check_part(name, getattr(self, name))
+            self._ways[name] = ways
+            self._pointers[name] = tuple(step for way in ways for step in way if not isinstance(step, str))
             object.__setattr__(self, name, part)
         for before in self._pointers["before"]:
             if any(_lies_in(data, (before,)) for data in self._pointers["data"]):
@@ -100,6 +110,10 @@ class EventLayout:
     def pointers(self, part: str) -> tuple[Pointer, ...]:
         """Return where to look for a part, in order; empty for a constant and for a part that is never there."""
         return self._pointers[part]
+
+    def ways(self, part: str) -> tuple[Way, ...]:
+        """Return what a part may be made of, in order; empty for a constant and for a part that is never there."""
+        return self._ways[part]
 
     def all_pointers(self) -> Iterator[Pointer]:
         """Yield where any part may stand."""
@@ -124,7 +138,8 @@ class EventLayout:
           `source.table` (`source.collection` of MongoDB), the types are `op` with `c` and `r` as insert, `ts` is `source.ts_ms`,
           the commit time in the database, else the connector's `ts_ms`. There is no id, tenant and topic. `before` is partial,
           `__debezium_unavailable_value` is unknown, and so is that placeholder of a column of bytes (base64) and of UUIDs;
-          documents may be JSON in a string, as MongoDB's are.
+          documents may be JSON in a string, as MongoDB's are. Tables of one name in several schemas or databases are one
+          collection; a template for `collection` tells them apart (docs/engine.md).
         - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` holds only what was changed.
         - `cloudevents`: a CloudEvents 1.0 structured event. The collection is `source`; `type` is a dotted word such as
           `com.example.order.paid` and so the topic, and there is no insert, update or delete.
@@ -256,16 +271,38 @@ def _decode(text: str, name: str) -> Pointer:
     return pointer
 
 
-def _check_part(name: str, part: Any) -> tuple[str | tuple[str, ...] | Constant | None, tuple[Pointer, ...]]:
-    """Return a part as it is held, and where to look for it."""
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
+
+
+def _way(text: str, name: str) -> Way:
+    """Take a pointer or a template apart."""
+    if name != "collection" or text[:1] in ("", "/"):
+        return (_decode(text, name),)
+    steps: list[str | Pointer] = []
+    for found in _BRACES.finditer(text):
+        if found[1] is not None:
+            steps.append(_decode(found[1], name))
+        elif found[0] in ("{", "}"):
+            raise ConfigError(f"{text!r}: a brace that is not doubled has no other; a pointer stands in one pair", place=name)
+        else:
+            steps.append(found[0][:1] if found[0] in ("{{", "}}") else found[0])
+    if all(isinstance(step, str) for step in steps):
+        raise ConfigError(
+            f"{text!r}: a JSON Pointer is empty or begins with '/', and a template has pointers in braces", place=name
+        )
+    return tuple(steps)
+
+
+def _check_part(name: str, part: Any) -> tuple[str | tuple[str, ...] | Constant | None, tuple[Way, ...]]:
+    """Return a part as it is held, and what it may be made of."""
     if part is None:
         return None, ()
     if isinstance(part, str):
-        return part, (_decode(part, name),)
+        return part, (_way(part, name),)
     if isinstance(part, Constant):
         return _check_constant(name, part), ()
     if isinstance(part, Sequence) and not isinstance(part, bytes | bytearray) and part and all(isinstance(p, str) for p in part):
-        return tuple(part), tuple(_decode(pointer, name) for pointer in part)
+        return tuple(part), tuple(_way(text, name) for text in part)
     raise ConfigError(f"expected a JSON Pointer, a list of them, a constant or None, not {part!r}", place=name)
 
 

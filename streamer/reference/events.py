@@ -202,10 +202,17 @@ class _Parts:
 
     def _find(self, part: str) -> tuple[Pointer | None, Any]:
         """Return where the part was found and its value; a null is as good as missing."""
-        for pointer in self.layout.pointers(part):
-            _, value = resolve(self.raw, pointer)
-            if value is not None:
-                return pointer, value
+        for way in self.layout.ways(part):
+            seen = [(step, step if isinstance(step, str) else resolve(self.raw, step)[1]) for step in way]
+            at = next(step for step in way if not isinstance(step, str))
+            if any(value is None for _, value in seen):
+                continue
+            if len(way) == 1:
+                return at, seen[0][1]
+            for step, value in seen:
+                if not isinstance(step, str) and not isinstance(value, str):
+                    raise self._wrong_type(part, step, "made of strings", value)
+            return at, "".join(value for _, value in seen)
         constant = getattr(self.layout, part)
         return None, constant.value if isinstance(constant, Constant) else None
 

@@ -240,6 +240,18 @@ def test_a_layout_is_given_by_name_as_a_mapping_or_as_itself(engine: MakeEngine)
         assert [(m.subscription_id, m.transition) for m in e.match(event)] == [("s", "enter")]
 
 
+def test_a_batch_of_collections_that_a_template_makes_matches_as_its_events_do(engine: MakeEngine) -> None:
+    e = engine(layout={"preset": "debezium", "collection": "{/source/schema}.{/source/table}"})
+    names = [(schema, table) for schema in "abc" for table in ("x", "y\n")]
+    e.add_many({"id": f"{schema}.{table}", "collection": f"{schema}.{table}"} for schema, table in names)
+    sources = [{"schema": schema, "table": table} for schema, table in names * 20] + [{"schema": "a"}]
+    events = [{"op": "c", "source": source, "after": {"n": 1}} for source in sources]
+    expected = [[f"{schema}.{table}"] for schema, table in names * 20] + [[]]
+    batch = e.match_batch(events)
+    assert [[match.subscription_id for match in hits] for hits in batch] == expected
+    assert [e.match_ids(event) for event in events] == expected
+
+
 def test_an_engine_without_default_tenant_wants_one_named(engine: MakeEngine) -> None:
     e = engine(default_tenant=None)
     with pytest.raises(SubscriptionError) as raised:

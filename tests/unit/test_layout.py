@@ -324,3 +324,31 @@ def test_bad_json_in_a_string_says_where() -> None:
     error = refused(b'{"op": "u", "payload": {"after": "{\\"a\\": tru}"}}', EventLayout.preset("debezium"))
     assert (error.code, error.place, error.offset) == (EventCode.MALFORMED_JSON, "/payload/after", 33)
     assert "the JSON in data, at byte 9 of it" in error.reason
+
+
+@pytest.mark.parametrize(
+    ("template", "ways"),
+    [
+        ("{/a}", (("a",),)),
+        ("{/a}.{/b/c}", (("a",), ".", ("b", "c"))),
+        ("x{{{/a}}}", ("x", "{", ("a",), "}")),
+        ("/a{b}", (("a{b}",),)),
+    ],
+)
+def test_a_template_is_texts_and_pointers(template: str, ways: tuple[Any, ...]) -> None:
+    layout = EventLayout(collection=template)
+    assert layout.ways("collection") == (ways,)
+    assert layout.pointers("collection") == tuple(step for step in ways if isinstance(step, tuple))
+    assert EventLayout.from_dict(layout.to_dict()) == layout
+
+
+@pytest.mark.parametrize("template", ["orders", "{a}", "{/a", "{/a}}", "{/a{}", "}", "a{{", "{/a~2}", ["/a", "{"]])
+def test_what_is_no_template(template: Any) -> None:
+    with pytest.raises(ConfigError) as raised:
+        EventLayout(collection=template)
+    assert raised.value.place == "collection"
+
+
+def test_only_a_collection_is_a_template() -> None:
+    with pytest.raises(ConfigError):
+        EventLayout(tenant="{/a}.{/b}")

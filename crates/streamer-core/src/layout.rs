@@ -15,15 +15,29 @@ pub enum Part {
     Never,
     /// The first of these that is present and not null.
     Pointers(Vec<Pointer>),
+    /// Made of texts and what stands at pointers: the first of these of which all is there. Then the pointers of all.
+    Made(Vec<Template>, Vec<Pointer>),
     /// The same for every event: a string, or for `id` and `ts` also an integer.
     Constant(Scalar),
+}
+
+/// What a part is made of.
+pub type Template = Box<[Piece]>;
+
+/// A piece of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// As it stands.
+    Text(Box<str>),
+    /// The string that it leads to.
+    Pointer(Pointer),
 }
 
 impl Part {
     /// Where to look for it, in order; nothing for a constant.
     pub fn pointers(&self) -> &[Pointer] {
         match self {
-            Part::Pointers(pointers) => pointers,
+            Part::Pointers(pointers) | Part::Made(_, pointers) => pointers,
             Part::Never | Part::Constant(_) => &[],
         }
     }
@@ -32,7 +46,7 @@ impl Part {
     pub fn constant(&self) -> Option<&Scalar> {
         match self {
             Part::Constant(scalar) => Some(scalar),
-            Part::Never | Part::Pointers(_) => None,
+            Part::Never | Part::Pointers(_) | Part::Made(..) => None,
         }
     }
 }
@@ -151,14 +165,11 @@ impl EventLayout {
             match value.get(name) {
                 None => Err(format!("{name}: missing")),
                 Some(Value::Scalar(Scalar::Null)) => Ok(Part::Never),
-                Some(Value::Scalar(Scalar::String(pointer))) => {
-                    Ok(Part::Pointers(vec![decode_pointer(pointer).map_err(|error| format!("{name}: {error}"))?]))
+                Some(Value::Scalar(Scalar::String(text))) => made_of(&[&**text]).map_err(|error| format!("{name}: {error}")),
+                Some(Value::List(texts)) => {
+                    let texts = texts.iter().map(|text| text.as_str().ok_or_else(shown)).collect::<Result<Vec<_>, _>>()?;
+                    made_of(&texts).map_err(|error| format!("{name}: {error}"))
                 }
-                Some(Value::List(pointers)) => pointers
-                    .iter()
-                    .map(|pointer| decode_pointer(pointer.as_str().ok_or_else(shown)?).map_err(|e| format!("{name}: {e}")))
-                    .collect::<Result<Vec<_>, _>>()
-                    .map(Part::Pointers),
                 Some(constant) => match constant.get("constant") {
                     Some(Value::Scalar(scalar @ (Scalar::String(_) | Scalar::Number(_)))) => Ok(Part::Constant(scalar.clone())),
                     _ => Err(shown()),
@@ -247,6 +258,52 @@ impl EventLayout {
             Some(words) => words.iter().find(|(known, _)| **known == *word).map(|(_, meaning)| *meaning),
         }
     }
+}
+
+/// The part that is made of the first of these pointers and templates.
+fn made_of(texts: &[&str]) -> Result<Part, &'static str> {
+    let templates = texts.iter().map(|text| template(text)).collect::<Result<Vec<_>, _>>()?;
+    let pointers = templates.iter().flat_map(|template| template.iter()).filter_map(|piece| match piece {
+        Piece::Pointer(pointer) => Some(pointer.clone()),
+        Piece::Text(_) => None,
+    });
+    let pointers: Vec<Pointer> = pointers.collect();
+    let is_plain = templates.iter().all(|template| matches!(&**template, [Piece::Pointer(_)]));
+    Ok(if is_plain { Part::Pointers(pointers) } else { Part::Made(templates, pointers) })
+}
+
+/// Take a pointer or a template apart: pointers stand in braces, and a brace that is meant is doubled.
+fn template(text: &str) -> Result<Template, &'static str> {
+    const BRACES: &str = "a template has pointers in pairs of braces, and others doubled";
+    if text.is_empty() || text.starts_with('/') {
+        return Ok(Box::new([Piece::Pointer(decode_pointer(text)?)]));
+    }
+    let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
+    while let Some(at) = rest.find(['{', '}']) {
+        plain.push_str(&rest[..at]);
+        let brace = &rest[at..=at];
+        rest = &rest[at + 1..];
+        if let Some(behind) = rest.strip_prefix(brace) {
+            plain.push_str(brace);
+            rest = behind;
+        } else {
+            let (pointer, behind) =
+                rest.split_once('}').filter(|(inside, _)| brace == "{" && !inside.contains('{')).ok_or(BRACES)?;
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain).into()));
+            }
+            pieces.push(Piece::Pointer(decode_pointer(pointer)?));
+            rest = behind;
+        }
+    }
+    plain.push_str(rest);
+    if pieces.is_empty() {
+        return Err("a JSON Pointer is empty or begins with '/'");
+    }
+    if !plain.is_empty() {
+        pieces.push(Piece::Text(plain.into()));
+    }
+    Ok(pieces.into())
 }
 
 /// A token that may be an array index doubles the places where a pointer can lead, so only so many are taken.

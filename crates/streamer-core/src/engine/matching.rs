@@ -17,7 +17,7 @@ use crate::engine::telemetry::Tally;
 use crate::engine::values::{Values, ValuesScratch};
 use crate::error::EventError;
 use crate::flatten::{Flat, Flattener, Given, Parts, Validation};
-use crate::layout::EventType;
+use crate::layout::{EventType, Part};
 use crate::prefetch::{LINE, prefetch};
 use crate::subscriptions::Subscription;
 use crate::value::{Number, ScalarRef};
@@ -59,7 +59,11 @@ impl Inner {
         let given = Given { tenant, collection, default_tenant: self.options.default_tenant.as_deref() };
         let (tenant, collection) = flattener.locate(&self.locator, event, &given, &self.options.limits);
         let hash = |name: Option<&str>| self.seed.hash_bytes(name.unwrap_or_default().as_bytes());
-        Located { key: join(&self.seed, hash(tenant), hash(collection)), tenant, collection }
+        let of_collection = match (collection, &self.options.layout.collection) {
+            (None, Part::Made(..)) => flattener.located_made(&self.locator, event, &self.seed),
+            _ => hash(collection),
+        };
+        Located { key: join(&self.seed, hash(tenant), of_collection), tenant, collection }
     }
 
     pub(super) fn match_in<'s>(

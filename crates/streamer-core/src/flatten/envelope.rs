@@ -10,8 +10,8 @@ use super::{Flattener, Given, Limits};
 use crate::error::{EventCode, EventError};
 use crate::flatten::scan::Scan;
 use crate::json::{self, Options, Tree};
-use crate::layout::{EventLayout, EventType, Part, TimestampFormat, decode_pointer, encode_pointer};
-use crate::value::{Kind, Scalar};
+use crate::layout::{EventLayout, EventType, Part, Piece, Pointer, Template, TimestampFormat, decode_pointer, encode_pointer};
+use crate::value::{Kind, Scalar, Seed};
 use std::sync::Arc;
 
 /// A string part: where its text is.
@@ -21,6 +21,8 @@ enum Text {
     Given,
     Default,
     Constant,
+    /// Of a template: what it came to.
+    Made,
     /// From and up to an offset, of the event's text or of the unescaped strings.
     Written(u32, u32),
     Unescaped(u32, u32),
@@ -61,6 +63,7 @@ pub(super) fn resolve(
     given: &Given<'_>,
     checked: bool,
     max_depth: usize,
+    made: &mut String,
 ) -> Result<Resolved, EventError> {
     let reader = Reader { trie, slots, text };
     let has = |part: usize| trie.has_part[part];
@@ -79,7 +82,10 @@ pub(super) fn resolve(
         }
         tenant = Text::Default;
     }
-    let collection = reader.name(COLLECTION, given.collection)?;
+    let collection = match &trie.layout.collection {
+        Part::Made(templates, _) => reader.made(COLLECTION, templates, given.collection, made)?,
+        _ => reader.name(COLLECTION, given.collection)?,
+    };
     let event_type = if has(TYPE) { reader.event_type()? } else { None };
     let ts_ns = if has(TS) { reader.ts()? } else { None };
     let topic = if has(TOPIC) { reader.string(TOPIC)? } else { Text::None };
@@ -100,11 +106,19 @@ pub(super) fn resolve(
 }
 
 impl Resolved {
-    pub(super) fn parts<'a>(&self, trie: &'a PathTrie, text: &'a str, plain: &'a str, given: &Given<'a>) -> Parts<'a> {
+    pub(super) fn parts<'a>(
+        &self,
+        trie: &'a PathTrie,
+        text: &'a str,
+        plain: &'a str,
+        made: &'a str,
+        given: &Given<'a>,
+    ) -> Parts<'a> {
         let read = |part: usize, place: Text, given: Option<&'a str>, default: Option<&'a str>| match place {
             Text::None => None,
             Text::Given => given,
             Text::Default => default,
+            Text::Made => Some(made),
             Text::Constant => match trie.layout.parts()[part].1.constant() {
                 Some(Scalar::String(text)) => Some(&**text),
                 _ => None,
@@ -219,6 +233,46 @@ impl<'r> Reader<'r> {
             (_, Some("*")) => Err(self.reserved(part, None)),
             (_, Some(_)) => Ok(Text::Given),
             (text, None) => Ok(text),
+        }
+    }
+
+    /// What a part is made of, written to *made*.
+    #[inline(never)]
+    fn made(&self, part: usize, templates: &[Template], argument: Option<&str>, made: &mut String) -> Result<Text, EventError> {
+        let there = |at: &Pointer| {
+            let mut places = self.trie.places[part].iter().filter(|place| place.pointer == *at);
+            places.find_map(|place| Some((0, place, self.slots.value(place.node).filter(|entry| entry.kind != Kind::Null)?)))
+        };
+        let mut text = Text::None;
+        for template in templates {
+            let pointers = || template.iter().filter_map(|piece| if let Piece::Pointer(at) = piece { Some(at) } else { None });
+            if !pointers().all(|at| there(at).is_some()) {
+                continue;
+            }
+            made.clear();
+            for piece in template.iter() {
+                match piece {
+                    Piece::Text(text) => made.push_str(text),
+                    Piece::Pointer(at) => match there(at) {
+                        Some((_, _, entry)) if entry.kind == Kind::String => made.push_str(self.plain(entry)),
+                        Some(found) => {
+                            let expected = if template.len() == 1 { "a string" } else { "made of strings" };
+                            return Err(self.wrong_type(part, expected, found));
+                        }
+                        None => {}
+                    },
+                }
+            }
+            if *made == "*" {
+                return Err(self.reserved(part, pointers().next().and_then(&there)));
+            }
+            text = Text::Made;
+            break;
+        }
+        match argument {
+            Some("*") => Err(self.reserved(part, None)),
+            Some(_) => Ok(Text::Given),
+            None => Ok(text),
         }
     }
 
@@ -526,6 +580,8 @@ impl Flattener {
         let find = |part: usize| -> Option<&'a str> {
             let found = trie.places[part].iter().find_map(|place| slots.value(place.node).filter(|e| e.kind != Kind::Null));
             match found {
+                // What is made of several texts nobody holds yet.
+                _ if part == COLLECTION && matches!(trie.layout.collection, Part::Made(..)) => None,
                 Some(entry) if entry.kind != Kind::String => None,
                 // Its plain text is not the event's.
                 Some(entry) if entry.plain != 0 => None,
@@ -537,6 +593,15 @@ impl Flattener {
             }
         };
         (given.tenant.or_else(|| find(TENANT)).or(given.default_tenant), given.collection.or_else(|| find(COLLECTION)))
+    }
+
+    /// A number for what the collection is made of, of the event that was just located: which text it makes is not put together
+    /// before the event is read.
+    pub(crate) fn located_made(&self, locator: &Locator, event: &[u8], seed: &Seed) -> u64 {
+        let raw =
+            |place: &Place| self.slots.value(place.node).and_then(|entry| event.get(entry.start as usize..entry.end as usize));
+        let texts = locator.0.places[COLLECTION].iter().filter_map(raw);
+        texts.fold(0, |sum: u64, text| sum.rotate_left(5) ^ seed.hash_bytes(text))
     }
 
     /// Find what names an event that can be read, checking nothing else: what a lazy reading may have stopped before.

@@ -60,6 +60,8 @@ pub struct Flattener {
     /// The event with encoded parts decoded, and that with `before` completed.
     decoded: Vec<u8>,
     completed: Vec<u8>,
+    /// What a template of the layout came to.
+    made: String,
 }
 
 impl Flattener {
@@ -95,7 +97,7 @@ impl Flattener {
         given: &Given<'a>,
         limits: &Limits,
     ) -> Result<Flat<'a>, EventError> {
-        let Flattener { slots, scratch, decoded, completed } = self;
+        let Flattener { slots, scratch, decoded, completed, made } = self;
         let mut origin = Origin::default();
         let mut max_depth = limits.max_depth;
         let (mut event, mut text) = (event, pass::<CHECKED>(trie, slots, scratch, event, max_depth)?);
@@ -116,7 +118,7 @@ impl Flattener {
             }
             slots.before_end = before_end as u32;
         }
-        let read = envelope::resolve(trie, slots, text, given, CHECKED, limits.max_depth).and_then(|resolved| {
+        let read = envelope::resolve(trie, slots, text, given, CHECKED, limits.max_depth, made).and_then(|resolved| {
             if trie.layout.tells_of_holes() {
                 records::find_holes(trie, slots, event, &resolved)?;
             }
@@ -130,7 +132,7 @@ impl Flattener {
         // Of well-formed pieces only well-formed text was made.
         let slots: &'a Slots = slots;
         let plain = simdutf8::basic::from_utf8(&slots.plain).unwrap_or_default();
-        let mut parts = resolved.parts(trie, text, plain, given);
+        let mut parts = resolved.parts(trie, text, plain, made, given);
         parts.is_known_after = !parts.has_unknown && slots.only_before;
         parts.has_unknown |= slots.untold || !slots.holes.is_empty();
         Ok(Flat { trie, slots, event, text, plain, parts, data: resolved.data, before: resolved.before })

@@ -264,7 +264,26 @@ impl<'t> Iterator for Members<'t> {
 /// The members of *data* that *before* lacks. Most often the two have the same names in the same order.
 fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Member<'t>>, Fault> {
     let (mut new, mut old) = (Members::of(text, data), Members::of(text, before));
+    // Lazily nobody may have looked for the end of the root.
+    let end = |entry: &Entry| if entry.end > entry.start { entry.end as usize } else { text.len() };
+    let (new_end, old_end) = (end(data), end(before));
     loop {
+        // What both spell alike is walked once, and after the last difference not at all.
+        let rest = |at: usize, end: usize| text.get(at..end).unwrap_or_default();
+        let (new_rest, old_rest) = (rest(new.at, new_end), rest(old.at, old_end));
+        if new_rest == old_rest {
+            return Ok(Vec::new());
+        }
+        let alike = new_rest.iter().zip(old_rest).take_while(|(one, other)| one == other).count();
+        let from = new.at;
+        loop {
+            let before = new.at;
+            if new.read()?.is_none() || new.at - from >= alike {
+                new.at = before;
+                break;
+            }
+        }
+        old.at += new.at - from;
         match (new.read()?, old.read()?) {
             (None, _) => return Ok(Vec::new()),
             (Some(new), Some(old)) if new.name == old.name => {}
