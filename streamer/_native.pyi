@@ -356,12 +356,6 @@ class Core:
     def keys_of(self, tenant: str, collection: str) -> tuple[list[bytes], int]:
         """Return the live keys of a partition, and how many of its subscriptions have none."""
 
-    def pause(self) -> None:
-        """Bring the merging thread to rest, before a fork."""
-
-    def resume(self) -> None:
-        """Let it go on, after a fork in both processes."""
-
     def counters(self) -> _Counters:
         """Return what was counted since the core was made, and what it holds now."""
 
@@ -431,11 +425,11 @@ class Draft:
     def source(self, position: int) -> Held | None:
         """Return a source that was read."""
 
-    def held_otherwise(self, core: Core) -> list[tuple[int, Held]]:
-        """Return for each id that is held with another text its position, and what is held."""
+    def held_otherwise(self, core: Core) -> list[tuple[int, Held, bytes]]:
+        """Return for each id that is held with another text its position, what is held, and what that is known by."""
 
-    def keep(self, position: int, core: Core) -> None:
-        """Take the text that is held under the same id, so that nothing changes."""
+    def keep(self, position: int, name: bytes) -> None:
+        """Say that what is known by *name* says the same: where it is still held, `apply` changes nothing."""
 
 @final
 class Batch:
@@ -470,6 +464,15 @@ class Hits:
 
     def in_order(self) -> Hits:
         """Return the same hits in the order in which their subscriptions were added."""
+
+def before_fork() -> None:
+    """Wait, before a fork, until no other thread holds a lock of a core, and let none of them take one."""
+
+def after_fork() -> None:
+    """Let them go on, in the parent."""
+
+def after_fork_in_child() -> None:
+    """Begin anew, in the child."""
 
 def cel_check(source: str, max_bytes: int, max_depth: int) -> tuple[int, int, str] | None:
     """Check a CEL expression; return line, column and what is wrong, or None. For tests: an engine checks by itself."""

@@ -16,6 +16,7 @@ StreamerError
 ├── ConfigError                  an option that cannot be; `place` says which
 │   └── BulkConfigError          all that is wrong in a configuration; from `Config.load`, `Engine.from_config`, `Engine.reload`
 ├── BackendError                 the backend that was asked for is not there
+├── ReentryError                 a change within a change of the same thread, where that cannot be
 └── InternalError                a defect of Streamer itself; the engine stays usable
 ```
 
@@ -281,6 +282,10 @@ class InputError(StreamerError, OSError):
 
 class BackendError(StreamerError):
     """The backend that was asked for is not there."""
+
+
+class ReentryError(StreamerError, RuntimeError):
+    """A change within a change of the same thread, where that cannot be; nothing was changed. Make it afterwards."""
 
 
 class InternalError(StreamerError):

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -27,6 +26,7 @@ from streamer.automaton.flattener import Flattener, JsonFlattener, check_leaf
 from streamer.automaton.names import check_name
 from streamer.automaton.storage import LivePatterns, MemoryPatterns
 from streamer.errors import ConfigError, PatternError
+from streamer.locks import Lock
 from streamer.model import BeyondFloat64, Dialect, Limits, Verdict
 from streamer.reference.patterns import Leaf, evaluate_leaves, evaluate_pattern
 from streamer.subscriptions.matchers import Equal, scalar_key
@@ -141,54 +141,103 @@ class _Step:
     path: Path | None = None  # where an indexed path ends
 
 
+@dataclass(slots=True, eq=False)
+class _Index(Generic[X]):
+    """The patterns, by name and by key. Made anew from the storage where a change of it was left half done."""
+
+    order: Iterator[int] = field(default_factory=itertools.count)
+    by_name: dict[X, dict[str, _Entry[X]]] = field(default_factory=dict)
+    by_key: dict[Key, dict[_Entry[X], None]] = field(default_factory=dict)
+    unkeyed: dict[_Entry[X], None] = field(default_factory=dict)
+    paths: Counter[Path] = field(default_factory=Counter)
+    trie: _Step | None = None  # None: to be made anew
+    is_whole: bool = True
+
+    def add(self, x: X, text: str, pattern: Pattern) -> None:
+        entry = _Entry(next(self.order), x, pattern, _keys_of(pattern))
+        self.by_name.setdefault(x, {})[text] = entry
+        if entry.keys is None:
+            self.unkeyed[entry] = None
+            return
+        for key in entry.keys:
+            self.by_key.setdefault(key, {})[entry] = None
+        self._count(entry.keys[0][0], +1)
+
+    def delete(self, x: X) -> int:
+        entries = self.by_name.pop(x, {})
+        for entry in entries.values():
+            if entry.keys is None:
+                self.unkeyed.pop(entry, None)
+                continue
+            for key in entry.keys:
+                self.by_key[key].pop(entry, None)
+                if not self.by_key[key]:
+                    del self.by_key[key]
+            self._count(entry.keys[0][0], -1)
+        return len(entries)
+
+    def _count(self, path: Path, change: int) -> None:
+        self.paths[path] += change
+        if self.paths[path] == max(0, change):
+            self.trie = None
+        if not self.paths[path]:
+            del self.paths[path]
+
+    def indexed(self) -> _Step:
+        trie = self.trie
+        if trie is None:
+            trie = _Step()
+            for path in list(self.paths):
+                step = trie
+                for name in path:
+                    step = step.below.setdefault(name, _Step())
+                step.path = path
+            self.trie = trie
+        return trie
+
+
 class _Patterns(Generic[X]):
-    """What the copies of one `Quamina` share."""
+    """What the copies of one `Quamina` share.
+
+    A change goes to the storage, then to the index. Where it does not get to its end (an interrupt, a fork beside it) or another
+    comes in between (by a signal handler), the index is made anew.
+    """
 
     def __init__(self, dialect: Dialect, limits: Limits, storage: LivePatterns | None) -> None:
         self._dialect = dialect
         self._limits = limits
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._storage: LivePatterns = MemoryPatterns() if storage is None else storage
-        self._order = itertools.count()
-        self._by_name: dict[X, dict[str, _Entry[X]]] = {}
-        self._by_key: dict[Key, dict[_Entry[X], None]] = {}
-        self._unkeyed: dict[_Entry[X], None] = {}
-        self._paths: Counter[Path] = Counter()
-        self._trie: _Step | None = None  # None: to be made anew
-        for x, text in self._storage:
-            self._index(x, text, self._parse(text))
+        self._index: _Index[X] = self._load()
 
     def __len__(self) -> int:
         with self._lock:
-            return sum(map(len, self._by_name.values()))
+            return sum(map(len, self._whole().by_name.values()))
 
     def add(self, x: X, source: str | bytes | Mapping[str, Any]) -> None:
         pattern = self._parse(source)
         text = _as_text(source)
         with self._lock:
-            if text not in self._by_name.get(x, ()):
-                self._storage.add(x, text)
-                self._index(x, text, pattern)
+            index = self._whole()
+            if text not in index.by_name.get(x, ()):
+                self._store(index, lambda: self._storage.add(x, text))
+                index.add(x, text, pattern)
+                self._changed(index)
 
     def delete(self, x: X) -> int:
         with self._lock:
-            if x not in self._by_name:
+            index = self._whole()
+            if x not in index.by_name:
                 return 0
-            self._storage.delete(x)
-            entries = self._by_name.pop(x)
-            for entry in entries.values():
-                if entry.keys is None:
-                    del self._unkeyed[entry]
-                    continue
-                for key in entry.keys:
-                    del self._by_key[key][entry]
-                    if not self._by_key[key]:
-                        del self._by_key[key]
-                self._count(entry.keys[0][0], -1)
-            return len(entries)
+            self._store(index, lambda: self._storage.delete(x))
+            deleted = index.delete(x)
+            self._changed(index)
+            return deleted
 
     def matches_of_value(self, raw: Mapping[str, Any]) -> list[X]:
-        entries = self._candidates(_values_at(self._indexed(), raw))
+        with self._lock:
+            trie = self._whole().indexed()
+        entries = self._candidates(_values_at(trie, raw))
         return _names(entry for entry in entries if evaluate_pattern(entry.pattern, raw) is Verdict.TRUE)
 
     def matches_of_leaves(self, leaves: Iterable[Leaf | tuple[Any, ...]]) -> list[X]:
@@ -201,40 +250,39 @@ class _Patterns(Generic[X]):
     def _parse(self, source: str | bytes | Mapping[str, Any]) -> Pattern:
         return parse_pattern(source, dialect=self._dialect, limits=self._limits)
 
-    def _index(self, x: X, text: str, pattern: Pattern) -> None:
-        entry = _Entry(next(self._order), x, pattern, _keys_of(pattern))
-        self._by_name.setdefault(x, {})[text] = entry
-        if entry.keys is None:
-            self._unkeyed[entry] = None
-            return
-        for key in entry.keys:
-            self._by_key.setdefault(key, {})[entry] = None
-        self._count(entry.keys[0][0], +1)
+    def _load(self) -> _Index[X]:
+        index: _Index[X] = _Index()
+        for x, text in self._storage:
+            index.add(x, text, self._parse(text))
+        return index
 
-    def _count(self, path: Path, change: int) -> None:
-        self._paths[path] += change
-        if self._paths[path] == max(0, change):
-            self._trie = None
-        if not self._paths[path]:
-            del self._paths[path]
+    def _whole(self) -> _Index[X]:
+        while not (index := self._index).is_whole:
+            made = self._load()
+            if self._index is index:
+                self._index = made
+        return index
 
-    def _indexed(self) -> _Step:
-        with self._lock:
-            if self._trie is None:
-                self._trie = _Step()
-                for path in self._paths:
-                    step = self._trie
-                    for name in path:
-                        step = step.below.setdefault(name, _Step())
-                    step.path = path
-            return self._trie
+    def _store(self, index: _Index[X], act: Callable[[], object]) -> None:
+        index.is_whole = False
+        try:
+            act()
+        except Exception:
+            # Refused; an interrupt may come after it was done.
+            index.is_whole = True
+            raise
+
+    def _changed(self, index: _Index[X]) -> None:
+        # Another that was made meanwhile may or may not have seen the change.
+        self._index.is_whole = self._index is index
 
     def _candidates(self, values: Iterable[tuple[Path, Any]]) -> list[_Entry[X]]:
         keys = {(path, scalar_key(value)) for path, value in values if not isinstance(value, BeyondFloat64)}
         with self._lock:
-            found = dict(self._unkeyed)
+            index = self._whole()
+            found = index.unkeyed.copy()
             for key in keys:
-                found.update(self._by_key.get(key, ()))
+                found.update(index.by_key.get(key, ()))
         return sorted(found, key=lambda entry: entry.order)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
-import threading
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
+
+from streamer.locks import NO_FORK
 
 
 @runtime_checkable
@@ -43,8 +45,8 @@ class MemoryPatterns:
 
     def __iter__(self) -> Iterator[tuple[Any, str]]:
         """Iterate over all pairs, those of one name together."""
-        for x, patterns in self._patterns.items():
-            for pattern in patterns:
+        for x, patterns in self._patterns.copy().items():
+            for pattern in patterns.copy():
                 yield x, pattern
 
 
@@ -62,7 +64,8 @@ def encode_name(x: Hashable) -> str:
 class SqlitePatterns:
     """Live patterns in a table of an SQLite database. Each change is on disk before the call returns.
 
-    Any thread may use it. A `Quamina` reads it once, when made: processes that share a file do not see each other's changes.
+    Any thread may use it, and a forked child, which opens the file anew; a database in memory it has as a copy. A `Quamina` reads
+    it once, when made: processes that share a file do not see each other's changes.
 
     Args:
         path: the file; it is made if it is not there. `":memory:"` keeps it in memory.
@@ -79,30 +82,53 @@ class SqlitePatterns:
     ) -> None:
         self._encode = encode
         self._decode = decode
-        self._lock = threading.Lock()
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._connection.execute(
-            "CREATE TABLE IF NOT EXISTS live_patterns"
-            " (id INTEGER PRIMARY KEY, x TEXT NOT NULL, pattern TEXT NOT NULL, UNIQUE (x, pattern))"
-        )
+        self._path = path
+        self._process = os.getpid()
+        with NO_FORK:
+            self._connection = self._connect()
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS live_patterns"
+                " (id INTEGER PRIMARY KEY, x TEXT NOT NULL, pattern TEXT NOT NULL, UNIQUE (x, pattern))"
+            )
 
     def add(self, x: Any, pattern: str) -> None:
         """Add a pair; one that is there stays as it is."""
-        with self._lock:
-            self._connection.execute("INSERT OR IGNORE INTO live_patterns (x, pattern) VALUES (?, ?)", (self._encode(x), pattern))
+        self._execute("INSERT OR IGNORE INTO live_patterns (x, pattern) VALUES (?, ?)", self._encode(x), pattern)
 
     def delete(self, x: Any) -> int:
         """Remove all pairs of *x* and return how many there were."""
-        with self._lock:
-            return self._connection.execute("DELETE FROM live_patterns WHERE x = ?", (self._encode(x),)).rowcount
+        return self._execute("DELETE FROM live_patterns WHERE x = ?", self._encode(x))[1]
 
     def __iter__(self) -> Iterator[tuple[Any, str]]:
         """Iterate over all pairs in the order of adding."""
-        with self._lock:
-            rows = self._connection.execute("SELECT x, pattern FROM live_patterns ORDER BY id").fetchall()
+        rows, _ = self._execute("SELECT x, pattern FROM live_patterns ORDER BY id")
         for x, pattern in rows:
             yield self._decode(x), pattern
 
     def close(self) -> None:
         """Close the file; a `Quamina` on it can match on, but no longer change."""
-        self._connection.close()
+        with NO_FORK:
+            self._open().close()
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
+
+    def _open(self) -> sqlite3.Connection:
+        if self._process != os.getpid() and not _is_in_memory(self._path):
+            # A child must not use the connection of its parent, nor close it: both hold the locks of the file through it.
+            _of_parents.append(self._connection)
+            self._connection, self._process = self._connect(), os.getpid()
+        return self._connection
+
+    def _execute(self, statement: str, *values: str) -> tuple[list[Any], int]:
+        """Return the rows, and how many were changed. All of SQLite takes turns: it has locks of its own."""
+        with NO_FORK:
+            done = self._open().execute(statement, values)
+            return done.fetchall(), done.rowcount
+
+
+_of_parents: Final[list[sqlite3.Connection]] = []
+
+
+def _is_in_memory(path: str | Path) -> bool:
+    return str(path) in (":memory:", "")

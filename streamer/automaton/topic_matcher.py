@@ -9,6 +9,8 @@ The patterns are a trie of words, in which `*` and `#` are words like any other:
 A key is read word by word with the set of nodes where one may be: from each along the word and along `*`, staying at a `#`; and
 wherever there is a `#` below, also there at once, since it may be no word at all.
 
+Each step of a change leaves a trie that is right but for nodes that nothing hangs on, so it may be left anywhere, also by a fork.
+
 Invariant: the set holds a node once, whatever the number of ways to it, where a search that goes back takes time exponential in
 the number of `#`. Where more nodes are reached than it is worth (`#.a.#.a…` keeps all of its own), the walk is given up, and each
 pattern is compared with the key by itself. So a key costs at most some 100 µs for each pattern.
@@ -16,11 +18,11 @@ pattern is compared with the key by itself. So a key costs at most some 100 µs 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
 from streamer.automaton.names import check_name
+from streamer.locks import Lock
 from streamer.reference.topics import words_match
 from streamer.subscriptions.topics import ANY_WORDS, MAX_WORDS, ONE_WORD, count_words, parse_topic, split_words
 
@@ -47,9 +49,10 @@ class TopicMatcher(Generic[X]):
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._root: _Node[X] = _Node(stays=False)
         self._ends: dict[tuple[str, ...], _Node[X]] = {}  # by pattern
+        self._pruned = 0
 
     def bind(self, pattern: str, x: X) -> bool:
         """Bind *x* to a topic pattern; return whether it was not yet.
@@ -60,18 +63,23 @@ class TopicMatcher(Generic[X]):
         """
         words = parse_topic(pattern).words
         check_name(x)
+        is_new = False
         with self._lock:
-            node = self._root
-            for word in words:
-                below = node.below.get(word)
-                if below is None:
-                    below = node.below[word] = _Node(stays=word == ANY_WORDS)
-                node = below
-            if x in node.bound:
-                return False
-            node.bound[x] = None
-            self._ends[words] = node
-            return True
+            while True:
+                pruned = self._pruned
+                node = self._root
+                for word in words:
+                    if word not in node.below:
+                        node.below[word] = _Node(stays=word == ANY_WORDS)
+                    node = node.below[word]
+                # First, since what is bound already is not bound again.
+                self._ends[words] = node
+                if x not in node.bound:
+                    node.bound[x] = None
+                    is_new = True
+                # A handler of this thread may have unbound another, and cut off the way that was gone.
+                if self._pruned == pruned:
+                    return is_new
 
     def unbind(self, pattern: str, x: X) -> bool:
         """Undo `bind` of the same pattern and name; return whether they were bound. Other bindings of *x* stay."""
@@ -86,12 +94,15 @@ class TopicMatcher(Generic[X]):
                 trail.append(below)
             if x not in trail[-1].bound:
                 return False
-            del trail[-1].bound[x]
+            trail[-1].bound.pop(x, None)
             if not trail[-1].bound:
-                del self._ends[words]
+                self._ends.pop(words, None)
+                self._pruned += 1
             for word, node, above in zip(reversed(words), reversed(trail), reversed(trail[:-1]), strict=False):
-                if node.bound or node.below:
+                # Python looks for no signal from here to the end of the loop's body.
+                if node.bound or node.below or word not in above.below or above.below[word] is not node:
                     break
+                self._pruned += 1
                 del above.below[word]
             return True
 
@@ -112,8 +123,11 @@ class TopicMatcher(Generic[X]):
         with self._lock:
             nodes = self._walk(words)
             if nodes is None:
-                nodes = [node for pattern, node in self._ends.items() if words_match(pattern, words)]
-            return list(dict.fromkeys(x for node in nodes for x in node.bound))
+                nodes = [node for pattern, node in self._ends.copy().items() if words_match(pattern, words)]
+            found: dict[X, None] = {}
+            for node in nodes:
+                found.update(node.bound.copy())
+            return list(found)
 
     def _walk(self, words: tuple[str, ...]) -> Iterable[_Node[X]] | None:
         """Return the nodes that a key ends at; None where that takes more steps than it is worth."""

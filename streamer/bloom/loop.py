@@ -52,31 +52,38 @@ class Loop:
 
     def start(self) -> None:
         """Begin, if it has not begun yet."""
-        if self._end is not None:
-            return
+        end: End = queue.SimpleQueue()
         with self._lock:
-            if self._end is None:
-                self._begin()
+            if self.is_running:
+                return
+            self._end = end
+            try:
+                self._begin(end)
+            except BaseException:
+                # An interrupt: the next write tries again.
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """End; `start` may begin again."""
         with self._lock:
-            if self._end is not None:
-                self._end.put(None)
-                self._end = None
+            end, self._end = self._end, None
+            if end is not None:
+                end.put(None)
 
-    def _begin(self) -> None:
-        if self._at_death is not None:
-            self._at_death.detach()
-        self._end = queue.SimpleQueue()
+    def _begin(self, end: End) -> None:
+        at_death, self._at_death = self._at_death, None
+        if at_death is not None:
+            at_death.detach()
         # The queue outlives the manager for as long as the thread takes to see it.
-        self._at_death = weakref.finalize(self._manager, self._end.put, None)
-        work = (weakref.ref(self._manager), self._end, self._period)
+        self._at_death = weakref.finalize(self._manager, end.put, None)
+        work = (weakref.ref(self._manager), end, self._period)
         threading.Thread(target=_run, args=work, name="streamer-bloom", daemon=True).start()
 
     def _begin_in_child(self) -> None:
         if self._end is not None:
-            self._begin()
+            self._end = queue.SimpleQueue()
+            self._begin(self._end)
 
 
 def _run(manager: weakref.ref[Manager], end: End, period: float) -> None:

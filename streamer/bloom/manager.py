@@ -137,8 +137,13 @@ class Manager:
     def filters(self) -> Sequence[FilterState]:
         """Return the state of each filter, and count those that writes have made larger since the last look."""
         with self._counting:
-            states = self._core.filters()
-            seen, self._seen = self._seen, {state.name: state for state in states}
+            while True:
+                seen = self._seen
+                states = self._core.filters()
+                now = {state.name: state for state in states}
+                if self._seen is seen:
+                    self._seen = now
+                    break
             for state in states:
                 before = seen.get(state.name)
                 # Fewer growths than there were: it was removed meanwhile, and is back.
@@ -168,7 +173,7 @@ class Manager:
         """Judge and size filters by other options from now on; those that are there stay until one of these is a reason."""
         with self._lock:
             self._options = options
-            for watch in self._watches.values():
+            for watch in list(self._watches.values()):
                 # What was tried was tried for another rate.
                 watch.growths, watch.saturated = 0, False
 
@@ -179,7 +184,7 @@ class Manager:
             states = self.filters()
             # What was removed and comes again is a new filter.
             held = {state.name for state in states}
-            self._watches = {name: watch for name, watch in self._watches.items() if name in held}
+            self._watches = {name: watch for name, watch in self._watches.copy().items() if name in held}
             if self._measure(states, now):
                 states = self._core.filters()
             rebuilt: dict[Name, tuple[FilterState, Reason]] = {}
@@ -296,11 +301,10 @@ class Manager:
         if not rebuilt:
             return
         for state in self._core.filters():
-            if state.name not in rebuilt:
-                continue
-            before, reason = rebuilt[state.name]
+            before, reason = rebuilt.get(state.name, (state, None))
+            watch = self._watches.get(state.name)
             # Where its last subscription was removed meanwhile there was nothing to rebuild.
-            if state.version == self._watches[state.name].version:
+            if reason is not None and watch is not None and state.version == watch.version:
                 with self._counting:
                     self._rebuilds[state.name, reason] += 1
                 _log(before, state, reason)

@@ -9,7 +9,7 @@ from typing import Final, final
 from streamer.cel_eval.registered import Functions
 from streamer.cel_eval.runs import Runs
 from streamer.errors import CelError
-from streamer.locks import Lock
+from streamer.locks import NO_FORK, Lock
 from streamer.model import CelEvaluator, Limits
 from streamer.reference.cel import Program, compile_cel
 
@@ -64,7 +64,8 @@ class ProgramCache:
     def portable(self) -> int:
         """How many of those here are for the portable evaluator."""
         with self._lock:
-            return sum(evaluator == "portable" for _, _, evaluator in self._programs)
+            # Not by the order: to follow it every key is hashed, in Python, where another may come in between.
+            return sum(evaluator == "portable" for _, _, evaluator in list(dict.keys(self._programs)))
 
     def also(self, counts: Callable[[], tuple[int, int, int]]) -> None:
         """Add the hits and misses of a native core, and how many programs it keeps, to these."""
@@ -88,16 +89,16 @@ class ProgramCache:
         evaluator = evaluator or self.evaluator
         key = (source, limits, evaluator)
         with self._lock:
-            program = self._programs.get(key)
+            program = self._programs.pop(key, None)
             if program is not None:
-                self._programs.move_to_end(key)
+                self._programs[key] = program
                 self._hits += 1
                 return program
             self._misses += 1
         program = self._compile(source, limits, evaluator)
         with self._lock:
+            self._programs.pop(key, None)
             self._programs[key] = program
-            self._programs.move_to_end(key)
             self._forget()
         return program
 
@@ -109,7 +110,8 @@ class ProgramCache:
                 raise self.explained(error) from None
         try:
             # Imported when it is used: cel-python takes a third of a second.
-            from streamer.cel_eval.portable import compile_portable
+            with NO_FORK:
+                from streamer.cel_eval.portable import compile_portable
         except ImportError as error:
             raise CelError(f"the portable evaluator needs cel-python, which is not there: {error}", place="cel") from error
         return compile_portable(source, limits, self.functions, self.runs)

@@ -112,7 +112,7 @@ class ErrorLog:
     def worst(self, most: int) -> tuple[FailingSubscription, ...]:
         """Return the subscriptions with the most errors, the worst first."""
         with self._lock:
-            failing = [FailingSubscription(name, heard.errors, heard.reason.value) for name, heard in self._heard.items()]
+            failing = [FailingSubscription(name, heard.errors, heard.reason.value) for name, heard in self._heard.copy().items()]
         native = self._native()
         if native is not None:
             failing += [FailingSubscription(*each) for each in native.failing(most)]
@@ -127,16 +127,14 @@ class ErrorLog:
         now = self._clock()
         with self._lock:
             self._counts[reason] += 1
-            heard = self._heard.get(subscription_id)
-            if heard is None:
-                heard = self._heard[subscription_id] = _Heard(float("-inf"), 0, reason)
+            heard = self._heard.setdefault(subscription_id, _Heard(float("-inf"), 0, reason))
             heard.errors, heard.reason = heard.errors + 1, reason
             errors = heard.errors
             if now - heard.told < INTERVAL:
                 return
             heard.told = now
             if len(self._heard) > REMEMBERED:
-                most = sorted(self._heard.items(), key=lambda item: -item[1].errors)
+                most = sorted(self._heard.copy().items(), key=lambda item: -item[1].errors)
                 self._heard = dict(most[: REMEMBERED // 2])
         self.log(subscription_id, reason, detail, errors)
 

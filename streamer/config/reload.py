@@ -85,6 +85,8 @@ def check(old: Config, new: Loaded) -> tuple[Place, ...]:
 class Configured:
     """The configuration that an engine was made from. Safe for threads: reloads take turns, and readers see the last good one.
 
+    A reload within a reload, by a signal handler, is the later one: its configuration stays in force.
+
     Attributes:
         loaded: the one in force.
         last: how the last attempt to take one went.
@@ -108,18 +110,25 @@ class Configured:
             take: puts one in force; it cannot fail.
         """
         with self._lock:
-            read = self._read if source is None else _reader(source)
-            try:
-                new = read()
-                changed = check(self.loaded.config, new)
-            except (ConfigError, OSError) as error:
-                self.last = replace(self.last, good=False, at=time.time(), error=str(error))
-                raise
-            take(new.config)
-            now = time.time()
-            self.loaded, self._read = new, read
-            self.last = Reload(good=True, at=now, good_at=now, changed=tuple(map(show_place, changed)))
-            return self.last
+            while True:
+                before = self.loaded
+                read = self._read if source is None else _reader(source)
+                try:
+                    new = read()
+                    changed = check(before.config, new)
+                except (ConfigError, OSError) as error:
+                    self.last = replace(self.last, good=False, at=time.time(), error=str(error))
+                    raise
+                now = time.time()
+                last = Reload(good=True, at=now, good_at=now, changed=tuple(map(show_place, changed)))
+                if self.loaded is before:
+                    self.loaded, self._read, self.last = new, read, last
+                    break
+            taken = None
+            while taken is not self.loaded:
+                taken = self.loaded
+                take(taken.config)
+            return last
 
 
 def serve(engine: Engine, config: Config) -> Server | None:

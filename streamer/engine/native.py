@@ -32,8 +32,6 @@ from streamer.engine.snapshot import Head, read_named
 from streamer.engine.telemetry import Distribution, Telemetry
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.layout import EventLayout
-from streamer.living import Living
-from streamer.locks import Lock
 from streamer.model import Event, Subscription, Verdict
 from streamer.reference.cel import CelReason, evaluate_cel
 from streamer.reference.events import as_before, encode, json_value, read_for
@@ -152,12 +150,12 @@ class Host:
 class NativeCore(_native.Core):
     """The core of the native backend; see `streamer.engine.core.Core` for what each method does.
 
-    Thread-safe: readers take no lock, writers take turns.
+    Thread-safe: readers take no lock, writers take turns, and none of them runs Python code in its turn: a signal handler or a
+    finalizer that writes comes before it or after it, and so does a fork.
     """
 
     _options: Options
     _host: Host
-    _lock: Lock
 
     def __new__(cls, options: Options, programs: ProgramCache, cel_errors: ErrorLog, seed: int | None = None) -> Self:
         host = Host(options, programs, cel_errors)
@@ -187,8 +185,6 @@ class NativeCore(_native.Core):
             raise ConfigError(str(error), place="layout") from None
         core._options = options
         core._host = host
-        core._lock = Lock()
-        _cores.add(core)
         # Weakly: the core holds its host, which holds the log.
         this = weakref.ref(core)
         cel_errors.also(this)
@@ -205,10 +201,9 @@ class NativeCore(_native.Core):
     def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
         draft = _native.Draft(self)
         errors = self._fill(draft, sources)
-        with self._lock:
-            if mode == "apply":
-                self._keep_same(draft)
-            changes = self.commit(draft, mode, skip)
+        if mode == "apply":
+            self._keep_same(draft)
+        changes = self.commit(draft, mode, skip)
         found = []
         for position, error in changes["errors"]:
             error = errors.get(position) or self._host.explained(error)
@@ -229,8 +224,7 @@ class NativeCore(_native.Core):
             # What a program of cel-python reads and calls is found when it is compiled.
             self.write(read_named(head.path, names), "add")
             return
-        with self._lock:
-            self.open(head.path, head.checksum, None if names is None else set(names))
+        self.open(head.path, head.checksum, None if names is None else set(names))
 
     @property
     def image_kind(self) -> int:
@@ -239,8 +233,7 @@ class NativeCore(_native.Core):
     canonical = staticmethod(_native.canonical)
 
     def remove(self, selection: Selection) -> Changes:
-        with self._lock:
-            return Changes(removed=tuple(self.discard(*_criteria(selection))))
+        return Changes(removed=tuple(self.discard(*_criteria(selection))))
 
     def _fill(self, draft: _native.Draft, sources: Iterable[Source | SubscriptionError]) -> dict[int, SubscriptionError]:
         """Parse into the draft; the errors that were found here, by position. Touches nothing that others see."""
@@ -311,10 +304,10 @@ class NativeCore(_native.Core):
 
     def _keep_same(self, draft: _native.Draft) -> None:
         """Let what says the same as what is held, in another spelling, stay as it is held."""
-        for position, held in draft.held_otherwise(self):
+        for position, held, name in draft.held_otherwise(self):
             given = draft.source(position)
             if given is not None and same_subscription(_subscription(held), _subscription(given)):
-                draft.keep(position, self)
+                draft.keep(position, name)
 
     # Reading
 
@@ -455,35 +448,8 @@ def _criteria(selection: Selection) -> tuple[list[str] | None, str | None, str |
 
 _names = itertools.count()
 
-# Before a fork every core is brought to rest, so that the child finds no lock that nobody will open again.
-_cores: Final[Living[NativeCore]] = Living()
-_resting: list[NativeCore] = []
-#: One thread forks at a time: another would wait for what this one holds, and open it when it is done itself.
-_forking: Final = Lock()
-
-
-def _before_fork() -> None:
-    _forking.__enter__()
-    _resting.extend(_cores)
-    for core in _resting:
-        core._lock.__enter__()
-        core.pause()
-
-
-def _after_fork_in_parent() -> None:
-    for core in _resting:
-        core.resume()
-        core._lock.__exit__()
-    _resting.clear()
-    _forking.__exit__()
-
-
-def _after_fork_in_child() -> None:
-    # Locks of Python are free again in a child (streamer.locks).
-    for core in _resting:
-        core.resume()
-    _resting.clear()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    # Functions in C, which no signal can come before.
+    os.register_at_fork(
+        before=_native.before_fork, after_in_parent=_native.after_fork, after_in_child=_native.after_fork_in_child
+    )

@@ -190,11 +190,9 @@ class Recorder:
             self._uncertain += uncertain
             self._candidates.add(candidates)
             for name, looked, found in partitions:
-                counts = self._partitions.get(name)
-                if counts is None:
-                    if len(self._partitions) >= MOST_PARTITIONS:
-                        continue
-                    counts = self._partitions[name] = [0, 0, 0]
+                if name not in self._partitions and len(self._partitions) >= MOST_PARTITIONS:
+                    continue
+                counts = self._partitions.setdefault(name, [0, 0, 0])
                 counts[0] += 1
                 counts[1] += looked
                 counts[2] += found
@@ -207,7 +205,8 @@ class Recorder:
     def partitions(self) -> dict[Name, tuple[int, int, int]]:
         """Return how many events each partition saw, and what it judged and matched."""
         with self._lock:
-            return {name: (events, candidates, matches) for name, (events, candidates, matches) in self._partitions.items()}
+            partitions = self._partitions.copy()
+            return {name: (events, candidates, matches) for name, (events, candidates, matches) in partitions.items()}
 
     def reject(self, code: str) -> None:
         """Count an event that was rejected."""

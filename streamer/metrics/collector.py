@@ -7,7 +7,8 @@ is dropped is gone from the next scrape.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -81,16 +82,14 @@ class _EngineCollector(Collector):
 
     def add(self, engine: Engine, name: str | None, labels: Labels) -> Registration:
         with self._lock:
-            self._registrations = [each for each in self._registrations if each.is_alive]
-            taken = {each.name for each in self._registrations}
-            if name is None:
-                numbers = range(1, len(taken) + 2)
-                name = next(str(number) for number in numbers if str(number) not in taken)
-            elif name in taken:
-                raise ValueError(f"this registry has an engine named {name!r} already")
-            registration = Registration(engine, name, labels)
-            self._registrations.append(registration)
-            return registration
+            while True:
+                before = self._registrations
+                living = [each for each in before if each.is_alive]
+                registration = Registration(engine, _free_name(name, {each.name for each in living}), labels)
+                living.append(registration)
+                if self._registrations is before:
+                    self._registrations = living
+                    return registration
 
     def describe(self) -> Iterable[Family]:
         # Asked for names when it is registered; without this it would be scraped for them.
@@ -98,9 +97,7 @@ class _EngineCollector(Collector):
 
     def collect(self) -> Iterable[Family]:
         families: dict[tuple[Metric, tuple[str, ...]], Family] = {}
-        with self._lock:
-            registrations = list(self._registrations)
-        for registration in registrations:
+        for registration in self._registrations:
             for sample in registration.read():
                 more = registration.labels.more if "collection" in sample.metric.labels else ()
                 family = families.get((sample.metric, more))
@@ -114,6 +111,15 @@ class _EngineCollector(Collector):
             else:
                 merged[metric] = family
         return merged.values()
+
+
+def _free_name(name: str | None, taken: Collection[str]) -> str:
+    """Return the name, or a number for one that has none. Raises ValueError: it is taken."""
+    if name is None:
+        return next(str(number) for number in range(1, len(taken) + 2) if str(number) not in taken)
+    if name in taken:
+        raise ValueError(f"this registry has an engine named {name!r} already")
+    return name
 
 
 def _family(metric: Metric, more: tuple[str, ...]) -> Family:
@@ -150,5 +156,12 @@ def register(
         collector = _collectors.get(registry)
         if collector is None:
             collector = _collectors[registry] = _EngineCollector()
-            registry.register(collector)
+            try:
+                registry.register(collector)
+            except BaseException:
+                # An interrupt, perhaps after it was registered.
+                _collectors.pop(registry, None)
+                with suppress(KeyError):
+                    registry.unregister(collector)
+                raise
     return collector.add(engine, name, Labels(collections, tenants=tenants))

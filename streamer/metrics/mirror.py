@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from prometheus_client import values
 
 from streamer.engine.telemetry import Distribution
-from streamer.locks import Lock
+from streamer.locks import NO_FORK, Lock
 from streamer.metrics.collector import COLLECTIONS, Registration
 from streamer.metrics.names import Metric
 from streamer.metrics.samples import Labels
@@ -73,12 +73,14 @@ class Mirror:
                     self._set(sample.metric, sample.metric.sample, labelnames, labels, sample.value)
 
     def _set(self, metric: Metric, name: str, labelnames: tuple[str, ...], labels: tuple[str, ...], value: float) -> None:
-        held = self._values.get((name, labels))
-        if held is None:
-            held = self._values[name, labels] = values.ValueClass(
-                metric.kind, metric.name, name, labelnames, labels, metric.help, multiprocess_mode=f"live{metric.together}"
-            )
-        held.set(value if metric.kind == "gauge" else value - self._before.get((name, labels), 0.0))
+        # A lock of prometheus_client is taken here, which a forked child would find taken.
+        with NO_FORK:
+            held = self._values.get((name, labels))
+            if held is None:
+                held = self._values[name, labels] = values.ValueClass(
+                    metric.kind, metric.name, name, labelnames, labels, metric.help, multiprocess_mode=f"live{metric.together}"
+                )
+            held.set(value if metric.kind == "gauge" else value - self._before.get((name, labels), 0.0))
 
     def close(self) -> None:
         """Copy a last time, and stop."""

@@ -64,8 +64,8 @@ class Labels:
         self._most = collections
         self._tenants = tenants
         self._named: set[tuple[str, ...]] = set()
-        self._seen: dict[tuple[Metric, Name, str], float] = {}
-        self._sums: dict[tuple[Metric, tuple[str, ...]], float] = defaultdict(float)
+        #: What was read last of each filter, and the sums of all readings; both are put in place at once.
+        self._counts: tuple[Mapping[tuple[Metric, Name, str], float], Mapping[tuple[Metric, tuple[str, ...]], float]] = {}, {}
         self._lock = Lock()
 
     @property
@@ -100,8 +100,12 @@ class Labels:
             counted.extend((names.REBUILDS, name, reason, count) for (name, reason), count in (never | dict(rebuilds)).items())
             unfailing = {state.name: 0 for state in held}
             counted.extend((names.REBUILD_FAILURES, name, "", count) for name, count in (unfailing | dict(failures)).items())
-            self._count(counted)
-            sums = dict(self._sums)
+            while True:
+                counts = self._counts
+                seen, sums = self._count(counted, *counts)
+                if self._counts is counts:
+                    self._counts = seen, sums
+                    break
         yield from (Sample(metric, labels, value) for (metric, labels), value in sums.items())
         groups: dict[tuple[str, ...], list[FilterState]] = defaultdict(list)
         for state in held:
@@ -111,16 +115,22 @@ class Labels:
             for metric, value in _gauges(group, troubled):
                 yield Sample(metric, labels, value)
 
-    def _count(self, counted: Iterable[tuple[Metric, Name, str, float]]) -> None:
+    def _count(
+        self,
+        counted: Iterable[tuple[Metric, Name, str, float]],
+        before: Mapping[tuple[Metric, Name, str], float],
+        summed: Mapping[tuple[Metric, tuple[str, ...]], float],
+    ) -> tuple[dict[tuple[Metric, Name, str], float], dict[tuple[Metric, tuple[str, ...]], float]]:
         """Add what came since the last reading: what a filter counted stays when it goes, and one that comes back begins at 0."""
         seen: dict[tuple[Metric, Name, str], float] = {}
+        sums = dict(summed)
         for metric, name, more, value in counted:
             key = metric, name, more
-            before = self._seen.get(key, 0.0)
+            last = before.get(key, 0.0)
             seen[key] = value
             labels = (*self._of(name), more) if more else self._of(name)
-            self._sums[metric, labels] += value - before if value >= before else value
-        self._seen = seen
+            sums[metric, labels] = sums.get((metric, labels), 0.0) + (value - last if value >= last else value)
+        return seen, sums
 
 
 def _gauges(group: list[FilterState], saturated: set[Name]) -> Iterator[tuple[Metric, float]]:

@@ -21,9 +21,10 @@ would stop them all.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from itertools import count
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, final
 
 from rpds import HashTrieMap
 
@@ -40,8 +41,15 @@ from streamer.engine.core import Changes, EventSource, Mode, Options, Selection,
 from streamer.engine.plan import Plan, make_plan
 from streamer.engine.snapshot import Head, read_named
 from streamer.engine.telemetry import Name, Recorder, Telemetry
-from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventCode, EventError, SubscriptionError
-from streamer.locks import Lock
+from streamer.errors import (
+    BulkSubscriptionError,
+    DuplicateSubscriptionError,
+    EventCode,
+    EventError,
+    ReentryError,
+    SubscriptionError,
+)
+from streamer.locks import TRIES, Lock
 from streamer.model import Event, Match, Subscription
 from streamer.reference.events import as_before, read_for
 from streamer.reference.judge import Outcome, judge
@@ -60,6 +68,7 @@ if TYPE_CHECKING:
 SMALL: Final = 64
 
 #: A tenant or "*", and a collection or None for every one.
+T = TypeVar("T")
 PartitionName: TypeAlias = tuple[str, str | None]
 
 
@@ -305,26 +314,28 @@ class ReferenceCore:
         self._programs: Final = programs
         self._cel_errors: Final = cel_errors
         self._root = Root(HashTrieMap(), HashTrieMap())
-        self._next_order = 0
+        self._orders: Final = count()
         self._lock = Lock()
         self._recorder: Final = Recorder()
 
     def reconfigure(self, options: Options) -> None:
-        with self._lock:
-            was, self._options = self._options.bloom.enabled, options
-            if was == options.bloom.enabled:
-                return
-            partitions = self._root.partitions
-            for name, partition in self._root.partitions.items():
+        def switched(root: Root) -> tuple[Root, None]:
+            partitions = root.partitions
+            for name, partition in root.partitions.items():
                 partitions = partitions.insert(name, partition.switched(options.bloom))
-            self._root = Root(self._root.entries, partitions)
+            return Root(root.entries, partitions), None
+
+        was, self._options = self._options.bloom.enabled, options
+        if was != options.bloom.enabled:
+            self._change(switched)
 
     # Writing
 
     def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
-        drafts, errors = self._prepare(sources)
-        with self._lock:
-            root = self._root
+        drafts, refused = self._prepare(sources)
+
+        def written(root: Root) -> tuple[Root, Changes]:
+            errors = list(refused)
             accepted: list[_Draft] = []
             for draft in drafts:
                 if mode == "add" and (subscription_id := draft.compiled.subscription.id) in root.entries:
@@ -337,7 +348,9 @@ class ReferenceCore:
             errors.sort(key=lambda error: error.index or 0)
             if errors and not skip:
                 raise BulkSubscriptionError(errors)
-            return self._publish(root, accepted, mode, tuple(errors))
+            return self._written(root, accepted, mode, tuple(errors))
+
+        return self._change(written)
 
     def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
         self.write(read_named(head.path, names), "add")
@@ -351,12 +364,28 @@ class ReferenceCore:
         """The contract is in Python (`streamer.engine.snapshot`)."""
 
     def remove(self, selection: Selection) -> Changes:
-        with self._lock:
-            root = self._root
+        def without(root: Root) -> tuple[Root, Changes]:
             gone = _selected(root, selection)
-            if gone:
-                self._swap(root, gone, [])
-            return Changes(removed=tuple(entry.id for entry in gone))
+            return self._next(root, gone, []), Changes(removed=tuple(entry.id for entry in gone))
+
+        return self._change(without)
+
+    def _change(self, make: Callable[[Root], tuple[Root, T]]) -> T:
+        """Put the root that *make* makes of the present one in its place, and return what it returns besides.
+
+        Made again where this thread has put another there in between, in a signal handler or a finalizer. Raises ReentryError.
+        """
+        with self._lock:
+            for _ in range(TRIES):
+                root = self._root
+                made, result = make(root)
+                # From here to the end of the assignment Python looks for no signal.
+                if self._root is root:
+                    self._root = made
+                    return result
+            raise ReentryError(
+                f"what this thread changes is changed again by its own signal handlers or finalizers, {TRIES} times"
+            )
 
     def _prepare(self, sources: Iterable[Source | SubscriptionError]) -> tuple[list[_Draft], list[SubscriptionError]]:
         """Check and compile; touches nothing that others see."""
@@ -395,17 +424,17 @@ class ReferenceCore:
                 errors.append(error.with_traceback(None))
         return drafts, errors
 
-    def _publish(self, root: Root, drafts: Sequence[_Draft], mode: Mode, errors: tuple[SubscriptionError, ...]) -> Changes:
+    def _written(
+        self, root: Root, drafts: Sequence[_Draft], mode: Mode, errors: tuple[SubscriptionError, ...]
+    ) -> tuple[Root, Changes]:
         added: list[Entry] = []
         replaced: list[Entry] = []
         unchanged: list[str] = []
         gone: list[Entry] = []
-        order = self._next_order
         for draft in drafts:
             held = root.entries.get(draft.compiled.subscription.id)
             if held is None:
-                added.append(Entry(order, draft.compiled, draft.keys))
-                order += 1
+                added.append(Entry(next(self._orders), draft.compiled, draft.keys))
             elif mode == "apply" and same_subscription(held.compiled.subscription, draft.compiled.subscription):
                 unchanged.append(held.id)
             else:
@@ -415,19 +444,19 @@ class ReferenceCore:
         if mode == "apply":
             desired = {draft.compiled.subscription.id for draft in drafts}
             removed = sorted((root.entries[i] for i in root.entries if i not in desired), key=lambda entry: entry.order)
-        if added or replaced or removed:
-            self._next_order = order
-            self._swap(root, [*gone, *removed], [*added, *replaced])
-        return Changes(
+        changes = Changes(
             added=tuple(entry.id for entry in added),
             replaced=tuple(entry.id for entry in replaced),
             removed=tuple(entry.id for entry in removed),
             unchanged=tuple(unchanged),
             errors=errors,
         )
+        return self._next(root, [*gone, *removed], [*added, *replaced]), changes
 
-    def _swap(self, root: Root, gone: Sequence[Entry], new: Sequence[Entry]) -> None:
-        """Build the next root beside the present one and make it the present one, in one assignment."""
+    def _next(self, root: Root, gone: Sequence[Entry], new: Sequence[Entry]) -> Root:
+        """Build the next root beside the present one."""
+        if not gone and not new:
+            return root
         entries, partitions = root.entries, root.partitions
         gone_from: dict[PartitionName, set[str]] = {}
         new_in: dict[PartitionName, list[Entry]] = {}
@@ -441,7 +470,7 @@ class ReferenceCore:
             before = partitions.get(name) or Partition()
             after = before.changed(gone_from.get(name, ()), new_in.get(name, ()), self._options.bloom)
             partitions = partitions.insert(name, after) if len(after) else partitions.remove(name)
-        self._root = Root(entries, partitions)
+        return Root(entries, partitions)
 
     # Reading
 
@@ -605,11 +634,11 @@ class ReferenceCore:
         if pinned is None or pinned.filter is None:
             return
         rebuilt = pinned.rebuilt(capacity, key_fp_rate, pinned.filter)
-        with self._lock:
-            root = self._root
+
+        def swapped(root: Root) -> tuple[Root, None]:
             now = root.partitions.get(name)
             if now is None or now.filter is None or rebuilt.filter is None:
-                return
+                return root, None
             arrived = [entry for entry in now.keyed.values() if pinned.keyed.get(entry.id) is not entry]
             gone = [entry for entry in pinned.keyed.values() if now.keyed.get(entry.id) is not entry]
             guard = rebuilt.filter.including({key for entry in arrived for key in entry.keys or ()})
@@ -617,7 +646,9 @@ class ReferenceCore:
             guard = replace(guard, version=now.filter.version + 1)
             guard.tally.begin_anew()
             partition = Partition(now.keyed, now.unkeyed, guard.places, guard, stale)
-            self._root = Root(root.entries, root.partitions.insert(name, partition))
+            return Root(root.entries, root.partitions.insert(name, partition)), None
+
+        self._change(swapped)
 
     def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered:
         root = self._root

@@ -25,7 +25,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -38,6 +37,7 @@ from streamer import _backend
 from streamer.engine.engine import Engine
 from streamer.engine.snapshot import Directory, read_directory, read_texts, verify
 from streamer.errors import SnapshotError
+from streamer.locks import Lock
 from streamer.spark import schema
 from streamer.spark.functions import Carried, check
 from streamer.spark.functions import carried as carried_functions
@@ -94,7 +94,7 @@ class Broadcast:
 _HELD: Final[dict[str, Held]] = {}
 #: What each session carries already, by name; weakly, so that a session may end.
 _CARRIED: Final[WeakKeyDictionary[SparkSession, dict[str, Broadcast]]] = WeakKeyDictionary()
-_LOCK: Final = threading.Lock()
+_LOCK: Final = Lock()
 #: How Spark says that it has a file of this name, over Connect and else.
 _THERE: Final = ("ARTIFACT_ALREADY_EXISTS", "was already registered with a different path")
 

@@ -10,13 +10,13 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from threading import Lock
 from typing import Any, Final, TypeAlias, final
 
 from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from streamer.locks import Lock
 from streamer.metrics.collector import COLLECTIONS
 from streamer.metrics.names import Metric
 from streamer.spark.report import Batch, Part

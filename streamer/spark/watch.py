@@ -21,9 +21,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Event, RLock, Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, final
 
+from streamer.locks import Lock
 from streamer.spark.report import Point, Stage
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Watch:
         self._phases: dict[int, str] = {}
         self._next = self._first_unknown(0)
         self._over = Event()
-        self._lock = RLock()
+        self._lock = Lock()
         self._thread: Thread | None = None
         self._last: tuple[float, int] | None = None
         self.points: list[Point] = []

@@ -153,6 +153,7 @@ fn addition(text: String, limits: &Limits) -> Addition {
         flags: 0,
         program: None,
         portable: false,
+        same_as: None,
         conditions: None,
         text: text.into_bytes().into(),
         host: None,

@@ -378,6 +378,7 @@ fn addition(text: &str, limits: &Limits) -> Addition {
         flags: 0,
         program: None,
         portable: false,
+        same_as: None,
         conditions: None,
         text: text.as_bytes().into(),
         host: None,

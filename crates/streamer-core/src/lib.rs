@@ -16,6 +16,7 @@ pub mod cel;
 pub mod engine;
 pub mod error;
 pub mod flatten;
+pub mod fork;
 pub mod json;
 pub mod layout;
 pub mod limits;

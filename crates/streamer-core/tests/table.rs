@@ -298,6 +298,7 @@ fn by_engine(
             flags: 0,
             program: None,
             portable: false,
+            same_as: None,
             conditions: None,
             text: Box::default(),
             host: None,

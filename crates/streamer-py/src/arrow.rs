@@ -18,6 +18,7 @@
 
 use crate::core::{Core, Shared};
 use crate::errors::guard;
+use crate::gil;
 use crate::shared_out::{MOST_THREADS, Pulse, shared_out};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -168,7 +169,7 @@ impl Rows {
             Ok(Chunk { validity, offsets, data, offset, length, is_large })
         });
         let mut rows = Rows { chunks: borrowed.collect::<PyResult<_>>()?, blocks: Vec::new() };
-        py.detach(|| rows.cut()).map_err(PyValueError::new_err)?;
+        gil::let_go(py, || rows.cut()).map_err(PyValueError::new_err)?;
         Ok(rows)
     }
 
@@ -361,7 +362,7 @@ type Column<'py> = (&'static str, Option<Bound<'py, PyBytes>>, Option<Bound<'py,
 /// Bytes that are written with the interpreter let go.
 fn bytes<'py>(py: Python<'py>, length: usize, write: impl FnOnce(&mut [u8]) + Send) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, length, |bytes| {
-        py.detach(|| write(bytes));
+        gil::let_go(py, || write(bytes));
         Ok(())
     })
 }
@@ -405,7 +406,7 @@ fn text_column<'py>(
     write: impl FnOnce(&mut [u8]) + Send,
 ) -> PyResult<Column<'py>> {
     let counted = lengths.clone();
-    let (total, nulls) = py.detach(|| {
+    let (total, nulls) = gil::let_go(py, || {
         let add = |(total, nulls), length| if length == NULL { (total, nulls + 1) } else { (total + length as usize, nulls) };
         counted.fold((0, 0), add)
     });

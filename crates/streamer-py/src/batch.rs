@@ -16,6 +16,7 @@
 
 use crate::core::{Core, Found, Shared};
 use crate::errors::{self, guard};
+use crate::gil;
 use crate::hits::{Hits, OldSide};
 use crate::host::Text;
 use crate::shared_out::{MOST_THREADS, Pulse, shared_out};
@@ -323,7 +324,7 @@ impl Core {
         let located = shared_out(py, parts.len(), scratches, |part, scratch, pulse| {
             parts[part].iter().take_while(|_| pulse.beat()).map(|event| locate(event, scratch)).collect::<Vec<_>>()
         })?;
-        Ok(py.detach(|| Order::by(located.concat())))
+        Ok(gil::let_go(py, || Order::by(located.concat())))
     }
 
     /// Match the events of a block.

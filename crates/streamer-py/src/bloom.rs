@@ -5,6 +5,7 @@
 //! interpreter held; they are asked with it let go.
 
 use crate::errors::guard;
+use crate::gil;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -123,7 +124,7 @@ impl GatheredKeys {
         guard(py, || {
             let slices = slices(bits.len_bytes(), num_slices, bits_per_slice)?;
             let mut bytes = bits.to_vec(py)?;
-            let added = py.detach(|| self.gathered.fill(&mut bytes, slices));
+            let added = gil::let_go(py, || self.gathered.fill(&mut bytes, slices));
             bits.copy_from_slice(py, &bytes)?;
             Ok(added)
         })
@@ -223,7 +224,7 @@ impl ShippedFilter {
                 valid.as_ref().is_some_and(|valid| valid[bit / 8] >> (bit % 8) & 1 == 0)
             };
             let (mut passes, mut open) = (vec![0_u8; rows.div_ceil(8)], Vec::new());
-            py.detach(|| {
+            gil::let_go(py, || {
                 let mut scratch = Scratch::default();
                 for row in 0..rows {
                     let event = &data[offsets[row] - start..offsets[row + 1] - start];

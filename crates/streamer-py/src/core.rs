@@ -5,6 +5,7 @@ use crate::batch::Batch;
 use crate::bloom::GatheredKeys;
 use crate::draft::{Draft, Reading};
 use crate::errors::{self, guard};
+use crate::gil;
 use crate::hits::{Hits, OldSide};
 use crate::host::{self, Asked, Text};
 use crate::judging::{self, HostJudge};
@@ -144,7 +145,7 @@ impl Shared {
         let mut scratch = self.scratch();
         let found = if text.len() >= LARGE_EVENT || self.is_costly.load(Ordering::Relaxed) {
             let scratch = &mut *scratch;
-            py.detach(|| self.engine.match_event_on(root, text, tenant, collection, scratch))
+            gil::let_go(py, || self.engine.match_event_on(root, text, tenant, collection, scratch))
         } else {
             self.engine.match_event_on(root, text, tenant, collection, &mut scratch)
         };
@@ -253,7 +254,7 @@ impl Core {
                 judge: Some(Arc::new(HostJudge { host: host.clone_ref(py) })),
                 seed,
                 ask: Some(judging::goes_on),
-                let_go: Some(Arc::new(|act| Python::attach(|py| py.detach(act)))),
+                let_go: Some(Arc::new(|act| gil::held(|py| gil::let_go(py, act)))),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
@@ -282,7 +283,7 @@ impl Core {
             let name = path.to_string_lossy();
             let open =
                 || -> std::io::Result<_> { Ok(self.shared.engine.open(&name, Bytes::map(&path)?, checksum, read, is_wanted)) };
-            py.detach(open)?.map_err(|fault: Fault| errors::snapshot_error(py, &fault))
+            gil::let_go(py, open)?.map_err(|fault: Fault| errors::snapshot_error(py, &fault))
         })
     }
 
@@ -291,7 +292,7 @@ impl Core {
         guard(py, || {
             let reading = self.reading.clone();
             let read: mapped::Reader = Arc::new(move |text: &[u8]| reading.read(text, text, None));
-            Ok(py.detach(|| mapped::image(lines, &read, seed)).map(|image| PyBytes::new(py, &image)))
+            Ok(gil::let_go(py, || mapped::image(lines, &read, seed)).map(|image| PyBytes::new(py, &image)))
         })
     }
 
@@ -353,7 +354,7 @@ impl Core {
         guard(py, || {
             let ids: Option<Vec<&str>> = ids.as_ref().map(|ids| ids.iter().map(String::as_str).collect());
             let selection = Selection { ids: ids.as_deref(), gateway_id, tenant, collection };
-            let changes = py.detach(|| self.shared.engine.remove(&selection));
+            let changes = gil::let_go(py, || self.shared.engine.remove(&selection));
             Ok(changes.removed.iter().map(|record| record.id.to_string()).collect())
         })
     }
@@ -367,7 +368,7 @@ impl Core {
                 _ => return Err(PyValueError::new_err("mode: expected add, replace or apply")),
             };
             let items = draft.get().take();
-            let (changes, ids) = py.detach(|| {
+            let (changes, ids) = gil::let_go(py, || {
                 let ids: Vec<Box<str>> =
                     items.iter().map(|item| item.as_ref().map_or_else(|_| Box::default(), |item| item.id.clone())).collect();
                 (self.shared.engine.write(items, mode, skip), ids)
@@ -505,7 +506,7 @@ impl Core {
 
     fn merge(&self, py: Python<'_>) -> PyResult<()> {
         guard(py, || {
-            py.detach(|| self.shared.engine.merge());
+            gil::let_go(py, || self.shared.engine.merge());
             Ok(())
         })
     }
@@ -518,7 +519,7 @@ impl Core {
         Vec<((String, String, &'static str), (u64, u64, usize, u64, usize, usize), (u64, f64), (u64, u64, u64, u64, u64, u64))>,
     > {
         guard(py, || {
-            let states = py.detach(|| self.shared.engine.filters());
+            let states = gil::let_go(py, || self.shared.engine.filters());
             let told = states.into_iter().map(|FilterState { name, keyed, state }| {
                 (
                     (name.tenant.to_string(), name.collection.to_string(), "blocked"),
@@ -533,13 +534,13 @@ impl Core {
 
     fn build_filter(&self, py: Python<'_>, tenant: &str, collection: &str, capacity: usize, key_fp_rate: f64) -> PyResult<bool> {
         let name = Name { tenant: tenant.into(), collection: collection.into() };
-        guard(py, || Ok(py.detach(|| self.shared.engine.rebuild_filter(&name, capacity, key_fp_rate))))
+        guard(py, || Ok(gil::let_go(py, || self.shared.engine.rebuild_filter(&name, capacity, key_fp_rate))))
     }
 
     fn settle_filter(&self, py: Python<'_>, tenant: &str, collection: &str) -> PyResult<()> {
         let name = Name { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
-            py.detach(|| self.shared.engine.measure_filter(&name));
+            gil::let_go(py, || self.shared.engine.measure_filter(&name));
             Ok(())
         })
     }
@@ -547,23 +548,15 @@ impl Core {
     fn gathered(&self, py: Python<'_>, partitions: Vec<(String, String)>) -> PyResult<GatheredKeys> {
         let name = |(tenant, collection): (String, String)| Name { tenant: tenant.into(), collection: collection.into() };
         let names: Vec<Name> = partitions.into_iter().map(name).collect();
-        guard(py, || Ok(GatheredKeys::new(py.detach(|| self.shared.engine.gather(&names)))))
+        guard(py, || Ok(GatheredKeys::new(gil::let_go(py, || self.shared.engine.gather(&names)))))
     }
 
     fn keys_of<'py>(&self, py: Python<'py>, tenant: &str, collection: &str) -> PyResult<(Vec<Bound<'py, PyBytes>>, usize)> {
         let name = Name { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
-            let (keys, (_, unkeyed)) = py.detach(|| self.shared.engine.filter_keys(&name));
+            let (keys, (_, unkeyed)) = gil::let_go(py, || self.shared.engine.filter_keys(&name));
             Ok((keys.iter().map(|key| PyBytes::new(py, key)).collect(), unkeyed))
         })
-    }
-
-    fn pause(&self, py: Python<'_>) {
-        py.detach(|| self.shared.engine.pause());
-    }
-
-    fn resume(&self) {
-        self.shared.engine.resume();
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -614,7 +607,7 @@ impl Core {
     fn set_bloom(&self, py: Python<'_>, bloom: Option<(f64, usize)>) -> PyResult<()> {
         let phase1 = bloom.map(|(fp_rate, initial_capacity)| Phase1 { fp_rate, initial_capacity });
         guard(py, || {
-            py.detach(|| self.shared.engine.set_bloom(phase1));
+            gil::let_go(py, || self.shared.engine.set_bloom(phase1));
             Ok(())
         })
     }
@@ -670,7 +663,7 @@ impl Core {
 fn call(hook: &Mutex<Option<Py<PyAny>>>) {
     let is_set = hook.lock().unwrap_or_else(PoisonError::into_inner).is_some();
     if is_set {
-        Python::attach(|py| {
+        gil::held(|py| {
             let hook = hook.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|hook| hook.clone_ref(py));
             if let Some(Err(error)) = hook.map(|hook| hook.call0(py)) {
                 panic!("{error}");

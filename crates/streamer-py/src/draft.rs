@@ -2,6 +2,7 @@
 
 use crate::core::Core;
 use crate::errors::guard;
+use crate::gil;
 use crate::host::{self, Kept, flags};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -73,6 +74,7 @@ impl Reading {
             program,
             portable,
             text: stored.into(),
+            same_as: None,
             conditions: (stored != text).then(|| text.into()),
             host,
         };
@@ -93,6 +95,9 @@ fn mentions_before(form: &NormalForm, pointers: &[Pointer]) -> bool {
 
 /// A text to parse; a name to store in its place and the object, if JSON does not say all of it.
 type Given<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Host>);
+
+/// A position, what is held under the same id, and what that is known by.
+type Held<'py> = (usize, Bound<'py, PyAny>, Bound<'py, PyBytes>);
 
 /// Subscriptions on their way in; see `streamer/_native.pyi`.
 #[pyclass(frozen, module = "streamer._native")]
@@ -142,7 +147,7 @@ impl Draft {
                 .collect();
             let reading = &*self.reading;
             let read: Vec<Item> =
-                py.detach(|| parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
+                gil::let_go(py, || parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
             self.locked(|items| {
                 let end = items.len();
                 items.extend(read);
@@ -184,7 +189,7 @@ impl Draft {
         });
     }
 
-    fn held_otherwise<'py>(&self, py: Python<'py>, core: &Bound<'py, Core>) -> PyResult<Vec<(usize, Bound<'py, PyAny>)>> {
+    fn held_otherwise<'py>(&self, py: Python<'py>, core: &Bound<'py, Core>) -> PyResult<Vec<Held<'py>>> {
         guard(py, || {
             let core = core.get();
             self.locked(|items| {
@@ -194,7 +199,7 @@ impl Draft {
                         && let Some((_, record)) = core.shared.engine.get(&addition.id)
                         && record.text != addition.text
                     {
-                        held.push((at, host::source_of(py, &record)));
+                        held.push((at, host::source_of(py, &record), PyBytes::new(py, &record.text)));
                     }
                 }
                 Ok(held)
@@ -213,17 +218,12 @@ impl Draft {
         })
     }
 
-    fn keep(&self, py: Python<'_>, position: usize, core: &Bound<'_, Core>) -> PyResult<()> {
-        guard(py, || {
-            self.locked(|items| {
-                if let Some(Ok(addition)) = items.get_mut(position)
-                    && let Some((_, record)) = core.get().shared.engine.get(&addition.id)
-                {
-                    addition.text = record.text.clone();
-                }
-            });
-            Ok(())
-        })
+    fn keep(&self, position: usize, name: &[u8]) {
+        self.locked(|items| {
+            if let Some(Ok(addition)) = items.get_mut(position) {
+                addition.same_as = Some(name.into());
+            }
+        });
     }
 }
 

@@ -1,19 +1,21 @@
 //! Every error, mapped to its class in `streamer.errors`: the one place that knows both.
 
+use crate::gil;
 use crate::judging;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use streamer_core::engine::Fault;
+use std::sync::OnceLock;
+use streamer_core::engine::{Fault, Reentered};
 use streamer_core::error::{EventCode, EventError, SubscriptionError, SubscriptionErrorKind};
 use streamer_core::watch::Interrupted;
 
 struct Classes {
     event: Py<PyType>,
     internal: Py<PyType>,
+    reentry: Py<PyType>,
     snapshot: Py<PyType>,
     subscription: Py<PyType>,
     pattern: Py<PyType>,
@@ -22,13 +24,14 @@ struct Classes {
 }
 
 fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
-    static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
-    CLASSES.get_or_try_init(py, || {
+    static CLASSES: OnceLock<Classes> = OnceLock::new();
+    gil::once(&CLASSES, || {
         let errors = py.import("streamer.errors")?;
         let class = |name| PyResult::Ok(errors.getattr(name)?.cast_into::<PyType>()?.unbind());
         Ok(Classes {
             event: class("EventError")?,
             internal: class("InternalError")?,
+            reentry: class("ReentryError")?,
             snapshot: class("SnapshotError")?,
             subscription: class("SubscriptionError")?,
             pattern: class("PatternError")?,
@@ -115,6 +118,12 @@ fn internal_error(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
     }
     if panic.is::<Interrupted>() {
         return judging::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()));
+    }
+    if panic.is::<Reentered>() {
+        let told = "this thread is inside a write already, which called what writes now; write after it";
+        return classes(py)
+            .and_then(|classes| classes.reentry.bind(py).call1((told,)))
+            .map_or_else(|error| error, PyErr::from_value);
     }
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let reason = format!("the native core failed: {}", text.unwrap_or("no details"));

@@ -2,10 +2,10 @@
 
 use crate::core::{Found, Shared};
 use crate::errors::guard;
+use crate::gil;
 use crate::host;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
 use std::sync::{Arc, OnceLock};
 use streamer_core::engine::{Change, Outcome, Pin, Record, Root, Transition};
@@ -99,8 +99,9 @@ impl Hits {
 }
 
 fn match_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    CLASS.import(py, "streamer.model", "Match")
+    static CLASS: OnceLock<Py<PyType>> = OnceLock::new();
+    let class = gil::once(&CLASS, || Ok(py.import("streamer.model")?.getattr("Match")?.cast_into::<PyType>()?.unbind()))?;
+    Ok(class.bind(py))
 }
 
 #[pymethods]

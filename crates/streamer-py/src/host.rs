@@ -4,9 +4,8 @@
 //! evaluator is asked for (`judging.rs`).
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use streamer_core::engine::{Host, Record};
 
 /// The flags of a record that are the host's own.
@@ -20,15 +19,15 @@ pub struct Kept {
     /// The object, where JSON does not say all of it.
     object: Option<Py<PyAny>>,
     /// Its id, made when it first matches: to hand it out again costs a third of making it.
-    id: PyOnceLock<Py<PyString>>,
+    id: OnceLock<Py<PyString>>,
     /// Compiled by the host, when it first evaluates the CEL part.
-    pub compiled: PyOnceLock<Py<PyAny>>,
+    pub compiled: OnceLock<Py<PyAny>>,
 }
 
 impl Kept {
     /// Keep an object, or none yet.
     pub fn host(object: Option<Py<PyAny>>) -> Host {
-        Arc::new(Kept { object, id: PyOnceLock::new(), compiled: PyOnceLock::new() })
+        Arc::new(Kept { object, id: OnceLock::new(), compiled: OnceLock::new() })
     }
 }
 
@@ -49,7 +48,7 @@ pub fn source_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
 pub fn id_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyString> {
     let made = || PyString::new(py, &record.id);
     match record.host.get_or_init(|| Kept::host(None)).downcast_ref::<Kept>() {
-        Some(kept) => kept.id.get_or_init(py, || made().unbind()).bind(py).clone(),
+        Some(kept) => kept.id.get_or_init(|| made().unbind()).bind(py).clone(),
         None => made(),
     }
 }

@@ -7,6 +7,7 @@
 //! What the host raises (an interrupt, never an error of CEL) waits in the thread until its event is done, and is raised then: nothing
 //! that matches can hand an error of Python on. What a handler of a signal raises waits there while the event is given up.
 
+use crate::gil;
 use crate::host::{self, Kept};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -53,7 +54,7 @@ pub fn goes_on() -> bool {
     match TEAM.with_borrow(Clone::clone) {
         Some(team) if team.stop.load(Ordering::Relaxed) => false,
         Some(team) if !team.is_caller => true,
-        _ => Python::attach(|py| py.check_signals()).map_err(|error| RAISED.set(Some(error))).is_ok(),
+        _ => gil::look_for_signals().map_err(|error| RAISED.set(Some(error))).is_ok(),
     }
 }
 
@@ -77,7 +78,7 @@ impl Judge for HostJudge {
         if has_raised() {
             return None;
         }
-        let asked = Python::attach(|py| self.ask(py, record, event, side, kept));
+        let asked = gil::held(|py| self.ask(py, record, event, side, kept));
         asked.map_err(|error| RAISED.set(Some(error))).ok()
     }
 }
@@ -102,7 +103,7 @@ impl HostJudge {
         };
         let compile = || Ok::<_, PyErr>(host.call_method1("compile", (host::source_of(py, record),))?.unbind());
         let compiled = match record.host.get_or_init(|| Kept::host(None)).downcast_ref::<Kept>() {
-            Some(kept) => kept.compiled.get_or_try_init(py, compile)?.bind(py).clone(),
+            Some(kept) => gil::once(&kept.compiled, compile)?.bind(py).clone(),
             None => compile()?.into_bound(py),
         };
         let verdict = host.call_method1("verdict", (compiled, read, side == Side::Old))?.cast_into::<PyString>()?;

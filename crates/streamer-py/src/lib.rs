@@ -6,12 +6,11 @@
 //!  host.rs    what the core asks of Python                     batch.rs   several events at once      bloom.rs   the portable Bloom layout over buffers
 //!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
 //!  open.rs    events that are not settled yet            arrow.rs     events from Arrow buffers, results into such
-//!  shared_out.rs  blocks of work, for several threads
+//!  shared_out.rs  blocks of work, for several threads   gil.rs     the interpreter let go, held again, forked
 //! ```
 //!
 //! Two rules keep threads apart. The writer's lock is only waited for with the interpreter let go, since its holder may be
-//! waiting for the interpreter. The table of ids is only read while the interpreter is held, so that no other thread is
-//! inside it when the process forks.
+//! waiting for the interpreter. No cell is made while Python runs: it may come to the same cell, or fork.
 
 mod arrow;
 mod batch;
@@ -20,6 +19,7 @@ mod cel;
 mod core;
 mod draft;
 mod errors;
+mod gil;
 mod hits;
 mod host;
 mod judging;
@@ -47,6 +47,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<bloom::GatheredKeys>()?;
     module.add_class::<bloom::ShippedFilter>()?;
+    module.add_function(wrap_pyfunction!(gil::before_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(gil::after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(gil::after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(cel::cel_check, module)?)?;
     module.add_function(wrap_pyfunction!(cel::cel_lower, module)?)?;
     module.add_function(wrap_pyfunction!(draft::canonical, module)?)?;

@@ -13,6 +13,7 @@
 //! Cost: some 20 µs for each thread besides the caller. Rejected: a share of the work for each thread from the beginning (one
 //! that meets the costly events lets the others wait); a pool (its threads would be missing after a fork).
 
+use crate::gil;
 use crate::judging::{self, InTeam};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use streamer_core::engine::Scratch;
+use streamer_core::fork;
 use streamer_core::watch::Interrupted;
 
 /// So long the caller works before it looks at signals again.
@@ -56,7 +58,7 @@ impl Signals {
     /// Whether nothing has raised.
     fn look(&mut self) -> bool {
         if self.raised.is_none() {
-            self.raised = Python::attach(|py| py.check_signals()).err();
+            self.raised = gil::look_for_signals().err();
         }
         self.looked = Instant::now();
         self.raised.is_none()
@@ -148,19 +150,20 @@ pub fn shared_out<T: Send>(
         }
         (done, judging::raised())
     };
-    let (mut done, raised) = py.detach(|| {
+    let (mut done, raised) = gil::let_go(py, || {
         thread::scope(|scope| {
             let start = |scratch| {
                 let at_work = AtWork { working: &working, caller: &caller };
                 let (run, stop) = (&run, &stop);
                 let act = move || {
                     let _at_work = at_work;
-                    run(scratch, &mut Pulse { stop, signals: None })
+                    fork::detached(|| run(scratch, &mut Pulse { stop, signals: None }))
                 };
                 // Where the system has no more threads to give, those that there are do it.
                 thread::Builder::new().spawn_scoped(scope, act).ok()
             };
             let others: Vec<_> = others.iter_mut().map(|scratch| &mut **scratch).filter_map(start).collect();
+            let _lent = gil::Lent::to(others.len());
             let mut pulse = Pulse { stop: &stop, signals: Some(Signals::new()) };
             let (mut done, mut raised) = run(own, &mut pulse);
             if raised.is_some() {

@@ -18,6 +18,7 @@
 
 use crate::automaton::literals::{Literals, Seen};
 use crate::automaton::refused::Refused;
+use crate::fork;
 use crate::subscriptions::depth::with_stack_for;
 use crate::subscriptions::regexps::Regexp;
 use crate::watch::spend;
@@ -76,10 +77,15 @@ impl Program {
     pub fn compile(regexp: &Regexp) -> Result<Arc<Program>, String> {
         static PROGRAMS: LazyLock<Mutex<HashMap<Regexp, Weak<Program>>>> = LazyLock::new(Mutex::default);
         let known = |programs: &HashMap<Regexp, Weak<Program>>| programs.get(regexp)?.upgrade();
-        if let Some(program) = known(&PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)) {
+        let found = {
+            let _inside = fork::inside();
+            known(&PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        if let Some(program) = found {
             return Ok(program);
         }
         let program = Arc::new(Program::within(regexp, SIZE_LIMIT)?);
+        let _inside = fork::inside();
         let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
         if programs.len() >= 64 && programs.len().is_power_of_two() {
             programs.retain(|_, program| program.strong_count() > 0);
@@ -136,7 +142,7 @@ impl Program {
             builder.configure(dfa.dfa_size_limit(Some(SMALL)).determinize_size_limit(Some(SMALL)));
             Ok(nfa.is_ok_and(|nfa| builder.build_from_nfa(&nfa).is_ok()))
         };
-        *self.small.get_or_init(|| with_stack_for(&self.expression, build).unwrap_or(false))
+        *fork::once(&self.small, || with_stack_for(&self.expression, build).unwrap_or(false))
     }
 
     /// Whether *text*, or a part of it, as the expression says, matches, and to find out costs at most the budget of filters and

@@ -4,6 +4,7 @@
 //! under the lock would make every other thread wait.
 
 use super::{Error, Executable, compile};
+use crate::fork;
 use crate::limits::Limits;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -113,6 +114,7 @@ impl Cache {
     }
 
     fn locked<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> T {
+        let _inside = fork::inside();
         act(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

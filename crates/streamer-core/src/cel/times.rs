@@ -8,6 +8,7 @@
 //! of `jiff`.
 
 use super::outcome::Reason;
+use crate::fork;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use std::sync::LazyLock;
 
@@ -304,6 +305,7 @@ fn numeric_offset(zone: &str) -> Option<(i64, i64, i64)> {
 fn named_zone(name: &str) -> Option<TimeZone> {
     static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
     // A database finds a name in any case; the contract is the name as it is written there.
+    let _inside = fork::inside();
     ZONES.get(name).ok().filter(|zone| zone.iana_name() == Some(name))
 }
 

@@ -34,6 +34,7 @@ use crate::engine::values::ValuesScratch;
 use crate::engine::write::Writer;
 use crate::error::{EventError, SubscriptionError};
 use crate::flatten::{EventId, Flattener, Locator, PathTrie, Validation};
+use crate::fork;
 use crate::layout::{EventLayout, EventType};
 use crate::limits::Limits;
 use crate::subscriptions::normal_form::{NormalForm, Path};
@@ -42,7 +43,7 @@ use crate::watch::Ask;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use hashbrown::HashTable;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -124,6 +125,8 @@ pub struct Addition {
     pub portable: bool,
     /// As it was given, or what stands for that: equal for equal subscriptions.
     pub text: Box<[u8]>,
+    /// Another text that says the same: applied where that is held, it changes nothing.
+    pub same_as: Option<Box<[u8]>>,
     /// Its conditions as JSON, where *text* is none.
     pub conditions: Option<Box<[u8]>>,
     /// What the host keeps with it.
@@ -143,6 +146,7 @@ impl Addition {
             program: None,
             portable: false,
             text: text.into(),
+            same_as: None,
             conditions: None,
             host: None,
         }
@@ -259,10 +263,14 @@ pub(super) struct Inner {
     pub(super) shares: Arc<()>,
     pub records: Records,
     pub writer: Mutex<Writer>,
+    /// The thread that has the writer; 0 for none.
+    pub(super) writing: AtomicUsize,
+    /// How often a thread came to the writer's lock.
+    #[cfg(test)]
+    pub(super) came: AtomicUsize,
     pub(super) ids: RwLock<HashTable<u32>>,
     pub(super) telemetry: Telemetry,
     pub(super) sets: Mutex<PathSets>,
-    pub(super) signal: Arc<Signal>,
 }
 
 /// See the head of this file.
@@ -355,7 +363,7 @@ pub struct Pin(#[allow(dead_code, reason = "held, never read")] pub(super) Optio
 impl Engine {
     /// An engine without subscriptions.
     pub fn new(options: Options) -> Engine {
-        let (writer, signal) = (Writer::default(), Arc::<Signal>::default());
+        let writer = Writer::default();
         let root = Root {
             version: 1,
             partitions: Partitions::default(),
@@ -382,12 +390,14 @@ impl Engine {
             shares: Arc::default(),
             records: Records::default(),
             writer: Mutex::new(writer),
+            writing: AtomicUsize::new(0),
+            #[cfg(test)]
+            came: AtomicUsize::new(0),
             ids: RwLock::default(),
             telemetry: Telemetry::default(),
             sets: Mutex::default(),
-            signal: signal.clone(),
         };
-        Engine { inner: Arc::new(inner), signal }
+        Engine { inner: Arc::new(inner), signal: Arc::default() }
     }
 
     /// How it works.
@@ -468,6 +478,7 @@ impl Engine {
         mode: Mode,
         skip: bool,
     ) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
+        let _inside = fork::inside();
         let changes = self.inner.write(items, mode, skip);
         self.wake();
         changes
@@ -475,6 +486,7 @@ impl Engine {
 
     /// Remove what *selection* means.
     pub fn remove(&self, selection: &Selection<'_>) -> Changes {
+        let _inside = fork::inside();
         self.inner.have_ids();
         let mut writer = self.inner.lock_writer();
         let gone: Vec<(u32, Arc<Record>)> = self.select(selection);

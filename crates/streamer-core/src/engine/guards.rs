@@ -16,6 +16,7 @@ use crate::engine::engine::{Engine, Inner, Root};
 use crate::engine::partitions::{Name, Partition};
 use crate::engine::segment::{INDEXED_FROM, Segment};
 use crate::engine::store::Store;
+use crate::fork;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -142,26 +143,25 @@ impl Inner {
 impl Engine {
     /// Let phase 1 work so from now on, None without it. What is there stays as it was sized.
     pub fn set_bloom(&self, phase1: Option<Phase1>) {
-        self.signal.inside(|| {
-            let mut writer = self.inner.lock_writer();
-            let was = self.inner.phase1.swap(phase1.map(Arc::new));
-            if was.is_some() == phase1.is_some() {
+        let _inside = fork::inside();
+        let mut writer = self.inner.lock_writer();
+        let was = self.inner.phase1.swap(phase1.map(Arc::new));
+        if was.is_some() == phase1.is_some() {
+            return;
+        }
+        let root = self.inner.root.load_full();
+        let mut next = Root::after(&root);
+        root.partitions.for_each(|partition| {
+            let partition = partition.present();
+            if partition.section.is_some() {
+                // It lies in a file, and gets its filter when it is opened.
                 return;
             }
-            let root = self.inner.root.load_full();
-            let mut next = Root::after(&root);
-            root.partitions.for_each(|partition| {
-                let partition = partition.present();
-                if partition.section.is_some() {
-                    // It lies in a file, and gets its filter when it is opened.
-                    return;
-                }
-                let filter = self.inner.filter_with(None, &partition.segments, None);
-                let (name, segments) = (partition.name.clone(), partition.segments.clone());
-                self.inner.put(&mut next, Partition { name, segments, filter, share: None, section: None });
-            });
-            self.inner.publish(&mut writer, next);
+            let filter = self.inner.filter_with(None, &partition.segments, None);
+            let (name, segments) = (partition.name.clone(), partition.segments.clone());
+            self.inner.put(&mut next, Partition { name, segments, filter, share: None, section: None });
         });
+        self.inner.publish(&mut writer, next);
     }
 
     /// The state of each filter.
@@ -213,7 +213,8 @@ impl Engine {
                     *added += more.hashes.iter().map(|hash| u64::from(filter.add(*hash))).sum::<u64>();
                 }
             }
-            let done = self.signal.inside(|| {
+            let mut swap = || {
+                let _inside = fork::inside();
                 let mut writer = self.inner.lock_writer();
                 let (root, partition) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some())?;
                 let new = unseen(&partition.segments, &seen);
@@ -235,8 +236,8 @@ impl Engine {
                     .put(&mut next, Partition { name, segments, filter: Some(Arc::new(rebuilt)), share: None, section: None });
                 self.inner.publish(&mut writer, next);
                 Some(true)
-            });
-            match done {
+            };
+            match swap() {
                 Some(true) => return true,
                 // A large merge has come between: its keys are gathered without the lock, too.
                 Some(false) => {}

@@ -219,8 +219,6 @@ fn what_is_removed_never_matches_again_while_segments_merge_behind() {
             assert_eq!(found, expected, "round {round}");
         }
     }
-    engine.pause();
-    engine.resume();
     engine.merge();
     assert_eq!(engine.shape(), (1, 1));
     assert_eq!(engine.len(), held.iter().filter(|held| **held).count());

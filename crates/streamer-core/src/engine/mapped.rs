@@ -36,6 +36,7 @@ use crate::engine::segment::{INDEXED_FROM, Segment};
 use crate::engine::shares::Share;
 use crate::engine::store::StoreBuilder;
 use crate::error::SubscriptionError;
+use crate::fork;
 use crate::map::Bytes;
 use crate::value::Seed;
 use std::fmt;
@@ -168,7 +169,7 @@ impl Section {
             }
             Ok(at.into())
         };
-        self.found.get_or_init(find).as_deref().map_err(Fault::clone)
+        fork::once(&self.found, find).as_deref().map_err(Fault::clone)
     }
 
     /// The order of adding and the text of a line.
@@ -228,8 +229,8 @@ impl Section {
 
     #[cold]
     fn open_slowly(&self, inner: &Inner) -> &Arc<Partition> {
-        inner.let_go(|| _ = self.opened.get_or_init(|| self.compile(inner)));
-        match self.opened.get_or_init(|| self.compile(inner)) {
+        inner.let_go(|| _ = fork::once(&self.opened, || self.compile(inner)));
+        match fork::once(&self.opened, || self.compile(inner)) {
             Ok(partition) => partition,
             Err(fault) => fault.throw(),
         }
@@ -319,12 +320,11 @@ impl Inner {
         }
     }
 
-    /// Run *act*, which nobody may fork in the midst of: what the host holds is let go first, since who forks may wait for it.
+    /// Run *act*, which takes long, with whatever the host holds let go.
     fn let_go(&self, act: impl Fn() + Send + Sync) {
-        let mut run = || self.signal.inside(&act);
         match &self.options.let_go {
-            Some(let_go) => let_go(&mut run),
-            None => run(),
+            Some(let_go) if !fork::is_detached() => let_go(&mut || act()),
+            _ => act(),
         }
     }
 
@@ -367,7 +367,7 @@ impl Inner {
             }
             Ok(())
         };
-        self.let_go(|| _ = mapped.ids.get_or_init(fill));
+        self.let_go(|| _ = fork::once(&mapped.ids, fill));
         if let Some(Err(fault)) = mapped.ids.get() {
             fault.throw();
         }
@@ -395,6 +395,7 @@ impl Engine {
         let images = (KIND, self.seed());
         let sections = sections(file, expected, (&path, &bytes), images, wanted).map_err(damaged)?;
         let total: usize = sections.iter().map(|section| section.len()).sum();
+        let _inside = fork::inside();
         let mut writer = self.inner.lock_writer();
         let root = self.inner.root.load_full();
         let mut next = Root { len: total, ..Root::after(&root) };

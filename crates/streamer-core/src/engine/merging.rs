@@ -17,8 +17,11 @@ use crate::engine::engine::{Engine, Inner, Root};
 use crate::engine::partitions::{Name, Partition};
 use crate::engine::segment::Segment;
 use crate::engine::store::StoreBuilder;
+use crate::fork;
+use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+use std::thread::{self, Thread};
 
 const WIDTH: usize = 8;
 /// The writer merges up to so many subscriptions itself: a few milliseconds.
@@ -72,45 +75,29 @@ pub fn large_merge(segments: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
     Some(segments.iter().filter(|segment| (least..=full).contains(&level(segment.live()))).cloned().collect())
 }
 
-/// How the engine and its thread talk.
+/// How the engine and its thread talk: without a lock, which a forked child might find held.
 #[derive(Debug, Default)]
 pub struct Signal {
-    asked: Mutex<bool>,
-    wakes: Condvar,
+    is_asked: AtomicBool,
     stop: AtomicBool,
     /// The process that the thread runs in; 0 for none.
     process: AtomicU32,
-    gate: Mutex<Gate>,
-    opens: Condvar,
-}
-
-/// Keeps the thread, and who rebuilds a filter, out of the writer's lock while the process forks.
-#[derive(Debug, Default)]
-struct Gate {
-    paused: bool,
-    inside: usize,
+    thread: ArcSwapOption<Thread>,
 }
 
 impl Signal {
-    pub(super) fn inside<T>(&self, act: impl FnOnce() -> T) -> T {
-        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        while gate.paused {
-            gate = self.opens.wait(gate).unwrap_or_else(PoisonError::into_inner);
+    fn wake(&self) {
+        // One that has not said who it is looks before it waits for the first time.
+        if let Some(thread) = &*self.thread.load() {
+            thread.unpark();
         }
-        gate.inside += 1;
-        drop(gate);
-        // A panic in here would leave the gate shut only for a fork, which then waits for ever: so open it in any case.
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner).inside -= 1;
-        self.opens.notify_all();
-        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.signal.stop.store(true, Ordering::Relaxed);
-        self.signal.wakes.notify_all();
+        self.signal.stop.store(true, Ordering::SeqCst);
+        self.signal.wake();
     }
 }
 
@@ -120,31 +107,18 @@ impl Engine {
         if !self.inner.options.background || self.inner.lock_writer().merges.is_empty() {
             return;
         }
+        self.signal.is_asked.store(true, Ordering::SeqCst);
         let process = std::process::id();
-        if self.signal.process.swap(process, Ordering::AcqRel) != process {
-            let (inner, signal) = (Arc::downgrade(&self.inner), self.signal.clone());
-            // Without a thread there are more segments, and all else is the same.
-            if std::thread::Builder::new().name("streamer-merge".into()).spawn(move || run(&inner, &signal)).is_err() {
-                self.signal.process.store(0, Ordering::Release);
-            }
+        if self.signal.process.swap(process, Ordering::SeqCst) == process {
+            self.signal.wake();
+            return;
         }
-        *self.signal.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.signal.wakes.notify_all();
-    }
-
-    /// Keep the merging thread out of all locks, until [`Engine::resume`]: call it before a fork, with no write going on.
-    pub fn pause(&self) {
-        let mut gate = self.signal.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        gate.paused = true;
-        while gate.inside > 0 {
-            gate = self.signal.opens.wait(gate).unwrap_or_else(PoisonError::into_inner);
+        let (inner, signal) = (Arc::downgrade(&self.inner), self.signal.clone());
+        let work = move || fork::detached(|| run(&inner, &signal));
+        // Without a thread there are more segments, and all else is the same.
+        if thread::Builder::new().name("streamer-merge".into()).spawn(work).is_err() {
+            self.signal.process.store(0, Ordering::SeqCst);
         }
-    }
-
-    /// Let the merging thread go on, after a fork in both processes. In the child a new one is started when needed.
-    pub fn resume(&self) {
-        self.signal.gate.lock().unwrap_or_else(PoisonError::into_inner).paused = false;
-        self.signal.opens.notify_all();
     }
 
     /// Merge all segments of each partition into one, in this thread.
@@ -160,34 +134,37 @@ impl Engine {
                 (!is_merged).then(|| segments.clone())
             };
             // Another writer may have changed the partition meanwhile: then try again.
-            while self.inner.merge_partition(&name, &self.signal, whole) == Some(false) {}
+            while self.inner.merge_partition(&name, whole) == Some(false) {}
         }
     }
 }
 
 fn run(inner: &Weak<Inner>, signal: &Signal) {
+    signal.thread.store(Some(Arc::new(thread::current())));
+    let is_stopped = || signal.stop.load(Ordering::SeqCst);
     loop {
-        let mut asked = signal.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*asked {
-            if signal.stop.load(Ordering::Relaxed) {
+        while !signal.is_asked.swap(false, Ordering::SeqCst) {
+            if is_stopped() {
                 return;
             }
-            asked = signal.wakes.wait(asked).unwrap_or_else(PoisonError::into_inner);
+            thread::park();
         }
-        *asked = false;
-        drop(asked);
-        while !signal.stop.load(Ordering::Relaxed) {
+        while !is_stopped() {
             let Some(inner) = inner.upgrade() else { return };
-            let Some(name) = signal.inside(|| inner.lock_writer().merges.pop()) else { break };
+            let next = || {
+                let _inside = fork::inside();
+                inner.lock_writer().merges.pop()
+            };
+            let Some(name) = next() else { break };
             // A merge that panics leaves its partition as it was.
-            let merged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                inner.merge_partition(&name, signal, |partition| large_merge(&partition.segments))
-            }));
+            let merge = || inner.merge_partition(&name, |partition| large_merge(&partition.segments));
+            let merged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(merge));
             if let Ok(Some(false)) = merged {
-                signal.inside(|| inner.lock_writer().merges.push(name));
+                let _inside = fork::inside();
+                inner.lock_writer().merges.push(name);
             }
         }
-        if signal.stop.load(Ordering::Relaxed) {
+        if is_stopped() {
             return;
         }
     }
@@ -195,12 +172,7 @@ fn run(inner: &Weak<Inner>, signal: &Signal) {
 
 impl Inner {
     /// Merge those segments of a partition that *choose* names. None: nothing to do; false: it has changed meanwhile.
-    fn merge_partition(
-        &self,
-        name: &Arc<Name>,
-        signal: &Signal,
-        choose: impl Fn(&Partition) -> Option<Vec<Arc<Segment>>>,
-    ) -> Option<bool> {
+    fn merge_partition(&self, name: &Arc<Name>, choose: impl Fn(&Partition) -> Option<Vec<Arc<Segment>>>) -> Option<bool> {
         let root = self.root.load_full();
         let chosen = choose(self.partition(&root.partitions, name)?)?;
         let version = root.version;
@@ -214,48 +186,51 @@ impl Inner {
             // Together they may not fit where each did: then they stay apart.
             builder.add_store(&segment.store, |at| alive[at as usize]).ok()?;
         }
-        let store = signal.inside(|| builder.build(&mut self.sets()));
+        let build = || {
+            let _inside = fork::inside();
+            builder.build(&mut self.sets())
+        };
+        let store = build();
         let access = self.access(&store);
         let merge = |store| Segment::new(store, &self.seed, self.options.depth, Some(&access));
         let merged = if store.is_empty() { None } else { Some(merge(store).ok()?) };
         let moves = merged.as_ref().map_or_else(Vec::new, |merged| moves(&chosen, &sources, merged));
-        signal.inside(|| {
-            let mut writer = self.lock_writer();
-            let root = self.root.load_full();
-            let Some(partition) = self.partition(&root.partitions, name) else {
-                return Some(false);
-            };
-            let is_there = |segment: &Arc<Segment>| partition.segments.iter().any(|other| Arc::ptr_eq(segment, other));
-            if !chosen.iter().all(is_there) {
-                return Some(false);
-            }
-            let mut segments: Vec<Arc<Segment>> =
-                partition.segments.iter().filter(|other| !chosen.iter().any(|one| Arc::ptr_eq(one, other))).cloned().collect();
-            if let Some(merged) = merged {
-                let merged = Arc::new(merged);
-                for (number, old, new) in moves {
-                    match chosen[number].removed_at(old) {
-                        0 => writer.locations[merged.store.slots[new as usize] as usize] = new,
-                        version => merged.remove(new, version),
-                    }
-                }
-                if merged.live() > 0 {
-                    segments.push(merged);
+        let _inside = fork::inside();
+        let mut writer = self.lock_writer();
+        let root = self.root.load_full();
+        let Some(partition) = self.partition(&root.partitions, name) else {
+            return Some(false);
+        };
+        let is_there = |segment: &Arc<Segment>| partition.segments.iter().any(|other| Arc::ptr_eq(segment, other));
+        if !chosen.iter().all(is_there) {
+            return Some(false);
+        }
+        let mut segments: Vec<Arc<Segment>> =
+            partition.segments.iter().filter(|other| !chosen.iter().any(|one| Arc::ptr_eq(one, other))).cloned().collect();
+        if let Some(merged) = merged {
+            let merged = Arc::new(merged);
+            for (number, old, new) in moves {
+                match chosen[number].removed_at(old) {
+                    0 => writer.locations[merged.store.slots[new as usize] as usize] = new,
+                    version => merged.remove(new, version),
                 }
             }
-            if large_merge(&segments).is_some() {
-                writer.merges.push(name.clone());
+            if merged.live() > 0 {
+                segments.push(merged);
             }
-            let mut next = Root::after(&root);
-            // Its keys are those of what it was made of, which the filter has.
-            self.put(
-                &mut next,
-                Partition { name: name.clone(), segments, filter: partition.filter.clone(), share: None, section: None },
-            );
-            self.publish(&mut writer, next);
-            self.telemetry.merged();
-            Some(true)
-        })
+        }
+        if large_merge(&segments).is_some() {
+            writer.merges.push(name.clone());
+        }
+        let mut next = Root::after(&root);
+        // Its keys are those of what it was made of, which the filter has.
+        self.put(
+            &mut next,
+            Partition { name: name.clone(), segments, filter: partition.filter.clone(), share: None, section: None },
+        );
+        self.publish(&mut writer, next);
+        self.telemetry.merged();
+        Some(true)
     }
 }
 
@@ -277,6 +252,7 @@ mod tests {
     use crate::engine::{Addition, Mode, Options, Scratch, Selection};
     use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode as PathMode, NormalForm, Path, Root};
     use crate::value::Scalar;
+    use std::sync::Mutex;
     use std::sync::mpsc::channel;
     use std::thread::{scope, yield_now};
 
@@ -319,12 +295,14 @@ mod tests {
             write(&engine, range.map(|n| asks(&format!("s{n}"), &value(n))));
         }
         assert_eq!((engine.shape().1, engine.filters().len()), (2, 1));
+        let came = engine.inner.came.load(Ordering::Relaxed);
         is_armed.store(true, Ordering::Relaxed);
         scope(|scope| {
             let writer = scope.spawn(|| one(&engine));
             has_entered.recv().unwrap();
             let other = scope.spawn(|| meanwhile(&engine));
-            while engine.signal.gate.lock().unwrap().inside == 0 {
+            // The one that writes has come to the lock, and the other.
+            while engine.inner.came.load(Ordering::Relaxed) < came + 2 {
                 yield_now();
             }
             release.send(()).unwrap();

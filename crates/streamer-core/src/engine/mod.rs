@@ -53,3 +53,4 @@ pub use programs::{CelError, FailingSubscription, Judge, Judged, Side};
 pub use registry::{Host, Record};
 pub use store::flags;
 pub use telemetry::{Counters, Telemetry};
+pub use write::Reentered;

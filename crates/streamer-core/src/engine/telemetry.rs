@@ -22,6 +22,7 @@
 //! event that nothing wants).
 
 use crate::error::EventCode;
+use crate::fork;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -205,6 +206,7 @@ impl Telemetry {
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         self.common.add_to(&mut sum);
+        let _inside = fork::inside();
         self.shards.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|shard| shard.add_to(&mut sum));
         let [unmatched, matched @ ..] = &sum.matches.counts;
         (sum.unmatched, sum.matched) = (*unmatched, matched.iter().sum());
@@ -223,6 +225,7 @@ impl Telemetry {
 
     /// A tally of this engine, with a shard that no other tally has. Takes a lock.
     pub fn tally(&self) -> Tally {
+        let _inside = fork::inside();
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         // One whose tally was dropped is taken up again, so there are as many as were ever in use at once.
         let free = shards.iter().find(|shard| Arc::strong_count(shard) == 1).cloned();

@@ -22,7 +22,9 @@ use crate::error::{SubscriptionError, SubscriptionErrorKind};
 use crate::subscriptions::normal_form::Atom;
 use hashbrown::HashTable;
 use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 /// What the writer alone touches.
@@ -87,6 +89,42 @@ impl Writer {
     }
 }
 
+/// A write inside a write of the same thread, by a function that it calls; nothing was changed.
+#[derive(Debug)]
+pub struct Reentered;
+
+/// The writer, while no other thread has it.
+pub(super) struct Writing<'i> {
+    writer: MutexGuard<'i, Writer>,
+    thread: &'i AtomicUsize,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.thread.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Writing<'_> {
+    type Target = Writer;
+
+    fn deref(&self) -> &Writer {
+        &self.writer
+    }
+}
+
+impl DerefMut for Writing<'_> {
+    fn deref_mut(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+}
+
+/// What no other thread has, and never 0.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}
+
 /// The segments and filters of partitions, and those segments that are new.
 type Built = (Vec<(Arc<Name>, Vec<Arc<Segment>>, Option<Arc<Filter>>)>, Vec<Arc<Segment>>);
 
@@ -113,9 +151,18 @@ fn check(addition: &Addition, options: &Options) -> Result<CostClass, Subscripti
 }
 
 impl Inner {
-    pub(super) fn lock_writer(&self) -> MutexGuard<'_, Writer> {
+    /// Wait for the writers before. Where this thread is inside a write already, [`Reentered`] is thrown.
+    pub(super) fn lock_writer(&self) -> Writing<'_> {
+        let me = this_thread();
+        if self.writing.load(Ordering::Relaxed) == me {
+            resume_unwind(Box::new(Reentered));
+        }
+        #[cfg(test)]
+        self.came.fetch_add(1, Ordering::Relaxed);
         // A writer that panicked has published nothing; what it left half done is not reachable.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.writing.store(me, Ordering::Relaxed);
+        Writing { writer, thread: &self.writing }
     }
 
     pub(super) fn sets(&self) -> MutexGuard<'_, PathSets> {
@@ -165,7 +212,7 @@ impl Inner {
                     let error = duplicate(&addition.id, "this id is held already; replace=True puts the new one in its place");
                     changes.errors.push((at, error));
                 }
-                Some((_, record)) if mode == Mode::Apply && record.text == addition.text => changes.unchanged.push(at),
+                Some((_, record)) if mode == Mode::Apply && says_the_same(&addition, &record) => changes.unchanged.push(at),
                 Some((slot, record)) => {
                     gone.push(slot);
                     new.push((at, addition, class, Some(record)));
@@ -409,6 +456,10 @@ impl Inner {
         root.generation = writer.slots.generation();
         self.root.store(Arc::new(root));
     }
+}
+
+fn says_the_same(addition: &Addition, held: &Record) -> bool {
+    held.text == addition.text || addition.same_as.as_ref() == Some(&held.text)
 }
 
 fn duplicate(id: &str, reason: &str) -> SubscriptionError {
