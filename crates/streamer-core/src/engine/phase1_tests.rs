@@ -371,6 +371,32 @@ fn nothing_is_lost_while_filters_are_rebuilt_and_subscriptions_come_and_go() {
 }
 
 #[test]
+fn a_look_beside_removals_sees_counts_that_were_true_at_one_time() {
+    const EACH: usize = 2000;
+    let engine = engine(0.01);
+    let keyed = (0..EACH).map(|n| addition(&format!("k{n}"), vec![equal("user", &format!("u{n}"))]));
+    add(&engine, keyed.chain((0..EACH).map(|n| addition(&format!("x{n}"), vec![exists("user")]))));
+    let (done, engine) = (AtomicBool::new(false), &engine);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Only what has no keys comes and goes, and one of it at a time.
+            for n in 0..EACH {
+                engine.remove(&Selection { ids: Some(&[&format!("x{n}")]), ..Selection::default() });
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut least = EACH;
+        while !done.load(Ordering::Relaxed) {
+            let (keyed, unkeyed) = state(engine).keyed;
+            assert_eq!(keyed, EACH);
+            assert!(unkeyed <= least, "{unkeyed} after {least}");
+            least = unkeyed;
+        }
+    });
+    assert_eq!(state(engine).keyed, (EACH, 0));
+}
+
+#[test]
 fn many_places_are_asked_only_where_the_event_has_something() {
     let (engine, mut scratch) = (engine(0.01), Scratch::default());
     add(&engine, (0..200).map(|n| addition(&format!("s{n}"), vec![equal(&format!("f{n}"), "x")])));

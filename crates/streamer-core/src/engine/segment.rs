@@ -37,7 +37,7 @@ use crate::engine::words::Refused;
 use crate::prefetch::{prefetch, prefetch_all};
 use crate::value::Seed;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// From so many subscriptions on a segment has an index.
 pub const INDEXED_FROM: usize = 64;
@@ -49,8 +49,33 @@ pub struct Segment {
     pub store: Store,
     index: Option<Index>,
     removed: OnceLock<Tombstones>,
-    dead: AtomicU32,
+    dead: Dead,
     guard: Option<Guard>,
+}
+
+/// How many subscriptions are removed, with access keys and without: one word, so that a look beside a writer sees both counts
+/// as they were at one time.
+#[derive(Debug, Default)]
+struct Dead(AtomicU64);
+
+impl Dead {
+    fn one(is_unkeyed: bool) -> u64 {
+        if is_unkeyed { 1 << 32 } else { 1 }
+    }
+
+    fn add(&self, is_unkeyed: bool) {
+        self.0.fetch_add(Dead::one(is_unkeyed), Ordering::Relaxed);
+    }
+
+    fn take_back(&self, is_unkeyed: bool) {
+        self.0.fetch_sub(Dead::one(is_unkeyed), Ordering::Relaxed);
+    }
+
+    /// Those with keys, and those without.
+    fn counts(&self) -> (usize, usize) {
+        let both = self.0.load(Ordering::Relaxed);
+        ((both & u64::from(u32::MAX)) as usize, (both >> 32) as usize)
+    }
 }
 
 /// What a filter says nothing of.
@@ -63,7 +88,6 @@ struct Guard {
     /// Of each subscription, a bit for one without keys; empty where all are alike.
     unkeyed: Box<[u64]>,
     counts: (u32, u32),
-    dead_unkeyed: AtomicU32,
     /// Keys of all subscriptions, each one's own.
     keys: u64,
 }
@@ -83,7 +107,6 @@ impl Guard {
             always: if is_list { always } else { Box::default() },
             unkeyed: bits.into(),
             counts: (keyed as u32, unkeyed as u32),
-            dead_unkeyed: AtomicU32::new(0),
             keys: access.keys(store),
         }
     }
@@ -166,18 +189,19 @@ impl Segment {
         let is_always = |conjunction| access.is_some_and(|access| access.is_always(conjunction));
         let index = if store.len() < INDEXED_FROM { None } else { Some(build(&mut store, seed, depth, is_always)?) };
         let guard = access.map(|access| Guard::of(&store, access, index.is_none()));
-        Ok(Segment { store, index, removed: OnceLock::new(), dead: AtomicU32::new(0), guard })
+        Ok(Segment { store, index, removed: OnceLock::new(), dead: Dead::default(), guard })
     }
 
     /// The same of an index that was built before.
     pub(super) fn indexed(store: Store, index: Index, access: Option<&Access>) -> Segment {
         let guard = access.map(|access| Guard::of(&store, access, false));
-        Segment { store, index: Some(index), removed: OnceLock::new(), dead: AtomicU32::new(0), guard }
+        Segment { store, index: Some(index), removed: OnceLock::new(), dead: Dead::default(), guard }
     }
 
     /// How many subscriptions are not removed.
     pub fn live(&self) -> usize {
-        self.store.len() - self.dead.load(Ordering::Relaxed) as usize
+        let (keyed, unkeyed) = self.dead.counts();
+        self.store.len() - keyed - unkeyed
     }
 
     /// From which version on a subscription is gone; 0 for one that is there.
@@ -195,28 +219,26 @@ impl Segment {
     pub fn remove(&self, subscription: u32, version: u64) {
         let removed = self.removed.get_or_init(|| Tombstones::new(self.store.len()));
         if removed.set(subscription, version) {
-            self.dead.fetch_add(1, Ordering::Relaxed);
-            if let Some(guard) = self.guard.as_ref().filter(|guard| guard.is_unkeyed(subscription)) {
-                guard.dead_unkeyed.fetch_add(1, Ordering::Relaxed);
-            }
+            self.dead.add(self.is_unkeyed(subscription));
         }
     }
 
     /// Take a removal back that was not published.
     pub fn restore(&self, subscription: u32) {
         if self.removed.get().is_some_and(|removed| removed.clear(subscription)) {
-            self.dead.fetch_sub(1, Ordering::Relaxed);
-            if let Some(guard) = self.guard.as_ref().filter(|guard| guard.is_unkeyed(subscription)) {
-                guard.dead_unkeyed.fetch_sub(1, Ordering::Relaxed);
-            }
+            self.dead.take_back(self.is_unkeyed(subscription));
         }
     }
 
     /// How many subscriptions that are not removed have access keys, and how many have none.
     pub fn keyed(&self) -> (usize, usize) {
-        let Some(guard) = &self.guard else { return (0, self.live()) };
-        let (dead, dead_unkeyed) = (self.dead.load(Ordering::Relaxed), guard.dead_unkeyed.load(Ordering::Relaxed));
-        ((guard.counts.0 + dead_unkeyed - dead) as usize, (guard.counts.1 - dead_unkeyed) as usize)
+        let (keyed, unkeyed) = self.guard.as_ref().map_or((0, self.store.len() as u32), |guard| guard.counts);
+        let dead = self.dead.counts();
+        (keyed as usize - dead.0, unkeyed as usize - dead.1)
+    }
+
+    fn is_unkeyed(&self, subscription: u32) -> bool {
+        self.guard.as_ref().is_none_or(|guard| guard.is_unkeyed(subscription))
     }
 
     /// How many keys a subscription has: the mean of those that have any, rounded up.
