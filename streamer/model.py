@@ -74,6 +74,11 @@ class Limits:
     Attributes:
         allow_unindexed: False refuses subscriptions that would be judged for every event of their partition: those whose `plan`
             shows the cost `unkeyed`.
+        max_subscription_bytes: how long the JSON text of a subscription may be; labels of one that is given as an object are
+            left out.
+        max_conditions: how many filters and fields of its pattern a subscription may have.
+        max_alternatives: how many values in lists of its filters `in` and `not in`, in arrays of its pattern and in lists of
+            `anything-but`.
         max_regexp_size: how many states a regexp of a filter or a pattern may have. It is looked for in texts of up to 16 MB
             divided by its size (docs/cel-cost.md).
 
@@ -83,6 +88,9 @@ class Limits:
 
     max_depth: int = 512
     max_event_bytes: int = 16 * 1024 * 1024
+    max_subscription_bytes: int = 4 * 1024 * 1024
+    max_conditions: int = 20_000
+    max_alternatives: int = 100_000
     max_pattern_states: int = 1_000_000
     max_regexp_size: int = 10_000
     max_conjunctions: int = 64

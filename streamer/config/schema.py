@@ -255,6 +255,12 @@ class LimitsSection(Section):
     """Levels of objects and lists in an event."""
     max_event_bytes: Size = _LIMITS.max_event_bytes
     """Length of an event."""
+    max_subscription_bytes: Size = _LIMITS.max_subscription_bytes
+    """Length of the JSON text of a subscription; labels of one that is given as an object are left out."""
+    max_conditions: Whole = _LIMITS.max_conditions
+    """Filters and fields of the pattern of one subscription."""
+    max_alternatives: Whole = _LIMITS.max_alternatives
+    """Values in lists of `in` and `not in`, in arrays of the pattern and in lists of `anything-but` of one subscription."""
     max_pattern_states: Whole = _LIMITS.max_pattern_states
     """States of the automata of one pattern."""
     max_regexp_size: Whole = _LIMITS.max_regexp_size

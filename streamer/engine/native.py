@@ -39,6 +39,7 @@ from streamer.subscriptions.compile import CompiledSubscription, compile_subscri
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.keys import Key
 from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.sizes import check_length
 from streamer.subscriptions.values import plain_json, private_copy, same_subscription, write_json
 
 if TYPE_CHECKING:
@@ -169,6 +170,9 @@ class NativeCore(_native.Core):
                 soft_delete=None if options.soft_delete is None else parse_path(options.soft_delete, place="soft_delete"),
                 max_depth=options.limits.max_depth,
                 max_event_bytes=options.limits.max_event_bytes,
+                max_subscription_bytes=options.limits.max_subscription_bytes,
+                max_conditions=options.limits.max_conditions,
+                max_alternatives=options.limits.max_alternatives,
                 max_pattern_states=options.limits.max_pattern_states,
                 max_regexp_size=options.limits.max_regexp_size,
                 max_conjunctions=options.limits.max_conjunctions,
@@ -274,21 +278,23 @@ class NativeCore(_native.Core):
         """Return the JSON text of a source; with a name and the object itself where JSON does not say all of it."""
         if isinstance(source, SubscriptionError):
             raise source
+        most = self._options.limits.max_subscription_bytes
         if isinstance(source, str):
             # Half a surrogate pair is found where it is read.
             return source.encode("utf-8", "surrogatepass")
         if isinstance(source, bytes | bytearray):
             return bytes(source)
-        if type(source) is Subscription and (plain := _plain_text(source)) is not None:
+        if type(source) in (Subscription, dict) and (plain := _plain_text(source, most)) is not None:
             # What is wrong with it is found where it is read.
             return plain
         subscription = private_copy(parse_subscription(source))
         try:
-            text, is_exact = write_json(subscription.to_dict())
+            text, is_exact = write_json(subscription.to_dict(), max_bytes=most)
             if is_exact:
                 return text.encode()
         except (ValueError, RecursionError):
             pass
+        check_length(subscription, self._options.limits)
         # It may be wrong, or only odd: labels hold anything, a pattern may be bytes.
         self._host.compile(subscription)
         members = subscription.to_dict()
@@ -296,7 +302,7 @@ class NativeCore(_native.Core):
         if isinstance(subscription.pattern, bytes):
             members["pattern"] = subscription.pattern.decode()
         try:
-            text, _ = write_json(members)
+            text, _ = write_json(members, max_bytes=most)
         except ValueError as error:
             raise SubscriptionError(str(error), subscription_id=subscription.id) from None
         # No text that is JSON begins so; the number tells apart what differs in its labels alone.
@@ -425,12 +431,13 @@ def _distribution(counts: list[int], total: int) -> Distribution:
     return Distribution(tuple(counts), total)
 
 
-def _plain_text(subscription: Subscription) -> bytes | None:
-    """Return the JSON of a subscription that was made of plain values; None for any other."""
+def _plain_text(source: Subscription | Mapping[str, Any], most: int) -> bytes | None:
+    """Return the JSON of a subscription that was made of plain values, if it has at most *most* bytes; None for any other."""
     try:
-        return plain_json(subscription.to_dict())
+        text = plain_json(source.to_dict() if isinstance(source, Subscription) else source)
     except (AttributeError, TypeError, ValueError):
         return None
+    return text if text is not None and len(text) <= most else None
 
 
 def _subscription(held: Held) -> Subscription:

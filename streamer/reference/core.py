@@ -59,6 +59,7 @@ from streamer.subscriptions.compile import CompiledSubscription, compile_subscri
 from streamer.subscriptions.keys import Key, Place, access_keys
 from streamer.subscriptions.normal_form import normal_form
 from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.sizes import check_length
 from streamer.subscriptions.values import private_copy, same_subscription
 
 if TYPE_CHECKING:
@@ -397,9 +398,12 @@ class ReferenceCore:
             try:
                 if isinstance(source, SubscriptionError):
                     raise source
-                subscription = parse_subscription(source)
-                if not isinstance(source, bytes | str):
-                    subscription = private_copy(subscription)
+                if isinstance(source, bytes | bytearray | str):
+                    check_length(source, self._options.limits)
+                    subscription = parse_subscription(source)
+                else:
+                    subscription = private_copy(parse_subscription(source))
+                    check_length(subscription, self._options.limits)
                 compiled = compile_subscription(
                     subscription,
                     default_tenant=self._options.default_tenant,

@@ -13,6 +13,7 @@ from streamer.reference.cel import Program
 from streamer.subscriptions.filters import CHANGES, CompiledFilter, parse_filter
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
+from streamer.subscriptions.sizes import Size
 from streamer.subscriptions.topics import TopicPattern, parse_topic
 
 _LIMITS = Limits()
@@ -81,12 +82,14 @@ def _compile(
         raise SubscriptionError(
             "expected a tenant, since the engine has no default tenant; '*' means every tenant", place="tenant"
         )
+    size = Size(limits)
+    size.add_filters(subscription.filters)
     filters = tuple(
         parse_filter(item, place=f"filters[{index}]", limits=limits) for index, item in enumerate(subscription.filters)
     )
     pattern = topic = program = None
     if subscription.pattern is not None:
-        pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern")
+        pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern", size=size)
     if subscription.topic is not None:
         topic = parse_topic(subscription.topic, place="topic")
     if subscription.cel is not None:

@@ -48,6 +48,7 @@ from streamer.subscriptions.matchers import (
 )
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.regexps import RegexpError, compile_re2, translate
+from streamer.subscriptions.sizes import Size, SizeName
 
 MAX_OR_DEPTH = 64
 
@@ -103,21 +104,24 @@ class Pattern:
         return {"root": self.root, "dialect": self.dialect}
 
 
-def parse_pattern(source: Mapping[str, Any] | str | bytes, *, dialect: Dialect, limits: Limits, place: str = "") -> Pattern:
+def parse_pattern(
+    source: Mapping[str, Any] | str | bytes, *, dialect: Dialect, limits: Limits, place: str = "", size: Size | None = None
+) -> Pattern:
     """Return the tree of a pattern.
 
     Args:
         source: JSON text, or a mapping of what JSON has (and `Pairs`, as `streamer.reference.json` reads objects).
         dialect: `strict` is Quamina's, `eventbridge` that of subscriptions.
-        limits: `max_depth`, `max_event_bytes` (of the text) and `max_pattern_states` hold.
+        limits: `max_depth`, `max_event_bytes` (of the text), `max_conditions`, `max_alternatives` and `max_pattern_states` hold.
         place: where the pattern stands, put before the path in the pattern.
+        size: of the other parts of its subscription, to which that of the pattern is added.
 
     Raises:
         PatternError: with the path in the pattern, as `data.tags[0].prefix`.
     """
     if isinstance(source, str | bytes | bytearray | memoryview):
         source = _read(source, limits, place)
-    return _Parser(dialect, limits).parse(source, Place(None, place))
+    return _Parser(dialect, limits, size if size is not None else Size(limits)).parse(source, Place(None, place))
 
 
 def _read(text: str | bytes | bytearray | memoryview, limits: Limits, place: str) -> Any:
@@ -189,9 +193,10 @@ class _Task:
 
 
 class _Parser:
-    def __init__(self, dialect: Dialect, limits: Limits) -> None:
+    def __init__(self, dialect: Dialect, limits: Limits, size: Size) -> None:
         self.dialect = dialect
         self.limits = limits
+        self.size = size
         self.states = 0
 
     def parse(self, source: Any, place: Place) -> Pattern:
@@ -254,6 +259,8 @@ class _Parser:
         if not task.value and self.dialect != "strict":
             _fail("an array of values must not be empty", task.place)
         assert task.path is not None  # only members have arrays
+        self._grow("conditions", 1, task.place)
+        self._grow("alternatives", len(task.value), task.place)
         self._spend(task.path.length, task.place)
         matchers: list[Matcher] = []
         for i, value in enumerate(task.value):
@@ -276,6 +283,10 @@ class _Parser:
         if len(members) != 1:
             _fail(f"expected one operator, found {len(members)} members" if members else "an object must not be empty", place)
         return next(iter(members.items()))
+
+    def _grow(self, what: SizeName, more: int, place: Place) -> None:
+        if (reason := self.size.grow(what, more)) is not None:
+            _fail(reason, place)
 
     def _spend(self, states: int, place: Place) -> None:
         self.states += states
@@ -449,6 +460,7 @@ class _Parser:
             return
         if not operand:
             _fail("a list must not be empty", place)
+        self._grow("alternatives", len(operand), place)
         for i, item in enumerate(operand):
             yield item, Place(place, i)
 

@@ -22,8 +22,9 @@ MAX_DEPTH: Final = 512
 MAX_BYTES: Final = 16 * 1024 * 1024
 #: A list that holds another twice, which holds another twice, and so on, is short in memory only: so often it is written again.
 MAX_REPEATED: Final = 100_000
-#: Lists, objects and numbers of a value that `plain_json` writes.
-MAX_PLAIN = 1000
+#: Of a value that `plain_json` writes: what it is made of, and the characters of all its texts together.
+MAX_PLAIN: Final = 1_000_000
+MAX_PLAIN_TEXT: Final = MAX_BYTES
 _PLAIN = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -146,27 +147,33 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def plain_json(value: Any) -> bytes | None:
-    """Return what `write_json` returns as text, for a value of few, plain parts; None for any other, whatever is the matter.
+    """Return what `write_json` returns as text, for a value of plain parts; None for any other, whatever is the matter.
 
     Ten times quicker: the standard library's encoder is compiled, but takes what JSON cannot say for something else.
     """
     pending = [value]
-    left = MAX_PLAIN
+    left, text_left = MAX_PLAIN, MAX_PLAIN_TEXT
     while pending:
         item = pending.pop()
         kind = type(item)
-        if kind is str or kind is bool or item is None or kind is float:
-            continue
-        if kind is dict:
-            if any(type(name) is not str for name in item):
-                return None
+        if kind is str:
+            text_left -= len(item)
+        elif kind is dict:
+            for name in item:
+                if type(name) is not str:
+                    return None
+                text_left -= len(name)
             pending.extend(item.values())
+            left -= len(item)
         elif kind is list:
             pending.extend(item)
-        elif kind is not int or not INT64_MIN <= item <= UINT64_MAX:
+            left -= len(item)
+        elif kind is int:
+            if not INT64_MIN <= item <= UINT64_MAX:
+                return None
+        elif kind is not bool and item is not None and kind is not float:
             return None
-        left -= 1
-        if left < 0:
+        if left < 0 or text_left < 0:
             return None
     try:
         return _PLAIN.encode(value).encode()
@@ -174,12 +181,16 @@ def plain_json(value: Any) -> bytes | None:
         return None
 
 
+class TooLongError(ValueError):
+    """A value's JSON text is longer than it may be."""
+
+
 def write_json(value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None = MAX_BYTES) -> tuple[str, bool]:
     """Return a value as compact JSON text, and whether that says all of it: it would be read as an equal value of equal types.
 
     Raises:
-        ValueError: JSON has no such value, it is nested deeper than *max_depth*, its text is longer than *max_bytes*, or the
-            same objects come again too often.
+        TooLongError: its text is longer than *max_bytes*.
+        ValueError: JSON has no such value, it is nested deeper than *max_depth*, or the same objects come again too often.
     """
     out: list[str] = []
     is_exact = True
@@ -246,7 +257,7 @@ def write_json(value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None 
             size += sum(map(len, out[measured:]))
             measured = len(out)
             if size > max_bytes:
-                raise ValueError(f"longer than {max_bytes} bytes as JSON")
+                raise TooLongError(f"longer than {max_bytes} bytes as JSON")
     return "".join(out), is_exact
 
 

@@ -81,6 +81,37 @@ def _large_events() -> Iterator[Row]:
         event=json.dumps({"data": {"l": wide}}).encode(),
         expect=False,
     )
+    # The product of alternatives and leaves is never paid, in the clause that is looked up or in one that is verified, also where
+    # every leaf of one leads to a look at the leaves of the other.
+    wanted, seen = [f"v{i}" for i in range(10_000)], [f"w{i}" for i in range(20_000)]
+    others = [
+        *({operator: text} for operator in ("prefix", "wildcard", "equals-ignore-case") for text in ("x*y", "y*z")),
+        *wanted,
+    ]
+    by_two = [
+        {"data": {"a": wanted, "b": others}},
+        {"data": {"l": {"a": wanted, "b": others}}},
+        {"data": {"a": [{"prefix": "v"}], "b": [{"numeric": [">", 1]}, *others]}},
+    ]
+    yield Row(
+        "10,000 alternatives against 20,000 strings",
+        subscription={"id": "s", "pattern": {"data": {"a": others}}},
+        event=json.dumps({"data": {"a": seen}}).encode(),
+        expect=False,
+    )
+    for at, pattern in enumerate(by_two):
+        for holes in ([], ["/data/other"]):
+            for right, expect in (([], False), (["v9999"], True)):
+                data: Any = {"a": [*wanted, *wanted], "b": [*seen, *right]}
+                if at == 1:
+                    data = {"l": [{"a": value, "b": value} for value in seen], "a": 1}
+                    data["l"] += [{"a": "v1", "b": "w"}, {"a": "w", "b": "v1"}, *({"a": value, "b": value} for value in right)]
+                yield Row(
+                    f"10,000 alternatives twice, {at}, {len(holes)} holes, {'one right' if expect else 'none right'}",
+                    subscription={"id": "s", "pattern": pattern},
+                    event=json.dumps({"data": data, "unknown": holes}).encode(),
+                    expect=expect,
+                )
     nested: Any = {"a": 1, "b": 2}
     yield Row(
         "nine arrays in each of nine, five times over",

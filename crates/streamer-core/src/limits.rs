@@ -8,6 +8,12 @@ pub struct Limits {
     pub max_depth: usize,
     /// Length of an event.
     pub max_event_bytes: usize,
+    /// Length of the JSON text of a subscription.
+    pub max_subscription_bytes: usize,
+    /// Filters and fields of the pattern of one subscription.
+    pub max_conditions: usize,
+    /// Values in lists of its filters `in` and `not in`, in arrays of its pattern, and in lists of `anything-but`.
+    pub max_alternatives: usize,
     /// States that all matchers of one pattern may take.
     pub max_pattern_states: usize,
     /// Size of a regexp of a filter or a pattern (docs/cel-cost.md).
@@ -22,11 +28,53 @@ pub struct Limits {
     pub cel_budget: u64,
 }
 
+impl Limits {
+    /// The same without bounds on the size of a subscription: for what was accepted, perhaps under larger ones.
+    pub fn of_any_size(&self) -> Limits {
+        let most = usize::MAX;
+        Limits { max_subscription_bytes: most, max_conditions: most, max_alternatives: most, ..self.clone() }
+    }
+}
+
+/// How much of what its limits bound a subscription has, as far as it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    conditions: usize,
+    alternatives: usize,
+}
+
+impl Size {
+    /// Note *more* conditions.
+    ///
+    /// # Errors
+    ///
+    /// They are too many: what was found, and what is allowed.
+    pub fn add_conditions(&mut self, more: usize, limits: &Limits) -> Result<(), String> {
+        add(&mut self.conditions, more, limits.max_conditions, "conditions")
+    }
+
+    /// Likewise of alternatives.
+    pub fn add_alternatives(&mut self, more: usize, limits: &Limits) -> Result<(), String> {
+        add(&mut self.alternatives, more, limits.max_alternatives, "alternatives")
+    }
+}
+
+fn add(count: &mut usize, more: usize, most: usize, what: &str) -> Result<(), String> {
+    *count += more;
+    if *count <= most {
+        return Ok(());
+    }
+    Err(format!("{count} {what}, with these; at most {most} are allowed (limits.max_{what})"))
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             max_depth: 512,
             max_event_bytes: 16 * 1024 * 1024,
+            max_subscription_bytes: 4 * 1024 * 1024,
+            max_conditions: 20_000,
+            max_alternatives: 100_000,
             max_pattern_states: 1_000_000,
             max_regexp_size: 10_000,
             max_conjunctions: 64,

@@ -40,6 +40,9 @@ impl Case {
         Limits {
             max_depth: number("max_depth", limits.max_depth),
             max_event_bytes: number("max_event_bytes", limits.max_event_bytes),
+            max_subscription_bytes: number("max_subscription_bytes", limits.max_subscription_bytes),
+            max_conditions: number("max_conditions", limits.max_conditions),
+            max_alternatives: number("max_alternatives", limits.max_alternatives),
             max_pattern_states: number("max_pattern_states", limits.max_pattern_states),
             max_regexp_size: number("max_regexp_size", limits.max_regexp_size),
             max_conjunctions: number("max_conjunctions", limits.max_conjunctions),

@@ -204,7 +204,8 @@ pub struct Core {
 #[pymethods]
 impl Core {
     #[new]
-    #[pyo3(signature = (host, layout, *, default_tenant, lazy, soft_delete, max_depth, max_event_bytes, max_pattern_states,
+    #[pyo3(signature = (host, layout, *, default_tenant, lazy, soft_delete, max_depth, max_event_bytes,
+                        max_subscription_bytes, max_conditions, max_alternatives, max_pattern_states,
                         max_regexp_size, max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size,
                         allow_unindexed, bloom, portable, seed=None))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
@@ -217,6 +218,9 @@ impl Core {
         soft_delete: Option<Vec<String>>,
         max_depth: usize,
         max_event_bytes: usize,
+        max_subscription_bytes: usize,
+        max_conditions: usize,
+        max_alternatives: usize,
         max_pattern_states: usize,
         max_regexp_size: usize,
         max_conjunctions: usize,
@@ -234,6 +238,9 @@ impl Core {
             let limits = Limits {
                 max_depth,
                 max_event_bytes,
+                max_subscription_bytes,
+                max_conditions,
+                max_alternatives,
                 max_pattern_states,
                 max_regexp_size,
                 max_conjunctions,

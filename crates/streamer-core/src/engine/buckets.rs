@@ -43,13 +43,14 @@ use crate::engine::checks::{Check, Record, UNNAMED, Wanted, is_other, next_check
 use crate::engine::store::{Store, flags};
 use crate::engine::values::{Seen, Values};
 use crate::engine::verify;
-use crate::engine::words::AtomView;
+use crate::engine::words::{AtomView, FastHash};
 use crate::flatten::PathId;
 use crate::map::Array;
 use crate::prefetch::prefetch;
 use crate::value::{Kind, Kinds, ScalarRef, Seed, head_of};
 use crate::watch::spend;
 use bytemuck::{Pod, Zeroable};
+use std::collections::{HashMap, HashSet};
 
 /// So many conjunctions are verified one by one rather than indexed again.
 pub const FEW: usize = 8;
@@ -313,6 +314,11 @@ pub struct MatcherScratch {
     numbered: Vec<(u64, u32, u32)>,
     numbers: Vec<u32>,
     stamp: u64,
+    /// Whether a path that was asked has more than [`MANY_VALUES`] values. From then on nothing is followed or checked twice.
+    is_many: bool,
+    followed: HashSet<u32, FastHash>,
+    /// What checks said, by their words.
+    checked: HashMap<Box<[u32]>, bool, FastHash>,
 }
 
 /// One event in one segment.
@@ -340,11 +346,17 @@ const FORESEEN: usize = 4;
 /// A bucket that asks more than this looks at the paths that the event has, not at those that it asks.
 pub(crate) const MANY_PATHS: usize = 24;
 
+/// What an event has at a path is few up to here: to look again costs less than to remember.
+const MANY_VALUES: usize = 64;
+
 impl Visit<'_, '_, '_> {
     /// Hand out all that the event makes hold; after a NO of the partition's filter, only what it does not speak of.
     pub fn run(&mut self, answer: Answer) {
         self.scratch.stamp += 1;
         self.scratch.numbers.clear();
+        self.scratch.is_many = false;
+        self.scratch.followed.clear();
+        self.scratch.checked.clear();
         if self.scratch.numbered.len() < self.map.len() {
             self.scratch.numbered.resize(self.map.len(), (0, 0, 0));
         }
@@ -448,6 +460,7 @@ impl Visit<'_, '_, '_> {
     fn probe(&mut self, bucket: u32, probe: Probe, again: bool) {
         let values = self.values.at(self.map[probe.path as usize], self.store.mode(probe.path));
         let again = again || values.len() > 1;
+        self.scratch.is_many |= values.len() > MANY_VALUES;
         if probe.matcher == EQUALITIES {
             for at in self.numbers(probe.path, values) {
                 let number = self.scratch.numbers[at];
@@ -570,6 +583,10 @@ impl Visit<'_, '_, '_> {
 
     #[inline]
     fn follow(&mut self, next: Next, again: bool) {
+        // Each of thousands of values may lead to the same place, which looks at thousands of values of another path.
+        if again && self.scratch.is_many && !self.scratch.followed.insert(next.0) {
+            return;
+        }
         if next.0 & CANDIDATE != 0 {
             self.candidate(next.0 & !CANDIDATE, again);
         } else if next.0 & ANSWER != 0 {
@@ -587,8 +604,15 @@ impl Visit<'_, '_, '_> {
         let (record, next) = Record::read(&self.index.checks, at);
         self.found.candidates += 1;
         let mut checks = record.checks;
-        while let Some(check) = next_check(&mut checks) {
-            if !self.check(check) {
+        loop {
+            let words = checks;
+            let Some(check) = next_check(&mut checks) else { break };
+            let holds = if self.scratch.is_many {
+                self.check_once(check, &words[..words.len() - checks.len()])
+            } else {
+                self.check(check)
+            };
+            if !holds {
                 return next;
             }
         }
@@ -600,6 +624,17 @@ impl Visit<'_, '_, '_> {
         next
     }
 
+    /// Likewise, of *words*, for which it is remembered.
+    #[cold]
+    fn check_once(&mut self, check: Check<'_>, words: &[u32]) -> bool {
+        if let Some(known) = self.scratch.checked.get(words) {
+            return *known;
+        }
+        let holds = self.check(check);
+        self.scratch.checked.insert(words.into(), holds);
+        holds
+    }
+
     #[inline]
     fn check(&mut self, check: Check<'_>) -> bool {
         let path = match check {
@@ -607,6 +642,7 @@ impl Visit<'_, '_, '_> {
             Check::Clause(clause) => return verify::clause_holds(self.store, clause, self.map, self.values),
         };
         let values = self.values.at(self.map[path as usize], self.store.mode(path));
+        self.scratch.is_many |= values.len() > MANY_VALUES;
         match check {
             Check::Values(_, wanted) => {
                 let numbers = self.numbers(path, values);
@@ -633,7 +669,7 @@ impl Visit<'_, '_, '_> {
 }
 
 /// Whether an atom of *store* is that a value equals *scalar*.
-fn is_named(store: &Store, atom: u32, scalar: ScalarRef<'_>) -> bool {
+pub(super) fn is_named(store: &Store, atom: u32, scalar: ScalarRef<'_>) -> bool {
     matches!(store.atom_at(atom).next().map(|atom| atom.view), Some(AtomView::Equal(other)) if other == scalar)
 }
 

@@ -65,7 +65,7 @@ impl Class {
 
 /// What kind of matcher an atom goes to; the order is that of the probes of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Class {
+pub(super) enum Class {
     /// Kinds that hold for a missing value come first: they are asked whether or not the event has the path.
     Missing,
     Equal,
@@ -706,7 +706,7 @@ fn kinds_of(view: &AtomView<'_>) -> Kinds {
 }
 
 /// Which class an atom belongs to, and whether being found under it says all that it says.
-fn class_of(view: &AtomView<'_>) -> (Class, bool) {
+pub(super) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
     let class = match view {
         AtomView::Equal(_) => Class::Equal,
         AtomView::Numbers(..) => Class::Numbers,

@@ -339,7 +339,7 @@ pub(super) fn consistent(
         let mut own = Fields::default();
         own.insert(number);
         for at in leaves {
-            if any_atom_holds(&clause, values, at) {
+            if any_atom_holds(store, &clause, values, at) {
                 // Outer scopes first; the way ends at the root, which is there.
                 let mut position = values.get(at).leaf.position();
                 while !scope_of.contains_key(&position) {

@@ -323,6 +323,7 @@ pub(super) fn decode(
         flags,
         any_flags,
         verify: verify.into(),
+        wide: Default::default(),
     };
     let index = decode_index(&decoder, &store, counts, seed)?;
     Some((store, index))

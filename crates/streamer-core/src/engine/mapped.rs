@@ -32,7 +32,7 @@ use crate::engine::partitions::{Name, Partition};
 use crate::engine::paths::PathSets;
 use crate::engine::programs::Heard;
 use crate::engine::registry::{Record, Records};
-use crate::engine::segment::{INDEXED_FROM, Segment};
+use crate::engine::segment::{Segment, is_indexed};
 use crate::engine::shares::Share;
 use crate::engine::store::StoreBuilder;
 use crate::error::SubscriptionError;
@@ -245,7 +245,7 @@ impl Section {
                 let decoded = decode(&self.bytes, image.range.clone(), self.count, self.base, &inner.seed, &mut inner.sets());
                 let (store, index) = decoded.ok_or_else(|| self.fault("damaged: an image that is none"))?;
                 let access = inner.access(&store);
-                Segment::indexed(store, index, Some(&access))
+                Segment::indexed(store, index, &inner.seed, Some(&access))
             }
             None => {
                 let refused = |refused| self.fault(format!("conditions that this version refuses: {refused:?}"));
@@ -497,11 +497,11 @@ pub fn image(lines: &[u8], read: &Reader, seed: u64) -> Option<Vec<u8>> {
         let addition = read(line[comma + 1..].strip_suffix(b"]\n")?).ok()?;
         builder.add(at, addition.flags, &addition.form).ok()?;
     }
-    if builder.len() < INDEXED_FROM {
+    let mut store = builder.build(&mut PathSets::default());
+    if !is_indexed(&store) {
         return None;
     }
     let seed = Seed::new(seed);
-    let mut store = builder.build(&mut PathSets::default());
     let access = Access::of(&store, Scope::Guarding);
     let built = build_with_recipe(&mut store, &seed, Depth::RECURSIVE, |conjunction| access.is_always(conjunction));
     let (index, recipe) = built.ok()?;
@@ -565,6 +565,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::segment::INDEXED_FROM;
     use crate::engine::{Options, Scratch, Selection};
     use crate::limits::Limits;
     use crate::subscriptions::{Subscription, normal_form};

@@ -375,6 +375,7 @@ impl Inner {
     /// Judge what is open.
     fn judge_each(&self, holes: &Holes, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
         let options = &self.options;
+        let limits = options.limits.of_any_size();
         for slot in output.open.drain(..) {
             // Its text is read.
             watch::spend(64);
@@ -382,7 +383,7 @@ impl Inner {
             let Some(record) = record.as_ref() else { continue };
             let conditions = record.conditions.as_deref().unwrap_or(&record.text);
             // It was read so when it was added.
-            let Ok(subscription) = Subscription::parse(conditions, options.default_tenant.as_deref(), &options.limits) else {
+            let Ok(subscription) = Subscription::parse(conditions, options.default_tenant.as_deref(), &limits) else {
                 continue;
             };
             if let Some(outcome) = holes.judge(slot, record, &subscription, programs)? {

@@ -34,6 +34,7 @@ mod tests;
 mod tombstones;
 pub mod values;
 mod verify;
+mod wide;
 pub mod words;
 mod write;
 

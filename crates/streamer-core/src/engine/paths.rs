@@ -14,10 +14,13 @@
 //! Rejected: views in the root, made by the writer: a change in (\*, \*) would make one for each of 300,000 partitions.
 
 use crate::engine::buckets::MANY_PATHS;
+use crate::engine::words::FastHash;
 use crate::flatten::{PathId, PathTrie};
 use crate::layout::EventLayout;
 use crate::subscriptions::normal_form::{Mode, Path};
+use hashbrown::HashTable;
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
 
 /// The distinct paths of a segment; a path has one number for each mode. Equal sets of an engine are one.
@@ -33,24 +36,26 @@ pub struct PathSet {
 #[derive(Debug, Default)]
 pub struct PathSets {
     next: u64,
-    known: HashMap<Box<[(Path, Mode)]>, Weak<PathSet>>,
+    known: HashTable<(u64, Weak<PathSet>)>,
+    hasher: FastHash,
     purge_at: usize,
 }
 
 impl PathSets {
     /// The set of *paths*, in this order.
     pub fn get(&mut self, paths: Vec<(Path, Mode)>) -> Arc<PathSet> {
-        let paths = paths.into_boxed_slice();
-        if let Some(set) = self.known.get(&paths).and_then(Weak::upgrade) {
+        let hash = self.hasher.hash_one(&paths);
+        let is_it = |set: &Weak<PathSet>| set.upgrade().filter(|set| *set.paths == *paths);
+        if let Some(set) = self.known.iter_hash(hash).find_map(|(_, set)| is_it(set)) {
             return set;
         }
         if self.known.len() >= self.purge_at.max(256) {
-            self.known.retain(|_, set| set.strong_count() > 0);
+            self.known.retain(|(_, set)| set.strong_count() > 0);
             self.purge_at = self.known.len() * 2;
         }
         self.next += 1;
-        let set = Arc::new(PathSet { number: self.next, paths: paths.clone() });
-        self.known.insert(paths, Arc::downgrade(&set));
+        let set = Arc::new(PathSet { number: self.next, paths: paths.into() });
+        self.known.insert_unique(hash, (hash, Arc::downgrade(&set)), |(hash, _)| *hash);
         set
     }
 }

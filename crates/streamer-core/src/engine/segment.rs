@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A subscription that is added alone becomes a segment of one; eight of a kind are merged into one of the next kind. Below
-//! [`INDEXED_FROM`] a segment is a plain list, verified one by one, without index. So there is no other delta, and nothing
+//! [`INDEXED_FROM`] and of few alternatives a segment is a plain list, verified one by one, without index. So there is no other delta, and nothing
 //! that a reader sees ever grows.
 //!
 //! A removal is the version from which on the subscription is gone ([`Tombstones`]), written before the root of that version is
@@ -41,6 +41,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// From so many subscriptions on a segment has an index.
 pub const INDEXED_FROM: usize = 64;
+/// And from so many alternatives on, however few subscriptions have them: a plain list compares each with each leaf of an event.
+const INDEXED_FROM_ATOMS: usize = 256;
+
+/// Whether the subscriptions of a store are worth an index.
+pub(super) fn is_indexed(store: &Store) -> bool {
+    store.len() >= INDEXED_FROM || store.atoms() >= INDEXED_FROM_ATOMS
+}
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -187,13 +194,15 @@ impl Segment {
     /// There are too many conjunctions for 30 bits.
     pub fn new(mut store: Store, seed: &Seed, depth: Depth, access: Option<&Access>) -> Result<Segment, Refused> {
         let is_always = |conjunction| access.is_some_and(|access| access.is_always(conjunction));
-        let index = if store.len() < INDEXED_FROM { None } else { Some(build(&mut store, seed, depth, is_always)?) };
+        let index = if is_indexed(&store) { Some(build(&mut store, seed, depth, is_always)?) } else { None };
+        store.widen(seed);
         let guard = access.map(|access| Guard::of(&store, access, index.is_none()));
         Ok(Segment { store, index, removed: OnceLock::new(), dead: Dead::default(), guard })
     }
 
     /// The same of an index that was built before.
-    pub(super) fn indexed(store: Store, index: Index, access: Option<&Access>) -> Segment {
+    pub(super) fn indexed(mut store: Store, index: Index, seed: &Seed, access: Option<&Access>) -> Segment {
+        store.widen(seed);
         let guard = access.map(|access| Guard::of(&store, access, false));
         Segment { store, index: Some(index), removed: OnceLock::new(), dead: Dead::default(), guard }
     }

@@ -12,10 +12,13 @@
 //! Cost: about 20 bytes a subscription, 8 a conjunction, 4 a clause in a conjunction, and the distinct clauses.
 
 use crate::engine::paths::{PathSet, PathSets};
+use crate::engine::wide::{WIDE, Wide};
 use crate::engine::words::{Atoms, FastHash, Pool, Refused, Rows, Writer};
 use crate::map::Array;
 use crate::subscriptions::normal_form::{Atom, Mode, NormalForm, Path, PatternTree, Relation, Verify};
+use crate::value::Seed;
 use hashbrown::HashTable;
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,6 +63,8 @@ pub struct Store {
     /// All flags of any subscription.
     pub any_flags: u8,
     pub(super) verify: Box<[(u32, Verification)]>,
+    /// Clauses of many alternatives; see [`Store::widen`].
+    pub(super) wide: HashMap<u32, Wide, FastHash>,
 }
 
 /// What is checked on a candidate.
@@ -98,6 +103,8 @@ impl Tree {
 /// A clause, read.
 #[derive(Clone, Copy, Debug)]
 pub struct ClauseView<'a> {
+    /// Its number.
+    pub number: u32,
     /// Its path, by position in the path set.
     pub path: u32,
     /// Its alternatives.
@@ -145,7 +152,24 @@ impl Store {
     #[inline]
     pub fn clause(&self, clause: u32) -> ClauseView<'_> {
         let words = &self.words[self.clause_at[clause as usize] as usize..];
-        ClauseView { path: words[0], count: words[1], atoms: self.pool.atoms(&words[2..], words[1]) }
+        ClauseView { number: clause, path: words[0], count: words[1], atoms: self.pool.atoms(&words[2..], words[1]) }
+    }
+
+    /// Let clauses of many alternatives be asked by value. A store that has none needs nothing.
+    pub(super) fn widen(&mut self, seed: &Seed) {
+        let wide = (0..self.distinct_clauses() as u32).filter(|clause| self.clause(*clause).count > WIDE);
+        self.wide = wide.map(|clause| (clause, Wide::new(self, seed, clause))).collect();
+    }
+
+    /// How a clause is asked by value.
+    #[inline]
+    pub(super) fn wide(&self, clause: &ClauseView<'_>) -> Option<&Wide> {
+        if clause.count > WIDE { self.wide.get(&clause.number) } else { None }
+    }
+
+    /// How many alternatives its distinct clauses have.
+    pub(super) fn atoms(&self) -> usize {
+        (0..self.distinct_clauses() as u32).map(|clause| self.clause(clause).count as usize).sum()
     }
 
     /// Read the atom whose words are at *position*; see [`Store::position`].
@@ -190,7 +214,8 @@ impl Store {
     pub fn bytes(&self) -> usize {
         let words = [&self.words, &self.clause_at, &self.conjunction_at, &self.clauses, &self.target_at, &self.targets];
         let words: usize = words.iter().map(|words| words.bytes()).sum();
-        self.pool.bytes() + words + self.slots.len() * 4 + self.flags.bytes() + self.verify.len() * 32
+        let wide: usize = self.wide.values().map(Wide::bytes).sum();
+        self.pool.bytes() + words + wide + self.slots.len() * 4 + self.flags.bytes() + self.verify.len() * 32
     }
 }
 
@@ -388,6 +413,7 @@ impl StoreBuilder {
             slots: self.slots.into(),
             flags: self.flags.into(),
             verify: self.verify.into(),
+            wide: HashMap::default(),
         }
     }
 }

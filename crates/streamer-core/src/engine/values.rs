@@ -1,5 +1,6 @@
 //! The values of one event at the paths that the index asks for, each read, parsed and hashed once.
 
+use crate::automaton::literals;
 use crate::flatten::{Flat, Leaf, PathId};
 use crate::json;
 use crate::subscriptions::normal_form::Mode;
@@ -34,6 +35,7 @@ pub struct ValuesScratch {
     asked: Vec<Asked>,
     stamp: u64,
     present: Vec<PathId>,
+    literals: literals::Seen,
 }
 
 /// The values of one event. See the head of this file.
@@ -48,6 +50,8 @@ pub struct Values<'f> {
     present_is_known: bool,
     /// Made when the first one is asked for.
     trees: Option<HashMap<usize, Option<Value>>>,
+    /// Scratch of automata over texts.
+    pub(super) literals: literals::Seen,
 }
 
 impl<'f> Values<'f> {
@@ -67,6 +71,7 @@ impl<'f> Values<'f> {
             present: std::mem::take(&mut scratch.present),
             present_is_known: false,
             trees: None,
+            literals: std::mem::take(&mut scratch.literals),
         }
     }
 
@@ -75,6 +80,7 @@ impl<'f> Values<'f> {
         scratch.seen = recycle(self.seen);
         scratch.asked = self.asked;
         scratch.present = self.present;
+        scratch.literals = self.literals;
     }
 
     /// What scalars are hashed with.

@@ -27,22 +27,27 @@ pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Val
         return clause.atoms.into_iter().any(|atom| matches!(atom.view, AtomView::Kinds(kinds) if kinds.has(Kind::Missing)));
     }
     if found.len() < MANY {
-        return found.into_iter().any(|at| any_atom_holds(&clause, values, at));
+        return found.into_iter().any(|at| any_atom_holds(store, &clause, values, at));
     }
+    let cost = if store.wide(&clause).is_some() { 1 } else { clause.count as usize / 16 + 1 };
     found.into_iter().any(|at| {
-        spend(clause.count as usize / 16 + 1);
-        any_atom_holds(&clause, values, at)
+        spend(cost);
+        any_atom_holds(store, &clause, values, at)
     })
 }
 
+/// Whether an atom of a clause of *store* holds for a value that is there.
 #[inline]
-pub(super) fn any_atom_holds(clause: &ClauseView<'_>, values: &mut Values<'_>, at: usize) -> bool {
+pub(super) fn any_atom_holds(store: &Store, clause: &ClauseView<'_>, values: &mut Values<'_>, at: usize) -> bool {
+    if let Some(wide) = store.wide(clause) {
+        return wide.holds(store, values, at);
+    }
     clause.atoms.into_iter().any(|atom| atom_holds(&atom.view, values, at))
 }
 
 /// Whether an atom holds for a value that is there.
 #[inline]
-fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
+pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
     let seen = values.get(at);
     match (atom, seen.scalar) {
         (AtomView::Equal(operand), Some(scalar)) => *operand == scalar,

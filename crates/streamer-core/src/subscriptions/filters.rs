@@ -7,8 +7,9 @@ use crate::cel::regexp_size;
 use crate::error::SubscriptionError;
 use crate::json::Tree;
 use crate::layout::decode_pointer;
-use crate::limits::Limits;
+use crate::limits::{Limits, Size};
 use crate::value::{Scalar, Value};
+use std::fmt;
 
 /// What a filter asks of its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,51 +78,84 @@ pub struct Filter {
 
 type Result<T> = std::result::Result<T, SubscriptionError>;
 
-fn error<T>(place: &str, reason: impl Into<String>) -> Result<T> {
-    Err(SubscriptionError::new(place, reason))
+#[cold]
+fn error<T>(place: Place<'_>, reason: impl Into<String>) -> Result<T> {
+    Err(SubscriptionError::new(place.to_string(), reason))
+}
+
+/// Where in a filter something stands, linked from its end: it is spelled only where it is wrong.
+#[derive(Clone, Copy)]
+enum Place<'p> {
+    Filter(usize),
+    Member(&'p Place<'p>, &'p str),
+    Element(&'p Place<'p>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Filter(at) => write!(f, "filters[{at}]"),
+            Place::Member(outer, name) => write!(f, "{outer}.{name}"),
+            Place::Element(outer, at) => write!(f, "{outer}[{at}]"),
+        }
+    }
 }
 
 /// The members of a filter, with their types checked.
 pub(super) struct Given<'t> {
+    at: usize,
     field: &'t str,
     op: Operator,
     value: Option<&'t Tree>,
 }
 
 impl<'t> Given<'t> {
-    pub(super) fn read(tree: &'t Tree, place: &str) -> Result<Given<'t>> {
+    /// Check the members of the filter number *at*.
+    pub(super) fn read(tree: &'t Tree, at: usize) -> Result<Given<'t>> {
+        let place = Place::Filter(at);
         let Tree::Object(members) = tree else {
             return error(place, format!("expected an object, not {}", type_name(tree)));
         };
         for (name, _) in members {
             if !["field", "op", "value"].contains(&&**name) {
-                return error(&format!("{place}.{name}"), unknown_name(name, &["field", "op", "value"], "member"));
+                return error(Place::Member(&place, name), unknown_name(name, &["field", "op", "value"], "member"));
             }
         }
         let member = |wanted: &str| members.iter().find(|(name, _)| **name == *wanted).map(|(_, value)| value);
         let text = |name: &str| match member(name) {
-            None => error(&format!("{place}.{name}"), format!("expected a member '{name}'")),
+            None => error(Place::Member(&place, name), format!("expected a member '{name}'")),
             Some(Tree::Scalar(Scalar::String(text))) => Ok(&**text),
-            Some(other) => error(&format!("{place}.{name}"), format!("expected a string, not {}", type_name(other))),
+            Some(other) => error(Place::Member(&place, name), format!("expected a string, not {}", type_name(other))),
         };
         let (field, word) = (text("field")?, text("op")?);
         let Some((_, op)) = OPERATORS.iter().find(|(name, _)| *name == word) else {
-            return error(&format!("{place}.op"), unknown_name(word, &OPERATORS.map(|(name, _)| name), "operator"));
+            return error(Place::Member(&place, "op"), unknown_name(word, &OPERATORS.map(|(name, _)| name), "operator"));
         };
         let value = member("value");
         match (op, value) {
-            (Operator::Changed, Some(_)) => error(&format!("{place}.value"), "'changed' takes no value"),
-            (Operator::Changed, None) | (_, Some(_)) => Ok(Given { field, op: *op, value }),
-            (_, None) => error(&format!("{place}.value"), format!("'{word}' needs a value")),
+            (Operator::Changed, Some(_)) => error(Place::Member(&place, "value"), "'changed' takes no value"),
+            (Operator::Changed, None) | (_, Some(_)) => Ok(Given { at, field, op: *op, value }),
+            (_, None) => error(Place::Member(&place, "value"), format!("'{word}' needs a value")),
         }
     }
 
-    pub(super) fn parse(&self, place: &str, limits: &Limits) -> Result<Filter> {
-        let path = parse_path(self.field, &format!("{place}.field"))?;
-        let place = format!("{place}.value");
+    /// Count the alternatives.
+    pub(super) fn measure(&self, size: &mut Size, limits: &Limits) -> Result<()> {
+        match (self.op, self.value) {
+            (Operator::In | Operator::NotIn, Some(Tree::List(items))) => size
+                .add_alternatives(items.len(), limits)
+                .or_else(|reason| error(Place::Member(&Place::Filter(self.at), "value"), reason)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn parse(&self, limits: &Limits) -> Result<Filter> {
+        let filter = Place::Filter(self.at);
+        let path = parse_path(self.field, Place::Member(&filter, "field"))?;
+        let place = Place::Member(&filter, "value");
         let tree = self.value.unwrap_or(&Tree::Scalar(Scalar::Null));
-        let value = json_value(tree, &place, 0)?;
-        let expect = |holds: bool, tree: &Tree, place: &str, expected: &str| {
+        let value = json_value(tree, place, 0)?;
+        let expect = |holds: bool, tree: &Tree, place: Place<'_>, expected: &str| {
             if holds { Ok(()) } else { error(place, format!("expected {expected}, not {}", type_name(tree))) }
         };
         let is_text = value.as_str().is_some();
@@ -129,39 +163,39 @@ impl<'t> Given<'t> {
         let mut regexp = None;
         match self.op {
             Operator::Changed | Operator::Equal | Operator::NotEqual | Operator::ChangedTo | Operator::ChangedFrom => {}
-            Operator::Exists => expect(matches!(value, Value::Scalar(Scalar::Bool(_))), tree, &place, "true or false")?,
-            Operator::StartsWith | Operator::EndsWith => expect(is_text, tree, &place, "a string")?,
+            Operator::Exists => expect(matches!(value, Value::Scalar(Scalar::Bool(_))), tree, place, "true or false")?,
+            Operator::StartsWith | Operator::EndsWith => expect(is_text, tree, place, "a string")?,
             Operator::Matches => {
-                expect(is_text, tree, &place, "a string")?;
+                expect(is_text, tree, place, "a string")?;
                 let size = value.as_str().unwrap_or_default().len();
                 if size > MAX_REGEXP_BYTES {
                     let reason = format!("a regular expression of {size} bytes; at most {MAX_REGEXP_BYTES} are allowed");
-                    return error(&place, reason);
+                    return error(place, reason);
                 }
                 let (size, most) = (regexp_size(value.as_str().unwrap_or_default()), limits.max_regexp_size);
                 if size > most {
-                    return error(&place, too_large(size, most));
+                    return error(place, too_large(size, most));
                 }
                 let translated = re2::translate(value.as_str().unwrap_or_default());
                 regexp =
-                    Some(translated.or_else(|reason| error(&place, format!("expected a regular expression of RE2: {reason}")))?);
+                    Some(translated.or_else(|reason| error(place, format!("expected a regular expression of RE2: {reason}")))?);
             }
             Operator::In | Operator::NotIn => {
                 let Tree::List(items) = tree else {
                     return error(
-                        &place,
+                        place,
                         format!("expected a list of strings, numbers, booleans or nulls, not {}", type_name(tree)),
                     );
                 };
                 for (at, item) in items.iter().enumerate() {
                     let scalar = matches!(item, Tree::Scalar(_));
-                    expect(scalar, item, &format!("{place}[{at}]"), "a string, a number, a boolean or null")?;
+                    expect(scalar, item, Place::Element(&place, at), "a string, a number, a boolean or null")?;
                 }
             }
-            Operator::Contains => expect(is_scalar, tree, &place, "a string, a number, a boolean or null")?,
+            Operator::Contains => expect(is_scalar, tree, place, "a string, a number, a boolean or null")?,
             Operator::Greater | Operator::GreaterOrEqual | Operator::Less | Operator::LessOrEqual => {
                 let ordered = is_scalar && !matches!(value, Value::Scalar(Scalar::Null));
-                expect(ordered, tree, &place, "a string, a number or a boolean")?;
+                expect(ordered, tree, place, "a string, a number or a boolean")?;
             }
         }
         Ok(Filter { path, op: self.op, value, regexp })
@@ -169,7 +203,7 @@ impl<'t> Given<'t> {
 }
 
 /// Split a dotted path (`user.country`) or a JSON Pointer (`/a.b/c`) into member names.
-fn parse_path(text: &str, place: &str) -> Result<Box<[Box<str>]>> {
+fn parse_path(text: &str, place: Place<'_>) -> Result<Box<[Box<str>]>> {
     if text.len() > MAX_FIELD_BYTES {
         return error(place, format!("a path of {} bytes; at most {MAX_FIELD_BYTES} are allowed", text.len()));
     }
@@ -190,7 +224,7 @@ fn parse_path(text: &str, place: &str) -> Result<Box<[Box<str>]>> {
 }
 
 /// Check a value, at most [`MAX_VALUE_DEPTH`] deep.
-fn json_value(tree: &Tree, place: &str, depth: usize) -> Result<Value> {
+fn json_value(tree: &Tree, place: Place<'_>, depth: usize) -> Result<Value> {
     if depth == MAX_VALUE_DEPTH && matches!(tree, Tree::List(_) | Tree::Object(_)) {
         return error(place, format!("nested deeper than {MAX_VALUE_DEPTH} levels"));
     }
@@ -202,13 +236,13 @@ fn json_value(tree: &Tree, place: &str, depth: usize) -> Result<Value> {
         }
         Tree::List(elements) => {
             let elements =
-                elements.iter().enumerate().map(|(at, element)| json_value(element, &format!("{place}[{at}]"), depth + 1));
+                elements.iter().enumerate().map(|(at, element)| json_value(element, Place::Element(&place, at), depth + 1));
             Ok(Value::List(elements.collect::<Result<_>>()?))
         }
         Tree::Object(members) => {
             let members = members
                 .iter()
-                .map(|(name, member)| Ok((name.clone(), json_value(member, &format!("{place}.{name}"), depth + 1)?)));
+                .map(|(name, member)| Ok((name.clone(), json_value(member, Place::Member(&place, name), depth + 1)?)));
             Ok(crate::json::Build::object(members.collect::<Result<_>>()?))
         }
     }

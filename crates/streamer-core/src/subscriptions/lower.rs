@@ -17,6 +17,7 @@ use super::tidy::tidy;
 use crate::cel::{self, Program};
 use crate::limits::Limits;
 use crate::value::{Kind, Kinds, Scalar, Value};
+use rapidhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -64,7 +65,9 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
                 let mut fields: Vec<Clause> = fields.collect();
                 // None of them is about the same as one of the others, which are about scalars.
                 tidy(&mut fields);
-                Conjunction { clauses: [&common[..], &fields].concat() }
+                let mut clauses = common.clone();
+                clauses.append(&mut fields);
+                Conjunction { clauses }
             })
             .collect();
     }
@@ -106,7 +109,7 @@ pub fn and_cel(form: &mut NormalForm, program: &Program, limits: &Limits) -> boo
 #[derive(Default)]
 struct Paths {
     paths: Vec<(Path, Mode)>,
-    known: HashMap<(Path, Mode), u32>,
+    known: HashMap<(Path, Mode), u32, RandomState>,
 }
 
 impl Paths {
@@ -117,10 +120,13 @@ impl Paths {
 
     fn index(&mut self, path: Path, mode: Mode) -> u32 {
         let next = self.paths.len() as u32;
-        *self.known.entry((path.clone(), mode)).or_insert_with(|| {
-            self.paths.push((path, mode));
-            next
-        })
+        let key = (path, mode);
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        self.paths.push(key.clone());
+        self.known.insert(key, next);
+        next
     }
 }
 

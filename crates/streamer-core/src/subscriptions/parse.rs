@@ -7,7 +7,7 @@ use super::topics::parse_topic;
 use crate::error::SubscriptionError;
 use crate::json::{self, Options, Tree};
 use crate::layout::EventType;
-use crate::limits::Limits;
+use crate::limits::{Limits, Size};
 use crate::value::Scalar;
 
 /// What to do where an event does not carry enough to decide (semantics.md section 8).
@@ -106,6 +106,11 @@ impl Subscription {
     ///
     /// The first thing that is wrong, with its place.
     pub fn parse(text: &[u8], default_tenant: Option<&str>, limits: &Limits) -> Result<Subscription> {
+        let most = limits.max_subscription_bytes;
+        if text.len() > most {
+            let reason = format!("{} bytes of JSON text; at most {most} are allowed (limits.max_subscription_bytes)", text.len());
+            return Err(SubscriptionError::new("", reason));
+        }
         let tree: Tree = json::parse(text, Options::default()).map_err(|error| {
             let offset = error.offset.unwrap_or_default();
             SubscriptionError::new("", format!("{} ({} at byte {offset})", error.reason, error.code.as_str()))
@@ -130,7 +135,10 @@ impl Subscription {
             let reason = "expected a tenant, since the engine has no default tenant; '*' means every tenant";
             return Err(SubscriptionError::new("tenant", reason));
         };
-        let filters = given.filters.iter().enumerate().map(|(index, filter)| filter.parse(&format!("filters[{index}]"), limits));
+        let mut size = Size::default();
+        size.add_conditions(given.filters.len(), limits).map_err(|reason| SubscriptionError::new("filters", reason))?;
+        given.filters.iter().try_for_each(|filter| filter.measure(&mut size, limits))?;
+        let filters = given.filters.iter().map(|filter| filter.parse(limits));
         Ok(Subscription {
             id: given.id.into(),
             gateway_id: given.gateway_id.map(Box::from),
@@ -138,7 +146,7 @@ impl Subscription {
             collection: given.collection.filter(|name| *name != "*").map(Box::from),
             types: given.types,
             filters: filters.collect::<Result<_>>()?,
-            pattern: given.pattern.map(|tree| patterns::parse(tree, given.dialect, limits, "pattern")).transpose()?,
+            pattern: given.pattern.map(|tree| patterns::parse_part(tree, given.dialect, limits, "pattern", size)).transpose()?,
             topic: given.topic.map(parse_topic).transpose().map_err(|reason| SubscriptionError::new("topic", reason))?,
             cel: given.cel.map(Box::from),
             on_unknown: given.on_unknown,
@@ -168,8 +176,7 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<Members<'_>> {
             "types" => given.types = Some(types(value, place)?),
             "filters" => {
                 let filters = items(value, place)?.iter().enumerate();
-                given.filters =
-                    filters.map(|(at, filter)| Given::read(filter, &format!("{place}[{at}]"))).collect::<Result<_>>()?;
+                given.filters = filters.map(|(at, filter)| Given::read(filter, at)).collect::<Result<_>>()?;
             }
             "cel" => given.cel = Some(text(value, place)?),
             "pattern" => match value {

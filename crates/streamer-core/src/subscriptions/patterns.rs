@@ -20,7 +20,7 @@ use crate::automaton::cidr::parse_address;
 use crate::automaton::folding::fold;
 use crate::error::SubscriptionError;
 use crate::json::{self, Options, Tree};
-use crate::limits::Limits;
+use crate::limits::{Limits, Size};
 use crate::value::{Kinds, Number, Scalar};
 use std::net::IpAddr;
 
@@ -68,10 +68,20 @@ type Result<T> = std::result::Result<T, SubscriptionError>;
 ///
 /// With the path in the pattern, as `pattern.data.tags[0].prefix`.
 pub fn parse(tree: &Tree, dialect: Dialect, limits: &Limits, place: &str) -> Result<Pattern> {
-    match tree {
-        Tree::Scalar(Scalar::String(text)) => parse_text(text.as_bytes(), dialect, limits, place),
-        tree => Parser::new(dialect, limits, place).parse(tree),
-    }
+    parse_part(tree, dialect, limits, place, Size::default())
+}
+
+/// Read the pattern of a subscription, whose other parts are of this *size*.
+pub(super) fn parse_part(tree: &Tree, dialect: Dialect, limits: &Limits, place: &str, size: Size) -> Result<Pattern> {
+    let read;
+    let tree = match tree {
+        Tree::Scalar(Scalar::String(text)) => {
+            read = read_text(text.as_bytes(), limits, place)?;
+            &read
+        }
+        tree => tree,
+    };
+    Parser { size, ..Parser::new(dialect, limits, place) }.parse(tree)
 }
 
 /// Read the JSON text of a pattern.
@@ -80,12 +90,15 @@ pub fn parse(tree: &Tree, dialect: Dialect, limits: &Limits, place: &str) -> Res
 ///
 /// As [`parse`].
 pub fn parse_text(text: &[u8], dialect: Dialect, limits: &Limits, place: &str) -> Result<Pattern> {
+    Parser::new(dialect, limits, place).parse(&read_text(text, limits, place)?)
+}
+
+fn read_text(text: &[u8], limits: &Limits, place: &str) -> Result<Tree> {
     let options = Options { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes };
-    let tree: Tree = json::parse(text, options).map_err(|error| {
+    json::parse(text, options).map_err(|error| {
         let offset = error.offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
         SubscriptionError::pattern(place, format!("{}{offset}: {}", error.code.as_str(), error.reason))
-    })?;
-    Parser::new(dialect, limits, place).parse(&tree)
+    })
 }
 
 /// Event Ruler's reserved words and the operators that it does not have: with one of them as a name, an object in `$or` is a
@@ -162,6 +175,7 @@ struct Parser<'t> {
     limits: &'t Limits,
     base: &'t str,
     states: usize,
+    size: Size,
     paths: Vec<PathNode<'t>>,
     places: Vec<(u32, Step<'t>)>,
     branches: Vec<Branch>,
@@ -169,7 +183,17 @@ struct Parser<'t> {
 
 impl<'t> Parser<'t> {
     fn new(dialect: Dialect, limits: &'t Limits, base: &'t str) -> Parser<'t> {
-        Parser { dialect, limits, base, states: 0, paths: Vec::new(), places: Vec::new(), branches: vec![Branch::default()] }
+        let size = Size::default();
+        Parser {
+            dialect,
+            limits,
+            base,
+            states: 0,
+            size,
+            paths: Vec::new(),
+            places: Vec::new(),
+            branches: vec![Branch::default()],
+        }
     }
 
     fn parse(mut self, source: &'t Tree) -> Result<Pattern> {
@@ -287,6 +311,8 @@ impl<'t> Parser<'t> {
         if values.is_empty() && self.dialect != Dialect::Strict {
             return self.fail(task.place, "an array of values must not be empty");
         }
+        self.size.add_conditions(1, self.limits).or_else(|reason| self.fail(task.place, reason))?;
+        self.size.add_alternatives(values.len(), self.limits).or_else(|reason| self.fail(task.place, reason))?;
         self.spend(self.paths[task.path as usize].length, task.place)?;
         let mut atoms = Vec::with_capacity(values.len());
         for (at, value) in values.iter().enumerate() {
@@ -509,7 +535,10 @@ impl<'t> Parser<'t> {
     fn one_or_more(&mut self, operand: &'t Tree, place: u32) -> Result<Vec<(&'t Tree, u32)>> {
         match operand {
             Tree::List(items) if items.is_empty() => self.fail(place, "a list must not be empty"),
-            Tree::List(items) => Ok(items.iter().enumerate().map(|(at, item)| (item, self.at(place, Step::Index(at)))).collect()),
+            Tree::List(items) => {
+                self.size.add_alternatives(items.len(), self.limits).or_else(|reason| self.fail(place, reason))?;
+                Ok(items.iter().enumerate().map(|(at, item)| (item, self.at(place, Step::Index(at)))).collect())
+            }
             operand => Ok(vec![(operand, place)]),
         }
     }

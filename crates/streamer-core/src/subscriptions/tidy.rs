@@ -10,28 +10,30 @@
 //! Invariant: the clauses hold for the same values as before, and none of them is about another path than before. What is said
 //! of *any* leaf is never put together: each clause may hold for another one.
 //!
-//! Cost: a hash of each clause and a sort; of one path each clause is looked at a few times.
+//! Cost: a hash of each path; of a path that several clauses are about each clause is looked at a few times.
 
 use super::normal_form::{Atom, Clause, Mode, Path, Range};
 use crate::cel::Times;
 use crate::value::Kinds;
-use std::collections::HashSet;
+use rapidhash::fast::RandomState;
+use std::collections::{HashMap, HashSet};
 use std::mem::Discriminant;
 
 /// Make one clause of those that can be one, and drop what is said twice; false where no value can do.
 pub fn tidy(clauses: &mut Vec<Clause>) -> bool {
-    if clauses.len() > 1 {
-        let mut seen = HashSet::with_capacity(clauses.len());
-        let mut keep: Vec<bool> = clauses.iter().map(|clause| seen.insert(clause)).collect();
-        let mut order: Vec<usize> = (0..clauses.len()).filter(|at| keep[*at]).collect();
-        order.sort_by(|one, other| place(&clauses[*one]).cmp(&place(&clauses[*other])));
-        let groups: Vec<&[usize]> =
-            order.chunk_by(|one, other| place(&clauses[*one]) == place(&clauses[*other])).filter(|same| same.len() > 1).collect();
-        for same in groups {
+    let groups = at_one_place(clauses);
+    if !groups.is_empty() {
+        let mut keep = vec![true; clauses.len()];
+        for mut same in groups {
+            let mut seen: HashSet<&Clause, RandomState> = HashSet::default();
+            same.retain(|at| {
+                keep[*at] = seen.insert(&clauses[*at]);
+                keep[*at]
+            });
             if clauses[same[0]].mode == Mode::Scalar {
-                join(clauses, same, &mut keep);
+                join(clauses, &same, &mut keep);
             }
-            for &at in same {
+            for &at in &same {
                 let is_implied = |other: &usize| *other != at && keep[*other] && implies(&clauses[*other], &clauses[at]);
                 // Only what asks for kinds can be implied, and there are few of those.
                 if keep[at] && matches!(clauses[at].atoms[..], [Atom::Kinds(_)]) && same.iter().any(is_implied) {
@@ -43,6 +45,23 @@ pub fn tidy(clauses: &mut Vec<Clause>) -> bool {
         clauses.retain(|_| keep.next().unwrap_or(true));
     }
     !clauses.iter().any(|clause| clause.atoms.iter().all(|atom| atom.kinds().is_empty()))
+}
+
+/// The clauses of each place that has several, by position.
+fn at_one_place(clauses: &[Clause]) -> Vec<Vec<usize>> {
+    if clauses.len() < 2 {
+        return Vec::new();
+    }
+    let mut firsts: HashMap<(&Path, Mode), usize, RandomState> =
+        HashMap::with_capacity_and_hasher(clauses.len(), RandomState::default());
+    let mut groups: HashMap<usize, Vec<usize>, RandomState> = HashMap::default();
+    for (at, clause) in clauses.iter().enumerate() {
+        let first = *firsts.entry(place(clause)).or_insert(at);
+        if first != at {
+            groups.entry(first).or_insert_with(|| vec![first]).push(at);
+        }
+    }
+    groups.into_values().collect()
 }
 
 fn place(clause: &Clause) -> (&Path, Mode) {

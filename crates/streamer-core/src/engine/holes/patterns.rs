@@ -18,6 +18,7 @@ use crate::automaton::wildcards::wildcard_matches;
 use crate::cel::Verdict;
 use crate::engine::consistency::{Fields, Scopes, Spent};
 use crate::engine::store::Tree;
+use crate::engine::words::FastHash;
 use crate::subscriptions::normal_form::Atom;
 use crate::subscriptions::patterns::{AllOf, Field};
 use crate::value::{Kind, Scalar, Value};
@@ -31,7 +32,22 @@ struct Node<'p> {
     ends: Fields,
     /// Those, and the fields further on.
     through: Fields,
-    matchers: Vec<(u32, &'p [Atom])>,
+    matchers: Vec<Alternatives<'p>>,
+}
+
+/// What may stand at the path of a field. Equalities are looked up: a field may have many, and its path many leaves.
+#[derive(Debug)]
+struct Alternatives<'p> {
+    field: u32,
+    equal: HashSet<&'p Scalar, FastHash>,
+    others: Vec<&'p Atom>,
+}
+
+impl Alternatives<'_> {
+    fn any_holds(&self, leaf: &Value) -> bool {
+        matches!(leaf, Value::Scalar(scalar) if self.equal.contains(scalar))
+            || self.others.iter().any(|atom| leaf_holds(atom, leaf))
+    }
 }
 
 /// What is derived from a pattern.
@@ -83,7 +99,10 @@ impl<'p> Plan<'p> {
             self.nodes[at].through.insert(number);
         }
         self.nodes[at].ends.insert(number);
-        self.nodes[at].matchers.push((number, &field.atoms));
+        let equal = |atom: &'p Atom| if let Atom::Equal(scalar) = atom { Some(scalar) } else { None };
+        let others = field.atoms.iter().filter(|atom| equal(atom).is_none()).collect();
+        let equal = field.atoms.iter().filter_map(equal).collect();
+        self.nodes[at].matchers.push(Alternatives { field: number, equal, others });
     }
 }
 
@@ -191,10 +210,8 @@ impl<'v> View<'v> {
     /// The fields that end at a node and that a leaf of this value satisfies.
     fn satisfied(&self, value: &Value, at: usize) -> Fields {
         let mut fields = Fields::default();
-        for (number, atoms) in &self.plan.nodes[at].matchers {
-            if atoms.iter().any(|atom| leaf_holds(atom, value)) {
-                fields.insert(*number);
-            }
+        for alternatives in self.plan.nodes[at].matchers.iter().filter(|alternatives| alternatives.any_holds(value)) {
+            fields.insert(alternatives.field);
         }
         fields
     }

@@ -1,0 +1,101 @@
+//! Clauses of many alternatives, asked by value instead of one alternative after the other.
+//!
+//! ```text
+//!   tags in ["t0", "t1", ... "t9999"]     an array of 20,000 strings: a look into a table each, not 10,000 comparisons
+//! ```
+//!
+//! The index asks the clause under which a conjunction is filed by value. All others are verified on candidates, leaf by leaf; here
+//! that costs the leaves plus the alternatives, not their product.
+//!
+//! Invariant: a value passes here if and only if one of the clause's atoms holds for it.
+//!
+//! Cost: 12 bytes an equality, for other atoms what their matchers take; nothing for clauses of up to [`WIDE`] alternatives.
+
+use crate::automaton::literals;
+use crate::automaton::table::Table;
+use crate::engine::buckets::{Matcher, is_named};
+use crate::engine::build::{Class, class_of, matcher_again};
+use crate::engine::store::Store;
+use crate::engine::values::Values;
+use crate::engine::verify::atom_holds;
+use crate::engine::words::AtomView;
+use crate::value::{ScalarRef, Seed};
+
+/// A clause of more alternatives than this is asked by value, and a store that has one has an index.
+pub(super) const WIDE: u32 = 64;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) struct Wide {
+    /// Where the words of an equality are, by the hash of its value.
+    equal: Table,
+    matchers: Box<[Matcher]>,
+    /// Where the words of all other atoms are, which are asked one by one.
+    others: Box<[u32]>,
+}
+
+impl Wide {
+    /// For a clause of *store*.
+    pub fn new(store: &Store, seed: &Seed, clause: u32) -> Wide {
+        let (mut equal, mut others) = (Vec::new(), Vec::new());
+        let mut by_class: Vec<(Class, Vec<[u32; 2]>)> = Vec::new();
+        for atom in store.clause(clause).atoms {
+            let position = store.position(atom.words);
+            match (class_of(&atom.view), atom.view) {
+                (_, AtomView::Equal(scalar)) => equal.push((scalar.hash(seed), position)),
+                ((class, true), _) if Matcher::tells(class) => match by_class.iter_mut().find(|(other, _)| *other == class) {
+                    Some((_, atoms)) => atoms.push([position, 0]),
+                    None => by_class.push((class, vec![[position, 0]])),
+                },
+                _ => others.push(position),
+            }
+        }
+        let matchers = by_class.iter().filter_map(|(class, atoms)| matcher_again(store, seed, *class as u32, &[], atoms));
+        Wide { equal: Table::new(&equal), matchers: matchers.collect(), others: others.into() }
+    }
+
+    /// Whether any of the alternatives holds for a value that is there.
+    pub fn holds(&self, store: &Store, values: &mut Values<'_>, at: usize) -> bool {
+        let seen = values.get(at);
+        let Some(scalar) = seen.scalar else { return self.any_other(store, values, at) };
+        if self.equal.find(seen.hash, |position| is_named(store, position, scalar)).is_some() {
+            return true;
+        }
+        self.matchers.iter().any(|matcher| matcher.holds(scalar, &mut values.literals)) || self.any_other(store, values, at)
+    }
+
+    fn any_other(&self, store: &Store, values: &mut Values<'_>, at: usize) -> bool {
+        self.others.iter().any(|position| store.atom_at(*position).any(|atom| atom_holds(&atom.view, values, at)))
+    }
+
+    /// Heap bytes held, those of matchers left out.
+    pub fn bytes(&self) -> usize {
+        self.equal.bytes() + self.others.len() * 4 + self.matchers.len() * size_of::<Matcher>()
+    }
+}
+
+impl Matcher {
+    /// Whether [`Matcher::holds`] tells what atoms of a class say.
+    fn tells(class: Class) -> bool {
+        use Class::*;
+        matches!(class, Numbers | Strings | Prefix | Suffix | IgnoreCase | Wildcard | Regexp | Cidr)
+    }
+
+    /// Whether any of what it was made of holds for a scalar.
+    fn holds(&self, scalar: ScalarRef<'_>, literals: &mut literals::Seen) -> bool {
+        let (mut found, mut hits) = (false, Vec::new());
+        let mut hit = |ids: &[u32]| found |= !ids.is_empty();
+        match (self, scalar) {
+            (Matcher::Numbers { others, .. }, ScalarRef::Number(number)) => others.query_number(number, &mut hits),
+            (Matcher::Strings { others, .. }, ScalarRef::String(text)) => others.query_text(text, &mut hits),
+            (Matcher::Prefixes(prefixes), ScalarRef::String(text)) => prefixes.query(text, &mut hit),
+            (Matcher::Suffixes(suffixes), ScalarRef::String(text)) => suffixes.query(text, &mut hit),
+            (Matcher::IgnoreCase(operands), ScalarRef::String(text)) => operands.query(text, &mut hit),
+            (Matcher::Wildcards(wildcards), ScalarRef::String(text)) => wildcards.query(text, literals, &mut hit),
+            (Matcher::Regexps(regexps), ScalarRef::String(text)) => regexps.query(text, literals, &mut hit),
+            (Matcher::Nets(nets), ScalarRef::String(text)) => nets.query(text, &mut hit),
+            _ => {}
+        }
+        found || !hits.is_empty()
+    }
+}

@@ -1,0 +1,67 @@
+"""How large one subscription is, as far as it was read, and how large it may be (semantics.md section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, final
+
+from streamer.errors import SubscriptionError
+from streamer.model import Filter, Limits, Subscription
+from streamer.subscriptions.values import TooLongError, plain_json, write_json
+
+SizeName: TypeAlias = Literal["conditions", "alternatives"]
+
+
+@final
+class Size:
+    """Counts what the limits bound; before the cost of it is paid."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._counts = {"conditions": 0, "alternatives": 0}
+        self._most = {"conditions": limits.max_conditions, "alternatives": limits.max_alternatives}
+
+    def grow(self, what: SizeName, more: int) -> str | None:
+        """Note *more* of these; return what was found and what is allowed, where they are too many."""
+        self._counts[what] += more
+        found, most = self._counts[what], self._most[what]
+        return None if found <= most else f"{found} {what}, with these; at most {most} are allowed (limits.max_{what})"
+
+    def add_filters(self, filters: Sequence[Filter | Mapping[str, Any]]) -> None:
+        """Note filters whose members were checked. Raises SubscriptionError."""
+        if (reason := self.grow("conditions", len(filters))) is not None:
+            raise SubscriptionError(reason, place="filters")
+        for at, each in enumerate(filters):
+            if not isinstance(each, Filter) or each.op not in ("in", "not in") or not isinstance(each.value, list | tuple):
+                continue
+            if (reason := self.grow("alternatives", len(each.value))) is not None:
+                raise SubscriptionError(reason, place=f"filters[{at}].value")
+
+
+def check_length(source: Subscription | bytes | bytearray | str, limits: Limits) -> None:
+    """Refuse a subscription whose JSON text is too long. Raises SubscriptionError."""
+    most = limits.max_subscription_bytes
+    if isinstance(source, str | bytes | bytearray):
+        size = len(source.encode("utf-8", "surrogatepass")) if isinstance(source, str) else len(source)
+        if size > most:
+            raise SubscriptionError(f"{size} bytes of JSON text; at most {most} are allowed (limits.max_subscription_bytes)")
+        return
+    members = source.to_dict()
+    members.pop("labels", None)
+    if isinstance(source.pattern, bytes):
+        members["pattern"] = source.pattern.decode("utf-8", "replace")
+    if _is_longer(members, most):
+        reason = f"more than the {most} bytes of JSON text that are allowed (limits.max_subscription_bytes)"
+        raise SubscriptionError(reason, subscription_id=source.id)
+
+
+def _is_longer(members: Mapping[str, Any], most: int) -> bool:
+    plain = plain_json(members)
+    if plain is not None:
+        return len(plain) > most
+    try:
+        write_json(members, max_bytes=most)
+    except TooLongError:
+        return True
+    except ValueError:
+        pass  # what JSON cannot say is found where it is read
+    return False
