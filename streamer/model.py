@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 from streamer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from streamer.layout import EventLayout
 
 Pointer: TypeAlias = tuple[str, ...]
 """A JSON Pointer, split into its unescaped tokens; the empty tuple is the whole document."""
@@ -187,6 +190,21 @@ class Subscription:
     transitions: bool = False
     labels: Mapping[str, Any] | None = None
     cel_evaluator: CelEvaluator | None = None
+
+    def to_cel(self, *, layout: EventLayout | None = None, array_depth: int | None = None) -> str:
+        """Print the whole subscription but its tenant as one CEL expression, which is true for the same events (docs/cel.md).
+
+        Args:
+            layout: of the events, for paths of the pattern; left out, `change`.
+            array_depth: how many arrays may stand directly in one another in the events. Needed for a pattern, since CEL does
+                not recurse; of an event that goes deeper the expression may say something else.
+
+        Raises:
+            SubscriptionError: a part that CEL cannot say, or that is wrong; `place` names it.
+        """
+        from streamer.subscriptions.to_cel import subscription_to_cel
+
+        return subscription_to_cel(self, layout=layout, array_depth=array_depth)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the members that differ from their defaults, ready for `json.dumps`."""

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from streamer.engine.core import EventSource, Options
+from streamer.errors import SubscriptionError
 from streamer.model import BeyondFloat64, Transition, Verdict
 from streamer.reference.events import read_for
 from streamer.reference.filters import Absence
 from streamer.reference.judge import Condition, Values, conditions, evaluate, judge, mentions_before, old_side
 from streamer.reference.searches import REFUSED
 from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.to_cel import subscription_to_cel
 
 #: Longer values are cut when they are printed, and so are longer lists of paths.
 SHOWN, SHOWN_PATHS = 60, 8
@@ -40,6 +42,7 @@ class Explanation:
         conditions: each condition with the value seen.
         before: each condition on the document as it came out before the update, where that decides the transition; else empty.
         note: what decided beside the conditions; None if they say it all.
+        cel: the whole subscription but its tenant as one CEL expression (docs/cel.md); None where CEL cannot say it.
     """
 
     subscription_id: str
@@ -50,6 +53,7 @@ class Explanation:
     conditions: tuple[Condition, ...]
     before: tuple[Condition, ...] = ()
     note: str | None = None
+    cel: str | None = None
 
     def __bool__(self) -> bool:
         return self.matched
@@ -96,7 +100,15 @@ def explain(
         conditions=tuple(conditions(compiled, read, budget=budget)),
         before=tuple(before),
         note=_note(compiled, verdict, outcome is not None, options),
+        cel=_cel(compiled, options),
     )
+
+
+def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
+    try:
+        return subscription_to_cel(compiled.subscription, layout=options.layout, limits=options.limits)
+    except SubscriptionError:
+        return None
 
 
 def _note(compiled: CompiledSubscription, verdict: Verdict, matched: bool, options: Options) -> str | None:

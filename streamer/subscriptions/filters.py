@@ -114,9 +114,9 @@ class CompiledFilter:
             case Operator.EXISTS if self.value:
                 return " && ".join(_has("data", self.path[: i + 1]) for i in range(len(self.path)))
             case Operator.EXISTS:
-                return f"!({_present('data', self.path)})"
+                return f"!({present('data', self.path)})"
             case Operator.CHANGED:
-                now, then = _present("data", self.path), _present("before", self.path)
+                now, then = present("data", self.path), present("before", self.path)
                 return f"{now} && {then} ? {there} != {here} : ({now}) || ({then})"
             case Operator.CHANGED_TO:
                 return self._changed(("data", here), ("before", there))
@@ -133,7 +133,7 @@ class CompiledFilter:
         literal = cel_literal(self.value)
         (one, value), (other, other_value) = has_it, has_it_not
         return (
-            f"{_present(one, self.path)} && {value} == {literal} && !({_present(other, self.path)} && {other_value} == {literal})"
+            f"{present(one, self.path)} && {value} == {literal} && !({present(other, self.path)} && {other_value} == {literal})"
         )
 
 
@@ -383,7 +383,7 @@ def _has(root: str, path: tuple[str, ...]) -> str:
     return f"{cel_literal(path[-1])} in (type({parent}) == map ? {parent} : null)"
 
 
-def _present(root: str, path: tuple[str, ...]) -> str:
+def present(root: str, path: tuple[str, ...]) -> str:
     steps = []
     for i in range(len(path)):
         parent, plain = cel_path(root, path[:i]), _name(path[i])

@@ -398,7 +398,7 @@ def common_range(kind: Kind, ranges: Sequence[Range]) -> Range | None:
 
 def _lower_pattern(pattern: Pattern, limits: Limits) -> list[Conjunction]:
     """Lower a pattern to its alternatives, each with a residual where array consistency may decide."""
-    alternatives = _distribute(pattern.root, limits.max_conjunctions)
+    alternatives = distribute(pattern.root, limits.max_conjunctions)
     if alternatives is None:
         required = [_leaf_clause(part) for part in pattern.root.fields if isinstance(part, Field)]
         return [Conjunction(frozenset(required), frozenset({Residual("pattern", _pattern_text(pattern.root))}))]
@@ -420,7 +420,7 @@ def _pattern_text(root: AllOf) -> str:
     return f"{{{', '.join(sorted(texts))}}}"
 
 
-def _distribute(root: AllOf, limit: int) -> list[tuple[Field, ...]] | None:
+def distribute(root: AllOf, limit: int) -> list[tuple[Field, ...]] | None:
     """Multiply out every `$or`; None where more than *limit* alternatives would come of it."""
     parts: list[list[tuple[Field, ...]]] = []
     for part in root.fields:
@@ -429,7 +429,7 @@ def _distribute(root: AllOf, limit: int) -> list[tuple[Field, ...]] | None:
             continue
         options: list[tuple[Field, ...]] = []
         for alternative in part.alternatives:
-            distributed = _distribute(alternative, limit)
+            distributed = distribute(alternative, limit)
             if distributed is None:
                 return None
             options += distributed

@@ -1,0 +1,196 @@
+"""Print a whole subscription as one CEL expression (docs/cel.md, "A subscription as CEL").
+
+```
+{"types": ["insert"], "topic": "orders.#", "filters": [..], "cel": "data.n > 1"}
+    type in ['insert'] && topic != '' && (topic + '.').matches('^orders\\\\.(?:[^.]*\\\\.)*$') && .. && (data.n > 1)
+```
+
+A pattern becomes a choice of an element in each array on the way, so that what lies in one array is asked of one element:
+
+```
+{"data": {"l": {"a": [1], "b": [2]}}}
+    type(data) == map && has(data.l) && (type(data.l) == list ? data.l : [data.l]).exists(x1,
+        type(x1) == map && has(x1.a) && .. && type(x1) == map && has(x1.b) && ..)
+```
+
+Invariant: an expression that is printed is true for the same events as the subscription; what CEL cannot say is an error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from streamer.errors import PatternError, SubscriptionError
+from streamer.layout import EventLayout
+from streamer.model import BeyondFloat64, Limits, Subscription
+from streamer.subscriptions.filters import cel_literal, cel_path, parse_filter, present
+from streamer.subscriptions.matchers import Equal, Matcher, Numeric, Prefix, Regexp, Suffix, Wildcard
+from streamer.subscriptions.normal_form import distribute
+from streamer.subscriptions.parse import EVENT_TYPES, named, parse_subscription
+from streamer.subscriptions.patterns import Field, parse_pattern
+from streamer.subscriptions.places import Place
+from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, parse_topic
+
+#: A subscription without conditions.
+EVERYTHING: Final = "true"
+
+#: How a text that is no literal is printed inside of a regexp of RE2.
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
+
+#: The documents, whose paths patterns and CEL share.
+_DOCUMENTS: Final = ("data", "before")
+
+
+def subscription_to_cel(
+    subscription: Subscription, *, layout: EventLayout | None = None, array_depth: int | None = None, limits: Limits | None = None
+) -> str:
+    """Print all conditions of a subscription; see `Subscription.to_cel`."""
+    limits = limits if limits is not None else Limits()
+    subscription = parse_subscription(subscription)
+    try:
+        parts = list(_parts(subscription, layout if layout is not None else EventLayout(), array_depth, limits))
+    except SubscriptionError as error:
+        raise named(error, subscription.id) from None
+    return " && ".join(f"({part})" for part in parts) if len(parts) > 1 else "".join(parts) or EVERYTHING
+
+
+def _parts(subscription: Subscription, layout: EventLayout, array_depth: int | None, limits: Limits) -> Iterator[str]:
+    if subscription.types is not None:
+        yield f"type in {cel_literal(list(subscription.types))}"
+    if subscription.collection not in (None, "*"):
+        yield f"collection == {cel_literal(subscription.collection)}"
+    if subscription.topic is not None:
+        yield _topic(parse_topic(subscription.topic).words)
+    for at, each in enumerate(subscription.filters):
+        yield parse_filter(each, place=f"filters[{at}]", limits=limits).to_cel()
+    if subscription.pattern is not None:
+        pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern")
+        alternatives = distribute(pattern.root, limits.max_conjunctions)
+        if alternatives is None:
+            raise _refusal(f"more than {limits.max_conjunctions} alternatives of $or (limits.max_conjunctions)", ())
+        types = EVENT_TYPES if subscription.types is None else subscription.types
+        printer = _Printer(layout, array_depth, can_be_delete="delete" in types and _has_types(layout))
+        yield " || ".join(f"({printer.conjunction(fields)})" for fields in alternatives)
+    if subscription.cel is not None:
+        yield subscription.cel
+
+
+def _has_types(layout: EventLayout) -> bool:
+    return bool(layout.pointers("type")) or layout.to_dict().get("type") is not None
+
+
+def _topic(words: Sequence[str]) -> str:
+    if all(word == ANY_WORDS for word in words):
+        # In CEL a topic that is missing is the empty text.
+        raise SubscriptionError("it takes the empty key, which CEL does not tell from no topic at all", place="topic")
+    if not {ONE_WORD, ANY_WORDS} & set(words):
+        return f"topic == {cel_literal('.'.join(words))}"
+    # Each word with a dot after it, so that '#' is any number of these.
+    regexp = "".join({ONE_WORD: "[^.]*\\.", ANY_WORDS: "(?:[^.]*\\.)*"}.get(word) or f"{_quoted(word)}\\." for word in words)
+    return f"topic != '' && (topic + '.').matches({cel_literal(f'^{regexp}$')})"
+
+
+@final
+@dataclass(slots=True)
+class _Node:
+    """A step of the paths of one conjunction: the fields that end here, and the further steps."""
+
+    fields: list[Field] = field(default_factory=list)
+    children: dict[str, _Node] = field(default_factory=dict)
+
+
+@final
+class _Printer:
+    def __init__(self, layout: EventLayout, array_depth: int | None, *, can_be_delete: bool) -> None:
+        self._layout = layout
+        self._array_depth = array_depth
+        self._can_be_delete = can_be_delete
+        self._numbers = itertools.count(1)
+
+    def conjunction(self, fields: Sequence[Field]) -> str:
+        """Print fields that must all hold, under one choice of array elements."""
+        roots: dict[str, _Node] = {}
+        for each in fields:
+            document, names = self._place(each)
+            node = roots.setdefault(document, _Node())
+            for name in names:
+                node = node.children.setdefault(name, _Node())
+            node.fields.append(each)
+        return " && ".join(self._below(document, node) for document, node in roots.items())
+
+    def _place(self, asked: Field) -> tuple[str, tuple[str, ...]]:
+        """Return the document in which a field lies, and its path there."""
+        if self._array_depth is None:
+            raise _refusal("CEL does not recurse, and arrays nest to any depth; array_depth says how deep they do", asked.path)
+        for document in _DOCUMENTS:
+            pointers = self._layout.pointers(document)
+            if len(pointers) != 1 or asked.path[: len(pointers[0])] != pointers[0] or len(asked.path) == len(pointers[0]):
+                continue
+            if document == "data" and self._can_be_delete:
+                reason = "of a delete without data CEL sees the document before, and a pattern none; name types without 'delete'"
+                raise _refusal(reason, asked.path)
+            return document, asked.path[len(pointers[0]) :]
+        raise _refusal("CEL sees only what lies in data or before", asked.path)
+
+    def _below(self, value: str, node: _Node) -> str:
+        """Print what the members of an object must satisfy."""
+        steps = []
+        for name, child in node.children.items():
+            member = cel_path(value, (name,))
+            steps.append(f"{present(value, (name,))} && {self._elements(member, child, self._array_depth or 0)}")
+        return " && ".join(steps)
+
+    def _elements(self, value: str, node: _Node, depth: int) -> str:
+        """Print what a value, or an element of it where it is an array, must satisfy."""
+        if depth == 0:
+            conditions = [self._leaf(value, asked) for asked in node.fields]
+            return " && ".join([*conditions, *([self._below(value, node)] if node.children else [])])
+        element = f"x{next(self._numbers)}"
+        inner = self._elements(element, node, depth - 1)
+        return f"(type({value}) == list ? {value} : [{value}]).exists({element}, {inner})"
+
+    def _leaf(self, value: str, asked: Field) -> str:
+        equal = [each.value for each in asked.matchers if isinstance(each, Equal) and not isinstance(each.value, BeyondFloat64)]
+        printed = [f"{value} in {cel_literal(equal)}"] if equal else []
+        printed += [f"({_matcher(value, each, asked)})" for each in asked.matchers if not isinstance(each, Equal)]
+        return f"({' || '.join(printed)})" if printed else "false"
+
+
+def _matcher(value: str, matcher: Matcher, asked: Field) -> str:
+    is_text = f"type({value}) == string && {value}"
+    match matcher:
+        case Prefix(text, False):
+            return f"{is_text}.startsWith({cel_literal(text)})"
+        case Suffix(text, False):
+            return f"{is_text}.endsWith({cel_literal(text)})"
+        case Wildcard((whole,)):
+            return f"{value} == {cel_literal(whole)}"
+        case Wildcard((start, "")) if start:
+            return f"{is_text}.startsWith({cel_literal(start)})"
+        case Wildcard(("", end)) if end:
+            return f"{is_text}.endsWith({cel_literal(end)})"
+        case Wildcard(pieces):
+            return f"{is_text}.matches({cel_literal('(?s)^' + '.*'.join(map(_quoted, pieces)) + '$')})"
+        case Regexp(re2=regexp):
+            return f"{is_text}.matches({cel_literal(f'^(?:{regexp})$')})"
+        case Numeric(low, low_inclusive, high, high_inclusive):
+            bounds = [f"{value} {'>=' if low_inclusive else '>'} {cel_literal(low)}"] if low is not None else []
+            bounds += [f"{value} {'<=' if high_inclusive else '<'} {cel_literal(high)}"] if high is not None else []
+            return " && ".join([f"type({value}) in [int, uint, double]", *bounds])
+        case _:
+            raise _refusal(f"CEL cannot say {matcher} as a pattern means it", asked.path)
+
+
+def _quoted(text: str) -> str:
+    return _SPECIAL.sub(lambda found: f"\\{found.group()}", text)
+
+
+def _refusal(reason: str, path: Sequence[str]) -> PatternError:
+    place = Place(None, "pattern")
+    for name in path:
+        place = Place(place, name)
+    return PatternError(reason, place=str(place))
