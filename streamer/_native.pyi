@@ -194,6 +194,8 @@ class _Counters(TypedDict):
     events: int
     matched: int
     unmatched: int
+    ignored: dict[str, int]
+    bare: int
     rejected: dict[str, int]
     matches: _Distribution
     uncertain: int
@@ -298,7 +300,7 @@ class Core:
         threads: int,
         text_limit: int,
         max_matches: int | None = None,
-    ) -> tuple[_Batch, _Batch, _Batch, tuple[int, int] | None]:
+    ) -> tuple[_Batch, _Batch, _Batch, _Batch, tuple[int, int] | None]:
         """Match the rows of Arrow arrays, with the interpreter let go, reading the buffers where they lie.
 
         Args:
@@ -315,7 +317,7 @@ class Core:
 
     def locate_columns(
         self, chunks: Iterable[_Chunk], tenant: str | None, collection: str | None, threads: int, text_limit: int
-    ) -> tuple[_Batch, _Batch, _Batch, tuple[int, int] | None]:
+    ) -> tuple[_Batch, _Batch, _Batch, _Batch, tuple[int, int] | None]:
         """Do the same without matching and without counting the events; the first batch is empty. Raises ValueError."""
 
     def commit(self, draft: Draft, mode: Mode, skip: bool) -> _Changes:
@@ -451,6 +453,10 @@ class Batch:
 @final
 class Hits:
     """What one event matched; see `streamer.engine.core.Hits`."""
+
+    @property
+    def ignored(self) -> str | None:
+        """Why the event was ignored, an `Ignored`; None for one that was matched."""
 
     def __len__(self) -> int: ...
     def ids(self) -> list[str]:

@@ -27,6 +27,7 @@ from streamer.cli_output import Format, Tally, count, progress, writer
 from streamer.cli_plot import app as plot_app
 from streamer.cli_plot import check_folder, check_plot, draw
 from streamer.cli_snapshot import app as snapshot_app
+from streamer.engine.fitting import FirstEvents
 from streamer.engine.history import History
 from streamer.engine.lines import read_lines
 from streamer.errors import (
@@ -134,7 +135,7 @@ def match(
     setup = _setup(config, subscriptions, layout, default_tenant, soft_delete, validation, events=events)
     engine = setup.engine()
     write = writer(format, engine)
-    tally = Tally()
+    tally, first = Tally(), FirstEvents()
     code = OK
     try:
         with _opened(events) as source, setup.metrics(engine, told=not quiet), progress(source, tally, shown=not quiet) as seen:
@@ -152,6 +153,9 @@ def match(
                     error.index = None
                     note(f"{_name(events)}:{number}: {error}")
                     continue
+                first.saw(event, matches.ignored)
+                if matches.ignored is not None:
+                    tally.ignored[matches.ignored] += 1
                 tally.matches += len(matches)
                 write(number, matches)
                 if line_buffered:
@@ -165,6 +169,7 @@ def match(
     sys.stdout.flush()
     if not quiet:
         note(f"{'interrupted: ' if code == INTERRUPTED else ''}{tally}")
+        _warn_of_layout(_name(events), engine, first)
     raise typer.Exit(code or (SOME_BAD if tally.bad else OK))
 
 
@@ -197,16 +202,21 @@ def stats(
     engine = _setup(config, subscriptions, layout, default_tenant, soft_delete, events=events).engine()
     # A file of events may be matched in a moment.
     samples = History(engine, every=0.02)
+    first = FirstEvents()
     if events is not None:
         with _opened(events) as source:
             try:
-                for _ in engine.match_jsonl(source, tenant, collection):
+                for line in engine.match_jsonl(source, tenant, collection):
+                    if line.error is None:
+                        first.saw(line.matches.event, line.matches.ignored)
                     if plot or history:
                         samples.tick()
             except InputError as error:
                 fail(f"{_name(events)}: {error}")
     told = engine.stats()
     show(json.dumps(told.to_dict(), ensure_ascii=False) if as_json else str(told))
+    if events is not None:
+        _warn_of_layout(_name(events), engine, first)
     if plot or history:
         samples.sample()
     if history is not None:
@@ -442,6 +452,12 @@ def _setup(
     if layout is not None:
         options["layout"] = read_layout(layout)
     return Setup(options, files, loaded and loaded.config)
+
+
+def _warn_of_layout(name: str, engine: streamer.Engine, first: FirstEvents) -> None:
+    """Say so where the layout found nothing in any event: else a wrong one looks as if nobody wanted them."""
+    if engine.stats().finds_nothing and (reason := first.misfit(engine._options.layout)) is not None:
+        note(f"{name}: {reason}")
 
 
 def _check_names(tenant: str | None, collection: str | None) -> None:

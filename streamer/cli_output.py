@@ -8,6 +8,7 @@ import signal
 import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 import streamer
 from streamer.engine.histogram import Histogram
 from streamer.engine.matches import Matches
+from streamer.engine.stats import ignored_text
 from streamer.sizes import percentiles_text
 from streamer.terminal import json_text, printable_json, quoted
 
@@ -38,6 +40,7 @@ class Tally:
 
     events: int = 0
     matches: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
     bad: int = 0
     durations: Histogram = field(default_factory=Histogram)
     started: float = field(default_factory=time.monotonic)
@@ -51,6 +54,8 @@ class Tally:
         parts = [
             f"{count(self.events, 'event')}, {count(self.matches, 'match', 'matches')}, {count(self.bad, 'bad event')}",
         ]
+        if self.ignored:
+            parts.append(ignored_text(self.ignored))
         if self.events > self.bad:
             parts += [
                 f"{percentiles_text(self.durations.percentiles())} an event",

@@ -156,6 +156,15 @@ class EventCode(StrEnum):
     BAD_VALUE = "bad_value"
 
 
+class Ignored(StrEnum):
+    """Why an event was ignored, which is no error; the label of the metric that counts such events (semantics.md section 1)."""
+
+    EMPTY = "empty"
+    NULL = "null"
+    TYPE = "type"
+    NO_CHANGE = "no_change"
+
+
 class EventError(StreamerError):
     """An event that cannot be read.
 

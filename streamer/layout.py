@@ -17,6 +17,10 @@ PresetName = Literal["change", "debezium", "maxwell", "cloudevents", "eventbridg
 EVENT_TYPES = ("insert", "update", "delete")
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
+#: What a word means in `type_map` besides: such an event matches nobody.
+IGNORE = "ignore"
+MEANINGS = (*EVENT_TYPES, IGNORE)
+NoChange = Literal["match", "ignore"]
 PARTS = ("id", "tenant", "collection", "type", "ts", "topic", "data", "before", "unknown")
 _WHOLE_OR_OBJECT = ("data", "before", "unknown")
 
@@ -49,8 +53,11 @@ class EventLayout:
     `before` and `unknown` are each a `Part`; left out, they stand where the preset `change` has them.
 
     Args:
-        type_map: what the event's own words for `type` mean, as `{"c": "insert"}`; other words are then an `EventError`.
+        type_map: what the event's own words for `type` mean, as `{"c": "insert", "t": "ignore"}`: an ignored event matches
+            nobody; other words are then an `EventError`.
         ts_format: unit of an integer `ts`, or `rfc3339` for text.
+        no_change: what becomes of an event in which `type`, `data`, `before` and `unknown` all stand nowhere, as in a heartbeat:
+            `ignore`, so that it matches nobody, or `match`, so that its other parts are matched.
         before_holds: `all` of the document before the change; a `partial` one, in which a member that `data` has and `before`
             lacks is unknown; or only what was `changed`, so that all else is as in `data`.
         unknown_value: text, or several, that the source writes for a value that it does not carry; such a value below `data` or
@@ -73,6 +80,7 @@ class EventLayout:
     # Held as sorted pairs, so that a layout hashes; given and shown as a mapping.
     type_map: Mapping[str, str] | tuple[tuple[str, str], ...] | None = None
     ts_format: TimestampFormat = "ms"
+    no_change: NoChange = "match"
     before_holds: BeforeHolds = "all"
     unknown_value: str | Sequence[str] | None = None
     encoded: Encoding | None = None
@@ -95,6 +103,7 @@ class EventLayout:
         object.__setattr__(self, "type_map", _check_type_map(self.type_map))
         self._types.update({t: t for t in EVENT_TYPES} if self.type_map is None else self.type_map)
         _check_word("ts_format", self.ts_format)
+        _check_word("no_change", self.no_change)
         _check_word("before_holds", self.before_holds)
         _check_word("encoded", self.encoded)
         object.__setattr__(self, "unknown_value", _check_unknown_value(self.unknown_value))
@@ -121,7 +130,7 @@ class EventLayout:
             yield from self._pointers[part]
 
     def event_type(self, word: str) -> str | None:
-        """Translate the event's word for its type; None for a word that means none."""
+        """Translate the event's word for its type, `ignore` included; None for a word that means none."""
         return self._types.get(word)
 
     @property
@@ -139,7 +148,8 @@ class EventLayout:
           the commit time in the database, else the connector's `ts_ms`. There is no id, tenant and topic. `before` is partial,
           `__debezium_unavailable_value` is unknown, and so is that placeholder of a column of bytes (base64) and of UUIDs;
           documents may be JSON in a string, as MongoDB's are. Tables of one name in several schemas or databases are one
-          collection; a template for `collection` tells them apart (docs/engine.md).
+          collection; a template for `collection` tells them apart (docs/engine.md). Truncates (`t`) and messages (`m`) are
+          ignored, and so is what tells of no change: heartbeats, transactions, changes of the schema.
         - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` holds only what was changed.
         - `cloudevents`: a CloudEvents 1.0 structured event. The collection is `source`; `type` is a dotted word such as
           `com.example.order.paid` and so the topic, and there is no insert, update or delete.
@@ -179,6 +189,7 @@ class EventLayout:
         return shown | {
             "type_map": None if self.type_map is None else dict(self._types),
             "ts_format": self.ts_format,
+            "no_change": self.no_change,
             "before_holds": self.before_holds,
             "unknown_value": list(texts) if isinstance(texts, tuple) else texts,
             "encoded": self.encoded,
@@ -337,15 +348,16 @@ def _type_map_faults(type_map: Any) -> Iterator[tuple[tuple[str, ...], str]]:
         return
     for pair in _pairs(type_map):
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            yield (), f"expected words that mean {', '.join(EVENT_TYPES)}, not {pair!r}"
-        elif pair[1] not in EVENT_TYPES:
-            near = _did_you_mean(pair[1], EVENT_TYPES)
-            yield (pair[0],), f"expected words that mean {', '.join(EVENT_TYPES)}, not {pair!r}{near}"
+            yield (), f"expected words that mean {', '.join(MEANINGS)}, not {pair!r}"
+        elif pair[1] not in MEANINGS:
+            near = _did_you_mean(pair[1], MEANINGS)
+            yield (pair[0],), f"expected words that mean {', '.join(MEANINGS)}, not {pair!r}{near}"
 
 
 #: Members that are one of a few words.
 _WORDS: Mapping[str, tuple[str | None, ...]] = {
     "ts_format": get_args(TimestampFormat),
+    "no_change": get_args(NoChange),
     "before_holds": get_args(BeforeHolds),
     "encoded": (*get_args(Encoding), None),
 }
@@ -408,7 +420,8 @@ def _preset(name: str) -> EventLayout:
             data=("/payload/after", "/after"),
             before=("/payload/before", "/before"),
             unknown=None,
-            type_map={"c": "insert", "r": "insert", "u": "update", "d": "delete"},
+            type_map={"c": "insert", "r": "insert", "u": "update", "d": "delete", "t": IGNORE, "m": IGNORE},
+            no_change="ignore",
             before_holds="partial",
             unknown_value=_DEBEZIUM_UNAVAILABLE,
             encoded="json",

@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 from streamer.errors import EventCode, EventError
 from streamer.layout import EventLayout, encode_pointer
 from streamer.model import BeyondFloat64, Limits
-from streamer.reference.events import read_event
+from streamer.reference.events import read_object
 from streamer.reference.patterns import Leaf, leaves
 
 __all__ = ["Flattener", "JsonFlattener", "Leaf", "check_leaf", "leaves"]
@@ -57,7 +57,8 @@ class JsonFlattener:
         Raises:
             EventError: with code, byte offset and reason.
         """
-        return read_event(event, layout=_WHOLE, default_tenant="default", limits=self.limits).raw
+        document: Mapping[str, Any] = read_object(event, layout=_WHOLE, limits=self.limits).value
+        return document
 
     def flatten(self, event: bytes | str | Mapping[str, Any]) -> Iterator[Leaf]:
         """Return the leaves of a JSON object."""

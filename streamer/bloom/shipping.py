@@ -36,7 +36,7 @@ from streamer.bloom.state import FilterState
 from streamer.errors import FilterError, LeaseError, StreamerError
 from streamer.layout import EventLayout
 from streamer.model import Limits
-from streamer.reference.events import as_before, read_event
+from streamer.reference.events import IgnoredEvent, as_before, read_event
 from streamer.subscriptions.keys import ELEMENT, GRAMS, KINDS, Place
 from streamer.subscriptions.normal_form import Mode, Path, Root
 
@@ -265,14 +265,18 @@ class Filter:
         self._check_lease()
         if self._bits is None:
             return Answer.MAYBE
-        read = read_event(
-            event,
-            layout=self._layout,
-            default_tenant=self._default_tenant,
-            limits=self._limits,
-            tenant=tenant,
-            collection=collection,
-        )
+        try:
+            read = read_event(
+                event,
+                layout=self._layout,
+                default_tenant=self._default_tenant,
+                limits=self._limits,
+                tenant=tenant,
+                collection=collection,
+            )
+        except IgnoredEvent:
+            # Nobody wants it, which is counted where it is matched.
+            return Answer.MAYBE
         if (read.tenant, read.collection) != (self.tenant, self.collection):
             return Answer.MAYBE
         if read.unknown and self._holes_pass:
@@ -293,8 +297,8 @@ class Filter:
             collection: likewise.
 
         Returns:
-            A row for each, never null: False where `ask` says NO. Null rows and events that cannot be read are True, so that
-            whoever matches them can say why they are rejected.
+            A row for each, never null: False where `ask` says NO. Null rows, ignored events and events that cannot be read are
+            True, so that whoever matches them can count them and say why.
 
         Raises:
             LeaseError: the lease is over.

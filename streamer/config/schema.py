@@ -41,7 +41,7 @@ from streamer.config.units import Duration, Size
 from streamer.config.yaml import kind_of, leading_zero, shown
 from streamer.engine.core import Options
 from streamer.errors import ConfigError, SubscriptionError
-from streamer.layout import PARTS, EventLayout, faults
+from streamer.layout import MEANINGS, PARTS, EventLayout, faults
 from streamer.model import INT64_MAX, MAX_CEL_DEPTH, CelEvaluator, Limits
 from streamer.subscriptions.filters import parse_path
 
@@ -163,7 +163,7 @@ _LAYOUT_SCHEMA: Final[dict[str, Any]] = {
             "properties": {
                 "preset": {"enum": list(EventLayout.PRESETS), "default": "change"},
                 **{part: {"anyOf": [*_POINTERS["anyOf"], _CONSTANT]} for part in PARTS},
-                "type_map": {"type": ["object", "null"], "additionalProperties": {"enum": ["insert", "update", "delete"]}},
+                "type_map": {"type": ["object", "null"], "additionalProperties": {"enum": list(MEANINGS)}},
                 "ts_format": {"enum": ["ms", "us", "ns", "s", "rfc3339"], "default": "ms"},
                 "before_holds": {"enum": ["all", "partial", "changed"], "default": "all"},
                 "unknown_value": {
@@ -173,11 +173,12 @@ _LAYOUT_SCHEMA: Final[dict[str, Any]] = {
                     ]
                 },
                 "encoded": {"enum": ["json", None], "default": None},
+                "no_change": {"enum": ["match", "ignore"], "default": "match"},
             },
         },
     ]
 }
-LAYOUT_MEMBERS: Final = ("preset", *PARTS, "type_map", "ts_format", "before_holds", "unknown_value", "encoded")
+LAYOUT_MEMBERS: Final = ("preset", *PARTS, "type_map", "ts_format", "no_change", "before_holds", "unknown_value", "encoded")
 
 Layout: TypeAlias = Annotated[
     EventLayout, PlainValidator(_layout), PlainSerializer(shown_layout, when_used="json"), WithJsonSchema(_LAYOUT_SCHEMA)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
-from streamer.errors import EventCode, EventError, shortened
+from streamer.errors import EventError, Ignored, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 #: A column of more bytes than this is a `large_string`, since the offsets of a `string` are of 32 bits.
 TEXT_LIMIT: Final = 2**31 - 1
 
-#: What stands in a null row's place.
-NULL_ROW: Final = "an event is a JSON object, not a null row"
-
 MATCHES: Final = ("row", "subscription_id", "gateway_id", "transition", "certain")
 EVENTS: Final = ("event_id", "tenant", "collection", "type")
 REJECTED: Final = ("row", "code", "detail", "position")
+IGNORED: Final = ("row", "reason")
 
 Column: TypeAlias = tuple[str, bytes | None, bytes | None, bytes, int]
 """Kind of column, validity, offsets, data, and how many are null."""
@@ -53,14 +51,16 @@ class ArrowMatches:
         matches: `row` (int64, the position of the event), `subscription_id`, `gateway_id`, `transition` (strings), `certain`
             (bool): one row for each match, by event, in no promised order within one.
         events: `event_id`, `tenant`, `collection`, `type` (strings): one row for each event that was asked about, in order; null
-            where the event has none, and all of them where it was rejected. An id that is an integer is its digits.
+            where the event has none, and all of them where it was rejected or ignored. An id that is an integer is its digits.
         rejected: `row` (int64), `code` (an `EventCode`), `detail` (strings), `position` (int64, byte offset in the event, null
-            where it is not known): one row for each event that cannot be read, in order. A null row is `not_an_object`.
+            where it is not known): one row for each event that cannot be read, in order.
+        ignored: `row` (int64), `reason` (string, an `Ignored`): one row for each event that was ignored, in order. A null row is.
     """
 
     matches: pa.RecordBatch
     events: pa.RecordBatch
     rejected: pa.RecordBatch
+    ignored: pa.RecordBatch
 
 
 def import_pyarrow() -> Any:
@@ -160,6 +160,7 @@ class Rows:
     matches: list[tuple[Any, ...]] = field(default_factory=list)
     events: list[tuple[Any, ...]] = field(default_factory=list)
     rejected: list[tuple[Any, ...]] = field(default_factory=list)
+    ignored: list[tuple[Any, ...]] = field(default_factory=list)
 
     def add(self, event: Event, matches: Sequence[Match]) -> None:
         """Add an event that was read, and what it matched."""
@@ -173,6 +174,11 @@ class Rows:
         self.rejected.append((len(self.events), error.code.value, place + error.reason, error.offset))
         self.events.append((None,) * len(EVENTS))
 
+    def ignore(self, reason: Ignored) -> None:
+        """Add an event that was ignored."""
+        self.ignored.append((len(self.events), reason.value))
+        self.events.append((None,) * len(EVENTS))
+
     def batches(self) -> ArrowMatches:
         """Return the batches."""
         pa = import_pyarrow()
@@ -183,14 +189,14 @@ class Rows:
             types = [kinds[name] if name in kinds else _string(column, pa) for name, column in zip(names, columns, strict=True)]
             return pa.RecordBatch.from_arrays(list(map(pa.array, columns, types)), list(names))
 
-        return ArrowMatches(batch(MATCHES, self.matches), batch(EVENTS, self.events), batch(REJECTED, self.rejected))
+        return ArrowMatches(
+            batch(MATCHES, self.matches),
+            batch(EVENTS, self.events),
+            batch(REJECTED, self.rejected),
+            batch(IGNORED, self.ignored),
+        )
 
 
 def _string(column: Sequence[str | None], pa: Any) -> Any:
     size = sum(len(text.encode()) for text in column if text is not None)
     return pa.large_string() if size > TEXT_LIMIT else pa.string()
-
-
-def null_row() -> EventError:
-    """Return the error of a null row."""
-    return EventError(EventCode.NOT_AN_OBJECT, NULL_ROW)

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
 """A subscription as a user may give it; bytes and str are JSON text."""
 
-EventSource: TypeAlias = bytes | bytearray | memoryview | str | Mapping[str, Any]
-"""An event as a user may give it: JSON text, or a mapping of what JSON has."""
+EventSource: TypeAlias = bytes | bytearray | memoryview | str | Mapping[str, Any] | None
+"""An event as a user may give it: JSON text, a mapping of what JSON has, or None for one without a value, which is ignored."""
 
 Mode = Literal["add", "replace", "apply"]
 """`add` refuses an id that is held, `replace` puts the new one in its place, `apply` also removes all others."""
@@ -118,6 +118,10 @@ class Hits(Protocol):
     Immutable. It pins the root that it was taken from, so that a position means the same subscription
     whatever writers do meanwhile.
     """
+
+    @property
+    def ignored(self) -> str | None:
+        """Why the event was ignored, an `Ignored`; None for one that was matched."""
 
     def __len__(self) -> int: ...
 
@@ -277,7 +281,7 @@ class Core(Protocol):
         """
 
     def telemetry(self) -> Telemetry:
-        """Return what was counted, each event that was begun once: matched, unmatched or rejected."""
+        """Return what was counted, each event that was begun once: matched, unmatched, ignored or rejected."""
 
     # Phase 1. A partition is named by tenant and collection, "*" for every one; one that is not there has no filter.
 

@@ -410,7 +410,7 @@ class Engine:
         """Return the subscriptions that match an event.
 
         Args:
-            event: a JSON object as UTF-8 bytes, as text, or as a mapping.
+            event: a JSON object as UTF-8 bytes, as text, or as a mapping; None for one without a value, a tombstone of Kafka.
             tenant: wins over what the event says.
             collection: likewise.
 
@@ -536,8 +536,8 @@ class Engine:
         Such events are counted by no metric. Arguments and errors are those of `match_arrow`.
 
         Returns:
-            `ArrowMatches.events` and `ArrowMatches.rejected`, as `match_arrow` returns them. Where validation is lazy,
-            `match_arrow` may reject more: it reads more of an event.
+            `ArrowMatches.events` and `ArrowMatches.rejected`, as `match_arrow` returns them; a row without a tenant that was not
+            rejected was ignored. Where validation is lazy, `match_arrow` may reject more: it reads more of an event.
         """
         threads = self._threads(threads)
         if tenant is not None or collection is not None:

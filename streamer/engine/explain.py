@@ -12,7 +12,7 @@ from typing import Any, final
 from streamer.engine.core import EventSource, Options
 from streamer.errors import SubscriptionError
 from streamer.model import BeyondFloat64, Transition, Verdict
-from streamer.reference.events import read_for
+from streamer.reference.events import IgnoredEvent, read_for
 from streamer.reference.filters import Absence
 from streamer.reference.judge import Condition, Values, conditions, evaluate, judge, mentions_before, old_side
 from streamer.reference.searches import REFUSED
@@ -84,7 +84,18 @@ def explain(
     collection: str | None = None,
 ) -> Explanation:
     """Judge one subscription on one event and keep each step. Raises EventError."""
-    read = read_for(options, event, tenant, collection)
+    try:
+        read = read_for(options, event, tenant, collection)
+    except IgnoredEvent as ignored:
+        return Explanation(
+            subscription_id=compiled.subscription.id,
+            matched=False,
+            transition=None,
+            certain=True,
+            verdict=Verdict.FALSE,
+            conditions=(),
+            note=f"the event is ignored ({ignored.reason.value}): it matches nobody",
+        )
     budget = options.limits.cel_budget
     REFUSED.begin()
     outcome = judge(compiled, read, options.layout, options.soft_delete, budget=budget)

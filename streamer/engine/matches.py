@@ -50,6 +50,11 @@ class Matches(Sequence[Match]):
     def __contains__(self, subscription_id: object) -> bool:
         return isinstance(subscription_id, str) and self._hits.find(subscription_id) >= 0
 
+    @property
+    def ignored(self) -> str | None:
+        """Why the event was ignored, an `Ignored`; None for one that was matched, whether or not anything matches it."""
+        return self._hits.ignored
+
     def ids(self) -> list[str]:
         """Return the ids of the subscriptions, in the order of this sequence."""
         return self._hits.ids()

@@ -88,6 +88,8 @@ class Host:
 
     def encode(self, event: EventSource) -> bytes:
         """Return an event as JSON text. Raises EventError."""
+        if event is None:
+            return b"null"
         if isinstance(event, str):
             return encode(event)
         if isinstance(event, bytes | bytearray | memoryview):
@@ -341,18 +343,21 @@ class NativeCore(_native.Core):
         max_matches: int | None = None,
     ) -> ArrowMatches:
         given = arrow.lend(arrays)
-        matches, events, rejected, _ = self.match_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT, max_matches)
+        matches, events, rejected, ignored, _ = self.match_columns(
+            given, tenant, collection, threads, arrow.TEXT_LIMIT, max_matches
+        )
         return ArrowMatches(
             arrow.make_batch(arrow.MATCHES, *matches),
             arrow.make_batch(arrow.EVENTS, *events),
             arrow.make_batch(arrow.REJECTED, *rejected),
+            arrow.make_batch(arrow.IGNORED, *ignored),
         )
 
     def locate_arrow(
         self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         given = arrow.lend(arrays)
-        _, events, rejected, _ = self.locate_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT)
+        _, events, rejected, *_ = self.locate_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT)
         return arrow.make_batch(arrow.EVENTS, *events), arrow.make_batch(arrow.REJECTED, *rejected)
 
     # Phase 1
@@ -387,6 +392,8 @@ class NativeCore(_native.Core):
     def telemetry(self) -> Telemetry:
         counters = self.counters()
         return Telemetry(
+            ignored=counters["ignored"],
+            bare=counters["bare"],
             rejected=counters["rejected"],
             matches_by_event=_distribution(*counters["matches"]),
             uncertain=counters["uncertain"],

@@ -10,6 +10,7 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval import CelErrors, FailingSubscription, ProgramCache
 from streamer.engine.core import Core
 from streamer.engine.telemetry import BOUNDS
+from streamer.errors import Ignored
 from streamer.sizes import PERCENTILES, percentiles_text, size_text
 
 #: Fewer samples tell nothing of a rate.
@@ -62,7 +63,9 @@ class Stats:
     """What `Engine.stats()` tells; `str()` prints it as a table.
 
     Attributes:
-        events: that came in: matched, unmatched and rejected.
+        events: that came in: matched, unmatched, ignored and rejected.
+        ignored: how many were ignored for each reason (`Ignored`) that occurred.
+        bare: matched and unmatched events in which the layout finds no collection, type or document.
         candidates: what the exact phase looked at.
         timed: events that were timed: natively a sample of one in 16.
         percentiles: seconds that a share of those did not exceed, by name: `p50`, `p99`, `p99.9`; none before the first.
@@ -79,6 +82,8 @@ class Stats:
     events: int
     matched: int
     unmatched: int
+    ignored: Mapping[str, int]
+    bare: int
     rejected: int
     matches: int
     uncertain: int
@@ -102,6 +107,12 @@ class Stats:
     def candidates_per_event(self) -> float:
         """Likewise."""
         return self.candidates / max(self.matched + self.unmatched, 1)
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether the layout found no collection, type or document in any event that had something: another would fit."""
+        no_change = self.ignored.get(Ignored.NO_CHANGE, 0)
+        return 0 < self.bare + no_change == self.matched + self.unmatched + no_change
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON has it."""
@@ -139,7 +150,7 @@ class Stats:
             f"{_count(self.subscriptions, 'subscription')} in {_count(self.segments, 'segment')}, "
             f"{size_text(self.memory_bytes)}; {_count(self.rebuilds, 'rebuild')}\n"
             f"{_count(self.events, 'event')}: "
-            f"{self.matched:,} matched, {self.unmatched:,} unmatched, {self.rejected:,} rejected\n"
+            f"{self.matched:,} matched, {self.unmatched:,} unmatched, {ignored_text(self.ignored)}, {self.rejected:,} rejected\n"
             f"{_count(self.matches, 'match', 'matches')} ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
             f"{self.candidates_per_event:.3g} candidates an event\n{self._times}{self._failing}{self._portable}\n{table}"
         )
@@ -171,6 +182,12 @@ class Stats:
         )
 
 
+def ignored_text(ignored: Mapping[str, int]) -> str:
+    """Return how many events were ignored, and why, as text."""
+    reasons = ", ".join(f"{number:,} {reason}" for reason, number in ignored.items() if number)
+    return f"{sum(ignored.values()):,} ignored{f' ({reasons})' if reasons else ''}"
+
+
 def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErrors) -> Stats:
     """Read a core."""
     told = core.telemetry()
@@ -199,6 +216,8 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
         events=told.events,
         matched=told.matched,
         unmatched=told.unmatched,
+        ignored={reason: number for reason, number in told.ignored.items() if number},
+        bare=told.bare,
         rejected=sum(told.rejected.values()),
         matches=told.matches,
         uncertain=told.uncertain,

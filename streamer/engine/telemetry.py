@@ -1,7 +1,7 @@
 """What a core counts, and what counts for the reference.
 
-Each event that was begun is settled once: matched, unmatched or rejected. The number of events is the sum of the three, never a
-count of its own, so it holds in every reading, also in the midst of matching. The native core counts in its own memory
+Each event that was begun is settled once: matched, unmatched, ignored or rejected. The number of events is the sum of the four,
+never a count of its own, so it holds in every reading, also in the midst of matching. The native core counts in its own memory
 (`crates/streamer-core/src/engine/telemetry.rs`).
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from streamer.errors import EventCode
+from streamer.errors import EventCode, Ignored
 from streamer.locks import Lock
 
 #: Upper bounds of a latency's buckets in nanoseconds; what is longer goes into one more.
@@ -38,6 +38,9 @@ MOST_PARTITIONS: Final = 4096
 
 #: Why events are rejected: the codes of `EventError`, and `internal` for an error of the engine itself, an interrupt included.
 REJECTIONS: Final = (*(code.value for code in EventCode), "internal")
+
+#: Why events are ignored, which is no error.
+IGNORED: Final = tuple(reason.value for reason in Ignored)
 
 
 @final
@@ -79,7 +82,9 @@ class Telemetry:
     Latencies are those of a sample: the native core times one event in 16 on average, drawn at random, the reference all.
 
     Attributes:
+        ignored: events that match nobody whatever is subscribed, by reason (`Ignored`).
         rejected: events that could not be read, by code, with `internal` for those at which the engine failed.
+        bare: matched and unmatched events in which the layout finds no collection, type or document.
         matches_by_event: how many subscriptions an event matched, however the engine was asked.
         uncertain: matches that are not certain.
         candidates_by_event: how many the exact phase looked at for an event: conjunctions (native) or subscriptions (reference).
@@ -94,7 +99,9 @@ class Telemetry:
         index_bytes: memory of the index; 0 for the reference.
     """
 
+    ignored: Mapping[str, int]
     rejected: Mapping[str, int]
+    bare: int
     matches_by_event: Distribution
     uncertain: int
     candidates_by_event: Distribution
@@ -131,7 +138,7 @@ class Telemetry:
     @property
     def events(self) -> int:
         """How many events came in and were settled."""
-        return self.matched + self.unmatched + sum(self.rejected.values())
+        return self.matched + self.unmatched + sum(self.ignored.values()) + sum(self.rejected.values())
 
 
 @final
@@ -159,8 +166,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._uncertain = 0
+        self._uncertain = self._bare = 0
         self._matches, self._candidates = Buckets(SIZES), Buckets(SIZES)
+        self._ignored = dict.fromkeys(IGNORED, 0)
         self._rejected = dict.fromkeys(REJECTIONS, 0)
         self._total, self._bloom, self._cel = Buckets(BOUNDS), Buckets(BOUNDS), Buckets(BOUNDS)
         self._partitions: dict[Name, list[int]] = {}
@@ -176,6 +184,7 @@ class Recorder:
         partitions: Iterable[tuple[Name, int, int]] = (),
         bloom: int | None = None,
         cel: int | None = None,
+        is_bare: bool = False,
     ) -> None:
         """Count an event that was matched.
 
@@ -187,6 +196,7 @@ class Recorder:
             return
         with self._lock:
             self._matches.add(matches)
+            self._bare += is_bare
             self._uncertain += uncertain
             self._candidates.add(candidates)
             for name, looked, found in partitions:
@@ -208,6 +218,12 @@ class Recorder:
             partitions = self._partitions.copy()
             return {name: (events, candidates, matches) for name, (events, candidates, matches) in partitions.items()}
 
+    def ignore(self, reason: str) -> None:
+        """Count an event that was ignored."""
+        if self.is_on:
+            with self._lock:
+                self._ignored[reason] += 1
+
     def reject(self, code: str) -> None:
         """Count an event that was rejected."""
         if self.is_on:
@@ -218,6 +234,8 @@ class Recorder:
         """Return the counts, all of one moment."""
         with self._lock:
             return Telemetry(
+                ignored=dict(self._ignored),
+                bare=self._bare,
                 rejected=dict(self._rejected),
                 matches_by_event=self._matches.read(),
                 uncertain=self._uncertain,

@@ -70,6 +70,7 @@ ROWS: Final = (
                 (
                     (_rate(names.MATCHED), "{{job}} {{engine}} matched"),
                     (_rate(names.UNMATCHED), "{{job}} {{engine}} unmatched"),
+                    (_rate(names.IGNORED), "{{job}} {{engine}} ignored"),
                     (_rate(names.REJECTED), "{{job}} {{engine}} rejected"),
                 ),
                 "ops",
@@ -90,11 +91,20 @@ ROWS: Final = (
             Panel("Matches of an event", _quantiles(names.EVENT_MATCHES), "short", names.EVENT_MATCHES.help),
             Panel("Candidates of an event", _quantiles(names.EVENT_CANDIDATES), "short", names.EVENT_CANDIDATES.help),
             Panel(
+                "Ignored by reason, and bare",
+                (
+                    (_rate(names.IGNORED, "reason") + " > 0", "{{reason}}"),
+                    (_rate(names.BARE) + " > 0", "{{job}} {{engine}} bare"),
+                ),
+                "ops",
+                f"{names.IGNORED.help} Bare: {names.BARE.help}",
+            ),
+            Panel(
                 "Time of events, as a heat map",
                 ((f"sum by (le) (increase({_only(names.EVENT_SECONDS)}[$__rate_interval]))", "{{le}}"),),
                 "s",
                 names.EVENT_SECONDS.help,
-                COLUMNS,
+                16,
                 "heatmap",
             ),
         ),

@@ -68,9 +68,20 @@ def _how_many(name: str, meaning: str) -> Metric:
     return Metric(name, "histogram", (), meaning, bounds=SIZES)
 
 
-EVENTS = Metric("streamer_events", "counter", (), "Events that came in and were settled: matched + unmatched + rejected.")
+EVENTS = Metric(
+    "streamer_events", "counter", (), "Events that came in and were settled: matched + unmatched + ignored + rejected."
+)
 MATCHED = Metric("streamer_events_matched", "counter", (), "Events that matched at least one subscription.")
 UNMATCHED = Metric("streamer_events_unmatched", "counter", (), "Events that matched no subscription.")
+IGNORED = Metric(
+    "streamer_events_ignored", "counter", ("reason",), "Events that match nobody whatever is subscribed, by reason: no errors."
+)
+BARE = Metric(
+    "streamer_events_bare",
+    "counter",
+    (),
+    "Matched and unmatched events in which the layout finds no collection, type or document.",
+)
 REJECTED = Metric("streamer_events_rejected", "counter", ("code",), "Events that could not be read, by the code of the error.")
 EVENT_SECONDS = _seconds(
     "streamer_event_duration_seconds", "Time from an event's text to what it matches, of a sample of events."

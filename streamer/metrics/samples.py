@@ -158,6 +158,7 @@ def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
         (names.EVENTS, told.events),
         (names.MATCHED, told.matched),
         (names.UNMATCHED, told.unmatched),
+        (names.BARE, told.bare),
         (names.EVENT_SECONDS, told.total),
         (names.MATCHES, told.matches),
         (names.EVENT_MATCHES, told.matches_by_event),
@@ -179,6 +180,7 @@ def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
         (names.INDEX_BYTES, told.index_bytes),
     ]
     yield from (Sample(metric, (), value) for metric, value in one)
+    yield from (Sample(names.IGNORED, (reason,), count) for reason, count in told.ignored.items())
     yield from (Sample(names.REJECTED, (code,), count) for code, count in told.rejected.items())
     errors = engine._cel_errors.counts
     # Those that have not happened too, since a rate needs a value before the first.

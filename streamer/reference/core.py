@@ -44,14 +44,13 @@ from streamer.engine.telemetry import Name, Recorder, Telemetry
 from streamer.errors import (
     BulkSubscriptionError,
     DuplicateSubscriptionError,
-    EventCode,
     EventError,
     ReentryError,
     SubscriptionError,
 )
 from streamer.locks import TRIES, Lock
 from streamer.model import Event, Match, Subscription
-from streamer.reference.events import as_before, read_for
+from streamer.reference.events import IgnoredEvent, as_before, is_bare, read_for
 from streamer.reference.judge import Outcome, judge
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
@@ -104,10 +103,12 @@ class _Work:
     Attributes:
         partitions: tenant and collection of each that it saw, with the entries judged there and those that matched.
         bloom: nanoseconds spent on filters, None where there was none to ask.
+        is_bare: see `streamer.reference.events.is_bare`.
     """
 
     partitions: list[tuple[Name, int, int]] = field(default_factory=list)
     bloom: int | None = None
+    is_bare: bool = False
 
 
 @final
@@ -247,10 +248,11 @@ class Root:
 class ReferenceHits:
     """Hits as plain pairs; see `streamer.engine.core.Hits`."""
 
-    __slots__ = ("_pairs",)
+    __slots__ = ("_pairs", "ignored")
 
-    def __init__(self, pairs: Sequence[tuple[Entry, Outcome]]) -> None:
+    def __init__(self, pairs: Sequence[tuple[Entry, Outcome]], ignored: str | None = None) -> None:
         self._pairs = pairs
+        self.ignored = ignored
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -277,10 +279,10 @@ class ReferenceHits:
         )
 
     def take(self, positions: Sequence[int]) -> ReferenceHits:
-        return ReferenceHits([self._pairs[position] for position in positions])
+        return ReferenceHits([self._pairs[position] for position in positions], self.ignored)
 
     def in_order(self) -> ReferenceHits:
-        return ReferenceHits(sorted(self._pairs, key=lambda pair: pair[0].order))
+        return ReferenceHits(sorted(self._pairs, key=lambda pair: pair[0].order), self.ignored)
 
 
 @final
@@ -498,10 +500,10 @@ class ReferenceCore:
         return isinstance(subscription_id, str) and subscription_id in self._root.entries
 
     def match(self, event: EventSource, tenant: str | None, collection: str | None) -> ReferenceHits:
-        return ReferenceHits(self._settled(self._root, event, tenant, collection))
+        return self._settled(self._root, event, tenant, collection)
 
     def match_ids(self, event: EventSource, tenant: str | None, collection: str | None) -> list[str]:
-        return [entry.id for entry, _ in self._settled(self._root, event, tenant, collection)]
+        return self._settled(self._root, event, tenant, collection).ids()
 
     def match_count(self, event: EventSource, tenant: str | None, collection: str | None) -> int:
         return len(self._settled(self._root, event, tenant, collection))
@@ -518,7 +520,7 @@ class ReferenceCore:
         results = ReferenceBatch()
         for index, event in enumerate(events):
             try:
-                results.append(ReferenceHits(self._settled(root, event, tenant, collection)))
+                results.append(self._settled(root, event, tenant, collection))
             except EventError as error:
                 error.index = index
                 results.append(error.with_traceback(None))
@@ -539,13 +541,12 @@ class ReferenceCore:
             if max_matches is not None and len(rows.matches) >= max_matches:
                 break
             try:
-                if text is None:
-                    self.reject(EventCode.NOT_AN_OBJECT.value)
-                    raise arrow.null_row()
-                hits = ReferenceHits(self._settled(root, text, tenant, collection))
+                hits = self._settled(root, text, tenant, collection)
                 event = read_for(self._options, text, tenant, collection)
             except EventError as error:
                 rows.reject(error)
+            except IgnoredEvent as ignored:
+                rows.ignore(ignored.reason)
             else:
                 rows.add(event, [hits.match(position, text) for position in range(len(hits))])
         return rows.batches()
@@ -557,11 +558,11 @@ class ReferenceCore:
         rows = arrow.Rows()
         for text in arrow.texts(arrays):
             try:
-                if text is None:
-                    raise arrow.null_row()
                 event = read_for(self._options, text, tenant, collection)
             except EventError as error:
                 rows.reject(error)
+            except IgnoredEvent as ignored:
+                rows.ignore(ignored.reason)
             else:
                 rows.add(event, ())
         batches = rows.batches()
@@ -585,12 +586,15 @@ class ReferenceCore:
     def _record(self, on: bool) -> None:
         self._recorder.is_on = on
 
-    def _settled(self, root: Root, event: EventSource, tenant: str | None, collection: str | None) -> list[tuple[Entry, Outcome]]:
+    def _settled(self, root: Root, event: EventSource, tenant: str | None, collection: str | None) -> ReferenceHits:
         """Match an event, and count what became of it."""
         began, cel_runs, cel_began = time.perf_counter_ns(), CEL_TIME.runs, CEL_TIME.nanoseconds
         work = _Work()
         try:
             found = list(self._hits(root, event, tenant, collection, work))
+        except IgnoredEvent as ignored:
+            self._recorder.ignore(ignored.reason.value)
+            return ReferenceHits((), ignored.reason.value)
         except BaseException as error:
             self._recorder.reject(error.code.value if isinstance(error, EventError) else "internal")
             raise
@@ -602,8 +606,9 @@ class ReferenceCore:
             total=time.perf_counter_ns() - began,
             bloom=work.bloom,
             cel=CEL_TIME.nanoseconds - cel_began if CEL_TIME.runs > cel_runs else None,
+            is_bare=work.is_bare,
         )
-        return found
+        return ReferenceHits(found)
 
     def _hits(
         self, root: Root, event: EventSource, tenant: str | None, collection: str | None, work: _Work
@@ -612,6 +617,7 @@ class ReferenceCore:
         options = self._options
         read = read_for(options, event, tenant, collection)
         REFUSED.begin()
+        work.is_bare = is_bare(read, options.layout)
         sides = [read, as_before(read, options.layout)] if read.tells_of_before else [read]
         budget, on_cel_error = options.limits.cel_budget, self._cel_errors.record
         for (name, within), partition in root.seen_by(read):

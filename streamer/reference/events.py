@@ -1,23 +1,24 @@
 """Read an event through a layout (semantics.md section 1), and see it as it was before the change (section 7).
 
 An event is read in stages, and an error of an earlier stage hides those of later ones: the text (streamer.reference.json),
-that it is an object, duplicates of envelope members, then the parts in the order of semantics.md section 1. Whether an event is
-good depends on nothing but the event, the layout and the limits, save for a tenant that must come from somewhere.
+that it is an object, duplicates of envelope members, then the parts in the order of semantics.md section 1. Whether it is ignored
+is asked before its parts are checked. Whether an event is good depends on nothing but the event, the layout and the limits, save
+for a tenant that must come from somewhere.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-from streamer.errors import EventCode, EventError
-from streamer.layout import Constant, EventLayout, decode_pointer, encode_pointer
+from streamer.errors import EventCode, EventError, Ignored
+from streamer.layout import IGNORE, Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer
 from streamer.reference import json
 from streamer.reference.places import is_prefix, resolve, substitute
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     from streamer.engine.core import EventSource, Options
 
 Default = Callable[[Any], Any]
+
+
+class IgnoredEvent(Exception):
+    """An event that matches nobody, whatever is subscribed (semantics.md section 1); no error."""
+
+    def __init__(self, reason: Ignored) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,7 +49,7 @@ _RFC3339 = re.compile(
 
 
 def read_event(
-    event: bytes | bytearray | memoryview | str | Mapping[str, Any],
+    event: EventSource,
     *,
     layout: EventLayout,
     default_tenant: str | None,
@@ -51,7 +61,7 @@ def read_event(
     """Return the parts of an event.
 
     Args:
-        event: JSON text, or a `dict` of what JSON has (and tuples, as lists). A `dict` is copied.
+        event: JSON text, or a `dict` of what JSON has (and tuples, as lists), which is copied; None for an event without a value.
         default_tenant: of an event that has none; None, where every event must have one.
         tenant: wins over the event's.
         collection: likewise.
@@ -59,7 +69,33 @@ def read_event(
 
     Raises:
         EventError: with the byte offset in a text and the JSON Pointer of the part at fault.
+        IgnoredEvent: it is ignored.
     """
+    if isinstance(event, str):
+        event = encode(event)
+    if (nothing := _nothing(event, limits)) is not None:
+        raise IgnoredEvent(nothing)
+    document = read_object(event, layout=layout, limits=limits, default=default)
+    if document.duplicate is not None:
+        raise duplicate_member(*document.duplicate)
+    if (reason := _Parts(document, layout, limits.max_depth).ignored()) is not None:
+        raise IgnoredEvent(reason)
+    if layout.encoded is not None:
+        document = decoded(document, layout, limits.max_depth)
+    return _Parts(document, layout, limits.max_depth).read(default_tenant, tenant, collection)
+
+
+def _nothing(event: EventSource, limits: Limits) -> Ignored | None:
+    """Why there is no event at all: the value of a tombstone, or an empty text."""
+    if event is None:
+        return Ignored.NULL
+    if not isinstance(event, bytes | bytearray | memoryview) or len(event) > limits.max_event_bytes:
+        return None
+    return {b"": Ignored.EMPTY, b"null": Ignored.NULL}.get(bytes(event).strip(b" \t\r\n"))
+
+
+def read_object(event: EventSource, *, layout: EventLayout, limits: Limits, default: Default | None = None) -> json.Document:
+    """Return an event that is a JSON object, with the places that a layout names. Raises EventError."""
     if isinstance(event, str):
         event = encode(event)
     if isinstance(event, bytes | bytearray | memoryview):
@@ -72,15 +108,11 @@ def read_event(
             f"an event is a JSON object, not {_kind(document.value)}",
             offset=document.offsets.get(()),
         )
-    if document.duplicate is not None:
-        raise duplicate_member(*document.duplicate)
-    if layout.encoded is not None:
-        document = decoded(document, layout, limits.max_depth)
-    return _Parts(document, layout, limits.max_depth).read(default_tenant, tenant, collection)
+    return document
 
 
 def read_for(options: Options, event: EventSource, tenant: str | None, collection: str | None) -> Event:
-    """Return the parts of an event as an engine with *options* reads it; see `read_event`. Raises EventError."""
+    """Return the parts of an event as an engine with *options* reads it; see `read_event`. Raises EventError, IgnoredEvent."""
     return read_event(
         event,
         layout=options.layout,
@@ -90,6 +122,12 @@ def read_for(options: Options, event: EventSource, tenant: str | None, collectio
         collection=collection,
         default=options.default,
     )
+
+
+def is_bare(event: Event, layout: EventLayout) -> bool:
+    """Whether the layout finds no type and document in the event, and no collection of its own, as a wrong one does."""
+    is_named = any(resolve(event.raw, pointer)[1] is not None for pointer in layout.pointers("collection"))
+    return event.type is None and event.data is None and not event.unknown and not is_named
 
 
 def json_value(value: Any, *, default: Default | None, limits: Limits) -> Any:
@@ -154,6 +192,14 @@ class _Parts:
         self.layout = layout
         self.max_depth = max_depth
 
+    def ignored(self) -> Ignored | None:
+        """Why nobody is asked about the event, whatever its other parts are."""
+        word = self._find("type")[1]
+        if isinstance(word, str) and self.layout.event_type(word) == IGNORE:
+            return Ignored.TYPE
+        is_bare = all(self._find_in_event(part)[1] is None for part in ("type", "data", "before", "unknown"))
+        return Ignored.NO_CHANGE if is_bare and self.layout.no_change == "ignore" else None
+
     def read(self, default_tenant: str | None, tenant: str | None, collection: str | None) -> Event:
         event_id = self._id()
         tenant = self._name("tenant", tenant)
@@ -201,6 +247,11 @@ class _Parts:
         )
 
     def _find(self, part: str) -> tuple[Pointer | None, Any]:
+        """Return where the part was found and its value, or the constant that it is."""
+        constant = getattr(self.layout, part)
+        return (None, constant.value) if isinstance(constant, Constant) else self._find_in_event(part)
+
+    def _find_in_event(self, part: str) -> tuple[Pointer | None, Any]:
         """Return where the part was found and its value; a null is as good as missing."""
         for way in self.layout.ways(part):
             seen = [(step, step if isinstance(step, str) else resolve(self.raw, step)[1]) for step in way]
@@ -213,8 +264,7 @@ class _Parts:
                 if not isinstance(step, str) and not isinstance(value, str):
                     raise self._wrong_type(part, step, "made of strings", value)
             return at, "".join(value for _, value in seen)
-        constant = getattr(self.layout, part)
-        return None, constant.value if isinstance(constant, Constant) else None
+        return None, None
 
     def _would_stand(self, part: str, unknown: tuple[Pointer, ...]) -> Pointer | None:
         """Where a part that is missing belongs: where its hole is, else where there is room for it, else at the first pointer."""

@@ -65,6 +65,7 @@ class SparkMatches(DataFrame):
         strategy: `broadcast` or `cogroup`.
         reason: why.
         version: digest of the snapshot that travels; None under cogroup.
+        layout: where the parts of the events stand.
     """
 
     rejected: DataFrame
@@ -72,6 +73,7 @@ class SparkMatches(DataFrame):
     strategy: str
     reason: str
     version: str | None
+    layout: EventLayout
 
 
 def match_events(
@@ -98,7 +100,7 @@ def match_events(
     found, so both must be the same when the result is computed.
 
     Args:
-        events: a DataFrame, classic or Connect, of which a column holds events as JSON text or bytes. Null rows are rejected.
+        events: a DataFrame, classic or Connect, of which a column holds events as JSON text or bytes. Null rows are ignored.
         subscriptions: an `Engine`; the path of a snapshot or of JSON lines; or a DataFrame: of one column of JSON text, or of a
             column for each member of a subscription.
         event_col: the column with the events.
@@ -112,8 +114,8 @@ def match_events(
         batch_size: how many events a worker matches at once, at most, of those that Spark hands it at once
             (`spark.sql.execution.arrow.maxRecordsPerBatch`). By default what the engine or snapshot was made with, and where it
             was not told either, as many as make about 65,536 matches.
-        observation: counts `events`, `matched`, `matches`, `rejected`, `pruned`, `shuffled` while the matches are computed; a
-            name in a streaming query.
+        observation: counts `events`, `matched`, `matches`, `rejected`, `ignored`, `pruned`, `shuffled` while the matches are
+            computed; a name in a streaming query.
         prune: whether portable Bloom filters leave events out first. By default under cogroup, where it spares the shuffle.
         broadcast_bytes: how many bytes of subscriptions `auto` lets travel.
         cogroup_options: numbers that cogroup goes by.
@@ -184,6 +186,7 @@ def match_events(
     result.rejected = planned("rejected")
     result.outcomes = outcomes
     result.strategy, result.reason = chosen, reason
+    result.layout = Engine(**given.options)._options.layout
     result.version = prepared.digest if isinstance(prepared, broadcast.Broadcast) else None
     return result
 

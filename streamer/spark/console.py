@@ -79,9 +79,10 @@ class Console:
 
     def summary(self, counts: Counts, *, interrupted: bool = False) -> None:
         """Say what came of it."""
-        events, matches, bad = (counts.total(name) for name in ("events", "matches", "rejected"))
+        events, matches, bad, ignored = (counts.total(name) for name in ("events", "matches", "rejected", "ignored"))
         parts = [
             f"{count(events, 'event')}, {count(matches, 'match', 'matches')}, {count(bad, 'rejected event')}",
+            *([f"{ignored:,} ignored"] if ignored else []),
             *([f"{counts.total('pruned'):,} stopped by Bloom filters"] if counts.total("pruned") else []),
             *([f"{counts.batch_count:,} micro-batches"] if counts.batch_count else []),
             f"{counts.seconds:.1f} s, {counts.matching:.1f} s of them matching, {counts.rate:,.0f} events/s",

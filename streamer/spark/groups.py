@@ -289,7 +289,7 @@ class Router:
             zip(together.column("tenant").to_pylist(), together.column("collection").to_pylist(), strict=True)
         ):
             if tenant is None:
-                # Rejected.
+                # Rejected or ignored.
                 continue
             rows = lists[at].values
             for t in (tenant, "*"):
@@ -317,14 +317,14 @@ def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
 
         def sift(batch: pa.RecordBatch, tallies: Tallies) -> pa.Array:
             events = batch.column(asked.event_col)
-            located, rejected = router.locate(events)
+            located, _ = router.locate(events)
             _, picked = router.route(events, located)
+            stopped = _stopped(located, picked)
             if asked.want == "all":
-                stopped = _stopped(located, picked)
                 for name in ("events", "pruned"):
                     tallies.add(name, located.column("tenant").filter(stopped), located.column("collection").filter(stopped))
-            passing = pc.unique(pa.concat_arrays([picked, rejected.column("row")]))
-            return passing.take(pc.sort_indices(passing))
+            # What is rejected or ignored is told by whoever matches the rest.
+            return pc.indices_nonzero(pc.invert(stopped)).cast(pa.int64())
 
         return sift
 

@@ -37,7 +37,9 @@ import typer
 
 import streamer
 from streamer.cli import located, read_layout
+from streamer.engine.fitting import LOOKS, misfit
 from streamer.errors import BulkSubscriptionError, StreamerError
+from streamer.layout import EventLayout
 from streamer.spark.console import Console
 from streamer.spark.failures import Bad, said
 from streamer.spark.metrics import Counts
@@ -352,6 +354,8 @@ def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, 
         if any(row["rejected"] for row in tallies):
             codes = {row["code"]: row["count"] for row in rejected.groupBy("code").count().collect()}
         counts.add(tallies, codes)
+        if (reason := _misfit(events, asked.event_col, found.layout, tallies)) is not None:
+            console.say(reason)
         account.write()
         with console.phase("writing matches"), watch.phase("writing matches"):
             by = ("gateway_id",) if asked.by_gateway else ()
@@ -376,6 +380,7 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
     except (TypeError, ValueError) as error:
         raise Bad(str(error)) from None
     path = _followed(asked, account)
+    last: list[Settled] = []
 
     def settled(batch: Settled) -> None:
         counts.add(batch.tallies, batch.codes)
@@ -391,6 +396,7 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
         )
         counts.add_batch(done)
         console.batch(done, counts)
+        last[:] = [batch]
 
     options = {**asked.matching(), **asked.engine}
     rejected = None if asked.rejected is None else _writer(asked.rejected, ())
@@ -401,6 +407,11 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
     def matched(frame: DataFrame, batch_id: int) -> None:
         try:
             matcher(frame, batch_id)
+            # The first batch with events tells; a wrong layout is wrong for all of them.
+            if last and counts.total("events") == sum(row["events"] for row in last[0].tallies):
+                reason = _misfit(frame, asked.event_col, last[0].layout, last[0].tallies)
+                if reason is not None:
+                    console.say(reason)
         except Exception:
             if not stopped.is_set():
                 raise
@@ -420,6 +431,16 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
         while not query.awaitTermination(0.5):  # type: ignore[arg-type]
             account.write()
     return SOME_BAD if counts.codes else OK
+
+
+def _misfit(events: DataFrame, event_col: str, layout: EventLayout, tallies: Sequence[Mapping[str, Any]]) -> str | None:
+    """Say so where the layout finds nothing in the events: no collection in any, no type and document in the first of them."""
+    if not tallies or any(row["collection"] is not None for row in tallies):
+        return None
+    from pyspark.sql import functions
+
+    some = events.select(functions.col(f"`{event_col}`").alias("event")).where("event is not null").limit(LOOKS).collect()
+    return misfit([row["event"] for row in some], layout)
 
 
 def _writer(target: Place, by: tuple[str, ...]) -> Write:

@@ -1,7 +1,8 @@
 """What a job counts, and its metrics for Prometheus: served while it runs, or written as a text file for the node exporter.
 
-Contract: every event is counted once, so events = matched + unmatched + rejected, and each collection's add up to the whole. The
-label `collection` is bounded as an engine's is: the first and largest have series of their own and keep them, others are `other`.
+Contract: every event is counted once, so events = matched + unmatched + ignored + rejected, and each collection's add up to the
+whole. The label `collection` is bounded as an engine's is: the first and largest have series of their own and keep them, others
+are `other`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from streamer.metrics.names import Metric
 from streamer.spark.report import Batch, Part
 
 _BY = ("collection",)
-EVENTS = Metric("streamer_spark_events", "counter", _BY, "Events that were settled: matched + unmatched + rejected.")
+EVENTS = Metric("streamer_spark_events", "counter", _BY, "Events that were settled: matched + unmatched + ignored + rejected.")
 MATCHED = Metric("streamer_spark_events_matched", "counter", _BY, "Events that matched at least one subscription.")
 MATCHES = Metric("streamer_spark_matches", "counter", _BY, "Matches found.")
 PRUNED = Metric("streamer_spark_events_pruned", "counter", _BY, "Events that a Bloom filter stopped; they are unmatched.")
+IGNORED = Metric("streamer_spark_events_ignored", "counter", (), "Events that match nobody whatever is subscribed: no errors.")
 REJECTED = Metric(
     "streamer_spark_events_rejected", "counter", ("code",), "Events that could not be read, by the code of the error."
 )
@@ -44,7 +46,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().val
 
 Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily
 
-_FIELDS: Final = ("events", "matched", "matches", "rejected", "pruned")
+_FIELDS: Final = ("events", "matched", "matches", "rejected", "ignored", "pruned")
 
 
 @final
@@ -102,7 +104,7 @@ class Counts(Collector):
         return self.total("events") / self.matching if self.matching else 0.0
 
     def total(self, name: str) -> int:
-        """Add up one of `events`, `matched`, `matches`, `rejected`, `pruned`."""
+        """Add up one of `events`, `matched`, `matches`, `rejected`, `ignored`, `pruned`."""
         index = _FIELDS.index(name)
         with self._lock:
             return sum(counts[index] for counts in self._parts.values())
@@ -129,8 +131,9 @@ class Counts(Collector):
             for part in parts:
                 series[self._label(part)] += getattr(part, name)
             yield _family(metric, {(label,): count for label, count in series.items()})
+        yield _family(IGNORED, {(): sum(part.ignored for part in parts)})
         yield _family(REJECTED, {(code,): count for code, count in self.codes.items()})
-        read = [part.events for part in parts if not (part.collection is None and part.rejected)]
+        read = [part.events for part in parts if not part.is_unread]
         yield _family(SKEW, {(): max(read) * len(read) / sum(read)} if sum(read) else {})
         yield _family(BATCHES, {(): self.batch_count})
         yield _family(BATCH_SECONDS, {(): self.batches[-1].seconds} if self.batches else {})

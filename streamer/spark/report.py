@@ -1,7 +1,7 @@
 """What a job did, as one HTML page that needs nothing else: no script, no font, no network.
 
 ```
- tiles      events · matched · matches · pruned · rejected · events a second
+ tiles      events · matched · matches · pruned · ignored · rejected · events a second
  events     one bar: where each event ended
  skew       a bar a collection: its share of the events, and of the matches
  time       events a second, and for a stream each micro-batch and the version of the subscriptions
@@ -47,18 +47,19 @@ class Part:
     matched: int = 0
     matches: int = 0
     rejected: int = 0
+    ignored: int = 0
     pruned: int = 0
 
     @property
     def is_unread(self) -> bool:
         """Whether these are the events of which nothing is known."""
-        return self.tenant is None and self.collection is None and self.rejected > 0
+        return self.tenant is None and self.collection is None and self.rejected + self.ignored > 0
 
     @property
     def name(self) -> str:
         """As a reader calls it."""
         if self.is_unread:
-            return "could not be read"
+            return "rejected or ignored" if self.ignored else "could not be read"
         collection = "no collection" if self.collection is None else self.collection
         return collection if self.tenant in (None, "default") else f"{self.tenant} / {collection}"
 
@@ -170,12 +171,14 @@ def _style() -> str:
 
 def _tiles(report: Report) -> str:
     events = report.events
-    matched, matches, pruned, rejected = (report.total(name) for name in ("matched", "matches", "pruned", "rejected"))
+    matched, matches, pruned = (report.total(name) for name in ("matched", "matches", "pruned"))
+    ignored, rejected = report.total("ignored"), report.total("rejected")
     tiles = [
         (_short(events), "events", f"{_short(report.rate)} a second"),
         (_short(matched), "matched", _share(matched, events)),
         (_short(matches), "matches", f"{matches / events:.2f} an event" if events else ""),
         (_short(pruned), "pruned by Bloom", _share(pruned, events)),
+        *([(_short(ignored), "ignored", _share(ignored, events))] if ignored else []),
         (_short(rejected), "rejected", _share(rejected, events)),
     ]
     made = "".join(f"<li><b>{number}</b><span>{label}</span><small>{more}</small></li>" for number, label, more in tiles)
@@ -186,11 +189,12 @@ def _outcomes(report: Report) -> str:
     events = report.events
     if not events:
         return '<section><p class="said">There was no event.</p></section>'
-    matched, pruned, rejected = (report.total(name) for name in ("matched", "pruned", "rejected"))
+    matched, pruned, ignored, rejected = (report.total(name) for name in ("matched", "pruned", "ignored", "rejected"))
     parts = [
         ("matched", matched, "matched at least one subscription"),
-        ("looked", max(events - matched - pruned - rejected, 0), "were matched and found nothing"),
+        ("looked", max(events - matched - pruned - ignored - rejected, 0), "were matched and found nothing"),
         ("pruned", pruned, "were stopped by a Bloom filter"),
+        ("ignored", ignored, "were ignored: no change, such as a tombstone or a heartbeat"),
         ("rejected", rejected, "could not be read"),
     ]
     left, bars = 0.0, []
@@ -358,7 +362,7 @@ def _codes(report: Report) -> str:
 
 # Pieces of drawings, and words for numbers.
 
-_COUNTS: Final = ("events", "matched", "matches", "pruned", "rejected")
+_COUNTS: Final = ("events", "matched", "matches", "pruned", "ignored", "rejected")
 
 
 def _drawing(height: float, label: str, *parts: str, width: float = WIDTH) -> str:

@@ -140,9 +140,10 @@ def rejected_of(outcomes: DataFrame) -> DataFrame:
 
 
 def tallies_of(outcomes: DataFrame) -> DataFrame:
-    """Return the counts of one pass by tenant and collection; both are null for events that were rejected.
+    """Return the counts of one pass by tenant and collection; both are null for events that were rejected or ignored.
 
-    `events` came in; of these `matched` match something, `rejected` cannot be read, `pruned` a Bloom filter stopped. `matches`
+    `events` came in; of these `matched` match something, `rejected` cannot be read, `ignored` match nobody whatever is subscribed
+    (tombstones, heartbeats: semantics.md section 1), `pruned` a Bloom filter stopped. `matches`
     are rows of the result, `shuffled` rows that a shuffle carried. Under cogroup an event counts once in `matched` for each
     part of the subscriptions in which it matches something, so that there it is an upper bound.
     """

@@ -79,7 +79,7 @@ def _function(file: str, backend: _backend.Backend, given: Carried | None) -> An
 
 
 def ids_of(snapshot: Opened, events: pa.Array) -> Iterator[pa.ListArray]:
-    """Yield for each event a list of ids, null where it was rejected: of some events at a time."""
+    """Yield for each event a list of ids, null where it was rejected, empty where it was ignored: of some events at a time."""
     start = 0
     while start < len(events):
         result = match_some(snapshot.engine, events.slice(start), snapshot.meet)

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from streamer.errors import StreamerError
+from streamer.layout import EventLayout
 from streamer.spark.paths import on_driver
 from streamer.spark.versions import Version, find
 
@@ -220,6 +221,7 @@ class Settled:
         version: the snapshot it was matched against.
         tallies: what became of the events of each tenant and collection, as `tallies_of` has them.
         codes: how many were rejected for each reason.
+        layout: where the parts of the events stand.
         seconds: how long it took.
     """
 
@@ -227,6 +229,7 @@ class Settled:
     version: Version
     tallies: Sequence[Mapping[str, Any]]
     codes: Mapping[str, int]
+    layout: EventLayout
     seconds: float
 
 
@@ -292,7 +295,7 @@ class BatchMatcher:
                 codes = {}
                 if any(row["rejected"] for row in tallies):
                     codes = {row["code"]: row["count"] for row in bad.groupBy("code").count().collect()}
-                self._settled(Settled(batch_id, version, tallies, codes, time.monotonic() - began))
+                self._settled(Settled(batch_id, version, tallies, codes, found.layout, time.monotonic() - began))
         finally:
             outcomes.unpersist()
 

@@ -51,7 +51,7 @@ TALLY: Final = 2
 
 MATCHES: Final = ("event_id", "tenant", "collection", "type", "subscription_id", "gateway_id", "transition", "certain")
 REJECTION: Final = ("event", "code", "detail", "position")
-COUNTS: Final = ("events", "matched", "matches", "rejected", "pruned", "shuffled")
+COUNTS: Final = ("events", "matched", "matches", "rejected", "ignored", "pruned", "shuffled")
 RESERVED: Final = frozenset({"kind", *MATCHES, *REJECTION, *COUNTS})
 
 #: What the column of events is called on its way to a worker.
@@ -361,11 +361,13 @@ def _after(number: Number, start: int, at: int) -> int:
 
 
 def count(tallies: Tallies, events: pa.RecordBatch, rejected: pa.RecordBatch) -> None:
-    """Count the events of a batch, and the rejected among them."""
+    """Count the events of a batch, and the rejected and ignored among them, which have no tenant."""
     tenants, collections = events.column("tenant"), events.column("collection")
     tallies.add("events", tenants, collections)
     rows = rejected.column("row")
     tallies.add("rejected", tenants.take(rows), collections.take(rows))
+    is_ignored = pc.and_not(pc.is_null(tenants), pc.is_in(pa.array(range(len(tenants)), pa.int64()), value_set=rows))
+    tallies.add("ignored", tenants.filter(is_ignored), collections.filter(is_ignored))
 
 
 def count_matches(tallies: Tallies, events: pa.RecordBatch, found: pa.RecordBatch) -> None:
@@ -407,7 +409,7 @@ class Opened:
             return False
         pairs = pa.table({"t": events.column("tenant"), "c": events.column("collection")}).group_by(["t", "c"]).aggregate([])
         named = zip(pairs.column("t").to_pylist(), pairs.column("c").to_pylist(), strict=True)
-        # A rejected event has no tenant.
+        # A rejected or ignored event has no tenant.
         new = {pair for pair in named if pair[0] is not None} - self._met
         if not new:
             return False

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import streamer
-from streamer import Engine, EventError
+from streamer import Engine, EventError, Ignored
 from streamer.engine import arrow
 from streamer.errors import shortened
-from streamer.reference.events import read_for
+from streamer.reference.events import IgnoredEvent, read_for
 from tests.conformance.table import load_all, load_known_failures
 from tests.generators import agreeing_event, agreeing_subscription, random_text
 
@@ -31,6 +31,7 @@ SCHEMAS = {
     "matches": [("row", pa.int64()), *((name, pa.string()) for name in arrow.MATCHES[1:4]), ("certain", pa.bool_())],
     "events": [(name, pa.string()) for name in arrow.EVENTS],
     "rejected": [("row", pa.int64()), ("code", pa.string()), ("detail", pa.string()), ("position", pa.int64())],
+    "ignored": [("row", pa.int64()), ("reason", pa.string())],
 }
 
 
@@ -49,7 +50,7 @@ def check(
         batch.validate(full=True)
         assert batch.schema == pa.schema(schema)
     matches: list[set[tuple[Any, ...]]] = [set() for _ in texts]
-    rejected = iter(found.rejected.to_pylist())
+    rejected, ignored = iter(found.rejected.to_pylist()), iter(found.ignored.to_pylist())
     rows = found.matches.column("row").to_pylist()
     assert rows == sorted(rows)
     for match in found.matches.to_pylist():
@@ -64,25 +65,32 @@ def check(
             assert next(rejected) == {"row": row, "code": expected.code.value, "detail": detail, "position": expected.offset}
             assert matches[row] == set()
             assert set(event.values()) == {None}
+        elif isinstance(expected, Ignored):
+            assert next(ignored) == {"row": row, "reason": expected.value}
+            assert matches[row] == set()
+            assert set(event.values()) == {None}
         else:
             assert matches[row] == expected
             assert text is not None
             assert event == named(engine, text, tenant, collection)
     assert next(rejected, None) is None
+    assert next(ignored, None) is None
     located = engine.locate_arrow(array, tenant, collection, **options)
     if engine._options.validation == "full":
         assert located == (found.events, found.rejected)
     return found
 
 
-def alone(engine: Engine, text: bytes | None, tenant: str | None, collection: str | None) -> set[tuple[Any, ...]] | EventError:
+def alone(
+    engine: Engine, text: bytes | None, tenant: str | None, collection: str | None
+) -> set[tuple[Any, ...]] | Ignored | EventError:
     """What an event matches by itself."""
-    if text is None:
-        return arrow.null_row()
     try:
         found = engine.match(text, tenant, collection)
     except EventError as error:
         return error
+    if found.ignored is not None:
+        return Ignored(found.ignored)
     return {(match.subscription_id, match.gateway_id, match.transition, match.certain) for match in found}
 
 
@@ -90,7 +98,7 @@ def named(engine: Engine, text: bytes, tenant: str | None, collection: str | Non
     """What an event is called, by the reference."""
     try:
         event = read_for(engine._options, text, tenant, collection)
-    except EventError:
+    except (EventError, IgnoredEvent):
         # Lazily more is accepted, and what is found then is not said.
         assert engine._options.validation == "lazy"
         return Anything()
@@ -311,7 +319,7 @@ def test_what_names_an_event_is_what_its_layout_says(engine: Callable[..., Engin
 
 def test_a_column_past_the_limit_of_its_offsets_is_wide(filled: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     filled.add({"id": "t" * 9, "tenant": "*"})
-    texts = [EVENT, b"x", None, EVENT]
+    texts = [EVENT, b"x", b"[]", EVENT]
     array = pa.array(texts)
     plain = filled.match_arrow(array)
     # Of the matches' ids there are 2 * (1 + 9) bytes, of the tenants 2 * 4, of the gateways 2.
@@ -384,7 +392,8 @@ def test_each_row_is_counted_once_and_located_rows_are_not(filled: Engine) -> No
     filled.match_arrow(pa.array(texts))
     told = filled._core.telemetry()
     assert (told.matched, told.unmatched, told.matches) == (1, 1, 1)
-    assert {code: count for code, count in told.rejected.items() if count} == {"not_an_object": 2, "malformed_json": 1}
+    assert {reason: count for reason, count in told.ignored.items() if count} == {"null": 2, "empty": 1}
+    assert not any(told.rejected.values())
 
 
 def test_without_pyarrow_the_error_names_the_extra(filled: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

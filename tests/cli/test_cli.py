@@ -107,6 +107,34 @@ def test_a_bad_event_is_named_with_line_and_offset_and_the_others_match(run: Run
     assert ran.returncode == 1
 
 
+def test_ignored_events_are_counted_by_reason_and_are_not_bad(run: Run, place: Path) -> None:
+    (place / "d.jsonl").write_bytes(
+        b'{"op": "c", "after": {"amount": 250}, "source": {"table": "orders"}}\nnull\n{"ts_ms": 1}\n{"op": "t"}\n{"ts_ms": 2}\n'
+    )
+    ran = run("match", "-s", "subs.jsonl", "--layout", "debezium", "d.jsonl")
+    assert (ran.returncode, len(lines(ran.stdout))) == (0, 1)
+    assert b"5 events, 1 match, 0 bad events; 4 ignored (1 null, 2 no_change, 1 type); p50" in ran.stderr
+    assert b"--layout" not in ran.stderr
+    told = run("stats", "-s", "subs.jsonl", "--layout", "debezium", "d.jsonl")
+    assert b"5 events: 1 matched, 0 unmatched, 4 ignored (1 null, 1 type, 2 no_change), 0 rejected" in told.stdout
+
+
+def test_a_layout_that_finds_nothing_in_any_event_is_said_with_the_one_that_would(run: Run, place: Path) -> None:
+    event = b'{"op": "c", "after": {"amount": 250}, "source": {"table": "orders"}}\n'
+    (place / "d.jsonl").write_bytes(event * 3 + b"null\n")
+    says = (
+        b"d.jsonl: no event had a collection, a type or a document where the layout looks for them; --layout debezium would fit\n"
+    )
+    for command in ("match", "stats"):
+        ran = run(command, "-s", "subs.jsonl", "d.jsonl")
+        assert ran.returncode == 0
+        assert ran.stderr.endswith(says)
+        assert says not in run(command, "-s", "subs.jsonl", "events.jsonl").stderr
+    assert says not in run("match", "-q", "-s", "subs.jsonl", "d.jsonl").stderr
+    ran = run("match", "-s", "subs.jsonl", "--layout", "debezium", "events.jsonl")
+    assert b"--layout change would fit" in ran.stderr
+
+
 def test_a_huge_line_is_that_lines_error_and_is_not_held(place: Path) -> None:
     piece = b"x" * (1 << 20)
     with subprocess.Popen(

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import pytest
 
-from streamer import Engine, StreamerError
+from streamer import Engine, Matches, StreamerError
 from streamer.cel_eval import ProgramCache
-from streamer.errors import EventCode, EventError, SubscriptionError
+from streamer.errors import EventCode, EventError, Ignored, SubscriptionError
 from streamer.model import INT64_MIN, UINT64_MAX, CelEvaluator
 from streamer.reference.cel import evaluate_cel
 from streamer.reference.events import read_event
@@ -88,11 +88,15 @@ def _check_matches(case: Case, validation: Validation, evaluator: CelEvaluator) 
     expected = case.expect_ids or frozenset()
     for event in _spellings(case, validation):
         matches = engine.match(event, case.tenant, case.collection)
+        assert matches.ignored == case.ignored
         ids = [match.subscription_id for match in matches]
         assert sorted(ids) == sorted(expected), f"event as {type(event).__name__}, validation {validation}"
         assert sorted(engine.match_ids(event, case.tenant, case.collection)) == sorted(expected)
         assert engine.match_count(event, case.tenant, case.collection) == len(expected)
         assert engine.matches_any(event, case.tenant, case.collection) == bool(expected)
+        (in_its_place,) = engine.match_batch([event], case.tenant, case.collection)
+        assert isinstance(in_its_place, Matches)
+        assert in_its_place.ignored == case.ignored
         for match in matches:
             assert match.certain == case.certain, "certain"
             if case.transition is not None:
@@ -122,8 +126,8 @@ def _check_verdict(case: Case, evaluator: CelEvaluator) -> None:
         assert evaluate_cel(compiled.cel, event, case.limits.cel_budget).reason == case.reason
 
 
-def _spellings(case: Case, validation: Validation) -> Iterator[bytes | str | dict[str, Any]]:
-    """The event as bytes, and under full validation as str and dict, too, where these can say the same."""
+def _spellings(case: Case, validation: Validation) -> Iterator[bytes | str | dict[str, Any] | None]:
+    """The event as bytes, and under full validation as str, dict and None, too, where these can say the same."""
     event = case.event or b""
     yield event
     if validation == "lazy":
@@ -133,6 +137,8 @@ def _spellings(case: Case, validation: Validation) -> Iterator[bytes | str | dic
     except UnicodeDecodeError:
         return
     yield text
+    if case.ignored == Ignored.NULL:
+        yield None
     if case.event_error is not None and case.event_error["code"] == EventCode.TOO_LONG:
         # The length of a dict is that of its compact text.
         return

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from streamer.errors import EventCode
+from streamer.errors import EventCode, Ignored
 from streamer.layout import EventLayout
 from streamer.model import Limits
 
@@ -45,6 +45,7 @@ _MEMBERS: dict[str, type | tuple[type, ...]] = {
     "reason": str,
     "subscription_error": dict,
     "event_error": dict,
+    "ignored": str,
 }
 _ERROR_MEMBERS = {
     "subscription_error": {"type": str, "place": str, "contains": str, "line": int, "column": int},
@@ -55,6 +56,7 @@ _CHOICES = {
     "transition": ("enter", "stay", "leave", "none"),
     "verdict": ("true", "false", "error", "unknown"),
     "validation": ("full", "lazy", "both"),
+    "ignored": tuple(reason.value for reason in Ignored),
 }
 
 
@@ -84,6 +86,7 @@ class Case:
     reason: str | None
     subscription_error: Mapping[str, Any] | None
     event_error: Mapping[str, Any] | None
+    ignored: str | None
 
     @property
     def id(self) -> str:
@@ -142,12 +145,12 @@ def load_known_failures(path: Path = KNOWN_FAILURES) -> list[KnownFailure]:
 def _case(file: str, members: dict[str, Any]) -> Case:
     _check_members(members)
     subscriptions = _subscriptions(members)
-    errors = [name for name in _ERROR_MEMBERS if name in members]
-    outcomes = [name for name in ("expect", "expect_ids", *_ERROR_MEMBERS) if name in members]
+    is_matched = not {*_ERROR_MEMBERS, "ignored"} & set(members)
+    outcomes = [name for name in ("expect", "expect_ids", "ignored", *_ERROR_MEMBERS) if name in members]
     if len(outcomes) != 1:
-        raise ValueError("expected just one of expect, expect_ids, subscription_error, event_error")
-    if errors and {"certain", "transition", "verdict", "reason"} & set(members):
-        raise ValueError("a case of an error has no certain, transition, verdict or reason")
+        raise ValueError("expected just one of expect, expect_ids, ignored, subscription_error, event_error")
+    if not is_matched and {"certain", "transition", "verdict", "reason"} & set(members):
+        raise ValueError("what is ignored or an error has no certain, transition, verdict or reason")
     if ("event" in members) + ("event_hex" in members) != ("subscription_error" not in members):
         raise ValueError("expected just one of event and event_hex, and none with subscription_error")
     if {"certain", "transition"} & set(members) and members.get("expect") == "no match":
@@ -178,6 +181,7 @@ def _case(file: str, members: dict[str, Any]) -> Case:
         reason=members.get("reason"),
         subscription_error=members.get("subscription_error"),
         event_error=members.get("event_error"),
+        ignored=members.get("ignored"),
     )
 
 
@@ -208,7 +212,7 @@ def _subscriptions(members: dict[str, Any]) -> tuple[str, ...]:
     subscriptions = members.get("subscriptions", [])
     if not all(isinstance(text, str) for text in subscriptions):
         raise TypeError("subscriptions are JSON texts")
-    if not subscriptions and "event_error" not in members:
+    if not subscriptions and "event_error" not in members and "ignored" not in members:
         raise ValueError("expected a subscription")
     return tuple(subscriptions)
 

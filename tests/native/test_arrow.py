@@ -44,7 +44,7 @@ def test_events_are_read_at_the_addresses_of_the_arrays_buffers(filled: Engine, 
     assert read(filled, array[5:6], array[900:]) == (data + 5 * len(EVENT), data + 1000 * len(EVENT))
     assert read(filled, array[:0]) is None
     located = filled._core.locate_columns(arrow.lend([array]), None, None, 1, arrow.TEXT_LIMIT)  # type: ignore[attr-defined]
-    assert located[3] == (data, data + 1000 * len(EVENT))
+    assert located[4] == (data, data + 1000 * len(EVENT))
 
 
 def test_the_facade_hands_over_the_buffers_that_it_was_given(filled: Engine) -> None:

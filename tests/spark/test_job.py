@@ -123,6 +123,23 @@ def test_json_lines_become_matches_rejected_events_and_an_account(files: Path, s
     assert "bad_utf8" in page
 
 
+def test_what_is_no_change_is_counted_and_a_layout_that_finds_nothing_is_said(files: Path, spark: SparkSession) -> None:
+    changes = [b'{"op": "c", "after": {"n": %d}, "source": {"table": "orders"}}' % number for number in range(10)]
+    Path("debezium.jsonl").write_bytes(b"\n".join([*changes, b"null", b'{"op": "t"}', b'{"ts_ms": 1}']))
+    says = "no event had a collection, a type or a document where the layout looks for them; --layout debezium would fit\n"
+    common = ["--events", "debezium.jsonl", "-s", "subscriptions.jsonl"]
+    done = run(files, *common, "--out", "wrong")
+    assert (done.exit_code, says in done.stderr) == (OK, True), done.stderr
+    for strategy in ("broadcast", "cogroup"):
+        done = run(
+            files, *common, "--out", strategy, "--strategy", strategy, "--layout", "debezium", "--metrics-file", "job.prom"
+        )
+        assert (done.exit_code, says in done.stderr) == (OK, False), done.stderr
+        assert "13 events, 5 matches, 0 rejected events; 3 ignored; " in done.stderr
+        assert "streamer_spark_events_ignored_total 3.0" in Path("job.prom").read_text()
+        assert not Path(f"{strategy}.rejected").exists()
+
+
 def test_parquet_snapshots_gateways_and_columns_that_are_kept(files: Path, spark: SparkSession) -> None:
     rows = [(number, line.decode()) for number, line in enumerate(events())]
     spark.createDataFrame(rows, "place int, change string").repartition(3).write.parquet(str(files / "events.parquet"))

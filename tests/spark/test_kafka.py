@@ -44,8 +44,6 @@ Message = tuple[bytes | None, bytes | None]
 Match = tuple[str, str, str | None, str | None]
 
 BAD: dict[bytes | None, str] = {
-    None: "not_an_object",  # a tombstone
-    b"": "malformed_json",
     b"{": "malformed_json",
     b"[1]": "not_an_object",
     b'{"collection": "fl\xffights"}': "bad_utf8",

@@ -178,11 +178,21 @@ def test_metrics_add_up_and_are_bounded(tmp_path: Path) -> None:
             "matched": 2,
             "matches": 3,
             "rejected": 0,
+            "ignored": 0,
             "pruned": 1,
         }
         for number in range(30)
     ]
-    unread = {"tenant": None, "collection": None, "events": 4, "matched": 0, "matches": 0, "rejected": 4, "pruned": 0}
+    unread = {
+        "tenant": None,
+        "collection": None,
+        "events": 4,
+        "matched": 0,
+        "matches": 0,
+        "rejected": 4,
+        "ignored": 0,
+        "pruned": 0,
+    }
     counts.add([*rows, unread], {"malformed_json": 4})
     counts.add(rows[:1])
     counts.write(tmp_path / "job.prom")

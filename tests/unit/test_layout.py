@@ -89,6 +89,8 @@ def test_a_layout_is_the_same_in_whatever_way_it_is_given() -> None:
         ({"data": "/a/b", "before": "/a"}, "before"),
         ({"data": "/a", "before": "/a"}, "before"),
         ({"type_map": {"c": "create"}}, "type_map"),
+        ({"no_change": "ignored"}, "no_change"),
+        ({"no_change": None}, "no_change"),
         ({"type_map": "c"}, "type_map"),
         ({"type_map": [["c", "insert"]]}, "type_map"),
         ({"ts_format": "min"}, "ts_format"),
@@ -186,7 +188,7 @@ def test_a_dict_is_as_long_as_its_compact_text() -> None:
     assert refused(event, limits=Limits(max_event_bytes=len(text) - 1)).code is EventCode.TOO_LONG
 
 
-@pytest.mark.parametrize("event", [None, 5, 1.5, "5", [{}], (), True])
+@pytest.mark.parametrize("event", [5, 1.5, "5", [{}], (), True])
 def test_what_is_no_object_is_no_event(event: Any) -> None:
     assert refused(event).code is EventCode.NOT_AN_OBJECT
 

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
-use streamer_core::error::EventCode;
+use streamer_core::error::{EventCode, Ignored, Unread};
 use streamer_core::flatten::{Flat, Flattener, Given, PathId, PathTrie, Position, Validation};
 use streamer_core::json::{self, Options, Tree};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::naive;
 use streamer_core::subscriptions::normal_form::{Mode, Path, Root};
-use streamer_core::value::Value;
+use streamer_core::value::{Scalar, Value};
 
 pub(super) struct Watched {
     pub(super) layout: Arc<EventLayout>,
@@ -94,13 +94,16 @@ pub fn flatten(text: &[u8]) {
         let full = flattener.flatten(&watched.trie, text, Validation::Full, &given(), &limits);
         let lazy = again.flatten(&watched.trie, text, Validation::Lazy, &given(), &limits);
         match (&parsed, &full) {
-            (Err(expected), Err(error)) => assert_eq!((expected.code, expected.offset), (error.code, error.offset)),
+            (_, Err(Unread::Ignored(Ignored::Empty))) => assert!(text.trim_ascii().is_empty()),
+            (parsed, Err(Unread::Ignored(Ignored::Null))) => assert_eq!(*parsed, Ok(Value::Scalar(Scalar::Null))),
+            (parsed, Err(Unread::Ignored(_))) => assert!(matches!(parsed, Ok(Value::Map(_))) && watched.layout.ignores_any()),
+            (Err(expected), Err(Unread::Bad(error))) => assert_eq!((expected.code, expected.offset), (error.code, error.offset)),
             (Err(expected), Ok(_)) => panic!("accepted: {expected}"),
-            (Ok(Value::Map(_)), Err(error)) => {
+            (Ok(Value::Map(_)), Err(Unread::Bad(error))) => {
                 let of_text = [EventCode::MalformedJson, EventCode::BadUtf8, EventCode::LoneSurrogate, EventCode::TooDeep];
                 assert!(!of_text.contains(&error.code) && error.code != EventCode::NotAnObject, "{error}");
             }
-            (Ok(_), Err(error)) => assert_eq!(error.code, EventCode::NotAnObject),
+            (Ok(_), Err(Unread::Bad(error))) => assert_eq!(error.code, EventCode::NotAnObject),
             (Ok(raw), Ok(full)) => {
                 let lazy = lazy.unwrap_or_else(|error| panic!("lazily refused: {error}"));
                 let event = naive::Event::read(text, &watched.layout, &limits).unwrap();

@@ -77,6 +77,73 @@ impl EventCode {
     }
 }
 
+/// Why an event was ignored, which is no error (semantics.md section 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ignored {
+    /// There is nothing but white space.
+    Empty,
+    /// It is `null`, or has no value at all: a tombstone of Kafka.
+    Null,
+    /// The layout's `type_map` has `ignore` for its type.
+    Type,
+    /// It has neither type nor documents, and the layout ignores such events.
+    NoChange,
+}
+
+impl Ignored {
+    /// All there are, in order.
+    pub const ALL: [Ignored; 4] = [Ignored::Empty, Ignored::Null, Ignored::Type, Ignored::NoChange];
+
+    /// The word of it: the label of the metric that counts such events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Ignored::Empty => "empty",
+            Ignored::Null => "null",
+            Ignored::Type => "type",
+            Ignored::NoChange => "no_change",
+        }
+    }
+}
+
+/// An event of which nobody is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// It is passed over, and all is well.
+    Ignored(Ignored),
+    /// It is bad.
+    Bad(EventError),
+}
+
+impl Unread {
+    /// As an error, for who needs an object to look at.
+    pub fn into_error(self) -> EventError {
+        match self {
+            Unread::Bad(error) => error,
+            Unread::Ignored(reason) => EventError {
+                code: EventCode::NotAnObject,
+                offset: None,
+                place: None,
+                reason: format!("the event is ignored ({})", reason.as_str()).into(),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unread::Ignored(reason) => write!(f, "ignored: {}", reason.as_str()),
+            Unread::Bad(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<EventError> for Unread {
+    fn from(error: EventError) -> Unread {
+        Unread::Bad(error)
+    }
+}
+
 /// An event that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventError {

@@ -81,6 +81,22 @@ impl EventType {
     }
 }
 
+/// What an event's word for its type means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// That type.
+    Type(EventType),
+    /// The event is ignored.
+    Ignore,
+}
+
+impl Meaning {
+    /// The meaning of that word in a `type_map`.
+    fn of(word: &str) -> Option<Meaning> {
+        if word == "ignore" { Some(Meaning::Ignore) } else { EventType::of(word).map(Meaning::Type) }
+    }
+}
+
 /// In what `ts` is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampFormat {
@@ -122,13 +138,15 @@ pub struct EventLayout {
     pub before: Part,
     pub unknown: Part,
     /// What the event's own words for `type` mean; `None`: they are `insert`, `update` and `delete`.
-    pub type_map: Option<Vec<(Box<str>, EventType)>>,
+    pub type_map: Option<Vec<(Box<str>, Meaning)>>,
     pub ts_format: TimestampFormat,
     pub before_holds: BeforeHolds,
     /// What the source writes for a value that it does not carry.
     pub unknown_value: Box<[Box<str>]>,
     /// Whether `data` and `before` may be JSON in a string.
     pub encoded: bool,
+    /// Whether an event is ignored in which type, documents and `unknown` all stand nowhere.
+    pub ignores_no_change: bool,
 }
 
 impl Default for EventLayout {
@@ -150,6 +168,7 @@ impl Default for EventLayout {
             before_holds: BeforeHolds::All,
             unknown_value: Box::default(),
             encoded: false,
+            ignores_no_change: false,
         }
     }
 }
@@ -192,8 +211,9 @@ impl EventLayout {
                     words
                         .iter()
                         .map(|(word, meaning)| {
-                            let meaning = meaning.as_str().and_then(EventType::of);
-                            meaning.map(|meaning| (word.clone(), meaning)).ok_or("type_map: expected insert, update or delete")
+                            let meaning = meaning.as_str().and_then(Meaning::of);
+                            let expected = "type_map: expected insert, update, delete or ignore";
+                            meaning.map(|meaning| (word.clone(), meaning)).ok_or(expected)
                         })
                         .collect::<Result<_, _>>()?,
                 ),
@@ -227,6 +247,11 @@ impl EventLayout {
                 Some(Value::Scalar(Scalar::String(format))) if **format == *"json" => true,
                 Some(_) => return Err("encoded: expected json".into()),
             },
+            ignores_no_change: match value.get("no_change").and_then(Value::as_str) {
+                Some("ignore") => true,
+                Some("match") | None => false,
+                Some(other) => return Err(format!("no_change: unknown {other:?}")),
+            },
         };
         for pointer in layout.parts().into_iter().flat_map(|(_, part)| part.pointers()) {
             if pointer.iter().filter(|token| index(token).is_some()).count() > MAX_INDEXES {
@@ -252,11 +277,17 @@ impl EventLayout {
     }
 
     /// Translate the event's word for its type.
-    pub fn event_type(&self, word: &str) -> Option<EventType> {
+    pub fn event_type(&self, word: &str) -> Option<Meaning> {
         match &self.type_map {
-            None => EventType::of(word),
+            None => EventType::of(word).map(Meaning::Type),
             Some(words) => words.iter().find(|(known, _)| **known == *word).map(|(_, meaning)| *meaning),
         }
+    }
+
+    /// Whether any object is ignored.
+    pub fn ignores_any(&self) -> bool {
+        let ignores = |words: &Vec<(Box<str>, Meaning)>| words.iter().any(|(_, meaning)| *meaning == Meaning::Ignore);
+        self.ignores_no_change || self.type_map.as_ref().is_some_and(ignores)
     }
 }
 

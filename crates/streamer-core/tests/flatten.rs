@@ -88,7 +88,10 @@ fn depth_takes_no_stack_and_has_a_limit() {
                 let found = usize::from(member == "a" && open == "[");
                 assert_eq!(flat.leaves(ids[0]).count(), found);
             }
-            let error = flattener.flatten(&trie, event.as_bytes(), Validation::Full, &given(), &Limits::default()).unwrap_err();
+            let error = flattener
+                .flatten(&trie, event.as_bytes(), Validation::Full, &given(), &Limits::default())
+                .unwrap_err()
+                .into_error();
             assert_eq!(error.code, EventCode::TooDeep);
             assert_eq!(error.offset, event.match_indices(['{', '[']).nth(512).map(|(at, _)| at));
         }
@@ -127,7 +130,7 @@ fn a_lazy_reading_stops_when_it_has_all_and_checks_only_what_it_walks() {
     let event = br#"{"type":"insert","data":{"x":[tru],"a":1},"later": nonsense"#;
     let flat = flattener.flatten(&trie, event, Validation::Lazy, &given(), &limits).unwrap();
     assert_eq!(flat.value(id).unwrap().raw(), "1");
-    let error = flattener.flatten(&trie, event, Validation::Full, &given(), &limits).unwrap_err();
+    let error = flattener.flatten(&trie, event, Validation::Full, &given(), &limits).unwrap_err().into_error();
     assert_eq!((error.code, error.offset), (EventCode::MalformedJson, Some(33)));
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 use streamer_core::engine::{Addition, Engine, Mode, Options, Scratch};
-use streamer_core::error::{EventError, SubscriptionErrorKind};
+use streamer_core::error::{EventError, Ignored, SubscriptionErrorKind, Unread};
 use streamer_core::flatten::{Flattener, Given, PathTrie, Validation};
 use streamer_core::json::{self, Options as JsonOptions, Tree};
 use streamer_core::layout::EventLayout;
@@ -102,7 +102,8 @@ fn with_id(text: &str) -> String {
 /// What `EventLayout.to_dict` would give.
 fn layout(text: Option<&str>) -> EventLayout {
     let change = json!({"id": "/id", "tenant": "/tenant", "collection": "/collection", "type": "/type", "ts": "/ts",
-        "topic": "/topic", "data": "/data", "before": "/before", "unknown": "/unknown", "type_map": null, "ts_format": "ms"});
+        "topic": "/topic", "data": "/data", "before": "/before", "unknown": "/unknown", "type_map": null, "ts_format": "ms",
+        "no_change": "match"});
     let preset = |name: &str| -> Json {
         let mut layout = change.clone();
         let changes = match name {
@@ -111,7 +112,8 @@ fn layout(text: Option<&str>) -> EventLayout {
                 "collection": ["/payload/source/table", "/payload/source/collection", "/source/table", "/source/collection"],
                 "type": ["/payload/op", "/op"], "ts": ["/payload/source/ts_ms", "/source/ts_ms", "/payload/ts_ms", "/ts_ms"],
                 "data": ["/payload/after", "/after"], "before": ["/payload/before", "/before"],
-                "type_map": {"c": "insert", "r": "insert", "u": "update", "d": "delete"}, "before_holds": "partial",
+                "type_map": {"c": "insert", "r": "insert", "u": "update", "d": "delete", "t": "ignore", "m": "ignore"},
+                "no_change": "ignore", "before_holds": "partial",
                 "unknown_value": ["__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
                     "b68a35a7-17ad-35b3-af2a-ae46edb4545a"], "encoded": "json"}),
             "maxwell" => json!({"id": null, "tenant": null, "collection": "/table", "topic": null, "before": "/old",
@@ -234,11 +236,22 @@ fn run(case: &Case) -> Result<Option<&'static str>, String> {
         let flat = flattener.flatten(&trie, &event, *validation, &given, &limits);
         if let Some(expected) = case.table.get("event_error") {
             let error = match flat {
-                Err(error) => error,
+                Err(Unread::Bad(error)) => error,
+                Err(Unread::Ignored(reason)) => return Err(format!("ignored under {validation:?}: {}", reason.as_str())),
                 Ok(_) => return Err(format!("accepted under {validation:?}")),
             };
             if !as_expected(&error, expected) {
                 return Err(format!("under {validation:?}: {error} (place {:?})", error.place));
+            }
+            continue;
+        }
+        if let Some(expected) = case.text("ignored") {
+            if !matches!(flat, Err(Unread::Ignored(reason)) if reason.as_str() == expected) {
+                return Err(format!("under {validation:?}: not ignored as {expected:?}: {:?}", flat.err()));
+            }
+            let found = by_engine(&subscriptions, &layout, *validation, case, &limits, &event)?;
+            if !found.is_empty() {
+                return Err(format!("under {validation:?}: the engine matched {found:?}"));
             }
             continue;
         }
@@ -313,6 +326,9 @@ fn by_engine(
         let matched = engine
             .match_event(event, case.text("tenant"), case.text("collection"), &mut scratch)
             .map_err(|error| format!("the engine refused the event: {error}"))?;
+        if matched.ignored.map(Ignored::as_str) != case.text("ignored") {
+            return Err(format!("the engine ignored the event: {:?}", matched.ignored));
+        }
         let mut ids: Vec<String> = matched.certain.iter().map(|slot| engine.record(*slot).unwrap().id.to_string()).collect();
         ids.sort_unstable();
         Ok(ids)

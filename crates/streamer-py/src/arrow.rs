@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   chunk   validity │ offsets │ data         lent by pyarrow, read where they lie
-//!              └─► blocks of rows ─► threads ─► a Part each: columns of the matches, the events and the rejected
+//!              └─► blocks of rows ─► threads ─► a Part each: columns of the matches, the events, the rejected and the ignored
 //!                                                  └─► bytes of validity, offsets and data, for pyarrow to wrap
 //! ```
 //!
@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use streamer_core::engine::{CelError, Change, Group, Identity, Matched, Outcome, Record, Root, Scratch, Stays, Transition};
-use streamer_core::error::{EventCode, EventError};
+use streamer_core::error::{EventError, Ignored};
 use streamer_core::flatten::EventId;
 use streamer_core::layout::EventType;
 
@@ -243,6 +243,7 @@ struct Part {
     matches: Found,
     events: Events,
     rejected: Rejected,
+    passed: Passed,
     errors: Vec<CelError>,
     /// The lowest and the highest address that the engine read events at.
     read: Option<(usize, usize)>,
@@ -272,6 +273,20 @@ struct Rejected {
     details: Texts,
     /// -1 where it is not known.
     positions: Vec<i64>,
+}
+
+/// What was ignored.
+#[derive(Default)]
+struct Passed {
+    rows: Vec<i64>,
+    reasons: Texts,
+}
+
+impl Passed {
+    fn push(&mut self, row: usize, reason: Ignored) {
+        self.rows.push(row as i64);
+        self.reasons.push(Some(reason.as_str()));
+    }
 }
 
 impl Events {
@@ -311,12 +326,6 @@ fn shortened(place: &str) -> String {
         true => place.chars().take(200).chain(" ... ".chars()).chain(place.chars().skip(length - 80)).collect(),
         false => place.to_owned(),
     }
-}
-
-/// What stands in a null row's place.
-fn null_row() -> EventError {
-    let reason = "an event is a JSON object, not a null row".into();
-    EventError { code: EventCode::NotAnObject, offset: None, place: None, reason }
 }
 
 impl Found {
@@ -506,6 +515,16 @@ fn rejected<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Batc
     batch(py, length, columns)
 }
 
+fn ignored<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Batch<'py>> {
+    let parts = parts.iter().map(|part| &part.passed);
+    let length = parts.clone().map(|part| part.rows.len()).sum();
+    let columns = [
+        numbers(py, length, parts.clone().map(|part| &part.rows), false)?,
+        texts(py, length, parts.map(|part| &part.reasons), limit)?,
+    ];
+    batch(py, length, columns)
+}
+
 /// How rows are asked about.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
@@ -549,8 +568,9 @@ impl Core {
             }
             let span = |one: (usize, usize), other: (usize, usize)| (one.0.min(other.0), one.1.max(other.1));
             let read = parts.iter().filter_map(|part| part.read).reduce(span);
-            let (events, rejected) = (events(py, &parts, limit)?, rejected(py, &parts, limit)?);
-            let result = (matches(py, &parts, limit)?, events, rejected, read).into_pyobject(py)?;
+            let (events, rejected, ignored) =
+                (events(py, &parts, limit)?, rejected(py, &parts, limit)?, ignored(py, &parts, limit)?);
+            let result = (matches(py, &parts, limit)?, events, rejected, ignored, read).into_pyobject(py)?;
             drop(root);
             Ok(result)
         })
@@ -575,19 +595,23 @@ impl Core {
             if left.is_some_and(|left| left.load(Ordering::Relaxed) == 0) || !pulse.beat() {
                 break;
             }
-            let Part { matches, events, rejected, errors, .. } = &mut part;
+            let Part { matches, events, rejected, passed, errors, .. } = &mut part;
             let mut open = self.shared.open();
             let Some(event) = event else {
                 open.settled();
-                self.shared.engine.telemetry().reject(Some(EventCode::NotAnObject));
+                self.shared.engine.telemetry().ignore(Ignored::Null);
                 events.push(None);
-                rejected.push(row, &null_row());
+                passed.push(row, Ignored::Null);
                 continue;
             };
             let tell = |identity: Identity<'_>| events.push(Some(identity));
             let matched = self.shared.engine.match_in_full(&mut group, event, tenant, collection, scratch, tell);
             open.settled();
             match matched {
+                Ok((Matched { ignored: Some(reason), .. }, _)) => {
+                    events.push(None);
+                    passed.push(row, reason);
+                }
                 Ok((matched, stays)) => {
                     matches.extend(row, &self.shared, &matched, stays);
                     if let Some(left) = left {
@@ -619,15 +643,22 @@ impl Core {
             if !pulse.beat() {
                 break;
             }
-            let Part { events, rejected, .. } = &mut part;
+            let Part { events, rejected, passed, .. } = &mut part;
             let tell = |identity: Identity<'_>| events.push(Some(identity));
             let read = match event {
                 Some(event) => self.shared.engine.identify(event, tenant, collection, scratch, tell),
-                None => Err(null_row()),
+                None => Ok(Some(Ignored::Null)),
             };
-            if let Err(error) = read {
-                events.push(None);
-                rejected.push(row, &error);
+            match read {
+                Ok(None) => (),
+                Ok(Some(reason)) => {
+                    events.push(None);
+                    passed.push(row, reason);
+                }
+                Err(error) => {
+                    events.push(None);
+                    rejected.push(row, &error);
+                }
             }
             if let Some(event) = event {
                 part.saw(event);

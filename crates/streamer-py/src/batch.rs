@@ -26,7 +26,7 @@ use pyo3::types::PyBytes;
 use std::ops::Range;
 use std::sync::Arc;
 use streamer_core::engine::{AHEAD, CelError, Change, Group, Located, Matched, Outcome, Pin, Root, Scratch};
-use streamer_core::error::EventError;
+use streamer_core::error::{EventError, Ignored};
 
 /// So many events, or bytes, are read before any of them is matched, for each thread.
 const ROUND: usize = 8192;
@@ -50,6 +50,7 @@ struct Span {
     outcomes: usize,
     told: usize,
     change: Change,
+    ignored: Option<Ignored>,
 }
 
 /// What became of the events of a block, in the order in which they were matched.
@@ -70,6 +71,7 @@ impl Run {
                 outcomes: self.outcomes.len(),
                 told: matched.told.len(),
                 change: matched.change,
+                ignored: matched.ignored,
             };
             self.slots.extend_from_slice(matched.certain);
             self.slots.extend(matched.told.iter().map(|(slot, _)| *slot));
@@ -137,7 +139,7 @@ impl Batch {
             _ => (0..certain).map(|_| None).chain(told.iter().copied().map(Some)).collect(),
         };
         let slots = self.slots[span.start..][..span.length].into();
-        let found = Found { slots, outcomes, change: span.change, pin: self.pin.clone() };
+        let found = Found { slots, outcomes, change: span.change, ignored: span.ignored, pin: self.pin.clone() };
         let text = self.texts.binary_search_by_key(&position, |(at, _)| *at).ok().map(|at| self.texts[at].1.bind(py).clone());
         let old_side =
             self.root.as_ref().zip(text).map(|(root, text)| {

@@ -27,7 +27,7 @@ use streamer_core::engine::{
     CelError, Change, CostClass, Engine, Fault, FilterState, Matched, Mode, Options, Outcome, Phase1, Pin, Record, Root, Scratch,
     Selection,
 };
-use streamer_core::error::{EventCode, EventError};
+use streamer_core::error::{EventCode, EventError, Ignored};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -59,6 +59,7 @@ pub struct Found {
     /// Empty, or aligned.
     pub outcomes: Box<[Option<Outcome>]>,
     pub change: Change,
+    pub ignored: Option<Ignored>,
     pub pin: Pin,
 }
 
@@ -79,6 +80,7 @@ impl Found {
             slots: matched.certain.iter().copied().chain(told.map(|(slot, _)| *slot)).collect(),
             outcomes,
             change: matched.change,
+            ignored: matched.ignored,
             // Two writes to a line that all threads share, which most events can do without.
             pin: if matched.certain.is_empty() && matched.told.is_empty() { Pin::default() } else { root.pin() },
         }
@@ -574,6 +576,9 @@ impl Core {
             result.set_item("events", counters.events)?;
             result.set_item("matched", counters.matched)?;
             result.set_item("unmatched", counters.unmatched)?;
+            let reasons = Ignored::ALL.map(Ignored::as_str).into_iter();
+            result.set_item("ignored", reasons.zip(counters.ignored).into_py_dict(py)?)?;
+            result.set_item("bare", counters.bare)?;
             let words = EventCode::ALL.map(EventCode::as_str).into_iter().chain([telemetry::INTERNAL]);
             result.set_item("rejected", words.zip(counters.rejected).into_py_dict(py)?)?;
             result.set_item("uncertain", counters.uncertain)?;

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
 use std::sync::{Arc, OnceLock};
 use streamer_core::engine::{Change, Outcome, Pin, Record, Root, Transition};
+use streamer_core::error::Ignored;
 
 /// An update that carries the document before it: what matched that, found when the first match asks for its transition.
 pub struct OldSide {
@@ -37,6 +38,8 @@ pub struct Hits {
     /// What is known of the last of them; the others match as the event changes the document.
     pub outcomes: Box<[Option<Outcome>]>,
     pub change: Change,
+    /// Why nobody was asked.
+    pub ignored: Option<Ignored>,
     /// Where the change says to compare.
     pub old_side: Option<Arc<OldSide>>,
 }
@@ -44,8 +47,8 @@ pub struct Hits {
 impl Hits {
     /// Hits of what was found, with the old side where `found.needs_text()`.
     pub fn new(shared: &Arc<Shared>, found: Found, old_side: Option<OldSide>) -> Hits {
-        let Found { slots, outcomes, change, pin } = found;
-        Hits { shared: shared.clone(), pin, slots, outcomes, change, old_side: old_side.map(Arc::new) }
+        let Found { slots, outcomes, change, ignored, pin } = found;
+        Hits { shared: shared.clone(), pin, slots, outcomes, change, ignored, old_side: old_side.map(Arc::new) }
     }
 
     fn record(&self, position: usize) -> PyResult<Arc<Record>> {
@@ -69,6 +72,7 @@ impl Hits {
             slots: positions.iter().map(slot).collect::<PyResult<_>>()?,
             outcomes,
             change: self.change,
+            ignored: self.ignored,
             old_side: self.old_side.clone(),
         })
     }
@@ -108,6 +112,11 @@ fn match_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 impl Hits {
     fn __len__(&self) -> usize {
         self.slots.len()
+    }
+
+    #[getter]
+    fn ignored(&self) -> Option<&'static str> {
+        self.ignored.map(Ignored::as_str)
     }
 
     fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {

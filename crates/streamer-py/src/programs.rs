@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 use streamer_core::cel::{self, Arena, Document, Executable, Scratch, Verdict};
-use streamer_core::error::{EventError, SubscriptionError, SubscriptionErrorKind};
+use streamer_core::error::{EventError, SubscriptionError, SubscriptionErrorKind, Unread};
 use streamer_core::flatten::{Flattener, Given, PathTrie, Validation};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -35,7 +35,7 @@ impl CelPrograms {
         let arena = Arena::default();
         let given = Given { default_tenant: self.default_tenant.as_deref(), ..Given::default() };
         let read = flattener.flatten(&self.trie, event, Validation::Full, &given, &self.limits);
-        let made = read.and_then(|flat| Document::new(&flat, &arena, &self.limits));
+        let made = read.map_err(Unread::into_error).and_then(|flat| Document::new(&flat, &arena, &self.limits));
         let done = made.and_then(|document| act(&if old_side { document.as_before() } else { document }));
         done.map_err(|error| errors::event_error(py, &error, true).map_or_else(|other| other, PyErr::from_value))
     }

@@ -13,7 +13,7 @@ use crate::bloom::filter::Answer;
 use crate::bloom::keys::{begin_key, end_key};
 use crate::bloom::kinds::{Kind, Probe, of_scalar};
 use crate::bloom::portable::Slices;
-use crate::error::EventError;
+use crate::error::{EventError, Unread};
 use crate::flatten::{Flat, Flattener, Given, Leaf, PathId, PathTrie, Validation};
 use crate::json;
 use crate::layout::EventLayout;
@@ -111,7 +111,12 @@ impl Shipped {
         let Scratch { new, old, key } = scratch;
         let reading = &self.reading;
         let given = Given { tenant, collection, default_tenant: reading.default_tenant.as_deref() };
-        let flat = new.flatten(&self.trie, event, Validation::Full, &given, &reading.limits)?;
+        let flat = match new.flatten(&self.trie, event, Validation::Full, &given, &reading.limits) {
+            Ok(flat) => flat,
+            // It is counted where it is matched.
+            Err(Unread::Ignored(_)) => return Ok(Told::Answer(Answer::Maybe)),
+            Err(Unread::Bad(error)) => return Err(error),
+        };
         let parts = flat.parts();
         if *parts.tenant != *reading.tenant || parts.collection != reading.collection.as_deref() {
             return Ok(Told::Answer(Answer::Maybe));

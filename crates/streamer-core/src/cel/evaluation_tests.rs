@@ -2,7 +2,7 @@
 //! (`tests/native/test_cel_evaluation.py`); here is what only this side can show.
 
 use super::{Arena, Document, Executable, Outcome, Reason, Scratch, Verdict, compile};
-use crate::error::{EventCode, EventError};
+use crate::error::{EventCode, EventError, Unread};
 use crate::flatten::{Flattener, Given, PathTrie, Validation};
 use crate::layout::EventLayout;
 use crate::limits::Limits;
@@ -19,7 +19,7 @@ fn evaluate(sources: &[&str], event: &str, validation: Validation, old_side: boo
     let trie = PathTrie::builder(Arc::new(EventLayout::default())).build();
     let (limits, mut flattener, arena) = (Limits::default(), Flattener::new(), Arena::default());
     let given = Given { default_tenant: Some("default"), ..Given::default() };
-    let flat = flattener.flatten(&trie, event.as_bytes(), validation, &given, &limits)?;
+    let flat = flattener.flatten(&trie, event.as_bytes(), validation, &given, &limits).map_err(Unread::into_error)?;
     let document = Document::new(&flat, &arena, &limits)?;
     let document = if old_side { document.as_before() } else { document };
     let mut scratch = Scratch::default();

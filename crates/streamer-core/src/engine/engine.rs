@@ -32,7 +32,7 @@ use crate::engine::segment::{Output, Segment, SegmentScratch};
 use crate::engine::telemetry::{Counters, Tally, Telemetry};
 use crate::engine::values::ValuesScratch;
 use crate::engine::write::Writer;
-use crate::error::{EventError, SubscriptionError};
+use crate::error::{EventError, Ignored, SubscriptionError};
 use crate::flatten::{EventId, Flattener, Locator, PathTrie, Validation};
 use crate::fork;
 use crate::layout::{EventLayout, EventType};
@@ -325,8 +325,18 @@ pub struct Matched<'s> {
     pub change: Change,
     /// How many conjunctions were looked at.
     pub work: u64,
+    /// Why nobody was asked.
+    pub ignored: Option<Ignored>,
     /// See [`OldScratch::found`].
     pub(super) found: &'s [u32],
+}
+
+impl Matched<'_> {
+    /// Of an event that is ignored.
+    pub(super) fn ignored(reason: Ignored) -> Self {
+        let change = Change::Untold;
+        Matched { certain: &[], told: &[], errors: &[], change, work: 0, ignored: Some(reason), found: &[] }
+    }
 }
 
 /// What an event is called, and where it belongs.
@@ -557,7 +567,7 @@ impl Engine {
     }
 
     /// Find what one of several events matches, with all that can be said of it: what it is called, which is *told* if it can be
-    /// read, and which matches of an update stay.
+    /// read and is not ignored, and which matches of an update stay.
     ///
     /// # Errors
     ///
@@ -574,7 +584,7 @@ impl Engine {
         self.inner.match_in_full(group, event, tenant, collection, scratch, tell)
     }
 
-    /// *Tell* what an event is called, without matching or counting it.
+    /// *Tell* what an event is called, without matching or counting it; or return why it is ignored.
     ///
     /// # Errors
     ///
@@ -586,7 +596,7 @@ impl Engine {
         collection: Option<&str>,
         scratch: &mut Scratch,
         tell: impl FnOnce(Identity<'_>),
-    ) -> Result<(), EventError> {
+    ) -> Result<Option<Ignored>, EventError> {
         self.inner.identify(event, tenant, collection, scratch, tell)
     }
 

@@ -15,7 +15,7 @@ use crate::engine::shares::Shares;
 use crate::engine::store::flags;
 use crate::engine::telemetry::Tally;
 use crate::engine::values::{Values, ValuesScratch};
-use crate::error::EventError;
+use crate::error::{EventError, Ignored, Unread};
 use crate::flatten::{Flat, Flattener, Given, Parts, Validation};
 use crate::layout::{EventType, Part};
 use crate::prefetch::{LINE, prefetch};
@@ -111,17 +111,20 @@ impl Inner {
         collection: Option<&str>,
         scratch: &mut Scratch,
         tell: impl FnOnce(Identity<'_>),
-    ) -> Result<(), EventError> {
+    ) -> Result<Option<Ignored>, EventError> {
         let Scratch { flattener, old, .. } = scratch;
         let Options { default_tenant, limits, validation, .. } = &self.options;
         let given = Given { tenant, collection, default_tenant: default_tenant.as_deref() };
-        let flat = flattener.flatten(&self.no_paths, event, *validation, &given, limits)?;
-        tell(self.identity(&flat, &mut old.flattener));
-        Ok(())
+        match flattener.flatten(&self.no_paths, event, *validation, &given, limits) {
+            Ok(flat) => tell(self.identity(&flat, &mut old.flattener)),
+            Err(Unread::Ignored(reason)) => return Ok(Some(reason)),
+            Err(Unread::Bad(error)) => return Err(error),
+        }
+        Ok(None)
     }
 
-    /// Match an event, and when it is judged do *more* while it is flat.
-    fn match_and<'s, T>(
+    /// Match an event, and when it is judged do *more* while it is flat; nothing more with one that is ignored.
+    fn match_and<'s, T: Default>(
         &self,
         group: &mut Group<'_>,
         event: &[u8],
@@ -140,11 +143,19 @@ impl Inner {
             Ok((change, more(one, rest, change)))
         });
         let Scratch { output, tally, old, .. } = scratch;
-        let (change, more) = change.and_then(|change| change).inspect_err(|error| {
-            tally.reject(error.code);
-            // They are no part of the thread's next event.
-            forget_refused();
-        })?;
+        let (change, more) = match change.and_then(|change| change.map_err(Unread::Bad)) {
+            Ok(judged) => judged,
+            Err(Unread::Ignored(reason)) => {
+                tally.ignore(reason);
+                return Ok((Matched::ignored(reason), T::default()));
+            }
+            Err(Unread::Bad(error)) => {
+                tally.reject(error.code);
+                // They are no part of the thread's next event.
+                forget_refused();
+                return Err(error);
+            }
+        };
         let looked = output.candidates + output.listed;
         let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
         match output.is_cut_off {
@@ -157,6 +168,7 @@ impl Inner {
             errors: &output.errors,
             change,
             work: looked,
+            ignored: None,
             found: &old.found,
         };
         Ok((matched, more))
@@ -171,7 +183,7 @@ impl Inner {
         collection: Option<&str>,
         scratch: &mut Scratch,
         use_: impl FnOnce(&One<'_>, &mut Rest<'_>) -> T,
-    ) -> Result<T, EventError> {
+    ) -> Result<T, Unread> {
         let Scratch { flattener, views, values, segment, output, old, cel, tally } = scratch;
         let options = &self.options;
         let given = Given { tenant, collection, default_tenant: options.default_tenant.as_deref() };
@@ -228,6 +240,9 @@ impl Inner {
 
     /// Judge what an event's partitions hold (see the table in `judge.rs`), and say what the transition of ordinary matches is.
     fn judge(&self, one: &One<'_>, rest: &mut Rest<'_>) -> Result<Change, EventError> {
+        if one.flat.parts().is_bare {
+            rest.tally.bare();
+        }
         let mut shares = rest.tally.is_timed().then(Shares::default);
         let change = self.judge_all(one, rest, shares.as_mut())?;
         if let Some(mut shares) = shares {

@@ -19,7 +19,7 @@ use crate::engine::engine::Inner;
 use crate::engine::registry::Record;
 use crate::engine::segment::Output;
 use crate::engine::telemetry::Tally;
-use crate::error::EventError;
+use crate::error::{EventError, Unread};
 use crate::flatten::{Flat, Flattener, Given, Validation};
 use crate::watch::spend;
 use std::any::Any;
@@ -245,7 +245,8 @@ impl<'e> Programs<'e> {
             let (inner, limits) = (self.inner, &self.inner.options.limits);
             let document = match self.flattener.take() {
                 Some(flattener) if inner.options.validation == Validation::Lazy => {
-                    let flat = flattener.flatten(&inner.no_paths, self.event, Validation::Full, &self.given, limits)?;
+                    let flat = flattener.flatten(&inner.no_paths, self.event, Validation::Full, &self.given, limits);
+                    let flat = flat.map_err(Unread::into_error)?;
                     Document::new(&flat, self.arena, limits)?
                 }
                 _ => Document::new(self.flat, self.arena, limits)?,

@@ -9,8 +9,8 @@
 //! A shard belongs to one [`Tally`], and so to one thread at a time: counting is a load and a store to a cache line that no
 //! other thread writes. What is counted away from a scratch goes to the common shard with atomic additions.
 //!
-//! Invariant: each event that was begun is settled once, as matched, unmatched or rejected. The number of events is the sum of
-//! the three, never a count of its own, so that it holds in every reading, also in the midst of matching.
+//! Invariant: each event that was begun is settled once, as matched, unmatched, ignored or rejected. The number of events is
+//! the sum of the four, never a count of its own, so that it holds in every reading, also in the midst of matching.
 //!
 //! How many matches an event has is counted in buckets, of which the first are the events without any: matched and unmatched
 //! are read off them.
@@ -21,7 +21,7 @@
 //! Rejected: one set of atomics for all threads (two threads on one line: 40-80 ns an event); timing every event (8 % of an
 //! event that nothing wants).
 
-use crate::error::EventCode;
+use crate::error::{EventCode, Ignored};
 use crate::fork;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,12 +79,16 @@ pub struct Distribution {
 /// What was counted since the engine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Events that were settled: the sum of matched, unmatched and rejected.
+    /// Events that were settled: the sum of matched, unmatched, ignored and rejected.
     pub events: u64,
     /// Events that matched anything.
     pub matched: u64,
     /// Events that matched nothing.
     pub unmatched: u64,
+    /// Events that match nobody whatever is subscribed, by [`Ignored`].
+    pub ignored: [u64; Ignored::ALL.len()],
+    /// Matched and unmatched events in which the layout finds no collection, type or document.
+    pub bare: u64,
     /// Events that could not be read, by [`EventCode`], and last those at which the engine failed.
     pub rejected: [u64; CODES],
     /// Subscriptions that matched, by event.
@@ -127,6 +131,8 @@ struct Shard {
     candidates: Histogram,
     listed: AtomicU64,
     merges: AtomicU64,
+    bare: AtomicU64,
+    ignored: [AtomicU64; Ignored::ALL.len()],
     rejected: [AtomicU64; CODES],
     total: Histogram,
     bloom: Histogram,
@@ -177,6 +183,8 @@ impl Shard {
         sum.uncertain += read(&self.uncertain);
         sum.listed += read(&self.listed);
         sum.merges += read(&self.merges);
+        sum.bare += read(&self.bare);
+        sum.ignored.iter_mut().zip(&self.ignored).for_each(|(sum, count)| *sum += read(count));
         sum.rejected.iter_mut().zip(&self.rejected).for_each(|(sum, count)| *sum += read(count));
         self.total.add_to(&mut sum.total);
         self.bloom.add_to(&mut sum.bloom);
@@ -210,7 +218,7 @@ impl Telemetry {
         self.shards.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|shard| shard.add_to(&mut sum));
         let [unmatched, matched @ ..] = &sum.matches.counts;
         (sum.unmatched, sum.matched) = (*unmatched, matched.iter().sum());
-        sum.events = sum.matched + sum.unmatched + sum.rejected.iter().sum::<u64>();
+        sum.events = sum.matched + sum.unmatched + sum.ignored.iter().sum::<u64>() + sum.rejected.iter().sum::<u64>();
         sum
     }
 
@@ -240,6 +248,13 @@ impl Telemetry {
     pub fn reject(&self, code: Option<EventCode>) {
         if self.is_on() {
             beside_others(&self.common.rejected[code.map_or(CODES - 1, |code| code as usize)], 1);
+        }
+    }
+
+    /// Count an event that has no value, so that there is nothing to read.
+    pub fn ignore(&self, reason: Ignored) {
+        if self.is_on() {
+            beside_others(&self.common.ignored[reason as usize], 1);
         }
     }
 
@@ -305,6 +320,21 @@ impl Tally {
         }
     }
 
+    /// The layout finds nothing in the event, which is settled besides.
+    #[cold]
+    pub fn bare(&self) {
+        if self.is_on {
+            alone(&self.shard.bare, 1);
+        }
+    }
+
+    /// Settle the event as ignored.
+    pub fn ignore(&mut self, reason: Ignored) {
+        if self.is_on {
+            alone(&self.shard.ignored[reason as usize], 1);
+        }
+    }
+
     /// Settle the event as rejected.
     pub fn reject(&mut self, code: EventCode) {
         if self.is_on {
@@ -361,12 +391,14 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let mut tally = Tally::default();
-                    for n in 0..3000 {
+                    for n in 0..4000 {
                         tally.begin(&telemetry);
-                        match n % 3 {
+                        match n % 4 {
                             0 => tally.settle(0, 0, 0, 0),
                             1 => tally.settle(2, 1, 7, 3),
-                            _ if n % 2 == 0 => tally.reject(EventCode::TooDeep),
+                            2 if n % 3 == 0 => telemetry.ignore(Ignored::Null),
+                            2 => tally.ignore(Ignored::Type),
+                            _ if n % 8 == 3 => tally.reject(EventCode::TooDeep),
                             _ => telemetry.reject(None),
                         }
                     }
@@ -374,11 +406,13 @@ mod tests {
             }
         });
         let counters = telemetry.counters();
-        assert_eq!((counters.events, counters.matched, counters.unmatched), (12_000, 4000, 4000));
+        assert_eq!((counters.events, counters.matched, counters.unmatched), (16_000, 4000, 4000));
         assert_eq!((counters.matches.sum, counters.uncertain), (8000, 4000));
         assert_eq!((counters.candidates.sum, counters.listed), (28_000, 12_000));
         let in_buckets = |distribution: Distribution| distribution.counts.iter().sum::<u64>();
         assert_eq!((in_buckets(counters.matches), in_buckets(counters.candidates)), (8000, 8000));
+        assert_eq!(counters.ignored[Ignored::Null as usize] + counters.ignored[Ignored::Type as usize], 4000);
+        assert_eq!(counters.ignored.iter().sum::<u64>(), 4000);
         assert_eq!(counters.rejected[EventCode::TooDeep as usize] + counters.rejected[CODES - 1], 4000);
         assert_eq!(counters.rejected.iter().sum::<u64>(), 4000);
     }

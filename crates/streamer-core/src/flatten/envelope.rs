@@ -7,10 +7,12 @@ use super::trie::{
     ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, OPTIONAL, PathTrie, Place, ROOT, TENANT, TOPIC, TS, TYPE, UNKNOWN,
 };
 use super::{Flattener, Given, Limits};
-use crate::error::{EventCode, EventError};
+use crate::error::{EventCode, EventError, Ignored};
 use crate::flatten::scan::Scan;
 use crate::json::{self, Options, Tree};
-use crate::layout::{EventLayout, EventType, Part, Piece, Pointer, Template, TimestampFormat, decode_pointer, encode_pointer};
+use crate::layout::{
+    EventLayout, EventType, Meaning, Part, Piece, Pointer, Template, TimestampFormat, decode_pointer, encode_pointer,
+};
 use crate::value::{Kind, Scalar, Seed};
 use std::sync::Arc;
 
@@ -48,11 +50,31 @@ pub(super) struct Resolved {
     pub(super) event_type: Option<EventType>,
     ts_ns: Option<i128>,
     has_unknown: bool,
+    is_bare: bool,
     /// See `Flat`.
     pub(super) data: u16,
     pub(super) before: u16,
     /// Where `before` begins and its node, if it was only skipped and now counts as `data`.
     pub(super) fallback: Option<(usize, u32)>,
+}
+
+/// Why there is no event at all: an empty text, or the value of a tombstone.
+#[cold]
+pub(super) fn nothing(event: &[u8]) -> Option<Ignored> {
+    let is_ink = |byte: &u8| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    let Some(from) = event.iter().position(is_ink) else { return Some(Ignored::Empty) };
+    let to = event.iter().rposition(is_ink).map_or(from, |last| last + 1);
+    (&event[from..to] == b"null").then_some(Ignored::Null)
+}
+
+/// Why nobody is asked of an object, whatever its other parts are.
+pub(super) fn ignored(trie: &PathTrie, slots: &Slots, text: &str) -> Option<Ignored> {
+    let reader = Reader { trie, slots, text };
+    if reader.type_word().is_some_and(|word| trie.layout.event_type(word) == Some(Meaning::Ignore)) {
+        return Some(Ignored::Type);
+    }
+    let is_bare = || [TYPE, DATA, BEFORE, UNKNOWN].iter().all(|part| reader.find(*part).is_none());
+    (trie.layout.ignores_no_change && is_bare()).then_some(Ignored::NoChange)
 }
 
 /// Find the parts and check them.
@@ -102,7 +124,8 @@ pub(super) fn resolve(
             fallback = slots.value(node).map(|entry| (entry.start as usize, node));
         }
     }
-    Ok(Resolved { tenant, collection, topic, event_type, ts_ns, has_unknown, data, before, fallback })
+    let is_bare = event_type.is_none() && data == ALWAYS && !has_unknown && reader.find(COLLECTION).is_none();
+    Ok(Resolved { tenant, collection, topic, event_type, ts_ns, has_unknown, is_bare, data, before, fallback })
 }
 
 impl Resolved {
@@ -134,6 +157,7 @@ impl Resolved {
             ts_ns: self.ts_ns,
             has_unknown: self.has_unknown,
             is_known_after: false,
+            is_bare: self.is_bare,
         }
     }
 }
@@ -291,16 +315,22 @@ impl<'r> Reader<'r> {
         self.error(EventCode::ReservedName, reason, found)
     }
 
+    /// The event's word for its type, where that is a string.
+    fn type_word(&self) -> Option<&'r str> {
+        match (self.find(TYPE), self.constant(TYPE)) {
+            (Some((_, _, entry)), _) => (entry.kind == Kind::String).then(|| self.plain(entry)),
+            (None, Some(Scalar::String(word))) => Some(word),
+            (None, _) => None,
+        }
+    }
+
     fn event_type(&self) -> Result<Option<EventType>, EventError> {
-        let word = match (self.find(TYPE), self.constant(TYPE)) {
-            (Some((_, _, entry)), _) if entry.kind == Kind::String => self.plain(entry),
-            (None, Some(Scalar::String(word))) => word,
-            (None, None) => return Ok(None),
-            // It is no string.
-            _ => return self.string(TYPE).map(|_| None),
-        };
+        // There is none, or it is no string.
+        let Some(word) = self.type_word() else { return self.string(TYPE).map(|_| None) };
         match self.trie.layout.event_type(word) {
-            Some(event_type) => Ok(Some(event_type)),
+            Some(Meaning::Type(event_type)) => Ok(Some(event_type)),
+            // It was ignored.
+            Some(Meaning::Ignore) => Ok(None),
             None => {
                 let words: Vec<&str> = match &self.trie.layout.type_map {
                     None => EventType::ALL.map(EventType::as_str).to_vec(),

@@ -16,7 +16,7 @@ mod scan;
 pub mod slots;
 mod trie;
 
-use crate::error::EventError;
+use crate::error::{EventError, Unread};
 use crate::json;
 use crate::layout::BeforeHolds;
 use crate::limits::Limits;
@@ -82,12 +82,14 @@ impl Flattener {
         validation: Validation,
         given: &Given<'a>,
         limits: &Limits,
-    ) -> Result<Flat<'a>, EventError> {
+    ) -> Result<Flat<'a>, Unread> {
         json::check_length(event.len(), limits.max_event_bytes)?;
-        match validation {
+        let read = match validation {
             Validation::Full => self.read::<true>(trie, event, given, limits),
             Validation::Lazy => self.read::<false>(trie, event, given, limits),
-        }
+        };
+        // Most events are something, and pay nothing for the question.
+        read.map_err(|unread| envelope::nothing(event).map_or(unread, Unread::Ignored))
     }
 
     fn read<'a, const CHECKED: bool>(
@@ -96,11 +98,16 @@ impl Flattener {
         event: &'a [u8],
         given: &Given<'a>,
         limits: &Limits,
-    ) -> Result<Flat<'a>, EventError> {
+    ) -> Result<Flat<'a>, Unread> {
         let Flattener { slots, scratch, decoded, completed, made } = self;
         let mut origin = Origin::default();
         let mut max_depth = limits.max_depth;
         let (mut event, mut text) = (event, pass::<CHECKED>(trie, slots, scratch, event, max_depth)?);
+        if trie.ignores_any
+            && let Some(reason) = envelope::ignored(trie, slots, text)
+        {
+            return Err(Unread::Ignored(reason));
+        }
         if trie.layout.encoded
             && let Some(made) = records::decode(trie, slots, event, max_depth, &mut origin)?
         {

@@ -178,6 +178,8 @@ pub struct Parts<'a> {
     pub has_unknown: bool,
     /// Whether all of those are `before` or below it: what the index finds of the document after the change is certain.
     pub is_known_after: bool,
+    /// Whether the layout finds no type and no document in the event, and no collection of its own.
+    pub is_bare: bool,
 }
 
 /// A flattened event: what [`Slots`] hold of it, by path.

@@ -133,6 +133,7 @@ pub struct PathTrie {
     pub(crate) has_part: [bool; 9],
     pub(crate) has_constants: bool,
     pub(crate) unavailable: Unavailable,
+    pub(crate) ignores_any: bool,
     /// How many members of the root a lazy reading needs: all but those that only `id` and `ts` want.
     pub(crate) needed: u32,
 }
@@ -361,6 +362,7 @@ impl Growing {
             has_part: layout.parts().map(|(_, part)| part.constant().is_some() || !part.pointers().is_empty()),
             unavailable: Unavailable::new(&layout),
             has_constants: layout.parts().iter().any(|(_, part)| part.constant().is_some()),
+            ignores_any: layout.ignores_any(),
             layout,
             seed,
             lookups,

@@ -11,7 +11,7 @@ use crate::automaton::wildcards::wildcard_matches;
 use crate::error::EventError;
 use crate::flatten::substitute;
 use crate::json::{self, Build, Options};
-use crate::layout::{BeforeHolds, EventLayout, EventType, Part, Pointer, index};
+use crate::layout::{BeforeHolds, EventLayout, EventType, Meaning, Part, Pointer, index};
 use crate::limits::Limits;
 use crate::subscriptions::Subscription;
 use crate::subscriptions::filters::{Filter, Operator};
@@ -66,7 +66,10 @@ impl Event {
             (None, Some(Scalar::String(constant))) => Some(constant.clone()),
             (None, _) => None,
         };
-        let event_type = text_of(&layout.event_type).and_then(|word| layout.event_type(&word));
+        let event_type = text_of(&layout.event_type).and_then(|word| match layout.event_type(&word)? {
+            Meaning::Type(event_type) => Some(event_type),
+            Meaning::Ignore => None,
+        });
         let topic = text_of(&layout.topic);
         let before = find(&raw, &layout.before).cloned();
         let mut data = find(&raw, &layout.data).cloned();
