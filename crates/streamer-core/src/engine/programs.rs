@@ -344,11 +344,11 @@ impl<'e> Programs<'e> {
         let budget = self.inner.cel_budget.load(Ordering::Relaxed);
         let outcome = program.evaluate(&document, budget, self.scratch)?;
         spend(outcome.cost as usize + 1);
-        if let Some(reason) = outcome.reason {
-            if let Some(count) = self.failed(slot, record, reason) {
-                let (_, detail) = program.evaluate_in_words(&document, budget, self.scratch)?;
-                self.errors.push(CelError { slot: Some(slot), reason, detail, count });
-            }
+        if let Some(reason) = outcome.reason
+            && let Some(count) = self.failed(slot, record, reason)
+        {
+            let (_, detail) = program.evaluate_in_words(&document, budget, self.scratch)?;
+            self.errors.push(CelError { slot: Some(slot), reason, detail, count });
         }
         Ok(outcome.verdict)
     }
