@@ -59,7 +59,8 @@ class EventLayout:
         no_change: what becomes of an event in which `type`, `data`, `before` and `unknown` all stand nowhere, as in a heartbeat:
             `ignore`, so that it matches nobody, or `match`, so that its other parts are matched.
         before_holds: `all` of the document before the change; a `partial` one, in which a member that `data` has and `before`
-            lacks is unknown; or only what was `changed`, so that all else is as in `data`.
+            lacks is unknown, and of a delete all that `before` lacks; or only what was `changed`, so that all else is as in
+            `data`.
         unknown_value: text, or several, that the source writes for a value that it does not carry; such a value below `data` or
             `before` is unknown, and so is the array that has it as an element, or the object that has a member of that name.
         encoded: `json` where `data` and `before` may be strings that hold JSON.

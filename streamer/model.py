@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from streamer.errors import ConfigError
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Pointer: TypeAlias = tuple[str, ...]
 """A JSON Pointer, split into its unescaped tokens; the empty tuple is the whole document."""
+
+REST: Final = "\ud800"
+"""In place of a hole's last token: each member that the object there lacks. No name of a member, being half of a character."""
 
 Transition = Literal["enter", "stay", "leave"]
 Dialect = Literal["strict", "eventbridge"]
@@ -238,7 +241,7 @@ class Event:
     topic: str | None = None
     data: Mapping[str, Any] | None = None
     before: Mapping[str, Any] | None = None
-    unknown: tuple[Pointer, ...] = ()  # from the event's root
+    unknown: tuple[Pointer, ...] = ()  # from the event's root; the last step may be `REST`
     unknown_parts: frozenset[str] = frozenset()  # those of `type`, `ts` and `topic` that a pointer in `unknown` covers
     data_at: Pointer | None = None  # where `data` and `before` were found in `raw`, or would stand
     before_at: Pointer | None = None

@@ -334,8 +334,10 @@ RECORDS: dict[str, list[Any]] = {
 
 
 def recorded(rng: random.Random, event: Json, *, encoded: bool) -> Json:
-    """Leave members of `before` out, and encode documents."""
+    """Leave members of `before` out, make some events deletes with no other document, and encode documents."""
     made = dict(event)
+    if rng.random() < 0.25:
+        made |= {"type": "delete", "data": None}
     if isinstance(made.get("before"), dict):
         made["before"] = {name: value for name, value in made["before"].items() if rng.random() < 0.6}
     for name in ("data", "before") if encoded else ():

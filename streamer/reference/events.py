@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.errors import EventCode, EventError, Ignored
 from streamer.layout import IGNORE, Constant, EventLayout, decode_pointer, encode_pointer
-from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer
+from streamer.model import INT64_MIN, REST, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer
 from streamer.reference import json
-from streamer.reference.places import is_prefix, resolve, substitute
+from streamer.reference.places import covers, is_prefix, resolve, substitute
 from streamer.reference.records import carried, decoded, duplicate_member
 
 if TYPE_CHECKING:
@@ -221,10 +221,11 @@ class _Parts:
         unknown = (*unknown, *holes)
         data_at = data_at if data_at is not None else self._would_stand("data", unknown)
         before_at = before_at if before_at is not None else self._would_stand("before", unknown)
-        is_partial = self.layout.before_holds == "partial" and event_type == "update"
-        untold = is_partial and before is None and before_at is not None and not _overlaps(unknown, before_at)
-        if untold and before_at is not None:
-            unknown = (*unknown, before_at)
+        is_partial = self.layout.before_holds == "partial" and before_at is not None
+        untold = is_partial and event_type == "update" and before is None and not _overlaps(unknown, before_at)
+        is_last = is_partial and event_type == "delete" and data is None
+        if before_at is not None and (untold or is_last):
+            unknown = (*unknown, before_at if before is None else (*before_at, REST))
         # The last known document of a delete may stand in `before`, also where it is a hole there.
         is_before = before is not None or not _overlaps(unknown, data_at) or _overlaps(unknown, before_at)
         if event_type == "delete" and data is None and before_at is not None and is_before:
@@ -364,7 +365,7 @@ class _Parts:
         return frozenset(
             part
             for part in ("type", "ts", "topic")
-            if any(is_prefix(hole, pointer) for hole in unknown for pointer in self.layout.pointers(part))
+            if any(covers(hole, pointer, self.raw) for hole in unknown for pointer in self.layout.pointers(part))
         )
 
     def _wrong_type(self, part: str, at: Pointer | None, expected: str, value: Any) -> EventError:

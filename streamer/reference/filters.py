@@ -5,7 +5,7 @@ test holds the two together. Reading a path gives a `Reading`: a value, or why t
 
 A number that no float64 holds is there (`exists`), but to read it is an error, also on the way to a field below it. A hole (a
 pointer in the event's `unknown`) hides what it covers; where the document ends above a hole, what lies on the way to the hole
-is unknown too.
+is unknown too. A hole that ends in `REST` hides what the object there lacks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, final
 
-from streamer.model import BeyondFloat64, Event, Pointer, Verdict
+from streamer.model import REST, BeyondFloat64, Event, Pointer, Verdict
 from streamer.reference.searches import may_search
 from streamer.subscriptions.filters import ORDERINGS, CompiledFilter, Operator
 
@@ -80,7 +80,7 @@ def read(document: Mapping[str, Any] | None, path: tuple[str, ...], at: Pointer 
             return Reading(UNKNOWN, Absence.UNKNOWN, UNKNOWN)
         has_hole_below = place is not None and any(place == hole[: len(place)] for hole in unknown)
         if value is MISSING:
-            if has_hole_below:
+            if has_hole_below or (place is not None and (*place[:-1], REST) in unknown):
                 return Reading(UNKNOWN, Absence.UNKNOWN, UNKNOWN)
             # Without a document the first step has nothing to be asked of, as in CEL, where `data` is null then.
             return Reading(FALSE, MISSING, ERROR, on_the_way=depth > 0)

@@ -36,7 +36,7 @@ from typing import Any, Final, NamedTuple
 
 from streamer.errors import EventCode, EventError
 from streamer.layout import encode_pointer
-from streamer.model import BeyondFloat64, Pointer, Verdict
+from streamer.model import REST, BeyondFloat64, Pointer, Verdict
 from streamer.reference.searches import may_search
 from streamer.subscriptions.folding import simple_fold
 from streamer.subscriptions.matchers import (
@@ -345,8 +345,8 @@ class _View:
                 for name, child in node.children.items():
                     if name in value:
                         pending.append((value[name], child, scope, below.get(name)))
-                    elif name in below:
-                        self._read_hole(below[name], child, scope)
+                    elif (beyond := below.get(REST) or below.get(name)) is not None:
+                        self._read_hole(beyond, child, scope)
                 if hole is not None:
                     self._mark_unknown(scope, node.ends)
             elif isinstance(value, list | tuple):

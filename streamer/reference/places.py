@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamer.model import Pointer
+from streamer.model import REST, Pointer
 
 
 def resolve(value: Any, pointer: Pointer) -> tuple[bool, Any]:
@@ -35,6 +35,13 @@ def substitute(value: Any, pointer: Pointer, new: Any) -> Any:
 
 def is_prefix(short: Pointer, long: Pointer) -> bool:
     return long[: len(short)] == short
+
+
+def covers(hole: Pointer, place: Pointer, value: Any) -> bool:
+    """Tell whether a hole in *value* hides what stands at a place."""
+    if hole[-1:] != (REST,):
+        return is_prefix(hole, place)
+    return len(place) >= len(hole) and is_prefix(hole[:-1], place) and not resolve(value, place[: len(hole)])[0]
 
 
 def _is_index(token: str) -> bool:

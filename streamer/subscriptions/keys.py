@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias, final
 
-from streamer.model import BeyondFloat64, Event, Pointer
+from streamer.model import REST, BeyondFloat64, Event, Pointer
 from streamer.subscriptions.buckets import SHIFTS, bounds, bucket, buckets
 from streamer.subscriptions.folding import simple_fold
 from streamer.subscriptions.matchers import (
@@ -389,14 +389,22 @@ def _touched(event: Event, path: Path, holes: list[Pointer]) -> bool:
             base = event.data_at
         case Root.BEFORE:
             base = event.before_at
-        case _:
-            # The layout knows where type and topic stand; here it is enough that a hole may reach them.
-            documents = [at for at in (event.data_at, event.before_at) if at]
-            return not all(any(hole[: len(at)] == at for at in documents) for hole in holes)
+        case part:
+            return part.value in event.unknown_parts
     if base is None:
         return False
     place = base + path.names
-    return any(hole[: len(place)] == place[: len(hole)] for hole in holes)
+    # Only the document of a delete has such a hole, and it stands in `before`, or on the old side in `data`.
+    held = event.data if event.before is None else event.before
+    return any(_meets(hole, place, held or {}) for hole in holes)
+
+
+def _meets(hole: Pointer, place: Pointer, held: Mapping[str, Any]) -> bool:
+    """Tell whether a hole, perhaps in the document *held*, equals, contains or lies below a place."""
+    if hole[-1:] != (REST,):
+        return hole[: len(place)] == place[: len(hole)]
+    at, below = hole[:-1], place[len(hole) - 1 :]
+    return at[: len(place)] == place[: len(at)] and not (below and below[0] in held)
 
 
 def _omit_arrays(raw: Any, pointer: Pointer) -> Pointer:

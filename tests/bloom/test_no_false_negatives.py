@@ -159,6 +159,8 @@ def random_event(rng: random.Random) -> dict[str, Any]:
         event["before"] = random_document(rng)
     if rng.random() < 0.8:
         event["type"] = rng.choice(["insert", "update", "update", "delete"])
+    if event.get("type") == "delete" and rng.random() < 0.7:
+        del event["data"]
     if rng.random() < 0.5:
         event["tenant"] = rng.choice(["t", "u"])
     if rng.random() < 0.8:

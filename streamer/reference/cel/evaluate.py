@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias, final
 
 import re2
 
-from streamer.model import BeyondFloat64, Event, Pointer
+from streamer.model import REST, BeyondFloat64, Event, Pointer
 from streamer.reference.cel import times
 from streamer.reference.cel.functions import FUNCTIONS, no_overload
 from streamer.reference.cel.operators import ORDERS, double_arithmetic, int_arithmetic, invert, negate, time_arithmetic
@@ -421,6 +421,8 @@ class Run:
             return UNKNOWN if type(partial.value) is list else no_overload("in", [key, partial.value])
         if type(key) is str and key in partial.holes and (partial.holes[key] is None or key not in partial.value):
             return UNKNOWN
+        if type(key) is str and REST in partial.holes and key not in partial.value:
+            return UNKNOWN
         return self._in(key, partial.value)
 
     def _order(self, op: str, left: Value, right: Value) -> Value:
@@ -546,6 +548,8 @@ def _below(value: Any, holes: Holes, key: Value) -> Value:
         if type(value) is not BeyondFloat64:
             return Partial(value, below)
     if value is _MISSING:
+        if type(key) is str and REST in holes:
+            return UNKNOWN
         return Failure(CelReason.NO_SUCH_FIELD, f"no such field: {_shown(key)}")
     return read(value)
 

@@ -54,6 +54,8 @@ pub struct Document<'d> {
     ts: Value<'d>,
     /// The pointers that the source did not carry, and where `data` and `before` were found or would stand.
     unknown: &'d [Tokens<'d>],
+    /// Where a document stands of which all is unknown but the members of these names, sorted.
+    rest: Option<(Tokens<'d>, &'d [&'d str])>,
     data_at: Option<Tokens<'d>>,
     before_at: Option<Tokens<'d>>,
 }
@@ -111,6 +113,11 @@ impl<'d> Document<'d> {
                 Some(Err(_)) | None => Value::Null, // out of range it would not have been flattened
             },
             unknown: arena.alloc_slice_fill_iter(holes.pointers.iter().map(|pointer| tokens(pointer))),
+            rest: holes.rest.map(|rest| {
+                let held = arena.alloc_slice_fill_iter(rest.held.iter().map(|name| &*arena.alloc_str(name)));
+                held.sort_unstable();
+                (tokens(&rest.at), &*held)
+            }),
             data_at: holes.data_at.as_deref().map(tokens),
             before_at: holes.before_at.as_deref().map(tokens),
         })
@@ -156,19 +163,20 @@ impl<'d> Document<'d> {
 
     /// A document that stands at *at*, with its holes.
     fn cover(&self, value: Value<'d>, at: Option<Tokens<'d>>) -> Value<'d> {
-        let Some(at) = at.filter(|_| !self.unknown.is_empty()) else { return value };
+        let Some(at) = at.filter(|_| !self.unknown.is_empty() || self.rest.is_some()) else { return value };
         if self.unknown.iter().any(|pointer| at.starts_with(pointer)) {
             return Value::Unknown;
         }
         let mut below: Vec<Tokens<'d>> = self.unknown.iter().filter_map(|pointer| pointer.strip_prefix(at)).collect();
-        if below.is_empty() {
+        let held = self.rest.filter(|(place, _)| *place == at).map(|(_, held)| held);
+        if below.is_empty() && held.is_none() {
             return value;
         }
         if let Value::Null = value {
             return Value::Unknown;
         }
         below.sort_unstable();
-        let holes = Holes { pointers: self.arena.alloc_slice_copy(&below), depth: 0 };
+        let holes = Holes { pointers: self.arena.alloc_slice_copy(&below), depth: 0, held };
         Value::Partial(self.arena.alloc(Partial { value, holes }))
     }
 }

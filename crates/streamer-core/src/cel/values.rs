@@ -59,6 +59,8 @@ pub(super) struct Partial<'r> {
 pub(super) struct Holes<'r> {
     pub(super) pointers: &'r [&'r [&'r str]],
     pub(super) depth: usize,
+    /// Where every other member is a hole: the names of those that are none, sorted.
+    pub(super) held: Option<&'r [&'r str]>,
 }
 
 /// What holes leave of a member.
@@ -74,6 +76,9 @@ pub(super) enum Below<'r> {
 impl<'r> Holes<'r> {
     /// What is known of the member *name*.
     pub(super) fn below(self, name: &str) -> Below<'r> {
+        if self.held.is_some_and(|held| held.binary_search(&name).is_err()) {
+            return Below::Hole;
+        }
         let token = |pointer: &&'r [&'r str]| pointer[self.depth].cmp(name);
         let first = self.pointers.partition_point(|pointer| token(pointer) == Ordering::Less);
         let pointers = &self.pointers[first..];
@@ -82,7 +87,7 @@ impl<'r> Holes<'r> {
             None => Below::Known,
             // The shortest stands first.
             Some(pointer) if pointer.len() == self.depth + 1 => Below::Hole,
-            Some(_) => Below::Holes(Holes { pointers, depth: self.depth + 1 }),
+            Some(_) => Below::Holes(Holes { pointers, depth: self.depth + 1, held: None }),
         }
     }
 }
@@ -421,11 +426,15 @@ mod tests {
         let pointers: Vec<Vec<&str>> = ["a/b", "a", "c/d/e", "c/d/f"].iter().map(|text| text.split('/').collect()).collect();
         let mut pointers: Vec<&[&str]> = pointers.iter().map(Vec::as_slice).collect();
         pointers.sort_unstable();
-        let holes = Holes { pointers: &pointers, depth: 0 };
+        let holes = Holes { pointers: &pointers, depth: 0, held: None };
         assert!(matches!(holes.below("a"), Below::Hole));
         assert!(matches!(holes.below("b"), Below::Known));
         let Below::Holes(inner) = holes.below("c") else { panic!("c has holes") };
         let Below::Holes(inner) = inner.below("d") else { panic!("d has holes") };
         assert!(matches!((inner.below("e"), inner.below("f"), inner.below("g")), (Below::Hole, Below::Hole, Below::Known)));
+        let rest = Holes { held: Some(&["a", "c", "x"]), ..holes };
+        assert!(matches!((rest.below("a"), rest.below("b"), rest.below("x")), (Below::Hole, Below::Hole, Below::Known)));
+        let Below::Holes(inner) = rest.below("c") else { panic!("c has holes") };
+        assert!(matches!(inner.below("b"), Below::Known));
     }
 }

@@ -6,12 +6,16 @@ use super::trie::{ALWAYS, BEFORE, DATA, PathTrie, TOPIC, TS, TYPE, UNKNOWN};
 use crate::json::{self, Options};
 use crate::layout::{BeforeHolds, EventType, Pointer, decode_pointer, index};
 use crate::value::{Kind, Value};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// What an event does not carry (semantics.md section 8).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unknown {
     /// The pointers, from the root of the event.
     pub(crate) pointers: Vec<Pointer>,
+    /// What is unknown of the document of a delete, where `before` is partial.
+    pub(crate) rest: Option<Rest>,
     /// Where `data` and `before` were found, or would stand.
     pub(crate) data_at: Option<Pointer>,
     pub(crate) before_at: Option<Pointer>,
@@ -21,6 +25,21 @@ pub(crate) struct Unknown {
     pub(crate) topic: bool,
     /// Whether it is an update that does not say what was before, where `before` is partial.
     pub(crate) untold: bool,
+}
+
+/// A hole at each member of an object but those that the event holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Rest {
+    /// Where the object stands.
+    pub(crate) at: Pointer,
+    pub(crate) held: Arc<HashSet<Box<str>>>,
+}
+
+impl Rest {
+    /// Whether it hides what stands at a place.
+    pub(crate) fn covers(&self, place: &[Box<str>]) -> bool {
+        matches!(place.strip_prefix(&*self.at), Some([name, ..]) if !self.held.contains(name))
+    }
 }
 
 /// Whether one pointer is the other or leads to something that holds it.
@@ -56,7 +75,10 @@ impl<'a> Flat<'a> {
         let mut data_at = data_at.or_else(|| self.would_stand(DATA, &pointers));
         let before_at = found(self.before).or_else(|| self.would_stand(BEFORE, &pointers));
         let untold = self.slots.untold && !overlaps(&before_at);
-        if let (true, Some(at)) = (untold, &before_at) {
+        let last = document(self.trie, self.slots, self.before).filter(|_| self.slots.is_partial_delete);
+        let rest =
+            last.map(|(entry, place)| Rest { at: place.pointer.clone(), held: Arc::new(self.held(entry, entry.end as usize)) });
+        if let (true, Some(at)) = (untold || self.slots.is_partial_delete && rest.is_none(), &before_at) {
             pointers.push(at.clone());
         }
         let layout = &self.trie.layout;
@@ -67,7 +89,9 @@ impl<'a> Flat<'a> {
         }
         let covers = |part: usize| {
             let places = &self.trie.places[part];
-            pointers.iter().any(|hole| places.iter().any(|place| is_prefix(hole, &place.pointer)))
+            let is_hidden =
+                |at| rest.as_ref().is_some_and(|rest| rest.covers(at)) || pointers.iter().any(|hole| is_prefix(hole, at));
+            places.iter().any(|place| is_hidden(&place.pointer))
         };
         let (event_type, ts, topic) = (covers(TYPE), covers(TS), covers(TOPIC));
         let overlaps = |place: &Option<Pointer>| {
@@ -80,7 +104,7 @@ impl<'a> Flat<'a> {
         if is_delete && !has_data && before_at.is_some() && is_before {
             data_at.clone_from(&before_at);
         }
-        Unknown { data_at, before_at, event_type, ts, topic, untold, pointers }
+        Unknown { data_at, before_at, event_type, ts, topic, untold, pointers, rest }
     }
 
     fn unknown_pointers(&self, max_depth: usize) -> Vec<Pointer> {

@@ -24,7 +24,7 @@ use records::Origin;
 use scan::{Scan, Scanned, Scratch};
 
 pub use envelope::Locator;
-pub(crate) use holes::{Unknown, is_prefix};
+pub(crate) use holes::{Rest, Unknown, is_prefix};
 pub use old::OldText;
 pub(crate) use old::{find, substitute};
 pub use slots::{EventId, Flat, Leaf, Leaves, Parts, PathId, Position, Slots};
@@ -141,7 +141,7 @@ impl Flattener {
         let plain = simdutf8::basic::from_utf8(&slots.plain).unwrap_or_default();
         let mut parts = resolved.parts(trie, text, plain, made, given);
         parts.is_known_after = !parts.has_unknown && slots.only_before;
-        parts.has_unknown |= slots.untold || !slots.holes.is_empty();
+        parts.has_unknown |= slots.untold || slots.is_partial_delete || !slots.holes.is_empty();
         Ok(Flat { trie, slots, event, text, plain, parts, data: resolved.data, before: resolved.before })
     }
 }

@@ -4,6 +4,7 @@
 //!   encoded   {"after": "{\"a\": 1}"}                         is read as   {"after": {"a": 1}}
 //!   changed   {"data": {"a": 2, "b": 3}, "old": {"a": 1}}     is read as   {"data": {"a": 2, "b": 3}, "old": {"a": 1,"b": 3}}
 //!   partial   {"before": {"id": 1}, "after": {"id": 1, "a": 2}}            has a hole at /before/a
+//!             {"before": {"id": 1}, "op": "d"}                             has one at all below /before but /before/id
 //! ```
 //!
 //! Invariant: an event that is written anew has been read once as it was given, so that only what was put in is still unread; the
@@ -350,8 +351,11 @@ pub(super) fn find_holes(trie: &PathTrie, slots: &mut Slots, text: &[u8], resolv
         }
     }
     let is_update = resolved.event_type == Some(EventType::Update);
-    let can_tell = !trie.places[BEFORE].is_empty();
-    slots.untold = layout.before_holds == BeforeHolds::Partial && is_update && before.is_none() && can_tell;
+    let is_partial = layout.before_holds == BeforeHolds::Partial && !trie.places[BEFORE].is_empty();
+    slots.untold = is_partial && is_update && before.is_none();
+    // A delete with neither document has the same for both.
+    let is_delete = resolved.event_type == Some(EventType::Delete);
+    slots.is_partial_delete = is_partial && is_delete && resolved.data == resolved.before;
     slots.only_before = !in_data && (slots.untold || !holes.is_empty());
     slots.holes = holes;
     Ok(())
@@ -371,19 +375,23 @@ impl Flat<'_> {
     /// Add the holes that `before` has since it is as `data` in what it did not hold.
     pub(super) fn add_unchanged(&self, holes: &mut Vec<Pointer>, data_at: &Pointer, before_at: &Pointer) {
         let Some((entry, _)) = document(self.trie, self.slots, self.before) else { return };
-        let end = self.slots.before_end as usize;
-        let held: HashSet<Cow<'_, [u8]>> =
-            Members::of(self.event, entry).map_while(Result::ok).take_while(|m| m.from < end).map(|m| m.name).collect();
+        let held = self.held(entry, self.slots.before_end as usize);
         for hole in std::mem::take(holes) {
             if data_at.starts_with(&hole) {
                 holes.push(before_at.clone());
             } else if let Some(below @ [name, ..]) = hole.strip_prefix(&data_at[..])
-                && !held.contains(name.as_bytes())
+                && !held.contains(name)
             {
                 holes.push([&before_at[..], below].concat().into());
             }
             holes.push(hole);
         }
+    }
+
+    /// The names of the members that an object holds up to *end*.
+    pub(super) fn held(&self, entry: &Entry, end: usize) -> HashSet<Box<str>> {
+        let members = Members::of(self.event, entry).map_while(Result::ok).take_while(|member| member.from < end);
+        members.map(|member| String::from_utf8_lossy(&member.name).into()).collect()
     }
 }
 

@@ -85,9 +85,11 @@ pub struct Slots {
     /// Unescaped strings, one after the other.
     pub(crate) plain: Vec<u8>,
     pub(crate) stamp: u64,
-    /// Holes that the layout tells of; whether it is an update without `before` that may have had one; whether data has none.
+    /// Holes that the layout tells of; whether it is an update without `before` that may have had one, or a delete of whose
+    /// document no more is known than `before` holds; whether data has no holes.
     pub(crate) holes: Vec<Pointer>,
     pub(crate) untold: bool,
+    pub(crate) is_partial_delete: bool,
     pub(crate) only_before: bool,
     /// Where `before` ended in the event, of a layout that completes it.
     pub(crate) before_end: u32,
@@ -100,7 +102,7 @@ impl Slots {
         self.elements.push(Element { outer: Position::NONE, array: u32::MAX, depth: 0 });
         self.plain.clear();
         self.holes.clear();
-        (self.untold, self.only_before, self.before_end) = (false, false, 0);
+        (self.untold, self.is_partial_delete, self.only_before, self.before_end) = (false, false, false, 0);
         self.stamp += 1;
         if self.heads.len() < nodes {
             self.heads.resize(nodes, Head::default());

@@ -38,6 +38,7 @@ use crate::subscriptions::Subscription;
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use crate::value::{Kind, Number, Scalar, Value};
 use filters::{Document, all, of};
+use std::collections::HashSet;
 use tree::{HoleTree, holes_before};
 
 /// An event with holes, both sides of it.
@@ -90,12 +91,13 @@ impl Holes {
                     }
                 }
                 substitute(&mut old, data_at, before.clone().unwrap_or_else(null));
-                let holes = HoleTree::new(&holes_before(&unknown.pointers, data_at, before_at));
+                // Where more of the document is unknown than has a pointer, the two places are one.
+                let holes = HoleTree::new(&holes_before(&unknown.pointers, data_at, before_at), unknown.rest.as_ref());
                 Whole { raw: old, data: before.clone(), before: None, holes }
             }
-            _ => Whole { raw: raw.clone(), data: before.clone(), before: None, holes: HoleTree::new(&unknown.pointers) },
+            _ => Whole { raw: raw.clone(), data: before.clone(), before: None, holes: HoleTree::new(&unknown.pointers, None) },
         });
-        let new = Whole { data, before, holes: HoleTree::new(&unknown.pointers), raw };
+        let new = Whole { data, before, holes: HoleTree::new(&unknown.pointers, unknown.rest.as_ref()), raw };
         let (event_type, topic) = (flat.parts().event_type, flat.parts().topic.map(Box::from));
         Ok(Holes { unknown, event_type, topic, new, old, flag: flag.cloned() })
     }
@@ -105,7 +107,9 @@ impl Holes {
         let mut seen = vec![false; store.len()];
         // The old side may want it where the new one does not.
         let tells = self.old.is_some();
-        let all = tells && self.event_type == Some(EventType::Delete) && self.flag.is_some();
+        let is_same = |old: &Whole| self.unknown.data_at == self.unknown.before_at && old.raw == self.new.raw;
+        let is_delete = self.event_type == Some(EventType::Delete);
+        let all = is_delete && self.flag.is_some() && self.old.as_ref().is_some_and(|old| !is_same(old));
         let leaves = tells && self.event_type == Some(EventType::Update);
         let mut found = Vec::new();
         for at in 0..store.len() as u32 {
@@ -138,17 +142,24 @@ impl Holes {
     /// Whether a hole may hide anything at a path.
     fn is_touched(&self, (path, mode): &(Path, Mode)) -> bool {
         let unknown = &self.unknown;
-        let below = |at: &Option<Pointer>| {
-            at.as_ref().is_some_and(|at| overlaps(&unknown.pointers, &[&at[..], &path.names[..]].concat()))
+        let rest = unknown.rest.as_ref();
+        let meets = |place: &[Box<str>]| {
+            overlaps(&unknown.pointers, place) || rest.is_some_and(|rest| is_prefix(place, &rest.at) || rest.covers(place))
         };
+        let below = |at: &Option<Pointer>| at.as_ref().is_some_and(|at| meets(&[&at[..], &path.names[..]].concat()));
         match path.root {
             Root::Data => below(&unknown.data_at),
             Root::Before => below(&unknown.before_at),
             Root::Type => unknown.event_type,
             Root::Topic => unknown.topic,
             Root::Collection | Root::Tenant => false,
-            Root::Raw if *mode == Mode::Scalar => overlaps(&unknown.pointers, &path.names),
-            Root::Raw => unknown.pointers.iter().any(|hole| may_meet(&self.new.raw, hole, &path.names)),
+            Root::Raw if *mode == Mode::Scalar => meets(&path.names),
+            Root::Raw => {
+                let may_meet = |hole, held| may_meet(&self.new.raw, hole, &path.names, held);
+                let none = HashSet::new();
+                unknown.pointers.iter().any(|hole| may_meet(hole, &none))
+                    || rest.is_some_and(|rest| may_meet(&rest.at, &rest.held))
+            }
         }
     }
 
@@ -279,9 +290,9 @@ fn overlaps(holes: &[Pointer], place: &[Box<str>]) -> bool {
     holes.iter().any(|hole| is_prefix(hole, place) || is_prefix(place, hole))
 }
 
-/// Whether a hole may hide leaves at a path: from the first array on, and where the event has nothing, any token may stand for
-/// an element.
-fn may_meet(raw: &Value, hole: &[Box<str>], path: &[Box<str>]) -> bool {
+/// Whether a hole may hide leaves at a path, but for what is *held* at its end: from the first array on, and where the event has
+/// nothing, any token may stand for an element.
+fn may_meet(raw: &Value, hole: &[Box<str>], path: &[Box<str>], held: &HashSet<Box<str>>) -> bool {
     let mut value = raw;
     for (token, name) in hole.iter().zip(path) {
         match value.get(name) {
@@ -291,7 +302,7 @@ fn may_meet(raw: &Value, hole: &[Box<str>], path: &[Box<str>]) -> bool {
             None => return true,
         }
     }
-    true
+    path.get(hole.len()).is_none_or(|name| !held.contains(name))
 }
 
 /// Whether a clause may be true, unknown or an error: else it is false whatever the holes hide.

@@ -1,8 +1,9 @@
 //! The holes of one side of an event: JSON Pointers as a tree, at the end of each of which everything is unknown.
 
-use crate::flatten::is_prefix;
+use crate::flatten::{Rest, is_prefix};
 use crate::layout::Pointer;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// See the head of this file.
 #[derive(Debug, Default)]
@@ -17,27 +18,42 @@ pub(super) struct Node {
     pub below: HashMap<Box<str>, u32>,
     /// Whether a pointer ends here.
     pub is_end: bool,
+    /// Where every other member is a hole: those that are none, and the end that is that of the others.
+    rest: Option<(Arc<HashSet<Box<str>>>, u32)>,
 }
 
 impl HoleTree {
-    pub fn new(pointers: &[Pointer]) -> HoleTree {
-        let mut nodes: Vec<Node> = vec![Node::default()];
+    pub fn new(pointers: &[Pointer], rest: Option<&Rest>) -> HoleTree {
+        let mut tree = HoleTree::default();
         for pointer in pointers {
-            let mut at = 0;
-            for token in pointer {
-                let new = nodes.len() as u32;
-                let next = *nodes[at].below.entry(token.clone()).or_insert(new);
-                if next == new {
-                    nodes.push(Node::default());
-                }
-                at = next as usize;
+            let at = tree.walk(pointer);
+            tree.nodes[at as usize].is_end = true;
+        }
+        if let Some(Rest { at, held }) = rest {
+            let at = tree.walk(at);
+            let end = tree.nodes.len() as u32;
+            tree.nodes[at as usize].rest = Some((Arc::clone(held), end));
+            tree.nodes.push(Node { is_end: true, ..Node::default() });
+        }
+        tree
+    }
+
+    /// Make the way that a pointer goes.
+    fn walk(&mut self, pointer: &Pointer) -> u32 {
+        let nodes = &mut self.nodes;
+        if nodes.is_empty() {
+            nodes.push(Node::default());
+        }
+        let mut at = 0;
+        for token in pointer {
+            let new = nodes.len() as u32;
+            let next = *nodes[at as usize].below.entry(token.clone()).or_insert(new);
+            if next == new {
+                nodes.push(Node::default());
             }
-            nodes[at].is_end = true;
+            at = next;
         }
-        if pointers.is_empty() {
-            nodes.clear();
-        }
-        HoleTree { nodes }
+        at
     }
 
     /// The beginning of all pointers; None where there is none.
@@ -51,7 +67,10 @@ impl HoleTree {
 
     /// One step on.
     pub fn step(&self, at: u32, token: &str) -> Option<u32> {
-        self.node(at).below.get(token).copied()
+        match &self.node(at).rest {
+            Some((held, end)) if !held.contains(token) => Some(*end),
+            _ => self.node(at).below.get(token).copied(),
+        }
     }
 }
 
