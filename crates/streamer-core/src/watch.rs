@@ -30,20 +30,22 @@ const SPAN: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy)]
 struct Watch {
-    left: usize,
     ask: Option<Ask>,
     /// When the host was asked last, or the clock read first.
     asked: Option<Instant>,
 }
 
 thread_local! {
-    static WATCH: Cell<Watch> = const { Cell::new(Watch { left: SLICE, ask: None, asked: None }) };
+    /// Units until the clock is read; apart, since each `spend` writes it.
+    static LEFT: Cell<usize> = const { Cell::new(SLICE) };
+    static WATCH: Cell<Watch> = const { Cell::new(Watch { ask: None, asked: None }) };
 }
 
 /// Begin with an event.
 #[inline]
 pub(crate) fn begin(ask: Option<Ask>) {
-    WATCH.set(Watch { left: SLICE, ask, asked: None });
+    LEFT.set(SLICE);
+    WATCH.set(Watch { ask, asked: None });
 }
 
 /// Count work that is about to be done, or was done.
@@ -53,21 +55,23 @@ pub(crate) fn begin(ask: Option<Ask>) {
 /// With [`Interrupted`], which is no panic that is told of, where the host was asked and said no.
 #[inline]
 pub(crate) fn spend(units: usize) {
-    let watch = WATCH.get();
-    match watch.left.checked_sub(units) {
-        Some(left) => WATCH.set(Watch { left, ..watch }),
-        None => look(watch),
+    match LEFT.get().checked_sub(units) {
+        Some(left) => LEFT.set(left),
+        None => look(),
     }
 }
 
 #[cold]
-fn look(watch: Watch) {
+fn look() {
     let now = Instant::now();
+    let watch = WATCH.get();
     let asked = watch.asked.unwrap_or(now);
-    WATCH.set(Watch { left: SLICE, asked: Some(asked), ..watch });
+    LEFT.set(SLICE);
+    WATCH.set(Watch { asked: Some(asked), ..watch });
     if let Some(ask) = watch.ask.filter(|_| now - asked >= SPAN) {
         let goes_on = ask();
-        WATCH.set(Watch { left: SLICE, asked: Some(Instant::now()), ..watch });
+        LEFT.set(SLICE);
+        WATCH.set(Watch { asked: Some(Instant::now()), ..watch });
         if !goes_on {
             resume_unwind(Box::new(Interrupted));
         }

@@ -347,7 +347,7 @@ const FORESEEN: usize = 4;
 pub(crate) const MANY_PATHS: usize = 24;
 
 /// What an event has at a path is few up to here: to look again costs less than to remember.
-const MANY_VALUES: usize = 64;
+const MANY_VALUES: usize = 256;
 
 impl Visit<'_, '_, '_> {
     /// Hand out all that the event makes hold; after a NO of the partition's filter, only what it does not speak of.

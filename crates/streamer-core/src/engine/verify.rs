@@ -15,7 +15,7 @@ use crate::value::{Kind, ScalarRef, Value};
 use crate::watch::spend;
 use std::ops::Range;
 
-/// From so many values on work is counted for each.
+/// From so many values on work is counted, for so many at a time.
 const MANY: usize = 64;
 
 /// Whether a clause of *store* holds.
@@ -30,9 +30,10 @@ pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Val
         return found.into_iter().any(|at| any_atom_holds(store, &clause, values, at));
     }
     let cost = if store.wide(&clause).is_some() { 1 } else { clause.count as usize / 16 + 1 };
-    found.into_iter().any(|at| {
-        spend(cost);
-        any_atom_holds(store, &clause, values, at)
+    found.clone().step_by(MANY).any(|from| {
+        let some = from..found.end.min(from + MANY);
+        spend(cost * some.len());
+        some.into_iter().any(|at| any_atom_holds(store, &clause, values, at))
     })
 }
 
