@@ -20,7 +20,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
     try:
-        from streamer.cli import main as run
+        from streamer.cli.main import main as run
     except Exception as error:
         # Importing the package is what failed, so that it cannot be asked for its errors; but they were imported first.
         errors = sys.modules.get("streamer.errors")

@@ -27,7 +27,7 @@ from cel_expr_python import cel as google
 
 from benchmarks.measure import WrongMatches, order
 from streamer import _native
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
 from streamer.model import Limits
 
 PROGRAMS = 1_000

@@ -10,7 +10,7 @@ from statistics import quantiles
 from typing import Any, Protocol
 
 import streamer
-from streamer.layout import PresetName
+from streamer.events.layout import PresetName
 
 
 @dataclass(frozen=True, slots=True)

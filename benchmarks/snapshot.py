@@ -25,7 +25,7 @@ from typing import Any, Final
 import streamer
 from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine
-from streamer.engine.snapshot import read_directory
+from streamer.core.snapshot import read_directory
 
 COLLECTIONS: Final = 50
 EVENTS: Final = 500

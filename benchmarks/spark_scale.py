@@ -192,7 +192,7 @@ def resident(spark: SparkSession) -> int:
 def measured(spark: SparkSession, size: Size, folder: Path, strategy: str, base: int) -> tuple[Figures, Learnt]:
     """Run a size, and return what it took. Raises WrongMatches."""
     from streamer.spark import match_events
-    from streamer.spark.watch import Watch
+    from streamer.spark.job.watch import Watch
 
     name = f"{size.events}-{size.subscriptions}"
     file, held = folder / f"{name}.jsonl", folder / f"{name}.subscriptions.jsonl"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from streamer._backend import BACKEND, ReferenceBackendWarning
-from streamer.engine.arrow import ArrowMatches
-from streamer.engine.core import Changes
+from streamer.core.arrow import ArrowMatches
+from streamer.core.protocol import Changes
 from streamer.engine.engine import Engine
 from streamer.engine.matches import BatchMatches, Matches
 from streamer.errors import (
@@ -40,13 +40,15 @@ from streamer.errors import (
     SubscriptionError,
     UnknownSubscriptionError,
 )
-from streamer.layout import EventLayout
-from streamer.model import Filter, Limits, Match, Subscription
+from streamer.events.layout import EventLayout
+from streamer.model import Limits, Match
+from streamer.subscriptions.subscription import Filter, Subscription
+from streamer.version import VERSION
 
 if _TYPE_CHECKING:
     from streamer.config import Config
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "BACKEND",

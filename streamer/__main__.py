@@ -1,6 +1,6 @@
 """`python -m streamer` is the command line."""
 
-from streamer.cli import main
+from streamer.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,6 @@
 """The native core: subscriptions, their index, their CEL.
 
-`streamer.engine.native` makes an engine of it. What it cannot decide it asks of its *host*, a `streamer.engine.native.Host`.
+`streamer.native.core` makes an engine of it. What it cannot decide it asks of its *host*, a `streamer.native.core.Host`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -8,11 +8,13 @@ from typing import Literal, Self, TypeAlias, TypedDict, final
 
 from typing_extensions import Buffer, disjoint_base
 
-from streamer.engine.arrow import Column
-from streamer.engine.core import EventSource, Mode
-from streamer.engine.native import Held, Host
+from streamer.core.arrow import Column
+from streamer.core.protocol import Mode
 from streamer.errors import EventError, SubscriptionError
-from streamer.model import Match, Subscription
+from streamer.events.reading import EventSource
+from streamer.model import Match
+from streamer.native.core import Held, Host
+from streamer.subscriptions.subscription import Subscription
 
 __all__ = [
     "IMAGES",
@@ -452,7 +454,7 @@ class Batch:
 
 @final
 class Hits:
-    """What one event matched; see `streamer.engine.core.Hits`."""
+    """What one event matched; see `streamer.core.protocol.Hits`."""
 
     @property
     def ignored(self) -> str | None:

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from streamer.errors import ConfigError
-
-if TYPE_CHECKING:
-    from streamer.layout import EventLayout
 
 Pointer: TypeAlias = tuple[str, ...]
 """A JSON Pointer, split into its unescaped tokens; the empty tuple is the whole document."""
@@ -123,105 +120,6 @@ class Limits:
     def cel_budget(self) -> int:
         """Cost units that one evaluation of a CEL program may use: ten a microsecond."""
         return self.evaluation_timeout_us * 10
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """One condition on a field of `data` (semantics.md section 3).
-
-    Args:
-        field: a dotted path (`user.country`) or, for names that hold a dot, a JSON Pointer (`/a.b/c`).
-        op: one of `streamer.subscriptions.filters.OPERATORS`.
-        value: what to compare with; left out for `changed`.
-    """
-
-    field: str
-    op: str
-    value: Any = None
-
-    def to_cel(self) -> str:
-        """Print the CEL expression that this filter means exactly."""
-        from streamer.subscriptions.filters import parse_filter
-
-        return parse_filter(self).to_cel()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the members, ready for `json.dumps`; `changed` takes no value and gets none."""
-        members = {"field": self.field, "op": self.op, "value": self.value}
-        if self.op == "changed" and self.value is None:
-            del members["value"]
-        return members
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
-    """What one subscriber wants: all parts given must hold, a part left out is true (semantics.md section 2).
-
-    It is checked when it is added to an engine, or by `streamer.subscriptions.compile.compile_subscription`.
-
-    Args:
-        id: unique within an engine.
-        gateway_id: who gets the match.
-        tenant: whose events; left out, the engine's `default_tenant`; `"*"` means every tenant.
-        collection: which collection; left out or `"*"` means every collection.
-        types: some of `insert`, `update`, `delete`; left out means all.
-        filters: conditions on fields of the document, as `Filter` or as mappings.
-        cel: a CEL expression.
-        cel_evaluator: what evaluates it: `native`, the engine itself, or `portable`, cel-python, which calls functions that are
-            registered in Python (docs/cel.md); left out, the engine's `cel_evaluator`.
-        pattern: a Quamina/EventBridge pattern, as a mapping or as JSON text.
-        topic: an AMQP topic pattern.
-        dialect: of the pattern.
-        on_unknown: what to do where the event does not carry enough to decide.
-        transitions: also report that a document stops matching.
-        labels: returned with each match, never looked into.
-    """
-
-    id: str
-    gateway_id: str | None = None
-    tenant: str | None = None
-    collection: str | None = None
-    types: Sequence[str] | None = None
-    filters: Sequence[Filter | Mapping[str, Any]] = ()
-    cel: str | None = None
-    pattern: Mapping[str, Any] | str | bytes | None = None
-    topic: str | None = None
-    dialect: Dialect = "eventbridge"
-    on_unknown: Literal["deliver", "skip"] = "deliver"
-    transitions: bool = False
-    labels: Mapping[str, Any] | None = None
-    cel_evaluator: CelEvaluator | None = None
-
-    def to_cel(self, *, layout: EventLayout | None = None, array_depth: int | None = None) -> str:
-        """Print the whole subscription but its tenant as one CEL expression, which is true for the same events (docs/cel.md).
-
-        Args:
-            layout: of the events, for paths of the pattern; left out, `change`.
-            array_depth: how many arrays may stand directly in one another in the events. Needed for a pattern, since CEL does
-                not recurse; of an event that goes deeper the expression may say something else.
-
-        Raises:
-            SubscriptionError: a part that CEL cannot say, or that is wrong; `place` names it.
-        """
-        from streamer.subscriptions.to_cel import subscription_to_cel
-
-        return subscription_to_cel(self, layout=layout, array_depth=array_depth)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the members that differ from their defaults, ready for `json.dumps`."""
-        shown: dict[str, Any] = {}
-        for member in fields(self):
-            value = getattr(self, member.name)
-            if value is None or (member.name != "id" and value == member.default):
-                continue
-            if member.name == "filters":
-                value = [item.to_dict() if isinstance(item, Filter) else dict(item) for item in value]
-                if not value:
-                    continue
-            shown[member.name] = value
-        return shown
 
 
 @final

@@ -29,11 +29,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from streamer.cel_eval import compile_cel
+from streamer.cel_eval.parse import parse
+from streamer.cel_eval.tree import Chain, Has, Ident, Literal, Macro, Node, Select, Step, children
 from streamer.errors import CelError
 from streamer.model import Limits
-from streamer.reference.cel import compile_cel
-from streamer.reference.cel.parse import parse
-from streamer.reference.cel.tree import Chain, Has, Ident, Literal, Macro, Node, Select, Step, children
 
 HERE = Path(__file__).parent
 MATCH = HERE / "match" / "cel"

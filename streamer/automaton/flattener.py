@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from streamer.errors import EventCode, EventError
-from streamer.layout import EventLayout, encode_pointer
+from streamer.events.layout import EventLayout, encode_pointer
+from streamer.events.reading import read_object
 from streamer.model import BeyondFloat64, Limits
-from streamer.reference.events import read_object
 from streamer.reference.patterns import Leaf, leaves
 
 __all__ = ["Flattener", "JsonFlattener", "Leaf", "check_leaf", "leaves"]

@@ -70,7 +70,7 @@ class Reason(StrEnum):
 
 
 class Guarded(Protocol):
-    """What the manager needs of a core; see `streamer.engine.core.Core`."""
+    """What the manager needs of a core; see `streamer.core.protocol.Core`."""
 
     def filters(self) -> Sequence[FilterState]: ...
 

@@ -34,9 +34,9 @@ from streamer.bloom.portable import Answer, PortableBloomFilter
 from streamer.bloom.sizing import key_fp_rate, portable_capacity
 from streamer.bloom.state import FilterState
 from streamer.errors import FilterError, LeaseError, StreamerError
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
+from streamer.events.reading import IgnoredEvent, as_before, read_event
 from streamer.model import Limits
-from streamer.reference.events import IgnoredEvent, as_before, read_event
 from streamer.subscriptions.keys import ELEMENT, GRAMS, KINDS, Place
 from streamer.subscriptions.normal_form import Mode, Path, Root
 
@@ -82,7 +82,7 @@ class Gathered:
 
 
 class Source(Protocol):
-    """What a filter is made of; see `streamer.engine.core.Core`."""
+    """What a filter is made of; see `streamer.core.protocol.Core`."""
 
     def filters(self) -> Sequence[FilterState]: ...
 

@@ -1,15 +1,30 @@
-"""Which CEL programs are true? The programs compiled so far, and their errors.
+"""CEL, from its text to a verdict (semantics.md section 4), and which programs are true.
+
+text -> `parse` -> tree -> `check` (names, types) -> `Program` -> `evaluate` (values, errors, unknowns, cost) -> `Outcome`.
 
 - `cache`: equal expressions are compiled once.
 - `errors`: errors of evaluation, counted by reason and logged at most once a minute for a subscription.
 - `portable`: expressions on cel-python, for those subscriptions that ask for it.
 - `registered`: functions written in Python, which those call.
-
-The programs themselves are those of `streamer.reference.cel`.
 """
 
 from streamer.cel_eval.cache import ProgramCache
+from streamer.cel_eval.check import Remark
 from streamer.cel_eval.errors import CelErrors, ErrorLog, FailingSubscription
+from streamer.cel_eval.program import Outcome, Program, compile_cel, evaluate_cel
 from streamer.cel_eval.registered import Functions
+from streamer.cel_eval.values import CelReason
 
-__all__ = ["CelErrors", "ErrorLog", "FailingSubscription", "Functions", "ProgramCache"]
+__all__ = [
+    "CelErrors",
+    "CelReason",
+    "ErrorLog",
+    "FailingSubscription",
+    "Functions",
+    "Outcome",
+    "Program",
+    "ProgramCache",
+    "Remark",
+    "compile_cel",
+    "evaluate_cel",
+]

@@ -6,12 +6,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, final
 
+from streamer.cel_eval.program import Program, compile_cel
 from streamer.cel_eval.registered import Functions
 from streamer.cel_eval.runs import Runs
 from streamer.errors import CelError
 from streamer.locks import NO_FORK, Lock
 from streamer.model import CelEvaluator, Limits
-from streamer.reference.cel import Program, compile_cel
 
 DEFAULT_SIZE = 10_000
 PORTABLE: Final = 'ask for it with "cel_evaluator": "portable"'

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, final
 
+from streamer.cel_eval.values import CelReason
 from streamer.locks import Lock
-from streamer.reference.cel import CelReason
 
 LOGGER: Final = logging.getLogger("streamer.cel_eval")
 #: Seconds between two messages about one subscription, and in which all together have so many.

@@ -23,11 +23,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from streamer.errors import CelError
-from streamer.model import Limits
-from streamer.reference.cel import Program
-from streamer.reference.cel.parse import parse
-from streamer.reference.cel.tree import (
+from streamer.cel_eval.parse import parse
+from streamer.cel_eval.program import Program
+from streamer.cel_eval.tree import (
     At,
     Call,
     Chain,
@@ -49,6 +47,8 @@ from streamer.reference.cel.tree import (
     Unary,
     children,
 )
+from streamer.errors import CelError
+from streamer.model import Limits
 
 #: What the portable evaluator leaves to the contract's own code, and two tests of strings that have but one meaning.
 _FUNCTIONS: Final = frozenset({"size", "contains", "matches", "type", "dyn", "startsWith", "endsWith"})

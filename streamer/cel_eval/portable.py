@@ -40,15 +40,16 @@ from celpy import celtypes
 from celpy.evaluation import Activation, CELEvalError, Evaluator
 from lark import Token, Tree
 
+from streamer.cel_eval import times
+from streamer.cel_eval.evaluate import BudgetSpentError, Run
+from streamer.cel_eval.functions import FUNCTIONS, no_overload
+from streamer.cel_eval.program import Program, compile_cel
 from streamer.cel_eval.registered import Functions
 from streamer.cel_eval.runs import Runs
+from streamer.cel_eval.types import DYN, LITERALS, METHODS, OPERATORS, list_of, map_of, resolve
+from streamer.cel_eval.types import FUNCTIONS as CALLS
+from streamer.cel_eval.values import CelReason, Duration, Failure, Timestamp, UInt, Value
 from streamer.model import Event, Limits
-from streamer.reference.cel import CelReason, Program, compile_cel, times
-from streamer.reference.cel.evaluate import BudgetSpentError, Run
-from streamer.reference.cel.functions import FUNCTIONS, no_overload
-from streamer.reference.cel.types import DYN, LITERALS, METHODS, OPERATORS, list_of, map_of, resolve
-from streamer.reference.cel.types import FUNCTIONS as CALLS
-from streamer.reference.cel.values import Duration, Failure, Timestamp, UInt, Value
 
 #: What stays the contract's: functions of lists, maps and types, which are not cel-python's here; `matches`, whose regexps are
 #: paid for and bounded in memory, and which cel-python would give to the same RE2; `string`, for cel-python writes `True`.

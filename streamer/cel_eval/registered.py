@@ -23,15 +23,14 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias, final
 
-from streamer.errors import ConfigError
-from streamer.model import INT64_MIN, UINT64_MAX
-from streamer.reference.cel import CelReason, times
-from streamer.reference.cel.check import Arity
-from streamer.reference.cel.evaluate import Run
-from streamer.reference.cel.parse import MACROS, MACROS_OF_TWO, RESERVED
-from streamer.reference.cel.types import FUNCTIONS, METHODS, VARIABLES
-from streamer.reference.cel.values import (
+from streamer.cel_eval import times
+from streamer.cel_eval.check import Arity
+from streamer.cel_eval.evaluate import Run
+from streamer.cel_eval.parse import MACROS, MACROS_OF_TWO, RESERVED
+from streamer.cel_eval.types import FUNCTIONS, METHODS, VARIABLES
+from streamer.cel_eval.values import (
     TYPE_NAMES,
+    CelReason,
     CelType,
     Duration,
     Failure,
@@ -41,6 +40,8 @@ from streamer.reference.cel.values import (
     from_key,
     read,
 )
+from streamer.errors import ConfigError
+from streamer.model import INT64_MIN, UINT64_MAX
 
 Function: TypeAlias = Callable[..., Any]
 

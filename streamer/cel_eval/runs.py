@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-from streamer.engine.telemetry import BOUNDS, Buckets, Distribution
 from streamer.locks import Lock
+from streamer.telemetry import BOUNDS, Buckets, Distribution
 
 
 @final

@@ -4,7 +4,7 @@
 - `units`: durations and sizes.
 - `schema`: the sections and fields, their defaults and bounds.
 - `loader`: file and environment put together; all that is wrong at once.
-- `reload`: what of a configuration may change while an engine runs.
+- `live`: what of a configuration may change while an engine runs.
 - `show`: the configuration in force, the table of fields, the JSON Schema.
 """
 

@@ -39,9 +39,9 @@ from pydantic_core import PydanticCustomError
 from streamer.bloom.options import BloomOptions
 from streamer.config.units import Duration, Size
 from streamer.config.yaml import kind_of, leading_zero, shown
-from streamer.engine.core import Options
+from streamer.core.protocol import Options
 from streamer.errors import ConfigError, SubscriptionError
-from streamer.layout import MEANINGS, PARTS, EventLayout, faults
+from streamer.events.layout import MEANINGS, PARTS, EventLayout, faults
 from streamer.model import INT64_MAX, MAX_CEL_DEPTH, CelEvaluator, Limits
 from streamer.subscriptions.filters import parse_path
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from streamer.config.live import is_live
 from streamer.config.loader import Loaded, section_of
-from streamer.config.reload import is_live
 from streamer.config.schema import Config, Section, shown_layout
 from streamer.config.units import format_duration
 from streamer.config.yaml import read_yaml
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
 
 # What YAML 1.1 and 1.2 both read as text.
 _PLAIN: Final = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[A-Za-z_./][\w./+-]*|[0-9]+[A-Za-z]{2,}|[0-9]+[dhmsw]")

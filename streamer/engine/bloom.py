@@ -11,7 +11,7 @@ from streamer.bloom.manager import Manager, Name, Reason
 from streamer.bloom.options import BloomOptions
 from streamer.bloom.shipping import Shipment, ship
 from streamer.bloom.state import FilterState
-from streamer.engine.core import Core, Options
+from streamer.core.protocol import Core, Options
 
 #: Fewer subscriptions are looked through in the time that a filter takes to say no, and need nobody to look after it.
 FEWEST: Final = 64

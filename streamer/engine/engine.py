@@ -15,16 +15,17 @@ from streamer import _backend
 from streamer.bloom.options import BloomOptions
 from streamer.cel_eval import CelErrors, ErrorLog, Functions, ProgramCache
 from streamer.cel_eval.errors import WORST
-from streamer.engine import snapshot
-from streamer.engine.arrow import ArrowExportable, ArrowMatches, read_arrays
+from streamer.core import snapshot
+from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
+from streamer.core.plan import Plan
+from streamer.core.protocol import Changes, Core, Mode, Options, Selection, Source
 from streamer.engine.batch import LineResult, match_lines, write_lines
 from streamer.engine.bloom import Bloom
-from streamer.engine.core import Changes, Core, EventSource, Mode, Options, Selection, Source
 from streamer.engine.explain import Explanation, explain
 from streamer.engine.lines import LineSource
+from streamer.engine.lint import Finding, FindingCode, lint
 from streamer.engine.matches import BatchMatches, Matches
 from streamer.engine.metrics import EngineMetrics
-from streamer.engine.plan import Plan
 from streamer.engine.stats import Stats, read_stats
 from streamer.errors import (
     BulkSubscriptionError,
@@ -35,12 +36,13 @@ from streamer.errors import (
     SubscriptionError,
     UnknownSubscriptionError,
 )
-from streamer.layout import EventLayout
-from streamer.model import INT64_MAX, CelEvaluator, Limits, Subscription
+from streamer.events.layout import EventLayout
+from streamer.events.reading import EventSource
+from streamer.model import INT64_MAX, CelEvaluator, Limits
 from streamer.reference.core import ReferenceCore
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
-from streamer.subscriptions.lint import Finding, FindingCode, lint
+from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.values import packed, unpacked
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
     # Imported when used: pydantic takes longer to import than the rest.
     from streamer.config import Config
-    from streamer.config.reload import Configured, Reload
+    from streamer.engine.reload import Configured, Reload
     from streamer.metrics import Server
 
 OnError = Literal["raise", "skip"]
@@ -178,7 +180,7 @@ class Engine:
             BulkConfigError: all that is wrong in the configuration, or in the files that it names.
             OSError: the file cannot be read, or metrics cannot be served where it says.
         """
-        from streamer.config.reload import Configured, fill, serve
+        from streamer.engine.reload import Configured, fill, serve
 
         configured = Configured(source)
         config = configured.loaded.config
@@ -666,7 +668,7 @@ class Engine:
 def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog, seed: int | None) -> Core:
     # Asked for when it is used, so that a test may change it; the native core may not be there to be imported.
     if _backend.BACKEND == "native":
-        from streamer.engine.native import NativeCore
+        from streamer.native.core import NativeCore
 
         return NativeCore(options, programs, cel_errors, seed)
     return ReferenceCore(options, programs, cel_errors)

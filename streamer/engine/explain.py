@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from streamer.engine.core import EventSource, Options
+from streamer.core.protocol import Options
 from streamer.errors import SubscriptionError
+from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import BeyondFloat64, Transition, Verdict
-from streamer.reference.events import IgnoredEvent, read_for
 from streamer.reference.filters import Absence
 from streamer.reference.judge import Condition, Values, conditions, evaluate, judge, mentions_before, old_side
 from streamer.reference.searches import REFUSED
@@ -85,7 +85,7 @@ def explain(
 ) -> Explanation:
     """Judge one subscription on one event and keep each step. Raises EventError."""
     try:
-        read = read_for(options, event, tenant, collection)
+        read = options.read(event, tenant, collection)
     except IgnoredEvent as ignored:
         return Explanation(
             subscription_id=compiled.subscription.id,

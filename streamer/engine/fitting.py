@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from streamer.engine.core import EventSource
 from streamer.errors import EventError, Ignored
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
+from streamer.events.reading import EventSource, IgnoredEvent, is_bare, read_event
 from streamer.model import Event, Limits
-from streamer.reference.events import IgnoredEvent, is_bare, read_event
 
 #: So many events tell which preset would fit.
 LOOKS: Final = 20

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, final, overload
 
-from streamer.engine.core import EventSource, Hits, HitsOfSeveral
+from streamer.core.protocol import Hits, HitsOfSeveral
 from streamer.errors import EventError
+from streamer.events.reading import EventSource
 from streamer.model import Match
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final, final
 
 from streamer.bloom.state import FilterState
 from streamer.cel_eval import CelErrors, FailingSubscription, ProgramCache
-from streamer.engine.core import Core
-from streamer.engine.telemetry import BOUNDS
+from streamer.core.protocol import Core
 from streamer.errors import Ignored
 from streamer.sizes import PERCENTILES, percentiles_text, size_text
+from streamer.telemetry import BOUNDS
 
 #: Fewer samples tell nothing of a rate.
 SAMPLES: Final = 100

@@ -16,13 +16,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from streamer.engine.telemetry import Distribution
 from streamer.locks import Lock
 from streamer.metrics.names import METRICS, Metric
 from streamer.metrics.samples import Labels, Sample, read
+from streamer.telemetry import Distribution
 
 if TYPE_CHECKING:
-    from streamer.engine.engine import Engine
+    from streamer.metrics.measured import Measured
 
 #: How many collections have series of their own.
 COLLECTIONS: Final = 20
@@ -40,13 +40,13 @@ class Registration:
         ValueError: one that holds half of a surrogate pair.
     """
 
-    def __init__(self, engine: Engine, name: str, labels: Labels) -> None:
+    def __init__(self, engine: Measured, name: str, labels: Labels) -> None:
         # Found only when it is scraped, it would fail every scrape of the registry.
         if not isinstance(name, str):
             raise TypeError(f"name is a string, not {type(name).__name__}")
         if any("\ud800" <= char <= "\udfff" for char in name):
             raise ValueError("name: half of a surrogate pair")
-        self._engine: Callable[[], Engine | None] = weakref.ref(engine)
+        self._engine: Callable[[], Measured | None] = weakref.ref(engine)
         self.name: Final = name
         self.labels: Final = labels
 
@@ -80,7 +80,7 @@ class _EngineCollector(Collector):
         self._registrations: list[Registration] = []
         self._lock = Lock()
 
-    def add(self, engine: Engine, name: str | None, labels: Labels) -> Registration:
+    def add(self, engine: Measured, name: str | None, labels: Labels) -> Registration:
         with self._lock:
             while True:
                 before = self._registrations
@@ -144,7 +144,7 @@ _lock = Lock()
 
 
 def register(
-    engine: Engine,
+    engine: Measured,
     registry: CollectorRegistry = REGISTRY,
     *,
     name: str | None = None,

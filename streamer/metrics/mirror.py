@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from prometheus_client import values
 
-from streamer.engine.telemetry import Distribution
 from streamer.locks import NO_FORK, Lock
 from streamer.metrics.collector import COLLECTIONS, Registration
 from streamer.metrics.names import Metric
 from streamer.metrics.samples import Labels
+from streamer.telemetry import Distribution
 
 if TYPE_CHECKING:
-    from streamer.engine.engine import Engine
+    from streamer.metrics.measured import Measured
 
 #: The variable that names the directory of the files, as prometheus_client reads it when it is imported.
 VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
@@ -146,7 +146,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def mirror(
-    engine: Engine,
+    engine: Measured,
     *,
     name: str | None = None,
     collections: int = COLLECTIONS,

@@ -11,7 +11,7 @@ from typing import Final, Literal, final
 
 from prometheus_client.utils import floatToGoString
 
-from streamer.engine.telemetry import BOUNDS, SIZES
+from streamer.telemetry import BOUNDS, SIZES
 
 Kind = Literal["counter", "gauge", "histogram"]
 

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from streamer import _backend
 from streamer.bloom.manager import Reason
 from streamer.bloom.state import FilterState
-from streamer.engine.telemetry import Distribution
+from streamer.cel_eval import CelReason
 from streamer.locks import Lock
 from streamer.metrics import names
 from streamer.metrics.names import Metric
-from streamer.reference.cel import CelReason
+from streamer.telemetry import Distribution
+from streamer.version import VERSION
 
 if TYPE_CHECKING:
-    from streamer.engine.engine import Engine
+    from streamer.metrics.measured import Measured
 
 #: The label of what comes after the first collections.
 OTHER: Final = "other"
@@ -149,10 +150,8 @@ def _gauges(group: list[FilterState], saturated: set[Name]) -> Iterator[tuple[Me
     yield names.BLOOM_UNKEYED, sum(state.unkeyed for state in group)
 
 
-def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
+def read(engine: Measured, labels: Labels) -> Iterator[Sample]:
     """Read an engine. The counts of its events are of one moment and add up."""
-    import streamer
-
     told = engine._core.telemetry()
     one: list[tuple[Metric, float | Distribution]] = [
         (names.EVENTS, told.events),
@@ -187,7 +186,7 @@ def read(engine: Engine, labels: Labels) -> Iterator[Sample]:
     yield from (Sample(names.CEL_ERRORS, (reason.value,), errors.get(reason, 0)) for reason in CelReason)
     bloom = engine.bloom
     yield from labels.read(bloom.filters(), bloom.saturated, bloom.rebuilds, bloom.failures)
-    yield Sample(names.BUILD, (streamer.__version__, _backend.BACKEND, platform.python_version()), 1)
+    yield Sample(names.BUILD, (VERSION, _backend.BACKEND, platform.python_version()), 1)
     reload = engine.last_reload
     if reload is not None:
         yield Sample(names.RELOAD_GOOD, (), float(reload.good))

@@ -18,7 +18,7 @@ from streamer.metrics.collector import COLLECTIONS, register
 from streamer.metrics.mirror import is_on, mirror
 
 if TYPE_CHECKING:
-    from streamer.engine.engine import Engine
+    from streamer.metrics.measured import Measured
 
 
 Response: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
@@ -106,7 +106,7 @@ def _pages(metrics: WSGIApplication) -> WSGIApplication:
 
 
 def serve(
-    engine: Engine,
+    engine: Measured,
     port: int,
     addr: str = "127.0.0.1",
     *,

@@ -35,12 +35,11 @@ from streamer.bloom.shipping import Gathered
 from streamer.bloom.sizing import key_fp_rate
 from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
-from streamer.engine import arrow
-from streamer.engine.arrow import ArrowMatches
-from streamer.engine.core import Changes, EventSource, Mode, Options, Selection, Source
-from streamer.engine.plan import Plan, make_plan
-from streamer.engine.snapshot import Head, read_named
-from streamer.engine.telemetry import Name, Recorder, Telemetry
+from streamer.core import arrow
+from streamer.core.arrow import ArrowMatches
+from streamer.core.plan import Plan, make_plan
+from streamer.core.protocol import Changes, Mode, Options, Selection, Source
+from streamer.core.snapshot import Head, read_named
 from streamer.errors import (
     BulkSubscriptionError,
     DuplicateSubscriptionError,
@@ -48,9 +47,9 @@ from streamer.errors import (
     ReentryError,
     SubscriptionError,
 )
+from streamer.events.reading import EventSource, IgnoredEvent, as_before, is_bare
 from streamer.locks import TRIES, Lock
-from streamer.model import Event, Match, Subscription
-from streamer.reference.events import IgnoredEvent, as_before, is_bare, read_for
+from streamer.model import Event, Match
 from streamer.reference.judge import Outcome, judge
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
@@ -59,7 +58,9 @@ from streamer.subscriptions.keys import Key, Place, access_keys
 from streamer.subscriptions.normal_form import normal_form
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.sizes import check_length
+from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.values import private_copy, same_subscription
+from streamer.telemetry import Name, Recorder, Telemetry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,7 +104,7 @@ class _Work:
     Attributes:
         partitions: tenant and collection of each that it saw, with the entries judged there and those that matched.
         bloom: nanoseconds spent on filters, None where there was none to ask.
-        is_bare: see `streamer.reference.events.is_bare`.
+        is_bare: see `streamer.events.reading.is_bare`.
     """
 
     partitions: list[tuple[Name, int, int]] = field(default_factory=list)
@@ -246,7 +247,7 @@ class Root:
 
 @final
 class ReferenceHits:
-    """Hits as plain pairs; see `streamer.engine.core.Hits`."""
+    """Hits as plain pairs; see `streamer.core.protocol.Hits`."""
 
     __slots__ = ("_pairs", "ignored")
 
@@ -307,7 +308,7 @@ class _Draft:
 
 @final
 class ReferenceCore:
-    """The core of the reference backend; see `streamer.engine.core.Core` for what each method does.
+    """The core of the reference backend; see `streamer.core.protocol.Core` for what each method does.
 
     Thread-safe: readers take no lock, writers take turns.
     """
@@ -364,7 +365,7 @@ class ReferenceCore:
         """Nothing is compiled ahead."""
 
     def canonical(self, text: bytes) -> None:
-        """The contract is in Python (`streamer.engine.snapshot`)."""
+        """The contract is in Python (`streamer.core.snapshot`)."""
 
     def remove(self, selection: Selection) -> Changes:
         def without(root: Root) -> tuple[Root, Changes]:
@@ -542,7 +543,7 @@ class ReferenceCore:
                 break
             try:
                 hits = self._settled(root, text, tenant, collection)
-                event = read_for(self._options, text, tenant, collection)
+                event = self._options.read(text, tenant, collection)
             except EventError as error:
                 rows.reject(error)
             except IgnoredEvent as ignored:
@@ -558,7 +559,7 @@ class ReferenceCore:
         rows = arrow.Rows()
         for text in arrow.texts(arrays):
             try:
-                event = read_for(self._options, text, tenant, collection)
+                event = self._options.read(text, tenant, collection)
             except EventError as error:
                 rows.reject(error)
             except IgnoredEvent as ignored:
@@ -615,7 +616,7 @@ class ReferenceCore:
     ) -> Iterator[tuple[Entry, Outcome]]:
         """The two phases: what may match, then what does."""
         options = self._options
-        read = read_for(options, event, tenant, collection)
+        read = options.read(event, tenant, collection)
         REFUSED.begin()
         work.is_bare = is_bare(read, options.layout)
         sides = [read, as_before(read, options.layout)] if read.tells_of_before else [read]

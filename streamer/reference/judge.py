@@ -37,12 +37,12 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, final
 
-from streamer.layout import EventLayout
+from streamer.cel_eval import CelReason, Program, evaluate_cel
+from streamer.cel_eval.times import format_timestamp
+from streamer.cel_eval.values import Timestamp
+from streamer.events.layout import EventLayout
+from streamer.events.reading import as_before
 from streamer.model import BeyondFloat64, Event, Limits, Transition, Verdict
-from streamer.reference.cel import CelReason, Program, evaluate_cel
-from streamer.reference.cel.times import format_timestamp
-from streamer.reference.cel.values import Timestamp
-from streamer.reference.events import as_before
 from streamer.reference.filters import MISSING, Absence, evaluate_filter, read
 from streamer.reference.patterns import evaluate_pattern, leaves
 from streamer.reference.searches import REFUSED

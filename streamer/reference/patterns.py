@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from streamer.errors import EventCode, EventError
-from streamer.layout import encode_pointer
+from streamer.events.layout import encode_pointer
 from streamer.model import REST, BeyondFloat64, Pointer, Verdict
 from streamer.reference.searches import may_search
 from streamer.subscriptions.folding import simple_fold

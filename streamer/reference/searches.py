@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import Final, final
 
-from streamer.reference.cel.values import CelReason
+from streamer.cel_eval.values import CelReason
 from streamer.subscriptions.topics import MAX_WORDS
 
 BUDGET: Final = 1_000_000

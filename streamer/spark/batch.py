@@ -27,10 +27,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType
 
 from streamer import _backend
+from streamer.core.snapshot import MAGIC
 from streamer.engine.engine import Engine, check_positive
-from streamer.engine.snapshot import MAGIC
 from streamer.errors import BackendError, ConfigError
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
 from streamer.sizes import size_text
 from streamer.spark import broadcast, cogroup, schema
 from streamer.spark.functions import carried

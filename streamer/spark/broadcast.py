@@ -34,8 +34,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from weakref import WeakKeyDictionary
 
 from streamer import _backend
+from streamer.core.snapshot import Directory, read_directory, read_texts, verify
 from streamer.engine.engine import Engine
-from streamer.engine.snapshot import Directory, read_directory, read_texts, verify
 from streamer.errors import SnapshotError
 from streamer.locks import Lock
 from streamer.spark import schema

@@ -42,7 +42,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
 from streamer import _backend
-from streamer.engine.snapshot import read_texts
+from streamer.core.snapshot import read_texts
 from streamer.errors import BulkSubscriptionError, SubscriptionError
 from streamer.spark import schema
 from streamer.spark.broadcast import Held, carry, name_by_bytes, new_file

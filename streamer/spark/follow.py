@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from streamer.engine.snapshot import read_directory
+from streamer.core.snapshot import read_directory
 from streamer.errors import SnapshotError
 from streamer.spark.functions import Carried
 from streamer.spark.versions import find

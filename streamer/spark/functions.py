@@ -19,8 +19,8 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, final
 
+from streamer.core.snapshot import read_head
 from streamer.engine.engine import Engine
-from streamer.engine.snapshot import read_head
 from streamer.errors import ConfigError
 
 

@@ -19,7 +19,7 @@ from streamer import _backend
 from streamer.bloom.shipping import LONGEST_LEASE
 from streamer.engine.engine import Engine
 from streamer.errors import BulkSubscriptionError, InternalError, StreamerError, SubscriptionError
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
 from streamer.spark.parts import SALTS, Parts, label, mapped
 from streamer.spark.worker import (
     MOST_TALLIES,

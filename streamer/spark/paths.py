@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from streamer.engine.snapshot import path_of
+from streamer.core.snapshot import path_of
 from streamer.errors import ConfigError
 
 #: As Hadoop reads a path: `file:/a` and `file:///a` are one, and what has no scheme is of the default file system.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamer import _backend
-from streamer.engine.arrow import ArrowMatches
+from streamer.core.arrow import ArrowMatches
 from streamer.engine.engine import Engine
 from streamer.spark import broadcast
 from streamer.spark.functions import Carried, carried

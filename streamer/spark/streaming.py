@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from streamer.errors import StreamerError
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
 from streamer.spark.paths import on_driver
 from streamer.spark.versions import Version, find
 

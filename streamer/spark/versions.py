@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
-from streamer.engine.snapshot import read_directory, verify
+from streamer.core.snapshot import read_directory, verify
 from streamer.errors import SnapshotError
 from streamer.spark.paths import on_driver
 

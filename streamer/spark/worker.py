@@ -32,11 +32,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamer import _backend
-from streamer.engine.arrow import ArrowMatches
+from streamer.core.arrow import ArrowMatches
+from streamer.core.snapshot import Directory, chosen, read_directory, read_head, read_texts
 from streamer.engine.engine import Engine
-from streamer.engine.snapshot import Directory, chosen, read_directory, read_head, read_texts
 from streamer.errors import BackendError, EventCode, EventError, StreamerError, shortened
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
 from streamer.spark.functions import Carried
 
 Want: TypeAlias = Literal["matches", "rejected", "all"]

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from streamer.cel_eval import ProgramCache
+from streamer.cel_eval import Program, ProgramCache
 from streamer.errors import CelError, SubscriptionError
-from streamer.model import CelEvaluator, Limits, Subscription
-from streamer.reference.cel import Program
+from streamer.model import CelEvaluator, Limits
 from streamer.subscriptions.filters import CHANGES, CompiledFilter, parse_filter
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
 from streamer.subscriptions.sizes import Size
+from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.topics import TopicPattern, parse_topic
 
 _LIMITS = Limits()

@@ -30,10 +30,11 @@ from typing import Any, Final, final
 
 import re2
 
+from streamer.cel_eval.regexps import MAX_SIZE, compile_regexp, regexp_error, regexp_size, too_large
 from streamer.errors import SubscriptionError
-from streamer.layout import decode_pointer
-from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Filter, Limits
-from streamer.reference.cel.regexps import MAX_SIZE, compile_regexp, regexp_error, regexp_size, too_large
+from streamer.events.layout import decode_pointer
+from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Limits
+from streamer.subscriptions.subscription import Filter
 
 
 class Operator(StrEnum):

@@ -11,10 +11,11 @@ from dataclasses import fields
 from typing import Any, Final, get_args
 
 from streamer.errors import EventError, PatternError, SubscriptionError
-from streamer.model import CelEvaluator, Dialect, Filter, Subscription
-from streamer.reference import json
+from streamer.events import json
+from streamer.model import CelEvaluator, Dialect
 from streamer.subscriptions.filters import check_text, read_filter, type_name, unknown_name
 from streamer.subscriptions.places import Place
+from streamer.subscriptions.subscription import Filter, Subscription
 
 MEMBERS: Final[tuple[str, ...]] = tuple(member.name for member in fields(Subscription))
 EVENT_TYPES: Final = ("insert", "update", "delete")

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple, NoReturn, final
 
 import re2
 
+from streamer.cel_eval.regexps import too_large
 from streamer.errors import EventError, PatternError
+from streamer.events.json import Pairs, parse
 from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Dialect, Limits
-from streamer.reference.cel.regexps import too_large
-from streamer.reference.json import Pairs, parse
 from streamer.subscriptions.matchers import (
     Absent,
     AnythingBut,
@@ -110,7 +110,7 @@ def parse_pattern(
     """Return the tree of a pattern.
 
     Args:
-        source: JSON text, or a mapping of what JSON has (and `Pairs`, as `streamer.reference.json` reads objects).
+        source: JSON text, or a mapping of what JSON has (and `Pairs`, as `streamer.events.json` reads objects).
         dialect: `strict` is Quamina's, `eventbridge` that of subscriptions.
         limits: `max_depth`, `max_event_bytes` (of the text), `max_conditions`, `max_alternatives` and `max_pattern_states` hold.
         place: where the pattern stands, put before the path in the pattern.

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, final
 
 from streamer.errors import SubscriptionError
-from streamer.model import Filter, Limits, Subscription
+from streamer.model import Limits
+from streamer.subscriptions.subscription import Filter, Subscription
 from streamer.subscriptions.values import TooLongError, plain_json, write_json
 
 SizeName: TypeAlias = Literal["conditions", "alternatives"]

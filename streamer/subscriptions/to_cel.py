@@ -25,14 +25,15 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from streamer.errors import PatternError, SubscriptionError
-from streamer.layout import EventLayout
-from streamer.model import BeyondFloat64, Limits, Subscription
+from streamer.events.layout import EventLayout
+from streamer.model import BeyondFloat64, Limits
 from streamer.subscriptions.filters import cel_literal, cel_path, parse_filter, present
 from streamer.subscriptions.matchers import Equal, Matcher, Numeric, Prefix, Regexp, Suffix, Wildcard
 from streamer.subscriptions.normal_form import distribute
 from streamer.subscriptions.parse import EVENT_TYPES, named, parse_subscription
 from streamer.subscriptions.patterns import Field, parse_pattern
 from streamer.subscriptions.places import Place
+from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, parse_topic
 
 #: A subscription without conditions.

@@ -11,7 +11,8 @@ from json.encoder import JSONEncoder, encode_basestring
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
-from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Filter, Subscription
+from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64
+from streamer.subscriptions.subscription import Filter, Subscription
 
 Nodes: TypeAlias = list[tuple[str, Any]]
 """A value as a list; see `packed`."""

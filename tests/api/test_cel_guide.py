@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from streamer import Engine
-from streamer.reference.cel.parse import MACROS, MACROS_OF_TWO
-from streamer.reference.cel.types import FUNCTIONS, METHODS
-from streamer.reference.cel.values import TYPE_NAMES
+from streamer.cel_eval.parse import MACROS, MACROS_OF_TWO
+from streamer.cel_eval.types import FUNCTIONS, METHODS
+from streamer.cel_eval.values import TYPE_NAMES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cel.md").read_text("utf-8")
 EVENT = re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)

@@ -16,9 +16,9 @@ import pytest
 from streamer import Engine
 from streamer.bloom import BloomOptions
 from streamer.bloom.state import FilterState
-from streamer.engine.history import MOST_FILTERS, History, Rebuilds, Sample, read_history
-from streamer.plot import Mark, marks, names, plot, stopped
-from streamer.plot import _draw as draw_samples
+from streamer.metrics.history import MOST_FILTERS, History, Rebuilds, Sample, read_history
+from streamer.metrics.plot import Mark, marks, names, plot, stopped
+from streamer.metrics.plot import _draw as draw_samples
 
 MakeEngine = Callable[..., Engine]
 
@@ -234,7 +234,7 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None\n"
-        "from streamer.plot import plot\n"
+        "from streamer.metrics.plot import plot\n"
         "try: plot([], 'a.png')\n"
         "except ModuleNotFoundError as error: print(error)"
     )
@@ -243,7 +243,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
 
 
 def test_nothing_of_it_is_imported_with_the_engine() -> None:
-    code = "import sys, streamer; streamer.Engine(); print('matplotlib' in sys.modules, 'streamer.plot' in sys.modules)"
+    code = "import sys, streamer; streamer.Engine(); print('matplotlib' in sys.modules, 'streamer.metrics.plot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False False\n"
 
 

@@ -12,8 +12,8 @@ import pytest
 from streamer import Engine, EventError, Ignored, Matches
 from streamer.bloom.portable import Answer
 from streamer.bloom.shipping import Filter
-from streamer.engine.telemetry import IGNORED
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
+from streamer.telemetry import IGNORED
 
 MakeEngine = Callable[..., Engine]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streamer import Engine, EventError, Limits
-from streamer.engine.telemetry import BOUNDS, REJECTIONS, Distribution, Telemetry
 from streamer.errors import EventCode
+from streamer.telemetry import BOUNDS, REJECTIONS, Distribution, Telemetry
 
 MakeEngine = Callable[..., Engine]
 

@@ -9,9 +9,9 @@ import pytest
 
 from streamer import Engine
 from streamer.bloom import Filter
+from streamer.engine.lint import FindingCode
 from streamer.model import Verdict
 from streamer.subscriptions.keys import Key
-from streamer.subscriptions.lint import FindingCode
 
 MakeEngine = Callable[..., Engine]
 

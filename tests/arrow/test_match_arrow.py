@@ -14,9 +14,9 @@ import pytest
 
 import streamer
 from streamer import Engine, EventError, Ignored
-from streamer.engine import arrow
+from streamer.core import arrow
 from streamer.errors import shortened
-from streamer.reference.events import IgnoredEvent, read_for
+from streamer.events.reading import IgnoredEvent
 from tests.conformance.table import load_all, load_known_failures
 from tests.generators import agreeing_event, agreeing_subscription, random_text
 
@@ -97,7 +97,7 @@ def alone(
 def named(engine: Engine, text: bytes, tenant: str | None, collection: str | None) -> dict[str, str | None] | Any:
     """What an event is called, by the reference."""
     try:
-        event = read_for(engine._options, text, tenant, collection)
+        event = engine._options.read(text, tenant, collection)
     except (EventError, IgnoredEvent):
         # Lazily more is accepted, and what is found then is not said.
         assert engine._options.validation == "lazy"

@@ -8,9 +8,9 @@ import pytest
 
 from streamer.bloom.guard import CollectionFilter, carried_keys
 from streamer.bloom.portable import Answer
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
+from streamer.events.reading import read_event
 from streamer.model import Event, Limits
-from streamer.reference.events import read_event
 from streamer.subscriptions.keys import Key
 from streamer.subscriptions.normal_form import Mode, Path, Root
 

@@ -15,8 +15,8 @@ import pytest
 from streamer.bloom.options import BloomOptions
 from streamer.bloom.portable import PortableBloomFilter
 from streamer.cel_eval import ErrorLog, ProgramCache
-from streamer.engine.core import Options, Selection
-from streamer.layout import EventLayout
+from streamer.core.protocol import Options, Selection
+from streamer.events.layout import EventLayout
 from streamer.model import Limits
 from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.keys import Key, access_keys
@@ -25,7 +25,7 @@ from tests.bloom.test_no_false_negatives import random_subscription
 from tests.generators import random_document_pattern, random_filter
 
 pytest.importorskip("streamer._native")
-from streamer.engine.native import NativeCore  # there is no native core before the line above
+from streamer.native.core import NativeCore  # there is no native core before the line above
 
 USERS = 2000
 

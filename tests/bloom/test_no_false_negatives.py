@@ -12,9 +12,9 @@ from streamer import Engine, Subscription
 from streamer.bloom.guard import CollectionFilter
 from streamer.bloom.portable import Answer
 from streamer.cel_eval import ProgramCache
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
+from streamer.events.reading import read_event
 from streamer.model import Limits
-from streamer.reference.events import read_event
 from streamer.reference.judge import judge
 from streamer.subscriptions.compile import compile_subscription
 

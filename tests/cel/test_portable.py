@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from streamer import CelError, ConfigError, Engine, EventError, Limits, SnapshotError, Subscription, SubscriptionError
-from streamer.cel_eval import Functions, ProgramCache
+from streamer.cel_eval import CelReason, Functions, ProgramCache, evaluate_cel
 from streamer.model import Event, Verdict
-from streamer.reference.cel import CelReason, evaluate_cel
 from tests.differential.cel_expressions import Expressions
 
 MakeEngine = Callable[..., Engine]

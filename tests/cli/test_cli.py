@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from streamer.engine.histogram import Histogram
+from streamer.core.histogram import Histogram
 from tests.cli.conftest import COMMAND, EVENTS, SUBSCRIPTIONS, Run
 
 

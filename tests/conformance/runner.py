@@ -10,11 +10,10 @@ from typing import Any, Literal
 import pytest
 
 from streamer import Engine, Matches, StreamerError
-from streamer.cel_eval import ProgramCache
+from streamer.cel_eval import ProgramCache, evaluate_cel
 from streamer.errors import EventCode, EventError, Ignored, SubscriptionError
+from streamer.events.reading import read_event
 from streamer.model import INT64_MIN, UINT64_MAX, CelEvaluator
-from streamer.reference.cel import evaluate_cel
-from streamer.reference.events import read_event
 from streamer.reference.judge import evaluate
 from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.parse import parse_subscription

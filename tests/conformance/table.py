@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from streamer.errors import EventCode, Ignored
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
 from streamer.model import Limits
 
 TESTDATA = Path(__file__).parents[2] / "testdata"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from cel_expr_python import cel
 
+from streamer.cel_eval import Program, compile_cel, evaluate_cel
+from streamer.cel_eval.parse import MACROS
+from streamer.cel_eval.types import FUNCTIONS, METHODS
 from streamer.errors import CelError
 from streamer.model import Event, Limits
-from streamer.reference.cel import Program, compile_cel, evaluate_cel
-from streamer.reference.cel.parse import MACROS
-from streamer.reference.cel.types import FUNCTIONS, METHODS
 from tests.differential.cel_expressions import Expressions
 from tests.differential.records import record
 

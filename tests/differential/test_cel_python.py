@@ -11,9 +11,9 @@ from typing import Any
 
 from celpy.celparser import CELParseError, CELParser
 
+from streamer.cel_eval.parse import RESERVED, parse
 from streamer.errors import CelError
 from streamer.model import Limits
-from streamer.reference.cel.parse import RESERVED, parse
 from tests.differential.cel_expressions import Expressions
 
 TABLE = Path(__file__).parents[2] / "testdata" / "match"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamer.errors import EventCode
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
 from streamer.model import Limits
 from tests.conformance.table import TESTDATA
 

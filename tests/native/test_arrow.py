@@ -16,7 +16,7 @@ import pytest
 
 import streamer
 from streamer import Engine
-from streamer.engine import arrow
+from streamer.core import arrow
 from tests.generators import agreeing_event, agreeing_subscription, random_text
 
 EVENT = b'{"id": "e1", "collection": "orders", "data": {"a": 1}}'

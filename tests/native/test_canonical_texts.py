@@ -6,7 +6,7 @@ import json
 import random
 
 from streamer import Engine, StreamerError, _native
-from streamer.engine import snapshot
+from streamer.core import snapshot
 from tests.conformance.table import load_all
 from tests.generators import agreeing_subscription
 

@@ -13,14 +13,14 @@ import pytest
 
 from benchmarks import cel as benchmark
 from streamer import _native
+from streamer.cel_eval import CelReason, compile_cel, evaluate_cel, times
+from streamer.cel_eval.parse import MACROS
+from streamer.cel_eval.types import FUNCTIONS, METHODS
+from streamer.cel_eval.values import Timestamp
 from streamer.errors import CelError, EventError
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
+from streamer.events.reading import as_before, read_event
 from streamer.model import Event, Limits, Verdict
-from streamer.reference.cel import CelReason, compile_cel, evaluate_cel, times
-from streamer.reference.cel.parse import MACROS
-from streamer.reference.cel.types import FUNCTIONS, METHODS
-from streamer.reference.cel.values import Timestamp
-from streamer.reference.events import as_before, read_event
 from tests.conformance.table import load_all
 from tests.differential.cel_expressions import Expressions
 from tests.differential.records import record

@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from streamer import _native
+from streamer.cel_eval.program import compile_cel
 from streamer.errors import CelError
 from streamer.model import Limits
-from streamer.reference.cel.program import compile_cel
 from tests.differential.cel_expressions import Expressions
 from tests.differential.test_cel_python import expressions
 

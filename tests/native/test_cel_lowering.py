@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from streamer import Engine, _native
+from streamer.cel_eval.program import Program, compile_cel, evaluate_cel
 from streamer.errors import CelError
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
+from streamer.events.reading import read_event
 from streamer.model import Limits, Verdict
-from streamer.reference.cel.program import Program, compile_cel, evaluate_cel
-from streamer.reference.events import read_event
 from tests.differential.cel_expressions import Expressions
 from tests.differential.records import record
 

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from streamer import Engine
-from streamer.cel_eval import Functions, ProgramCache
+from streamer.cel_eval import Functions, ProgramCache, evaluate_cel
 from streamer.cel_eval.narrowing import MAX_LENGTH, narrowing
 from streamer.errors import CelError
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
+from streamer.events.reading import read_event
 from streamer.model import Limits, Verdict
-from streamer.reference.cel import evaluate_cel
-from streamer.reference.events import read_event
 from tests.native.test_cel_lowering import Conditions
 
 pytestmark = pytest.mark.usefixtures("backend")

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from streamer import Engine, SnapshotError, _backend, _native
-from streamer.engine import snapshot
-from streamer.engine.snapshot import Directory, read_directory, read_head
+from streamer.core import snapshot
+from streamer.core.snapshot import Directory, read_directory, read_head
 from tests.generators import agreeing_event, agreeing_subscription, random_event, random_subscription
 
 COLLECTIONS = "cde"

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, InternalError, Match, Subscription, _native
-from streamer.engine.native import NativeCore
-from streamer.engine.telemetry import BOUNDS, REJECTIONS, SIZES
+from streamer.native.core import NativeCore
+from streamer.telemetry import BOUNDS, REJECTIONS, SIZES
 
 MakeEngine = Callable[..., Engine]
 

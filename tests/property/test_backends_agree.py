@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from streamer.cel_eval import ErrorLog, ProgramCache
-from streamer.engine.core import Hits, Options, Selection
-from streamer.engine.native import NativeCore
-from streamer.layout import EventLayout
+from streamer.core.protocol import Hits, Options, Selection
+from streamer.events.layout import EventLayout
+from streamer.events.reading import read_event
 from streamer.model import Event, Limits, Match, Verdict
-from streamer.reference.events import read_event
+from streamer.native.core import NativeCore
 from streamer.reference.filters import evaluate_filter
 from streamer.reference.judge import judge
 from streamer.reference.patterns import evaluate_pattern

@@ -10,9 +10,9 @@ import pytest
 
 from streamer.bloom.guard import carried_keys
 from streamer.cel_eval import ProgramCache
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
+from streamer.events.reading import as_before, read_event
 from streamer.model import Limits
-from streamer.reference.events import as_before, read_event
 from streamer.reference.judge import judge
 from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.keys import access_keys

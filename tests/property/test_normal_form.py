@@ -12,15 +12,15 @@ import re2
 import streamer
 from streamer import Engine
 from streamer.cel_eval import ProgramCache
-from streamer.layout import EventLayout
+from streamer.engine.lint import FindingCode, lint
+from streamer.events.layout import EventLayout
+from streamer.events.reading import read_event
 from streamer.model import BeyondFloat64, Event, Limits, Verdict
-from streamer.reference.events import read_event
 from streamer.reference.judge import evaluate
 from streamer.reference.patterns import leaves, matches_value
 from streamer.reference.topics import topic_matches
 from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.keys import access_keys, event_keys
-from streamer.subscriptions.lint import FindingCode, lint
 from streamer.subscriptions.matchers import Absent, Equal
 from streamer.subscriptions.normal_form import (
     Atom,

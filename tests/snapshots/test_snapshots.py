@@ -17,8 +17,8 @@ import pytest
 
 from streamer import ConfigError, Engine, Limits, SnapshotError, Subscription, SubscriptionError, _backend
 from streamer.bloom.options import BloomOptions
-from streamer.engine import snapshot
-from streamer.engine.snapshot import read_directory, verify
+from streamer.core import snapshot
+from streamer.core.snapshot import read_directory, verify
 from tests.generators import agreeing_event, agreeing_subscription, random_event, random_subscription
 
 MakeEngine = Callable[..., Engine]

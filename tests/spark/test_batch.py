@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, SnapshotError
-from streamer.engine.snapshot import read_directory
+from streamer.core.snapshot import read_directory
 from tests.conformance.table import Case, load_all, load_known_failures
 from tests.generators import agreeing_event, agreeing_subscription, random_text
 

@@ -26,11 +26,11 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streamer.spark.failures import said
-from streamer.spark.job import FAILED, TERMINATED, app
-from streamer.spark.places import Address, Format, Place, place, read
+from streamer.spark.job.failures import said
+from streamer.spark.job.main import FAILED, TERMINATED, app
+from streamer.spark.job.places import Address, Format, Place, place, read
+from streamer.spark.job.watch import Watch
 from streamer.spark.versions import publish
-from streamer.spark.watch import Watch
 from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE
 
 SUBSCRIPTIONS = [

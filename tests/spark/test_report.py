@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from streamer.spark.metrics import METRICS, Counts
-from streamer.spark.report import COLLECTIONS, POINTS, Batch, Part, Point, Report, Stage, render
+from streamer.spark.job.metrics import METRICS, Counts
+from streamer.spark.job.report import COLLECTIONS, POINTS, Batch, Part, Point, Report, Stage, render
 
 EMPTY = Report(title="A job", began=datetime(2026, 11, 21, 12, tzinfo=UTC), seconds=0.0)
 FULL = Report(

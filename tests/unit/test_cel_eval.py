@@ -7,10 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from streamer.cel_eval import ErrorLog, ProgramCache
+from streamer.cel_eval import CelReason, ErrorLog, ProgramCache
 from streamer.errors import CelError
 from streamer.model import Limits
-from streamer.reference.cel import CelReason
 
 LIMITS = Limits()
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from streamer.cel_eval import CelReason, Program, compile_cel, evaluate_cel
+from streamer.cel_eval.regexps import regexp_size
 from streamer.errors import CelError
 from streamer.model import Event, Limits, Verdict
-from streamer.reference.cel import CelReason, Program, compile_cel, evaluate_cel
-from streamer.reference.cel.regexps import regexp_size
 
 ROOT = Path(__file__).parents[2]
 LIMITS = Limits()

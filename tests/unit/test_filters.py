@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer import Filter, SubscriptionError
+from streamer.cel_eval import compile_cel, evaluate_cel
 from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Event, Limits
-from streamer.reference.cel import compile_cel, evaluate_cel
 from streamer.reference.filters import MISSING, Absence, evaluate_filter
 from streamer.subscriptions.filters import MAX_VALUE_DEPTH, OPERATORS, CompiledFilter, parse_filter
 

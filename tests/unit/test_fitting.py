@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamer.engine.fitting import LOOKS, FirstEvents, misfit
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
 
 EVENTS: dict[str, list[dict[str, Any]]] = {
     "change": [{"collection": "orders", "type": "insert", "data": {"id": 1}}],

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamer.errors import EventCode, EventError
+from streamer.events.json import Pairs, parse, read
 from streamer.model import BeyondFloat64
-from streamer.reference.json import Pairs, parse, read
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = st.recursive(

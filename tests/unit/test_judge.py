@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from streamer.cel_eval import ProgramCache
-from streamer.layout import EventLayout
+from streamer.events.layout import EventLayout
+from streamer.events.reading import read_event
 from streamer.model import Event, Limits, Verdict
-from streamer.reference.events import read_event
 from streamer.reference.filters import MISSING, Absence
 from streamer.reference.judge import Condition, Outcome, conditions, evaluate, judge, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from streamer.errors import ConfigError, EventCode, EventError
-from streamer.layout import Constant, EventLayout
+from streamer.events.layout import Constant, EventLayout
+from streamer.events.reading import as_before, parse_rfc3339, read_event
 from streamer.model import Event, Limits
-from streamer.reference.events import as_before, parse_rfc3339, read_event
 
 CHANGE = EventLayout()
 

@@ -156,7 +156,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Borrow chunks as `streamer.engine.arrow` hands them over: validity, offsets, data, offset, length, whether offsets are wide.
+    /// Borrow chunks as `streamer.core.arrow` hands them over: validity, offsets, data, offset, length, whether offsets are wide.
     ///
     /// # Errors
     ///

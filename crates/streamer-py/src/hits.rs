@@ -28,7 +28,7 @@ impl OldSide {
     }
 }
 
-/// The subscriptions that one event matched; see `streamer.engine.core.Hits`.
+/// The subscriptions that one event matched; see `streamer.core.protocol.Hits`.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct Hits {
     pub shared: Arc<Shared>,

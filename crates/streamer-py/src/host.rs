@@ -1,4 +1,4 @@
-//! What the core leaves to Python: `streamer.engine.native.Host`, called through here only.
+//! What the core leaves to Python: `streamer.native.core.Host`, called through here only.
 //!
 //! The host reads events that are no bytes, logs errors of CEL, tells the labels of subscriptions, and evaluates what the portable
 //! evaluator is asked for (`judging.rs`).

@@ -12,7 +12,7 @@
 //! Nodes are numbers into one arena, so to drop a tree of any depth is a loop. Each node is inside one other at most; the
 //! variables of macros, read as names, are nodes inside none.
 //!
-//! The nodes are those of the reference (`streamer/reference/cel/tree.py`), one to one: cost is counted by node, and both
+//! The nodes are those of the reference (`streamer/cel_eval/tree.py`), one to one: cost is counted by node, and both
 //! sides count alike. After the check every [`Ident`](Node::Ident) has its meaning and no function is [`Function::Unknown`].
 
 use std::ops::Index;

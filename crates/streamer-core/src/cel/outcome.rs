@@ -1,4 +1,4 @@
-//! What the evaluation of a program comes to. The words are those of `streamer.reference.cel`.
+//! What the evaluation of a program comes to. The words are those of `streamer.cel_eval`.
 
 /// What a program says about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -515,7 +515,7 @@ pub fn image(lines: &[u8], read: &Reader, seed: u64) -> Option<Vec<u8>> {
 /// A section for [`assemble`]: tenant, collection, number of subscriptions, lines, image.
 pub type Made<'a> = (&'a str, &'a str, u32, &'a [u8], &'a [u8]);
 
-/// A file of *sections*, which are sorted, with images of *seed*. `streamer.engine.snapshot` writes those that last; this is for tests.
+/// A file of *sections*, which are sorted, with images of *seed*. `streamer.core.snapshot` writes those that last; this is for tests.
 pub fn assemble(seed: u64, sections: &[Made<'_>]) -> Vec<u8> {
     let (mut rows, mut names, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     let options = b"{}      ";

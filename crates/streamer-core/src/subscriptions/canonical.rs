@@ -5,7 +5,7 @@
 //!     └─► {"id":"a","collection":"orders","filters":[{"field":"n","op":"==","value":100.0}]}
 //! ```
 //!
-//! Invariant: what it writes is byte for byte what `streamer.engine.snapshot` writes in Python, which is the contract, since a
+//! Invariant: what it writes is byte for byte what `streamer.core.snapshot` writes in Python, which is the contract, since a
 //! file's digest is of these bytes. Whatever is odd (`\u`, integers of more than 18 digits, a name twice, deep nesting) is left to
 //! Python: the answer is None, never another text.
 //!

@@ -1,0 +1,608 @@
+"""The value of a checked expression for one event (semantics.md sections 4 and 8), counted in cost units (docs/cel-cost.md).
+
+Errors and unknowns are values: a strict operator evaluates every operand, then an unknown beats an error, and of errors
+the first counts; `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an exception, since nothing
+absorbs it.
+
+Where the event has holes (values that the source did not carry), a map or list with a hole somewhere below is a
+`Partial`: a select or an index goes on into it, `has`, `in` and `type()` ask it what is known, and for everything else it
+is unknown as a whole.
+
+Recursion is bounded by the depth of the tree, which the parser limits; values, which may be deeper, are compared with a stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, final
+
+import re2
+
+from streamer.cel_eval import times
+from streamer.cel_eval.functions import FUNCTIONS, no_overload
+from streamer.cel_eval.operators import ORDERS, double_arithmetic, int_arithmetic, invert, negate, time_arithmetic
+from streamer.cel_eval.regexps import compile_regexp, regexp_error, regexp_size
+from streamer.cel_eval.tree import (
+    Call,
+    Chain,
+    Has,
+    Ident,
+    Index,
+    ListLiteral,
+    Literal,
+    Local,
+    Logic,
+    Macro,
+    MapLiteral,
+    Method,
+    Node,
+    Operation,
+    Paren,
+    Select,
+    Ternary,
+    Unary,
+    Variable,
+)
+from streamer.cel_eval.values import (
+    KEYS,
+    NUMBERS,
+    ORDERED,
+    UNKNOWN,
+    CelReason,
+    Failure,
+    UInt,
+    Unknown,
+    Value,
+    as_key,
+    from_key,
+    read,
+    utf8_length,
+)
+from streamer.model import REST, BeyondFloat64, Event, Pointer
+
+Holes: TypeAlias = dict[str, "Holes | None"]
+"""The unknown pointers below a value, by their first token; None: the whole value is unknown."""
+
+#: What compiling a regexp that is not constant costs, as string work: the memory that RE2 may use for it.
+REGEXP_BYTES: Final = 64 * 1024
+#: The longest text of such a regexp: to read one may take a hundred times as long as its bytes alone.
+_REGEXP_TEXT_BYTES: Final = 1024
+_REGEXP_UNITS: Final = REGEXP_BYTES // 16
+#: About what RE2 makes of so much memory: a larger one does not count as more, since it is refused.
+_LARGEST_REGEXP: Final = 5_400
+#: What it costs besides for each unit of its size, up to one that the budget of 100 ms is just enough for.
+_UNITS_OF_SIZE: Final = 224
+_LARGEST_CHARGED_SIZE: Final = 4_096
+
+
+class BudgetSpentError(Exception):
+    """The program used up its cost units; says so in words where it was something else that it used up."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A value with holes somewhere below: a map or list, unless the event contradicts itself."""
+
+    value: Any
+    holes: Holes
+
+
+_MISSING: Final = object()
+
+
+def _small_regexp(source: str) -> Any:
+    # A longer text is not even parsed: an event may hold 16 MiB of it, and the cache would keep them.
+    if utf8_length(source) > _REGEXP_TEXT_BYTES:
+        return Failure(CelReason.BAD_REGEXP, f"a regular expression of more than {_REGEXP_TEXT_BYTES} bytes")
+    return _compiled(source)
+
+
+@lru_cache(maxsize=256)
+def _compiled(source: str) -> Any:
+    try:
+        return compile_regexp(source, REGEXP_BYTES)
+    except re2.error as error:
+        return Failure(CelReason.BAD_REGEXP, regexp_error(error))
+
+
+class Run:
+    """One evaluation of one program; what computes on values may be another's (`streamer.cel_eval.portable`)."""
+
+    __slots__ = ("_constant_regexps", "_locals", "_new_regexps", "_variables", "budget", "cost")
+
+    def __init__(self, regexps: Mapping[str, Any], slots: int, event: Event, budget: int) -> None:
+        self.cost = 0
+        self.budget = budget
+        self._constant_regexps = regexps
+        self._new_regexps: set[str] = set()
+        self._locals: list[Value] = [None] * slots
+        self._variables = _variables(event)
+
+    # --- cost
+
+    def charge(self, units: int) -> None:
+        """Count work that is about to be done."""
+        self.cost += units
+        if self.cost > self.budget:
+            self.spent()
+
+    def spent(self) -> None:
+        """End the evaluation, now that more than `budget` is used; or say that there is more (the portable evaluator)."""
+        raise BudgetSpentError
+
+    def charge_bulk(self, units: int) -> None:
+        """Count work that is done in bulk, below any interpreter: string work, regexps."""
+        self.charge(units)
+
+    def charge_text(self, *texts: str | bytes) -> None:
+        """Count string work over all of *texts*: a unit for each 16 bytes begun."""
+        self.charge_bulk(-(-sum(map(utf8_length, texts)) // 16))
+
+    def regexp(self, source: str, text: str) -> Any:
+        """Return a compiled regexp to look for in *text*, or a `Failure`.
+
+        The search is paid for: a step for each byte and each state that may be alive. So is compiling a regexp that is not
+        constant, once in an evaluation.
+        """
+        constant = self._constant_regexps.get(source)
+        if constant is not None:
+            size = regexp_size(source)
+        else:
+            # A text that is refused unread has no size, and what is larger than this is refused.
+            size = min(regexp_size(source), _LARGEST_REGEXP) if utf8_length(source) <= _REGEXP_TEXT_BYTES else 0
+        self.charge_bulk(-(-utf8_length(text) // 16) * size)
+        if constant is not None:
+            return constant
+        if source not in self._new_regexps:
+            self.charge_bulk(_REGEXP_UNITS + _UNITS_OF_SIZE * min(size, _LARGEST_CHARGED_SIZE))
+            self._new_regexps.add(source)
+        return _small_regexp(source)
+
+    # --- nodes
+
+    def evaluate(self, node: Node) -> Value:
+        """Return the value of *node*, a `Partial`, a `Failure` or `UNKNOWN`.
+
+        The methods for nodes call each other by way of the table, which costs half the frames of Python's stack: of 64 levels of
+        brackets each may hold a chain of every operator.
+        """
+        return _EVALUATE[type(node)](self, node)
+
+    def _operands(self, nodes: list[Node]) -> list[Value] | Value:
+        """Evaluate all operands; a list, or what a strict operator comes to if one is an error or unknown."""
+        values: list[Value] = []
+        for node in nodes:
+            values.append(_EVALUATE[type(node)](self, node))  # noqa: PERF401  a comprehension costs a frame more
+        return _strict(values) or values
+
+    def _literal(self, node: Literal) -> Value:
+        self.charge(1)
+        return node.value
+
+    def _ident(self, node: Ident) -> Value:
+        self.charge(1)
+        meaning = node.meaning
+        if type(meaning) is Local:
+            return read(self._locals[meaning.slot])
+        return self._variables[meaning.name] if type(meaning) is Variable else meaning
+
+    def _paren(self, node: Paren) -> Value:
+        return _EVALUATE[type(node.inner)](self, node.inner)
+
+    def _list_literal(self, node: ListLiteral) -> Value:
+        self.charge(1)
+        return self._operands(node.items)
+
+    def _map_literal(self, node: MapLiteral) -> Value:
+        self.charge(1)
+        values = self._operands([part for entry in node.entries for part in entry])
+        if type(values) is not list:
+            return values
+        made: dict[Any, Value] = {}
+        for key, value in zip(values[::2], values[1::2], strict=True):
+            if type(key) not in KEYS:
+                return Failure(CelReason.BAD_KEY, "a key of a map is a bool, an int, a uint or a string")
+            self._charge_key(key)
+            if as_key(key) in made:
+                return Failure(CelReason.BAD_KEY, f"a map has the key {key!r} twice")
+            made[as_key(key)] = value
+        return made
+
+    def _charge_key(self, key: Value) -> None:
+        if type(key) is str:
+            self.charge_text(key)
+
+    def _unary(self, node: Unary) -> Value:
+        self.charge(node.count)
+        value = _EVALUATE[type(node.operand)](self, node.operand)
+        for _ in range(node.count):
+            if (stopped := _strict([value])) is not None:
+                return stopped
+            value = self.negated(node.op, value)
+        return value
+
+    def _logic(self, node: Logic) -> Value:
+        self.charge(len(node.operands) - 1)
+        absorbing = node.op == "||"
+        undecided: Value = not absorbing
+        for operand in node.operands:
+            value = _EVALUATE[type(operand)](self, operand)
+            if value is absorbing:
+                return absorbing
+            if value is UNKNOWN or type(value) is Partial:
+                undecided = UNKNOWN
+            elif type(value) is not bool and type(undecided) is bool:
+                undecided = value if type(value) is Failure else no_overload(node.op, [value])
+        return undecided
+
+    def _ternary(self, node: Ternary) -> Value:
+        for _, condition, then in node.branches:
+            self.charge(1)
+            value = _EVALUATE[type(condition)](self, condition)
+            if value is True:
+                return _EVALUATE[type(then)](self, then)
+            if value is not False:
+                return _strict([value]) or no_overload("?:", [value])
+        return _EVALUATE[type(node.otherwise)](self, node.otherwise)
+
+    def _operation(self, node: Operation) -> Value:
+        self.charge(len(node.rest))
+        left = _EVALUATE[type(node.first)](self, node.first)
+        for op, _, operand in node.rest:
+            left = self._binary(op, left, _EVALUATE[type(operand)](self, operand))
+        return left
+
+    def _binary(self, op: str, left: Value, right: Value) -> Value:
+        if op == "in" and type(right) is Partial:
+            return _strict([left]) or self._in_partial(left, right)
+        stopped = _strict([left, right])
+        if stopped is not None:
+            return stopped
+        match op:
+            case "==":
+                return self.equal(left, right)
+            case "!=":
+                return invert(self.equal(left, right))
+            case "in":
+                return self._in(left, right)
+            case "<" | "<=" | ">" | ">=":
+                return self._order(op, left, right)
+            case _:
+                return self._arithmetic(op, left, right)
+
+    def _call(self, node: Call) -> Value:
+        self.charge(1)
+        if node.name in ("type", "dyn"):
+            value = _EVALUATE[type(node.args[0])](self, node.args[0])
+            if type(value) is Partial:
+                return self.called("type", [value.value]) if node.name == "type" else value
+            return _strict([value]) or self.called(node.name, [value])
+        args = self._operands(node.args)
+        return self.called(node.name, args) if type(args) is list else args
+
+    def _has(self, node: Has) -> Value:
+        self.charge(1)
+        target = _EVALUATE[type(node.target)](self, node.target)
+        if type(target) is Partial:
+            return self._in_partial(node.name, target) if type(target.value) is dict else no_overload("has()", [target.value])
+        if (stopped := _strict([target])) is not None:
+            return stopped
+        return node.name in target if type(target) is dict else no_overload(f"has(.{node.name})", [target])
+
+    # --- chains
+
+    def _chain(self, node: Chain) -> Value:
+        self.charge(len(node.steps))
+        value = _EVALUATE[type(node.base)](self, node.base)
+        for step in node.steps:
+            match step:
+                case Select():
+                    value = _select(value, step.name)
+                case Index():
+                    value = self._index(value, _EVALUATE[type(step.key)](self, step.key))
+                case Method():
+                    args = [value]
+                    for arg in step.args:
+                        args.append(_EVALUATE[type(arg)](self, arg))  # noqa: PERF401  likewise
+                    stopped = _strict(args)
+                    value = self.called(step.name, args) if stopped is None else stopped
+                case Macro():
+                    stopped = _strict([value])
+                    value = self._macro(step, value) if stopped is None else stopped
+        return value
+
+    def _index(self, value: Value, key: Value) -> Value:
+        container, holes = (value.value, value.holes) if type(value) is Partial else (value, {})
+        stopped = _strict([container, key])
+        if stopped is not None:
+            return stopped
+        if type(container) is dict and (type(key) in KEYS or type(key) is float):
+            self._charge_key(key)
+            return _below(container.get(as_key(key), _MISSING), holes, key)
+        if type(container) is not list or type(key) not in NUMBERS or key != key // 1:
+            return no_overload("[]", [container, key])
+        if not 0 <= key < len(container):
+            return Failure(CelReason.INDEX_OUT_OF_RANGE, f"index {int(key)} of a list of {len(container)}")
+        return _below(container[int(key)], holes, str(int(key)))
+
+    def _macro(self, macro: Macro, over: Value) -> Value:
+        if type(over) is list:
+            entries: Iterable[tuple[Value, Value]] = enumerate(over)
+        elif type(over) is dict:
+            entries = ((from_key(key), value) for key, value in over.items())
+        else:
+            return no_overload(macro.name, [over])
+        one, fold = len(macro.names) == 1, _Fold(macro)
+        for key, value in entries:
+            self.charge(1)
+            # One variable is the element of a list, the key of a map; two are index and element, key and value.
+            first = value if one and type(over) is list else key
+            self._locals[macro.slot] = first
+            if not one:
+                self._locals[macro.slot + 1] = value
+            condition = True if macro.condition is None else _EVALUATE[type(macro.condition)](self, macro.condition)
+            if fold.stops_at(condition):
+                return condition
+            if condition is True:
+                fold.add(key, first if macro.result is None else _EVALUATE[type(macro.result)](self, macro.result))
+        return fold.outcome()
+
+    # --- comparison
+
+    def equal(self, one: Value, other: Value) -> bool | Failure:
+        """Compare: numbers by mathematical value, containers in order and deep first, up to the first difference."""
+        error: Failure | None = None
+        pairs: list[Iterator[tuple[Value, Value]]] = [iter([(one, other)])]
+        while pairs:
+            pair = next(pairs[-1], None)
+            if pair is None:
+                pairs.pop()
+                continue
+            if len(pairs) > 1:
+                self.charge(1)
+            if pair[1] is _MISSING:
+                return False
+            left, right = read(pair[0]), read(pair[1])
+            if type(left) is Failure or type(right) is Failure:
+                error = error or (left if type(left) is Failure else right)
+            elif type(left) is list and type(right) is list:
+                if len(left) != len(right):
+                    return False
+                pairs.append(zip(left, right, strict=True))
+            elif type(left) is dict and type(right) is dict:
+                if len(left) != len(right):
+                    return False
+                pairs.append(self._entries(left, right))
+            elif not self._equal_scalars(left, right):
+                return False
+        return True if error is None else error
+
+    def _entries(self, left: dict[Any, Value], right: dict[Any, Value]) -> Iterator[tuple[Value, Value]]:
+        for key, value in left.items():
+            self._charge_key(key)
+            yield value, right.get(key, _MISSING)
+
+    def _equal_scalars(self, left: Value, right: Value) -> bool:
+        if type(left) is not type(right):
+            return type(left) in NUMBERS and type(right) in NUMBERS and bool(left == right)
+        if isinstance(left, str | bytes):
+            self._charge_shorter(left, right)
+        return bool(left == right)
+
+    def _charge_shorter(self, left: str | bytes, right: str | bytes) -> None:
+        self.charge_bulk(-(-min(utf8_length(left), utf8_length(right)) // 16))
+
+    def is_member(self, item: Value, items: list[Value]) -> Value:
+        """Look for *item* in a list; an element that cannot be read is an error unless another one is equal."""
+        error: Failure | None = None
+        for element in items:
+            self.charge(1)
+            found = self.equal(item, element)
+            if found is True:
+                return True
+            if type(found) is Failure:
+                error = error or found
+        return False if error is None else error
+
+    def _in(self, item: Value, container: Value) -> Value:
+        if type(container) is list:
+            return self.is_member(item, container)
+        if type(container) is dict and (type(item) in KEYS or type(item) is float):
+            self._charge_key(item)
+            return as_key(item) in container
+        return no_overload("in", [item, container])
+
+    def _in_partial(self, key: Value, partial: Partial) -> Value:
+        """Whether a map with holes has a member: known unless the source did not carry that member."""
+        if type(partial.value) is not dict:
+            return UNKNOWN if type(partial.value) is list else no_overload("in", [key, partial.value])
+        if type(key) is str and key in partial.holes and (partial.holes[key] is None or key not in partial.value):
+            return UNKNOWN
+        if type(key) is str and REST in partial.holes and key not in partial.value:
+            return UNKNOWN
+        return self._in(key, partial.value)
+
+    def _order(self, op: str, left: Value, right: Value) -> Value:
+        order = ORDERED.get(type(left))
+        if order is None or order != ORDERED.get(type(right)):
+            return no_overload(op, [left, right])
+        if isinstance(left, str | bytes):
+            self._charge_shorter(left, right)
+        return ORDERS[op](left, right)
+
+    # --- arithmetic
+
+    def _arithmetic(self, op: str, left: Value, right: Value) -> Value:
+        kinds = (type(left), type(right))
+        if op == "+" and kinds in ((str, str), (bytes, bytes)):
+            self.charge_text(left, right)
+            return left + right
+        if op == "+" and kinds == (list, list):
+            self.charge(len(left) + len(right))
+            return left + right
+        return self.computed(op, left, right)
+
+    # --- what computes on values: scalars, and arguments that are neither errors nor unknown
+
+    def computed(self, op: str, left: Value, right: Value) -> Value:
+        """Return what `+ - * / %` make of two numbers, or of timestamps and durations."""
+        kinds = (type(left), type(right))
+        if kinds == (float, float):
+            return double_arithmetic(op, left, right)
+        if kinds in ((int, int), (UInt, UInt)):
+            return int_arithmetic(op, int(left), int(right), kinds[0])
+        return time_arithmetic(op, left, right)
+
+    def negated(self, op: str, value: Value) -> Value:
+        """Return `!value` or `-value`."""
+        return negate(op, value)
+
+    def called(self, name: str, args: list[Value]) -> Value:
+        """Return what a function says; it charges for its work."""
+        return FUNCTIONS[name](self, args)
+
+
+@final
+class _Fold:
+    """What a macro makes of its conditions and results, one element after the other."""
+
+    __slots__ = ("_count", "_items", "_members", "_name", "_stopped")
+
+    def __init__(self, macro: Macro) -> None:
+        self._name = macro.name
+        self._stopped: Value = None
+        self._count = 0
+        self._items: list[Value] = []
+        self._members: dict[Any, Value] = {}
+
+    def stops_at(self, condition: Value) -> bool:
+        """Take a condition; true where it decides the whole."""
+        if type(condition) is bool:
+            return self._name in ("all", "exists") and condition is (self._name == "exists")
+        self._note(_strict([condition]) or no_overload(self._name, [condition]))
+        return False
+
+    def add(self, key: Value, result: Value) -> None:
+        """Take the result for an element whose condition is true."""
+        stopped = _strict([result])
+        if stopped is not None:
+            self._note(stopped)
+        self._count += 1
+        if self._name == "transformMap":
+            self._members[as_key(key)] = result
+        elif self._name in ("filter", "map", "transformList"):
+            self._items.append(result)
+
+    def _note(self, stopped: Value) -> None:
+        if self._stopped is None or stopped is UNKNOWN:
+            self._stopped = stopped
+
+    def outcome(self) -> Value:
+        """Return the value of the macro after the last element."""
+        if self._stopped is not None:
+            return self._stopped
+        match self._name:
+            case "all" | "exists":
+                return self._name == "all"
+            case "exists_one" | "existsOne":
+                return self._count == 1
+            case "transformMap":
+                return self._members
+            case _:
+                return self._items
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _strict(values: Iterable[Value]) -> Failure | Unknown | None:
+    """Return what a strict operator comes to by its operands alone, unknown before the first error; None: it must do its work."""
+    failure = None
+    for value in values:
+        if value is UNKNOWN or type(value) is Partial:
+            return UNKNOWN
+        if failure is None and type(value) is Failure:
+            failure = value
+    return failure
+
+
+def _select(value: Value, name: str) -> Value:
+    container, holes = (value.value, value.holes) if type(value) is Partial else (value, {})
+    if container is UNKNOWN or type(container) is Failure:
+        return container
+    if type(container) is not dict:
+        return no_overload(f".{name}", [container])
+    return _below(container.get(name, _MISSING), holes, name)
+
+
+def _below(value: Any, holes: Holes, key: Value) -> Value:
+    """Go on to what stands at *key* of a container with these holes."""
+    if type(key) is str and key in holes:
+        below = holes[key]
+        # Above a hole nothing can be said to be missing: the source did not carry it.
+        if below is None or value is _MISSING:
+            return UNKNOWN
+        if type(value) is not BeyondFloat64:
+            return Partial(value, below)
+    if value is _MISSING:
+        if type(key) is str and REST in holes:
+            return UNKNOWN
+        return Failure(CelReason.NO_SUCH_FIELD, f"no such field: {_shown(key)}")
+    return read(value)
+
+
+def _shown(key: Value) -> str:
+    return repr(key) if type(key) is not str or len(key) <= 60 else f"{key[:60]!r}..."
+
+
+def _variables(event: Event) -> dict[str, Value]:
+    return {
+        "data": _document(event.data, event.data_at, event.unknown),
+        "before": _document(event.before, event.before_at, event.unknown),
+        "collection": event.collection or "",
+        "tenant": event.tenant,
+        "type": event.type or "",
+        "topic": event.topic or "",
+        "ts": None if event.ts_ns is None else times.timestamp(event.ts_ns),
+        **dict.fromkeys(event.unknown_parts, UNKNOWN),
+    }
+
+
+def _document(document: Mapping[str, Any] | None, at: Pointer | None, unknown: tuple[Pointer, ...]) -> Value:
+    """Return `data` or `before` with its holes, which *unknown* gives from the root of the event."""
+    if at is None or not unknown:
+        return document
+    holes: Holes = {}
+    for pointer in unknown:
+        if at[: len(pointer)] == pointer:
+            return UNKNOWN
+        if pointer[: len(at)] != at:
+            continue
+        *way, last = pointer[len(at) :]
+        level: Holes | None = holes
+        for token in way:
+            level = level.setdefault(token, {}) if level is not None else None
+        if level is not None:
+            level[last] = None
+    if not holes:
+        return document
+    return UNKNOWN if document is None else Partial(document, holes)
+
+
+_EVALUATE: Final[Mapping[type, Callable[[Run, Any], Value]]] = {
+    Literal: Run._literal,
+    Ident: Run._ident,
+    Paren: Run._paren,
+    ListLiteral: Run._list_literal,
+    MapLiteral: Run._map_literal,
+    Unary: Run._unary,
+    Logic: Run._logic,
+    Ternary: Run._ternary,
+    Operation: Run._operation,
+    Call: Run._call,
+    Has: Run._has,
+    Chain: Run._chain,
+}

@@ -1,0 +1,113 @@
+"""A compiled CEL expression, and its evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+from streamer.cel_eval.check import NO_FUNCTIONS, Arity, Remark, check
+from streamer.cel_eval.evaluate import BudgetSpentError, Partial, Run
+from streamer.cel_eval.parse import parse
+from streamer.cel_eval.tree import Node
+from streamer.cel_eval.values import UNKNOWN, CelReason, Failure, type_name
+from streamer.model import Event, Limits, Verdict
+
+Start: TypeAlias = Callable[[Mapping[str, Any], int, Event, int], Run]
+"""Begins one evaluation: constant regexps, how many macro variables there are, the event, the budget."""
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A checked expression. Immutable: any number of threads may evaluate it.
+
+    Attributes:
+        source: the text as written.
+        tree: its syntax tree (`streamer.cel_eval.tree`), names resolved.
+        variables: the parts of the event that it reads: some of `data`, `before`, `collection`, `tenant`, `type`, `topic`, `ts`.
+        fields: each path that it reads, its root first: `("data", "user", "country")`; of a computed path the constant beginning.
+        remarks: what a linter may say about it.
+        calls: the functions registered in Python that it calls.
+        start: begins an evaluation; `Run`, or that of the portable evaluator.
+    """
+
+    source: str
+    tree: Node
+    variables: frozenset[str]
+    fields: frozenset[tuple[str, ...]]
+    remarks: tuple[Remark, ...]
+    regexps: Mapping[str, Any]
+    slots: int
+    calls: frozenset[str] = frozenset()
+    start: Start = Run
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether cel-python computes its values."""
+        return self.start is not Run
+
+    @property
+    def mentions_before(self) -> bool:
+        """Whether it reads `before`, so that it is judged once, without transition (semantics.md section 7)."""
+        return "before" in self.variables
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a program came to.
+
+    Attributes:
+        verdict: true, false, error or unknown.
+        reason: why it is an error; None otherwise.
+        detail: the same in words.
+        cost: units used, also where that was more than the budget.
+    """
+
+    verdict: Verdict
+    reason: CelReason | None
+    detail: str | None
+    cost: int
+
+
+def compile_cel(source: str, limits: Limits, functions: Mapping[str, Arity] = NO_FUNCTIONS, start: Start = Run) -> Program:
+    """Parse and check an expression.
+
+    Args:
+        functions: those registered in Python, which take anything and return anything.
+        start: what begins an evaluation.
+
+    Raises:
+        CelError: a syntax error, an undeclared name, an unknown function, types that an operator or function does not take, a
+            result that cannot be bool, a constant regexp that RE2 refuses, or an expression past the limits; with its place.
+    """
+    tree = parse(source, limits)
+    checked = check(tree, functions)
+    return Program(
+        source,
+        tree,
+        frozenset(checked.variables),
+        frozenset(checked.fields),
+        tuple(checked.remarks),
+        checked.regexps,
+        checked.slots,
+        frozenset(checked.calls),
+        start,
+    )
+
+
+def evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
+    """Evaluate a program for one event, within *budget* cost units (docs/cel-cost.md)."""
+    run = program.start(program.regexps, program.slots, event, budget)
+    try:
+        value = run.evaluate(program.tree)
+    except BudgetSpentError as spent:
+        return Outcome(Verdict.ERROR, CelReason.BUDGET, str(spent) or f"stopped after {budget} cost units", run.cost)
+    if type(value) is bool:
+        return Outcome(Verdict.of(value), None, None, run.cost)
+    if value is UNKNOWN or type(value) is Partial:
+        return Outcome(Verdict.UNKNOWN, None, None, run.cost)
+    if type(value) is Failure:
+        return Outcome(Verdict.ERROR, value.reason, value.detail, run.cost)
+    return Outcome(Verdict.ERROR, CelReason.NOT_BOOL, f"the result is {type_name(value)}, not bool", run.cost)

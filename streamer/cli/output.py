@@ -1,0 +1,164 @@
+"""What `streamer match` prints: matches, progress, the summary."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, BinaryIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+import streamer
+from streamer.core.histogram import Histogram
+from streamer.engine.matches import Matches
+from streamer.engine.stats import ignored_text
+from streamer.sizes import percentiles_text
+from streamer.terminal import json_text, printable_json, quoted
+
+
+class Format(StrEnum):
+    """How matches are printed."""
+
+    jsonl = "jsonl"
+    table = "table"
+    ids = "ids"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What `match` has seen so far; its text is the summary."""
+
+    events: int = 0
+    matches: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
+    bad: int = 0
+    durations: Histogram = field(default_factory=Histogram)
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def rate(self) -> float:
+        """Events a second, reading and writing included."""
+        return self.events / max(time.monotonic() - self.started, 1e-9)
+
+    def __str__(self) -> str:
+        parts = [
+            f"{count(self.events, 'event')}, {count(self.matches, 'match', 'matches')}, {count(self.bad, 'bad event')}",
+        ]
+        if self.ignored:
+            parts.append(ignored_text(self.ignored))
+        if self.events > self.bad:
+            parts += [
+                f"{percentiles_text(self.durations.percentiles())} an event",
+                f"{self.rate:,.0f} events/s",
+            ]
+        parts.append(f"{streamer.BACKEND} backend")
+        return "; ".join(parts)
+
+
+@contextmanager
+def progress(source: BinaryIO, tally: Tally, *, shown: bool) -> Iterator[Callable[[], None]]:
+    """Show progress on a terminal, where the matches do not go to it; yields what to call for each event."""
+    if not shown or not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda: None
+        return
+    status = os.fstat(source.fileno())
+    size = status.st_size if stat.S_ISREG(status.st_mode) else None
+    columns = [SpinnerColumn(), TextColumn("{task.description}"), *([BarColumn()] if size else [])]
+    # Matches go where they went; what is noted on the terminal stands above the progress.
+    shown_at = Progress(*columns, console=_Console(stderr=True), transient=True, redirect_stdout=False)
+    with _unwinding(), shown_at as progress:
+        task = progress.add_task("", total=size)
+        due = 0.0
+
+        def show() -> None:
+            nonlocal due
+            now = time.monotonic()
+            if now >= due:
+                due = now + 0.1
+                done = source.tell() if size else None
+                progress.update(
+                    task,
+                    completed=done,
+                    description=f"{tally.events:,} events, {tally.rate:,.0f} events/s, {tally.matches:,} matches",
+                )
+
+        yield show
+
+
+class _Console(Console):
+    """Leaves the cursor where it can be seen: no way in which a program ends then leaves it hidden."""
+
+    def show_cursor(self, show: bool = True) -> bool:
+        return False
+
+
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """Clear what is shown below before a reader that went away ends the program."""
+    if not hasattr(signal, "SIGPIPE"):
+        yield
+        return
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    except BrokenPipeError:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGPIPE)
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+
+
+def writer(chosen: Format, engine: streamer.Engine) -> Callable[[int, Matches], None]:
+    """Return what prints the matches of one event, given the number of its line."""
+    write = sys.stdout.write
+    if chosen is Format.ids:
+
+        def ids(number: int, matches: Matches) -> None:
+            for subscription_id in matches.sorted().ids():
+                write(f"{quoted(subscription_id)}\n")
+
+        return ids
+
+    if chosen is Format.table:
+        held = engine.subscriptions()
+        width = min(max([12, *(len(each.id) for each in held)]), 40)
+        gateway = min(max([7, *(len(each.gateway_id or "") for each in held)]), 24)
+        write(f"{'LINE':>8}  {'SUBSCRIPTION':<{width}}  {'GATEWAY':<{gateway}}  {'TRANSITION':<10}  CERTAIN\n")
+
+        def table(number: int, matches: Matches) -> None:
+            for each in matches.sorted():
+                columns = f"{quoted(each.subscription_id):<{width}}  {quoted(each.gateway_id or '-'):<{gateway}}"
+                write(f"{number:>8}  {columns}  {each.transition or '-':<10}  {'yes' if each.certain else 'no'}\n")
+
+        return table
+
+    def jsonl(number: int, matches: Matches) -> None:
+        for each in matches.sorted():
+            shown: dict[str, Any] = {
+                "line": number,
+                "subscription_id": each.subscription_id,
+                "gateway_id": each.gateway_id,
+                "transition": each.transition,
+                "certain": each.certain,
+            }
+            text = printable_json(json.dumps(shown, ensure_ascii=False))
+            if each.labels is not None:
+                text = f'{text[:-1]}, "labels": {json_text(each.labels)}}}'
+            write(f"{text}\n")
+
+    return jsonl
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """Print how many: `1 event`, `2,000 events`."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

@@ -1,0 +1,70 @@
+"""The command `streamer plot`, and what draws for `streamer stats`: arguments in, a picture out."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamer.metrics.history import Sample, read_history
+from streamer.terminal import EXIT_CODES, fail, note
+
+#: What Matplotlib draws without more than itself.
+ENDINGS = (".png", ".svg", ".pdf")
+
+app = typer.Typer()
+
+
+@app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
+def plot(
+    history: Annotated[
+        str, typer.Argument(metavar="HISTORY", help="Samples, as `stats --history` writes them.", show_default=False)
+    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The picture: .png, .svg, .pdf.", show_default=False)],
+) -> None:
+    """Draw how the filters did over time: what passed, what was stopped, keys, and rebuilds with their reasons."""
+    check_plot(file)
+    try:
+        samples = read_history(history)
+    except ValueError as error:
+        fail(f"{history}: {error}")
+    except OSError as error:
+        fail(f"{history}: {error.strerror or error}")
+    draw(samples, file)
+
+
+def check_plot(file: Path) -> None:
+    """Say at once what would make drawing fail in the end, and end the program."""
+    if file.suffix.lower() not in ENDINGS:
+        fail(f"{file}: expected a name that ends in {', '.join(ENDINGS)}")
+    check_folder(file)
+    if importlib.util.find_spec("matplotlib") is None:
+        fail("drawing needs Matplotlib: pip install 'streamer[plot]'")
+
+
+def check_folder(file: Path) -> None:
+    """Say at once that a file could not be written in the end, for want of its folder, and end the program."""
+    if not file.parent.is_dir():
+        fail(f"{file}: {os.strerror(errno.ENOTDIR if file.parent.exists() else errno.ENOENT)}")
+
+
+def draw(samples: Sequence[Sample], file: Path) -> None:
+    """Draw, or say why not and end the program."""
+    from streamer.metrics.plot import plot as plot_samples
+
+    try:
+        with warnings.catch_warnings():
+            # A name in letters that the font has not got: the picture says so itself, by boxes.
+            warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+            plot_samples(samples, file)
+    except ValueError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{file}: {error.strerror or error}")
+    note(f"drawn: {file}")

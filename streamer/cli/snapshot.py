@@ -1,0 +1,60 @@
+"""The commands `streamer snapshot`: arguments in, text out."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from streamer.core.snapshot import Directory, read_directory, verify
+from streamer.errors import SnapshotError
+from streamer.terminal import EXIT_CODES, SOME_BAD, fail, json_text, show
+
+app = typer.Typer(name="snapshot", help="Look into files of subscriptions that an engine opens at once.", no_args_is_help=True)
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A snapshot.", show_default=False)]
+
+
+@app.command(epilog=EXIT_CODES.format(one="the file is damaged, or no snapshot that this version reads"))
+def info(
+    file: File,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    check: Annotated[bool, typer.Option("--verify", help="Read all of it, and compare every checksum.")] = False,
+) -> None:
+    """Tell what a snapshot holds: its digest, its options, and each section."""
+    try:
+        directory = verify(file) if check else read_directory(file)
+    except SnapshotError as error:
+        show(str(error))
+        raise typer.Exit(SOME_BAD) from None
+    except OSError as error:
+        fail(f"{file}: {error.strerror or error}")
+    show(json.dumps(_members(directory), ensure_ascii=False) if as_json else _table(directory))
+
+
+def _members(directory: Directory) -> dict[str, object]:
+    sections = [
+        {"tenant": each.tenant, "collection": each.collection, "subscriptions": each.subscriptions, "bytes": each.bytes}
+        for each in directory.sections
+    ]
+    return {
+        "format": directory.format,
+        "digest": directory.digest,
+        "subscriptions": directory.subscriptions,
+        "options": directory.options,
+        "sections": sections,
+    }
+
+
+def _table(directory: Directory) -> str:
+    lines = [
+        f"format         {directory.format}",
+        f"digest         {directory.digest}",
+        f"subscriptions  {directory.subscriptions:,}",
+        *(f"{name:<14} {json_text(value)}" for name, value in directory.options.items()),
+        "",
+        f"{'tenant':<24} {'collection':<24} {'subscriptions':>13} {'bytes':>14}",
+        *(f"{each.tenant:<24} {each.collection:<24} {each.subscriptions:>13,} {each.bytes:>14,}" for each in directory.sections),
+    ]
+    return "\n".join(lines)

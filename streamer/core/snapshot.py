@@ -1,0 +1,531 @@
+"""An engine as one file: a directory by tenant and collection, then what each of them holds. docs/snapshots.md has every byte.
+
+```
+┌────────────┬──────────────────────────────────────┬─────────────────────────┬───────┬─────────────────────────┬──
+│ header     │ directory: options, rows, names      │ section (acme, orders)  │ image │ section (acme, *)       │ ...
+│ 128 bytes  │ a row says where a section is and    │ [0,{"id":"a",...}]      │       │ [1,{"id":"b",...}]      │
+│ + checksum │ what its checksum is                 │ [2,{"id":"c",...}]      │       │                         │
+└────────────┴──────────────────────────────────────┴─────────────────────────┴───────┴─────────────────────────┴──
+```
+
+A section is JSON lines: a subscription's place in the order of adding, and the subscription. Every backend and every later
+version reads them. An image, which the native core may add, is the same compiled; who cannot use it leaves it alone.
+
+Invariant: a file is whole, or it is not there: it is written beside its place, brought to disk, and renamed. Nothing of it is
+believed before its checksum was compared: that of header and directory when it is opened, that of a section when it is first
+needed.
+
+Checksums are MurmurHash3 x64-128. Each of its steps can be undone, so that it differs for certain where the damage lies
+within sixteen bytes, and else but for one time in 2^128; it is quick (gigabytes a second), and both backends have it already.
+It finds damage; against whoever writes a file on purpose it is no signature. The digest, by which others name the content, is
+SHA-256.
+
+Rejected: CRC-32 (one damage in four thousand million is missed, and a broadcast file is read often), pickle (runs what it
+reads), SQLite (pages of its own cannot be mapped as arrays), one checksum for the whole file (opening would read all of it).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+import struct
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any, Final, Protocol, final
+
+import mmh3
+
+from streamer.bloom.options import BloomOptions
+from streamer.core.protocol import Options, Source
+from streamer.errors import SnapshotError, SubscriptionError
+from streamer.model import Limits
+from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.subscription import Subscription
+from streamer.subscriptions.values import plain_json, write_json
+
+MAGIC: Final = b"\x89STRM\r\n\x1a"
+FORMAT: Final = 1
+#: Magic, format, length of the header, of the file, of the directory, subscriptions, sections, length of the options, digest,
+#: what the images are for and the seed of their hashes (0: there are none), unused, checksum of all before and of the
+#: directory.
+HEADER: Final = struct.Struct("<8sII QQQQQ 32s QQ 8x 16s")
+#: Where its name is and how long tenant and collection are; subscriptions; where the lines are, how long, their checksum; the
+#: image likewise; unused.
+ROW: Final = struct.Struct("<QII Q QQ16s QQ16s 8x")
+ALIGNED: Final = 64
+_CHECKSUM: Final = 16
+#: Options that say what matches, which are the file's; the others may be given anew.
+FIXED: Final = ("layout", "default_tenant", "limits", "soft_delete", "cel_evaluator")
+#: A tenant or collection that stands for every one.
+EVERY: Final = "*"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What a file holds of one tenant (or `*`) and collection (or `*`).
+
+    Attributes:
+        bytes: how many its lines take.
+    """
+
+    tenant: str
+    collection: str
+    subscriptions: int
+    bytes: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part of a section is, and its checksum."""
+
+    start: int
+    length: int
+    checksum: bytes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """What a file holds, without its sections having been read.
+
+    Attributes:
+        digest: names the content: equal for equal options and subscriptions, added in the same order.
+        options: what the engine was made with, as JSON has it; `engine_options` has it as `Engine` takes it.
+        subscriptions: how many there are.
+        sections: sorted by tenant and collection.
+        format: the version of the format.
+    """
+
+    digest: str
+    options: Mapping[str, Any]
+    subscriptions: int
+    sections: tuple[Section, ...]
+    format: int
+    path: str
+    lines: tuple[Place, ...]
+    images: tuple[Place, ...]
+
+    def engine_options(self) -> dict[str, Any]:
+        """Return the options as `Engine` takes them. Raises SnapshotError for those that this version does not know."""
+        return _read_options(self.options, self.path)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is read of a file to open it: all but the rows of its directory.
+
+    Attributes:
+        checksum: of header and directory.
+        images: what the images are for; 0 where there are none. seed: of their hashes.
+    """
+
+    path: str
+    digest: str
+    options: Mapping[str, Any]
+    checksum: bytes
+    images: int
+    seed: int
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether cel-python evaluates any subscription: then all are read when the file is opened."""
+        return bool(self.options.get(_PORTABLE, False))
+
+    def engine_options(self) -> dict[str, Any]:
+        """Return the options as `Engine` takes them. Raises SnapshotError for those that this version does not know."""
+        return _read_options(self.options, self.path)
+
+
+def path_of(path: str | os.PathLike[str]) -> str:
+    """Return a path as text. Raises TypeError for anything else, bytes among them, which could be a snapshot's content."""
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise TypeError(f"path: expected a str or os.PathLike[str], not {type(text).__name__}; os.fsdecode makes one of bytes")
+    return text
+
+
+def read_head(path: str | os.PathLike[str]) -> Head:
+    """Read header and options, verified. Raises as `read_directory`."""
+    path = path_of(path)
+    with open(path, "rb") as file:
+        return _head(file, path)[0]
+
+
+def read_directory(path: str | os.PathLike[str]) -> Directory:
+    """Read what a file holds: header and directory, verified; no section is touched.
+
+    Raises:
+        SnapshotError: it is no snapshot, damaged, cut off, or of a later version.
+        OSError: it cannot be read.
+        TypeError: what is no path as text.
+    """
+    path = path_of(path)
+    with open(path, "rb") as file:
+        return _directory(file, path)
+
+
+def verify(path: str | os.PathLike[str]) -> Directory:
+    """Read all of a file, and compare every checksum. Raises as `read_directory`."""
+    path = path_of(path)
+    with open(path, "rb") as file:
+        directory = _directory(file, path)
+        for section, lines, image in zip(directory.sections, directory.lines, directory.images, strict=True):
+            _read(file, lines, directory.path, section)
+            _read(file, image, directory.path, section)
+    return directory
+
+
+def seen_by(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, str]] | None:
+    """Return the names of the sections that events of *collections* see, those for every one included; None for all."""
+    if collections is None:
+        return None
+    wanted: set[tuple[str, str]] = set()
+    for pair in collections:
+        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise TypeError(f"collections: expected pairs of tenant and collection, not {pair!r}")
+        wanted.update((tenant, collection) for tenant in (pair[0], EVERY) for collection in (pair[1], EVERY))
+    return wanted
+
+
+def chosen(directory: Directory, collections: Iterable[tuple[str, str]] | None) -> list[int]:
+    """Return the positions of the sections that events of *collections* see, those for every one included; None for all."""
+    return named(directory, seen_by(collections))
+
+
+def named(directory: Directory, names: Set[tuple[str, str]] | None) -> list[int]:
+    """Return the positions of the sections of these names; None for all."""
+    sections = enumerate(directory.sections)
+    return [at for at, section in sections if names is None or (section.tenant, section.collection) in names]
+
+
+def read_texts(directory: Directory, positions: Iterable[int]) -> list[bytes]:
+    """Return the JSON texts of the subscriptions of some sections, in the order of adding. Raises SnapshotError."""
+    numbered: list[tuple[int, bytes]] = []
+    with open(directory.path, "rb") as file:
+        for at in positions:
+            section = directory.sections[at]
+            before = len(numbered)
+            for line in _read(file, directory.lines[at], directory.path, section).splitlines():
+                order, comma, text = line[1:-1].partition(b",")
+                if not (comma and line.startswith(b"[") and line.endswith(b"]") and order.isdigit()):
+                    raise _damaged(directory.path, _name(section), "a line that is none")
+                numbered.append((int(order), text))
+            if len(numbered) - before != section.subscriptions:
+                raise _damaged(directory.path, _name(section), f"{len(numbered) - before} lines, not {section.subscriptions}")
+    numbered.sort(key=lambda pair: pair[0])
+    return [text for _, text in numbered]
+
+
+def read_named(path: str, names: Set[tuple[str, str]] | None) -> list[bytes]:
+    """Return the JSON texts of the sections of these names, in the order of adding; None for all. Raises as `read_directory`."""
+    directory = read_directory(path)
+    return read_texts(directory, named(directory, names))
+
+
+class Images(Protocol):
+    """Compiles sections, and writes texts as a snapshot has them; see `streamer.core.protocol.Core`."""
+
+    @property
+    def image_kind(self) -> int: ...
+
+    def image(self, lines: bytes, seed: int) -> bytes | None: ...
+
+    def canonical(self, text: bytes) -> tuple[str | None, str | None, bytes] | None: ...
+
+
+def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Source], images: Images) -> None:
+    """Write subscriptions, in their order, with the options that they were accepted under.
+
+    Raises:
+        SubscriptionError: one that JSON does not say all of: labels hold anything.
+        OSError: the file cannot be written, or is a directory; what was there before stays.
+        TypeError: what is no path as text.
+    """
+    path = Path(path_of(path))
+    # Said before the work is done, and of the path that was given instead of the one that is written first.
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a snapshot is a file, and this is a directory", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+    sections: dict[tuple[str, str], list[bytes]] = {}
+    for order, source in enumerate(sources):
+        written = images.canonical(source) if isinstance(source, bytes) else None
+        if written is None:
+            tenant, collection, text = _text_of(source, options)
+        else:
+            tenant, collection, text = written[0] or str(options.default_tenant), written[1] or EVERY, written[2]
+        sections.setdefault((tenant, collection), []).append(b"[%d,%b]\n" % (order, text))
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _write(file, options, sorted(sections.items()), images)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+    # So that the name, too, outlives a power cut; where a directory cannot be opened, that is left to the system.
+    with suppress(OSError):
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _write(file: IO[bytes], options: Options, sections: Sequence[tuple[tuple[str, str], list[bytes]]], images: Images) -> None:
+    names = bytearray()
+    is_portable = any(_is_portable(line, options) for _, lines in sections for line in lines)
+    image_kind = 0 if is_portable else images.image_kind
+    seed = secrets.randbits(64) if image_kind else 0
+    options_shown = {**_shown_options(options), **({_PORTABLE: True} if is_portable else {})}
+    shown = _padded(json.dumps(options_shown, sort_keys=True, separators=(",", ":")).encode(), 8)
+    digest = hashlib.sha256(b"streamer snapshot\n" + shown.rstrip(b"\0"))
+    places = []
+    for (tenant, collection), _ in sections:
+        encoded = tenant.encode(), collection.encode()
+        places.append((len(names), len(encoded[0]), len(encoded[1])))
+        names += b"".join(encoded)
+    directory_length = len(_padded(shown + bytes(ROW.size * len(sections)) + names, 8))
+    at = _aligned(HEADER.size + directory_length)
+    rows = bytearray()
+    subscriptions = 0
+    for place, ((tenant, collection), lines) in zip(places, sections, strict=True):
+        text = b"".join(lines)
+        digest.update(json.dumps([tenant, collection, len(text)]).encode())
+        digest.update(text)
+        file.seek(at)
+        file.write(text)
+        rows += ROW.pack(
+            *place,
+            len(lines),
+            at,
+            len(text),
+            checksum(text),
+            *_image(file, images.image(text, seed) if image_kind else None, at + len(text)),
+        )
+        subscriptions += len(lines)
+        at = _aligned(file.tell())
+    # To the end of the padding, which reads as zeros.
+    file.truncate(at)
+    directory = _padded(shown + bytes(rows) + bytes(names), 8)
+    head = HEADER.pack(
+        MAGIC,
+        FORMAT,
+        HEADER.size,
+        at,
+        directory_length,
+        subscriptions,
+        len(sections),
+        len(shown),
+        digest.digest(),
+        image_kind,
+        seed,
+        bytes(_CHECKSUM),
+    )[:-_CHECKSUM]
+    file.seek(0)
+    file.write(head + checksum(head + directory) + directory)
+
+
+#: Stands beside the options where any subscription is evaluated by cel-python.
+_PORTABLE: Final = "portable"
+
+
+def _is_portable(line: bytes, options: Options) -> bool:
+    # Texts are canonical; where a label says the same, all is read at once too, and no harm done.
+    if b'"cel_evaluator":"portable"' in line:
+        return True
+    return options.cel_evaluator == "portable" and b'"cel":' in line
+
+
+def _image(file: IO[bytes], image: bytes | None, after: int) -> tuple[int, int, bytes]:
+    """Write an image, and return where it is."""
+    if image is None:
+        return 0, 0, bytes(_CHECKSUM)
+    file.seek(at := _aligned(after))
+    file.write(image)
+    return at, len(image), checksum(image)
+
+
+def _head(file: IO[bytes], path: str) -> tuple[Head, Sequence[int], bytes]:
+    """Return the head, the numbers of the header, and what stands in the directory after the options."""
+    head = file.read(HEADER.size)
+    if not head.startswith(MAGIC):
+        if MAGIC.startswith(head[: len(MAGIC)]):
+            raise _damaged(path, "header", "the file is cut off")
+        raise SnapshotError("it is no snapshot of Streamer", path=path, place="header")
+    if len(head) >= 12 and (version := int.from_bytes(head[8:12], "little")) > FORMAT:
+        reason = f"its format is {version}, and this version of Streamer reads up to {FORMAT}: read it with a later one"
+        raise SnapshotError(reason, path=path, place="header")
+    if len(head) < HEADER.size:
+        raise _damaged(path, "header", "the file is cut off")
+    _, version, header, *numbers, digest, images, seed, expected = HEADER.unpack(head)
+    length, directory_length, _, _, options_length = numbers
+    actual = os.fstat(file.fileno()).st_size
+    if actual < length:
+        raise _damaged(path, "header", f"the file is cut off: {actual} bytes of {length}")
+    if version < 1 or header != HEADER.size or length != actual or directory_length > actual:
+        raise _damaged(path, "header", "lengths that cannot be")
+    directory = file.read(directory_length)
+    if checksum(head[:-_CHECKSUM] + directory) != expected:
+        raise _damaged(path, "header and directory", "the checksum differs")
+    try:
+        options = json.loads(directory[:options_length].rstrip(b"\0"))
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, "directory", str(error)) from None
+    if not isinstance(options, dict):
+        raise _damaged(path, "directory", "options that are none")
+    return Head(path, digest.hex(), options, expected, images, seed), [version, *numbers], directory[options_length:]
+
+
+def _directory(file: IO[bytes], path: str) -> Directory:
+    head, (version, length, _, subscriptions, count, _), rest = _head(file, path)
+    rows, names = rest[: ROW.size * count], rest[ROW.size * count :]
+    sections, lines, images = [], [], []
+    try:
+        for at, tenant, collection, held, start, size, check, image, image_size, image_check in ROW.iter_unpack(rows):
+            middle, end = at + tenant, at + tenant + collection
+            if end > len(names) or start + size > length or image + image_size > length:
+                raise ValueError("a place outside of the file")
+            sections.append(Section(names[at:middle].decode(), names[middle:end].decode(), held, size))
+            lines.append(Place(start, size, check))
+            images.append(Place(image, image_size, image_check))
+        if len(sections) != count or sum(section.subscriptions for section in sections) != subscriptions:
+            raise ValueError("numbers that do not agree")
+    except (ValueError, struct.error) as error:
+        raise _damaged(path, "directory", str(error)) from None
+    return Directory(head.digest, head.options, subscriptions, tuple(sections), version, path, tuple(lines), tuple(images))
+
+
+def _read(file: IO[bytes], place: Place, path: str, section: Section) -> bytes:
+    file.seek(place.start)
+    text = file.read(place.length)
+    if len(text) < place.length:
+        raise _damaged(path, _name(section), "the file is cut off")
+    if place.length and checksum(text) != place.checksum:
+        raise _damaged(path, _name(section), "the checksum differs")
+    return text
+
+
+def checksum(data: bytes) -> bytes:
+    """Return the checksum of a part of a file."""
+    return mmh3.mmh3_x64_128_digest(data)
+
+
+def _text_of(source: Source, options: Options) -> tuple[str, str, bytes]:
+    """Return tenant, collection and canonical text: members in their order, defaults left out, nothing between them."""
+    if isinstance(source, Subscription):
+        members = source.to_dict()
+        if "types" in members:
+            members["types"] = list(members["types"])
+        if "pattern" in members and isinstance(members["pattern"], bytes):
+            members["pattern"] = members["pattern"].decode()
+    else:
+        # It was accepted, so it says nothing twice, and nothing that this reads otherwise is written by `plain_json`.
+        assert isinstance(source, bytes)  # what a core keeps
+        try:
+            given = json.loads(source)
+        except RecursionError:
+            given = parse_subscription(source).to_dict()
+        members = {name: given[name] for name, usual in _USUAL.items() if name in given and given[name] != usual}
+        if "filters" in members:
+            members["filters"] = [_filter(item) for item in members["filters"]]
+    text = plain_json(members)
+    if text is None:
+        text = _odd_text(source if isinstance(source, Subscription) else None, source, members)
+    return str(members.get("tenant", options.default_tenant)), str(members.get("collection", EVERY)), text
+
+
+def _odd_text(subscription: Subscription | None, source: Source, members: Mapping[str, Any]) -> bytes:
+    if subscription is None:
+        # A number beyond float64, or more of it than the quick way takes.
+        members = parse_subscription(source).to_dict()
+        if "types" in members:
+            members = {**members, "types": list(members["types"])}
+    subscription_id = members["id"]
+    try:
+        text, is_exact = write_json(members)
+    except (ValueError, RecursionError) as error:
+        raise SubscriptionError(f"a snapshot is JSON, which cannot hold it: {error}", subscription_id=subscription_id) from None
+    if not is_exact:
+        raise SubscriptionError("a snapshot is JSON, which does not say all of it", subscription_id=subscription_id)
+    return text.encode()
+
+
+#: Members in their order, with what is left out.
+_USUAL: Final[Mapping[str, Any]] = {
+    member.name: [] if member.name == "filters" else (None if member.name == "id" else member.default)
+    for member in fields(Subscription)
+}
+
+
+def _filter(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What `Filter.to_dict` says."""
+    members = {"field": given["field"], "op": given["op"], "value": given.get("value")}
+    if members["op"] == "changed" and members["value"] is None:
+        del members["value"]
+    return members
+
+
+def _shown_options(options: Options) -> dict[str, Any]:
+    bloom = asdict(options.bloom)
+    for name, value in bloom.items():
+        if isinstance(value, timedelta):
+            bloom[name] = value.total_seconds()
+    return {
+        "layout": options.layout.to_dict(),
+        "default_tenant": options.default_tenant,
+        "validation": options.validation,
+        "limits": asdict(options.limits),
+        "soft_delete": options.soft_delete,
+        "cache_size": options.cache_size,
+        "bloom": bloom,
+        # Left out where they are the usual ones, so that earlier versions read the file.
+        **({} if options.batch_size is None else {"batch_size": options.batch_size}),
+        **({} if options.cel_evaluator == "native" else {"cel_evaluator": options.cel_evaluator}),
+    }
+
+
+def _read_options(shown: Mapping[str, Any], path: str) -> dict[str, Any]:
+    known = {field.name for field in fields(Options)} - {"default", "cel_functions"}
+    if unknown := sorted(set(shown) - known - {_PORTABLE}):
+        raise SnapshotError(f"options of a later version of Streamer: {', '.join(unknown)}", path=path, place="directory")
+    try:
+        options = {name: value for name, value in shown.items() if name != _PORTABLE}
+        options["limits"] = Limits(**options["limits"])
+        bloom: dict[str, Any] = dict(options["bloom"])
+        for name in ("rebuild_interval", "rebuild_cooldown"):
+            if bloom.get(name) is not None:
+                bloom[name] = timedelta(seconds=bloom[name])
+        options["bloom"] = BloomOptions(**bloom)
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise _damaged(path, "directory", f"options that cannot be: {error}") from None
+    return options
+
+
+def _damaged(path: str, place: str, reason: str) -> SnapshotError:
+    return SnapshotError(f"damaged: {reason}", path=path, place=place)
+
+
+def _name(section: Section) -> str:
+    return f"section {section.tenant}/{section.collection}"
+
+
+def _aligned(at: int) -> int:
+    return -(-at // ALIGNED) * ALIGNED
+
+
+def _padded(data: bytes | bytearray, unit: int) -> bytes:
+    return bytes(data) + bytes(-len(data) % unit)

@@ -1,0 +1,166 @@
+"""What of a configuration may change while an engine runs, and whether the last attempt was good.
+
+A change is taken whole or not at all: where one place needs a new engine nothing changes, so that an engine always runs on one
+configuration that somebody wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from streamer.config.live import is_live
+from streamer.config.loader import Loaded, Place, fields_of, load, show_place
+from streamer.config.schema import Config, Section
+from streamer.errors import BulkConfigError, BulkSubscriptionError, ConfigError, DuplicateSubscriptionError, InputError
+from streamer.locks import Lock
+
+if TYPE_CHECKING:
+    from streamer.engine.engine import Engine
+    from streamer.metrics import Server
+
+_FIXED: Final = "cannot change while the engine runs; make a new engine"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """How the last attempt to take a configuration went; making the engine is the first.
+
+    Attributes:
+        good: whether it was taken.
+        at: when it was tried, in seconds since the epoch.
+        good_at: when one was taken last, likewise.
+        changed: what the last good one changed, as `matching.cel.evaluation_timeout`.
+        error: why it was not taken; None where it was.
+    """
+
+    good: bool
+    at: float
+    good_at: float
+    changed: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def changes(old: Config, new: Config) -> Iterator[Place]:
+    """Yield each place at which two configurations differ."""
+    for place in fields_of(Config):
+        before, after = _at(old, place), _at(new, place)
+        if before != after and not isinstance(before, Section):
+            yield place
+
+
+def check(old: Config, new: Loaded) -> tuple[Place, ...]:
+    """Return what a running engine is to change.
+
+    Raises:
+        BulkConfigError: something that needs a new engine differs; every such place is named, with where its new value stands.
+    """
+    changed = tuple(changes(old, new.config))
+    if fixed := [new.error(place, _FIXED) for place in changed if not is_live(place)]:
+        raise BulkConfigError(sorted(fixed, key=lambda error: (error.line is None, error.line or 0, error.column or 0)))
+    return changed
+
+
+@final
+class Configured:
+    """The configuration that an engine was made from. Safe for threads: reloads take turns, and readers see the last good one.
+
+    A reload within a reload, by a signal handler, is the later one: its configuration stays in force.
+
+    Attributes:
+        loaded: the one in force.
+        last: how the last attempt to take one went.
+        server: that of the metrics; None where none are served.
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | Config) -> None:
+        """Read a configuration. Raises BulkConfigError and OSError as `Config.load`."""
+        self._read = _reader(source)
+        self.loaded = self._read()
+        self.server: Server | None = None
+        now = time.time()
+        self.last = Reload(good=True, at=now, good_at=now)
+        self._lock = Lock()
+
+    def reload(self, source: str | os.PathLike[str] | Config | None, take: Callable[[Config], None]) -> Reload:
+        """Read a configuration and take it; see `Engine.reload`.
+
+        Args:
+            source: None for where the last good one came from.
+            take: puts one in force; it cannot fail.
+        """
+        with self._lock:
+            while True:
+                before = self.loaded
+                read = self._read if source is None else _reader(source)
+                try:
+                    new = read()
+                    changed = check(before.config, new)
+                except (ConfigError, OSError) as error:
+                    self.last = replace(self.last, good=False, at=time.time(), error=str(error))
+                    raise
+                now = time.time()
+                last = Reload(good=True, at=now, good_at=now, changed=tuple(map(show_place, changed)))
+                if self.loaded is before:
+                    self.loaded, self._read, self.last = new, read, last
+                    break
+            taken = None
+            while taken is not self.loaded:
+                taken = self.loaded
+                take(taken.config)
+            return last
+
+
+def serve(engine: Engine, config: Config) -> Server | None:
+    """Serve the metrics of an engine where its configuration says so. Raises OSError."""
+    metrics = config.metrics
+    if not metrics.enabled:
+        return None
+    return engine.serve_metrics(
+        metrics.port, metrics.address, name=metrics.name, collections=metrics.collections, tenants=metrics.tenants
+    )
+
+
+def fill(engine: Engine, loaded: Loaded) -> None:
+    """Add the subscriptions of a configuration's files to an engine that holds none.
+
+    Raises:
+        BulkConfigError: a bad subscription, with file and line, or a file that cannot be read, with where it is named.
+    """
+    errors: list[ConfigError] = []
+    for index, file in enumerate(loaded.config.subscriptions):
+        name = loaded.file(file)
+        try:
+            engine.add_jsonl(file)
+        except BulkSubscriptionError as bulk:
+            for error in bulk.errors:
+                if isinstance(error, DuplicateSubscriptionError):
+                    error = error.in_files(is_held=error.subscription_id in engine)
+                line, error.index = error.index, None
+                errors.append(ConfigError(str(error), source=name, line=None if line is None else line + 1))
+        except InputError as error:
+            errors.append(ConfigError(str(error), source=name, line=error.line))
+        except OSError as error:
+            errors.append(loaded.error(("subscriptions", index), f"{name}: {error.strerror or error}"))
+    if errors:
+        raise BulkConfigError(errors)
+
+
+def _reader(source: str | os.PathLike[str] | Config) -> Callable[[], Loaded]:
+    """Return what reads a configuration, the same one wherever the process goes to later."""
+    if isinstance(source, Config):
+        return partial(Loaded, source)
+    return partial(load, Path(source).absolute(), name=os.fspath(source))
+
+
+def _at(config: Config, place: Place) -> Any:
+    value: Any = config
+    for name in place:
+        value = getattr(value, str(name))
+    return value

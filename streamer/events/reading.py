@@ -1,0 +1,531 @@
+"""Read an event through a layout (semantics.md section 1), and see it as it was before the change (section 7).
+
+An event is read in stages, and an error of an earlier stage hides those of later ones: the text (streamer.events.json),
+that it is an object, duplicates of envelope members, then the parts in the order of semantics.md section 1. Whether it is ignored
+is asked before its parts are checked. Whether an event is good depends on nothing but the event, the layout and the limits, save
+for a tenant that must come from somewhere.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from json.encoder import encode_basestring
+from typing import Any, TypeAlias
+
+from streamer.errors import EventCode, EventError, Ignored
+from streamer.events import json
+from streamer.events.layout import IGNORE, Constant, EventLayout, decode_pointer, encode_pointer
+from streamer.events.places import covers, is_prefix, resolve, substitute
+from streamer.events.records import carried, decoded, duplicate_member
+from streamer.model import INT64_MIN, REST, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer
+
+EventSource: TypeAlias = bytes | bytearray | memoryview | str | Mapping[str, Any] | None
+"""An event as a user may give it: JSON text, a mapping of what JSON has, or None for one without a value, which is ignored."""
+
+Default = Callable[[Any], Any]
+
+
+class IgnoredEvent(Exception):
+    """An event that matches nobody, whatever is subscribed (semantics.md section 1); no error."""
+
+    def __init__(self, reason: Ignored) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: What a CEL timestamp can hold: the years 1 to 9999.
+EARLIEST_NS = -62_135_596_800 * 10**9
+LATEST_NS = 253_402_300_800 * 10**9 - 1
+_RFC3339 = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
+)
+
+
+def read_event(
+    event: EventSource,
+    *,
+    layout: EventLayout,
+    default_tenant: str | None,
+    limits: Limits,
+    tenant: str | None = None,
+    collection: str | None = None,
+    default: Default | None = None,
+) -> Event:
+    """Return the parts of an event.
+
+    Args:
+        event: JSON text, or a `dict` of what JSON has (and tuples, as lists), which is copied; None for an event without a value.
+        default_tenant: of an event that has none; None, where every event must have one.
+        tenant: wins over the event's.
+        collection: likewise.
+        default: makes JSON values of the other objects in a `dict` event, as in `json.dumps`.
+
+    Raises:
+        EventError: with the byte offset in a text and the JSON Pointer of the part at fault.
+        IgnoredEvent: it is ignored.
+    """
+    if isinstance(event, str):
+        event = encode(event)
+    if (nothing := _nothing(event, limits)) is not None:
+        raise IgnoredEvent(nothing)
+    document = read_object(event, layout=layout, limits=limits, default=default)
+    if document.duplicate is not None:
+        raise duplicate_member(*document.duplicate)
+    if (reason := _Parts(document, layout, limits.max_depth).ignored()) is not None:
+        raise IgnoredEvent(reason)
+    if layout.encoded is not None:
+        document = decoded(document, layout, limits.max_depth)
+    return _Parts(document, layout, limits.max_depth).read(default_tenant, tenant, collection)
+
+
+def _nothing(event: EventSource, limits: Limits) -> Ignored | None:
+    """Why there is no event at all: the value of a tombstone, or an empty text."""
+    if event is None:
+        return Ignored.NULL
+    if not isinstance(event, bytes | bytearray | memoryview) or len(event) > limits.max_event_bytes:
+        return None
+    return {b"": Ignored.EMPTY, b"null": Ignored.NULL}.get(bytes(event).strip(b" \t\r\n"))
+
+
+def read_object(event: EventSource, *, layout: EventLayout, limits: Limits, default: Default | None = None) -> json.Document:
+    """Return an event that is a JSON object, with the places that a layout names. Raises EventError."""
+    if isinstance(event, str):
+        event = encode(event)
+    if isinstance(event, bytes | bytearray | memoryview):
+        document = json.read(bytes(event), max_depth=limits.max_depth, max_bytes=limits.max_event_bytes, watch=_watch(layout))
+    else:
+        document = json.Document(json_value(event, default=default, limits=limits))
+    if not isinstance(document.value, dict):
+        raise EventError(
+            EventCode.NOT_AN_OBJECT,
+            f"an event is a JSON object, not {_kind(document.value)}",
+            offset=document.offsets.get(()),
+        )
+    return document
+
+
+def is_bare(event: Event, layout: EventLayout) -> bool:
+    """Whether the layout finds no type and document in the event, and no collection of its own, as a wrong one does."""
+    is_named = any(resolve(event.raw, pointer)[1] is not None for pointer in layout.pointers("collection"))
+    return event.type is None and event.data is None and not event.unknown and not is_named
+
+
+def json_value(value: Any, *, default: Default | None, limits: Limits) -> Any:
+    """Return a copy of a Python value as its JSON text would be read. Raises EventError."""
+    return _JsonValues(default, limits).convert(value)
+
+
+def as_before(event: Event, layout: EventLayout) -> Event:
+    """Return the old side of an update: the same event with `data` := `before` and `before` := null, in the raw event too."""
+    data_at, before_at = event.data_at, event.before_at
+    if data_at is None or before_at is None:
+        return replace(event, data=event.before, before=None)
+    raw: Any = event.raw
+    for pointer in layout.pointers("before"):
+        if pointer == before_at or resolve(raw, pointer)[0]:
+            raw = substitute(raw, pointer, None)
+    raw = substitute(raw, data_at, event.before)
+    return replace(
+        event, raw=raw, data=event.before, before=None, unknown=tuple(_unknown_before(event.unknown, data_at, before_at))
+    )
+
+
+def _unknown_before(unknown: tuple[Pointer, ...], data_at: Pointer, before_at: Pointer) -> Iterator[Pointer]:
+    for pointer in unknown:
+        if is_prefix(before_at, pointer):
+            yield data_at + pointer[len(before_at) :]
+        elif is_prefix(pointer, before_at):
+            # It covers the whole of `before`, which is now `data`.
+            yield pointer
+            if not is_prefix(pointer, data_at):
+                yield data_at
+        elif not is_prefix(data_at, pointer):
+            yield pointer
+
+
+def parse_rfc3339(text: str) -> int:
+    """Return the nanoseconds since the epoch; digits beyond nanoseconds are cut off.
+
+    Raises:
+        ValueError: not RFC 3339, a leap second, or outside the years 1 to 9999.
+    """
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        raise ValueError("expected RFC 3339, as 2026-01-31T12:00:00.5Z")
+    *numbers, fraction, sign, hours, minutes = found.groups()
+    # datetime refuses second 60, as CEL does: no timestamp holds a leap second.
+    moment = datetime(*map(int, numbers), tzinfo=UTC)  # type: ignore[misc,arg-type]
+    seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    if sign is not None:
+        if int(hours) > 23 or int(minutes) > 59:
+            raise ValueError("a time offset is at most 23:59")
+        seconds -= (1 if sign == "+" else -1) * (int(hours) * 3600 + int(minutes) * 60)
+    return _in_range(seconds * 10**9 + int(((fraction or "") + "0" * 9)[:9]))
+
+
+class _Parts:
+    """The parts of one event, each checked for its JSON type."""
+
+    def __init__(self, document: json.Document, layout: EventLayout, max_depth: int) -> None:
+        self.raw: dict[str, Any] = document.value
+        self.offsets = document.offsets
+        self.layout = layout
+        self.max_depth = max_depth
+
+    def ignored(self) -> Ignored | None:
+        """Why nobody is asked about the event, whatever its other parts are."""
+        word = self._find("type")[1]
+        if isinstance(word, str) and self.layout.event_type(word) == IGNORE:
+            return Ignored.TYPE
+        is_bare = all(self._find_in_event(part)[1] is None for part in ("type", "data", "before", "unknown"))
+        return Ignored.NO_CHANGE if is_bare and self.layout.no_change == "ignore" else None
+
+    def read(self, default_tenant: str | None, tenant: str | None, collection: str | None) -> Event:
+        event_id = self._id()
+        tenant = self._name("tenant", tenant)
+        if tenant is None:
+            tenant = default_tenant
+        if tenant is None:
+            raise EventError(EventCode.NO_TENANT, "the event has no tenant and the engine no default_tenant")
+        collection = self._name("collection", collection)
+        event_type = self._type()
+        ts_ns = self._timestamp()
+        topic = self._string("topic")
+        data_at, data = self._object("data")
+        before_at, before = self._object("before")
+        unknown = self._unknown()
+        holes, before = carried(self.layout, data_at, data, before_at, before, unknown)
+        if before_at is not None and before is not None and self.layout.before_holds == "changed":
+            self.raw = substitute(self.raw, before_at, before)
+            data = data if data_at is None else resolve(self.raw, data_at)[1]
+        unknown = (*unknown, *holes)
+        data_at = data_at if data_at is not None else self._would_stand("data", unknown)
+        before_at = before_at if before_at is not None else self._would_stand("before", unknown)
+        is_partial = self.layout.before_holds == "partial" and before_at is not None
+        untold = is_partial and event_type == "update" and before is None and not _overlaps(unknown, before_at)
+        is_last = is_partial and event_type == "delete" and data is None
+        if before_at is not None and (untold or is_last):
+            unknown = (*unknown, before_at if before is None else (*before_at, REST))
+        # The last known document of a delete may stand in `before`, also where it is a hole there.
+        is_before = before is not None or not _overlaps(unknown, data_at) or _overlaps(unknown, before_at)
+        if event_type == "delete" and data is None and before_at is not None and is_before:
+            data_at, data = before_at, before
+        return Event(
+            raw=self.raw,
+            tenant=tenant,
+            id=event_id,
+            collection=collection,
+            type=event_type,
+            ts_ns=ts_ns,
+            topic=topic,
+            data=data,
+            before=before,
+            unknown=unknown,
+            unknown_parts=self._unknown_parts(unknown),
+            data_at=data_at,
+            before_at=before_at,
+            untold=untold,
+        )
+
+    def _find(self, part: str) -> tuple[Pointer | None, Any]:
+        """Return where the part was found and its value, or the constant that it is."""
+        constant = getattr(self.layout, part)
+        return (None, constant.value) if isinstance(constant, Constant) else self._find_in_event(part)
+
+    def _find_in_event(self, part: str) -> tuple[Pointer | None, Any]:
+        """Return where the part was found and its value; a null is as good as missing."""
+        for way in self.layout.ways(part):
+            seen = [(step, step if isinstance(step, str) else resolve(self.raw, step)[1]) for step in way]
+            at = next(step for step in way if not isinstance(step, str))
+            if any(value is None for _, value in seen):
+                continue
+            if len(way) == 1:
+                return at, seen[0][1]
+            for step, value in seen:
+                if not isinstance(step, str) and not isinstance(value, str):
+                    raise self._wrong_type(part, step, "made of strings", value)
+            return at, "".join(value for _, value in seen)
+        return None, None
+
+    def _would_stand(self, part: str, unknown: tuple[Pointer, ...]) -> Pointer | None:
+        """Where a part that is missing belongs: where its hole is, else where there is room for it, else at the first pointer."""
+        pointers = self.layout.pointers(part)
+        for pointer in pointers:
+            if _overlaps(unknown, pointer):
+                return pointer
+        for pointer in pointers:
+            if resolve(self.raw, pointer[:-1])[0]:
+                return pointer
+        return pointers[0] if pointers else None
+
+    def _id(self) -> str | int | None:
+        at, value = self._find("id")
+        if value is None or isinstance(value, str) or _is_int(value):
+            return value  # type: ignore[no-any-return]
+        raise self._wrong_type("id", at, "a string or an integer", value)
+
+    def _string(self, part: str) -> str | None:
+        at, value = self._find(part)
+        if value is None or isinstance(value, str):
+            return value
+        raise self._wrong_type(part, at, "a string", value)
+
+    def _name(self, part: str, argument: str | None) -> str | None:
+        value = self._string(part)
+        if value == "*":
+            raise self._error(EventCode.RESERVED_NAME, f"{part} '*' means every one and cannot name one", self._find(part)[0])
+        if argument is None:
+            return value
+        if not isinstance(argument, str):
+            raise TypeError(f"{part} is a string, not {type(argument).__name__}")
+        if argument == "*":
+            raise EventError(EventCode.RESERVED_NAME, f"{part} '*' means every one and cannot name one")
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise EventError(EventCode.LONE_SURROGATE, f"the {part} given holds half of a surrogate pair") from None
+        return argument
+
+    def _type(self) -> str | None:
+        word = self._string("type")
+        if word is None:
+            return None
+        event_type = self.layout.event_type(word)
+        if event_type is None:
+            expected = ", ".join(self.layout.type_words)
+            raise self._error(EventCode.BAD_VALUE, f"type is one of {expected}, not {_shown(word)}", self._find("type")[0])
+        return event_type
+
+    def _timestamp(self) -> int | None:
+        at, value = self._find("ts")
+        if value is None:
+            return None
+        try:
+            if self.layout.ts_format == "rfc3339":
+                if isinstance(value, str):
+                    return parse_rfc3339(value)
+                raise self._wrong_type("ts", at, "a string", value)
+            if _is_int(value):
+                return _in_range(value * _NANOSECONDS[self.layout.ts_format])
+        except ValueError as error:
+            raise self._error(EventCode.BAD_TIMESTAMP, str(error), at) from None
+        raise self._wrong_type("ts", at, "an integer", value)
+
+    def _object(self, part: str) -> tuple[Pointer | None, dict[str, Any] | None]:
+        at, value = self._find(part)
+        if value is None or isinstance(value, dict):
+            return at, value
+        raise self._wrong_type(part, at, "an object or null", value)
+
+    def _unknown(self) -> tuple[Pointer, ...]:
+        at, value = self._find("unknown")
+        if at is None:
+            return ()
+        if not isinstance(value, list):
+            raise self._wrong_type("unknown", at, "a list of JSON Pointers", value)
+        pointers = []
+        for index, text in enumerate(value):
+            place = (*at, str(index))
+            if not isinstance(text, str):
+                raise self._wrong_type("unknown", place, "a JSON Pointer", text)
+            try:
+                pointer = decode_pointer(text)
+            except ValueError as error:
+                raise self._error(EventCode.BAD_POINTER, f"{_shown(text)}: {error}", place) from None
+            if len(pointer) > self.max_depth:
+                reason = f"a pointer of {len(pointer)} steps, into values deeper than the {self.max_depth} levels of an event"
+                raise self._error(EventCode.BAD_POINTER, reason, place)
+            pointers.append(pointer)
+        return tuple(pointers)
+
+    def _unknown_parts(self, unknown: tuple[Pointer, ...]) -> frozenset[str]:
+        if not unknown:
+            return frozenset()
+        # An event whose tenant or collection is not known could be of anybody: those are read as they stand.
+        return frozenset(
+            part
+            for part in ("type", "ts", "topic")
+            if any(covers(hole, pointer, self.raw) for hole in unknown for pointer in self.layout.pointers(part))
+        )
+
+    def _wrong_type(self, part: str, at: Pointer | None, expected: str, value: Any) -> EventError:
+        return self._error(EventCode.WRONG_TYPE, f"{part} is {expected}, not {_kind(value)}", at)
+
+    def _error(self, code: EventCode, reason: str, at: Pointer | None) -> EventError:
+        if at is None:
+            return EventError(code, reason)
+        # An element of `unknown` has the offset of the list: only the layout's own places are watched.
+        offset = self.offsets.get(at, self.offsets.get(at[:-1]))
+        return EventError(code, reason, offset=offset, place=encode_pointer(at))
+
+
+class _JsonValues:
+    """Turn a Python value into what its JSON text would give, by a loop over an explicit stack."""
+
+    def __init__(self, default: Default | None, limits: Limits) -> None:
+        self.default = default
+        self.limits = limits
+        self.size = 0  # bytes of the compact JSON text so far; bounds a `dict` that holds one part many times, too
+        self.open: list[_Open] = []
+
+    def convert(self, value: Any) -> Any:
+        whole: list[Any] = []
+        self.open = [_Open(whole, iter([("", value)]))]
+        while self.open:
+            container = self.open[-1]
+            entry = next(container.rest, None)
+            if entry is None:
+                self.open.pop()
+                continue
+            container.name = self._name(entry[0])
+            item = self._plain(entry[1])
+            if isinstance(item, dict | list | tuple):
+                item = self._enter(item)
+            if isinstance(container.value, dict):
+                container.value[container.name] = item
+            else:
+                container.value.append(item)
+        return whole[0]
+
+    def _enter(self, item: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> dict[str, Any] | list[Any]:
+        if len(self.open) > self.limits.max_depth:
+            raise self._error(EventCode.TOO_DEEP, f"nested deeper than {self.limits.max_depth} levels, or in itself")
+        self._count(2 + max(len(item) - 1, 0))
+        if isinstance(item, dict):
+            self._count(len(item))
+            self.open.append(_Open({}, iter(list(item.items()))))
+        else:
+            self.open.append(_Open([], ((str(index), element) for index, element in enumerate(tuple(item)))))
+        return self.open[-1].value
+
+    def _name(self, name: Any) -> str:
+        # A name that cannot be shown is reported at the object that has it.
+        container = self.open[-1]
+        if not isinstance(container.value, dict):
+            return str(name)
+        container.name = None
+        if not isinstance(name, str):
+            raise self._error(EventCode.BAD_VALUE, f"a member name is a string, not {type(name).__name__}")
+        return self._text(name)
+
+    def _plain(self, value: Any) -> Any:
+        """Return a scalar as its own JSON type, a container as it is, anything else by way of *default*."""
+        for _ in range(self.limits.max_depth):
+            if value is None or isinstance(value, bool):
+                self._count(5 if value is False else 4)
+                return value
+            # The unbound methods see the value of a subclass (an Enum, say) as json.dumps does.
+            if isinstance(value, str):
+                return self._text(value)
+            if isinstance(value, int):
+                return self._integer(int.__int__(value))
+            if isinstance(value, float):
+                return self._float(float.__float__(value))
+            if isinstance(value, dict | list | tuple):
+                return value
+            if self.default is None:
+                expected = "expected dict, list, str, int, float, bool or None"
+                raise self._error(EventCode.BAD_VALUE, f"{type(value).__name__} is no JSON type; {expected}")
+            try:
+                value = self.default(value)
+            except Exception as error:
+                # A caller's function may raise anything; in a batch the other events still match.
+                raise self._error(EventCode.BAD_VALUE, f"default() refused {type(value).__name__}: {error}") from error
+        raise self._error(EventCode.TOO_DEEP, "default() does not come to an end")
+
+    def _text(self, value: str) -> str:
+        try:
+            self._count(len(encode_basestring(value).encode()))
+        except UnicodeEncodeError:
+            raise self._error(EventCode.BAD_VALUE, "a string with half of a surrogate pair") from None
+        return str.__str__(value)
+
+    def _integer(self, value: int) -> int:
+        if not INT64_MIN <= value <= UINT64_MAX:
+            raise self._error(EventCode.BAD_VALUE, "an integer beyond 64 bits")
+        self._count(len(str(value)))
+        return value
+
+    def _float(self, value: float) -> float:
+        if not math.isfinite(value):
+            raise self._error(EventCode.BAD_VALUE, f"{value} is no JSON number")
+        self._count(len(repr(value)))
+        return value
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        if self.size > self.limits.max_event_bytes:
+            raise EventError(EventCode.TOO_LONG, f"more than {self.limits.max_event_bytes} bytes as JSON")
+
+    def _error(self, code: EventCode, reason: str) -> EventError:
+        place = tuple(container.name for container in self.open[1:] if container.name is not None)
+        return EventError(code, reason, place=encode_pointer(place))
+
+
+@dataclass(slots=True)
+class _Open:
+    """A container that is being filled."""
+
+    value: dict[str, Any] | list[Any]
+    rest: Iterator[tuple[Any, Any]]
+    name: str | None = None  # of the member, or the index of the element, that is converted now
+
+
+def encode(text: str) -> bytes:
+    """Return a text as UTF-8. Raises EventError."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as bad:
+        raise EventError(
+            EventCode.LONE_SURROGATE, "a string with half of a surrogate pair", offset=len(text[: bad.start].encode())
+        ) from None
+
+
+@lru_cache(maxsize=64)
+def _watch(layout: EventLayout) -> json.Watch:
+    """The trie of all members that the layout names or passes through."""
+    trie: dict[str, Any] = {}
+    for pointer in layout.all_pointers():
+        below = trie
+        for token in pointer:
+            below = below.setdefault(token, {})
+    return trie
+
+
+def _overlaps(unknown: tuple[Pointer, ...], place: Pointer | None) -> bool:
+    return place is not None and any(is_prefix(hole, place) or is_prefix(place, hole) for hole in unknown)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _in_range(ns: int) -> int:
+    if not EARLIEST_NS <= ns <= LATEST_NS:
+        raise ValueError("a timestamp is in the years 1 to 9999")
+    return ns
+
+
+def _shown(text: str) -> str:
+    """Quote a text of the event for an error, without its length."""
+    return repr(text if len(text) <= 80 else text[:80] + "...")
+
+
+def _kind(value: Any) -> str:
+    """Name the JSON type of a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int):
+        return "an integer"
+    if isinstance(value, float | BeyondFloat64):
+        return "a number"
+    return "a string" if isinstance(value, str) else "an object" if isinstance(value, dict) else "a list"

@@ -1,0 +1,121 @@
+"""What change records leave out or wrap: JSON in a string, values that were not carried, a `before` that is no whole document.
+
+A layout says which of these a source does (semantics.md sections 1 and 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from streamer.errors import EventCode, EventError
+from streamer.events import json
+from streamer.events.layout import EventLayout, encode_pointer
+from streamer.events.places import is_prefix, resolve, substitute
+from streamer.model import Pointer
+
+
+def decoded(document: json.Document, layout: EventLayout, max_depth: int) -> json.Document:
+    """Return the event with what is encoded in `data` and `before` in the place of its text. Raises EventError."""
+    value, offsets = document.value, dict(document.offsets)
+    duplicates: list[tuple[int | None, Pointer]] = []
+    for part in ("data", "before"):
+        for pointer in layout.pointers(part):
+            _, text = resolve(value, pointer)
+            if isinstance(text, str):
+                offset = document.offsets.get(pointer)
+                inner = _decode(part, text, pointer, offset, layout, max_depth - len(pointer))
+                value = substitute(value, pointer, inner.value)
+                # A part inside has the place of the text that it was in.
+                offsets |= {pointer + below: offset for below in inner.offsets if offset is not None}
+                if inner.duplicate is not None:
+                    duplicates.append((offset, pointer + inner.duplicate[0]))
+                text = inner.value
+            if text is not None:
+                break
+    for offset, pointer in sorted(duplicates, key=lambda found: found[0] or 0):
+        raise duplicate_member(pointer, offset)
+    return json.Document(value, offsets)
+
+
+def duplicate_member(pointer: Pointer, offset: int | None) -> EventError:
+    """Return the error of a member of the envelope that stands twice."""
+    reason = "a member of the envelope stands twice"
+    return EventError(EventCode.DUPLICATE_MEMBER, reason, offset=offset, place=encode_pointer(pointer))
+
+
+def _decode(part: str, text: str, at: Pointer, offset: int | None, layout: EventLayout, max_depth: int) -> json.Document:
+    # It is shorter than the event, so that only its depth is left to be bounded.
+    try:
+        return json.read(text.encode(), max_depth=max_depth, max_bytes=len(text) * 4, watch=_watch_below(layout, at))
+    except EventError as error:
+        reason = f"the JSON in {part}, at byte {error.offset} of it: {error.reason}"
+        raise EventError(error.code, reason, offset=offset, place=encode_pointer(at)) from None
+
+
+@lru_cache(maxsize=64)
+def _watch_below(layout: EventLayout, at: Pointer) -> json.Watch:
+    trie: dict[str, Any] = {}
+    for pointer in layout.all_pointers():
+        if is_prefix(at, pointer):
+            below = trie
+            for token in pointer[len(at) :]:
+                below = below.setdefault(token, {})
+    return trie
+
+
+def carried(
+    layout: EventLayout,
+    data_at: Pointer | None,
+    data: dict[str, Any] | None,
+    before_at: Pointer | None,
+    before: dict[str, Any] | None,
+    unknown: tuple[Pointer, ...],
+) -> tuple[tuple[Pointer, ...], dict[str, Any] | None]:
+    """Return the holes that the layout tells of beside those in *unknown*, and `before` with what it did not need to repeat."""
+    holes: list[Pointer] = []
+    if texts := layout.unknown_texts:
+        for at, document in ((data_at, data), (before_at, before)):
+            if at is not None and document is not None:
+                holes += (at + below for below in _written_unknown(document, frozenset(texts)))
+    if data_at is None or data is None or before_at is None or before is None:
+        return tuple(holes), before
+    missing = [name for name in data if name not in before]
+    if layout.before_holds == "partial":
+        holes += ((*before_at, name) for name in missing)
+    elif layout.before_holds == "changed":
+        holes += list(_unchanged_holes((*unknown, *holes), data_at, before_at, before))
+        before = {**before, **{name: data[name] for name in missing}}
+    return tuple(holes), before
+
+
+def _written_unknown(document: Any, texts: frozenset[str]) -> Iterator[Pointer]:
+    """Yield where a document says that a value is unknown; of one inside another only the outer."""
+    pending: list[tuple[Pointer, Any]] = [((), document)]
+    while pending:
+        at, value = pending.pop()
+        if isinstance(value, str):
+            if value in texts:
+                yield at
+        elif isinstance(value, Mapping):
+            if any(name in texts for name in value):
+                yield at
+            else:
+                pending += (((*at, name), member) for name, member in value.items())
+        elif isinstance(value, list):
+            if any(isinstance(element, str) and element in texts for element in value):
+                yield at
+            else:
+                pending += (((*at, str(index)), element) for index, element in enumerate(value))
+
+
+def _unchanged_holes(
+    unknown: tuple[Pointer, ...], data_at: Pointer, before_at: Pointer, before: Mapping[str, Any]
+) -> Iterator[Pointer]:
+    """Yield the holes that `before` has since it is as `data` in what it does not hold."""
+    for hole in unknown:
+        if is_prefix(hole, data_at):
+            yield before_at
+        elif is_prefix(data_at, hole) and hole[len(data_at)] not in before:
+            yield before_at + hole[len(data_at) :]

@@ -1,0 +1,200 @@
+"""An engine's filters over time: samples of them, as JSON lines, and never more than a few hundred.
+
+```
+sample  {"at": 12.0, "events": …, "filters": [{"tenant": …, "collection": …, "asked": …, "no": …, …}], "rebuilds": […]}
+   │
+   ▼      full: every second one goes, and the next are taken half as often
+[ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ]  ──►  [ ▪   ▪   ▪   ▪ ]  ──►  …
+```
+
+What is sampled are counters that only grow, rebuilds by reason among them, so that a sample that goes takes nothing along but the
+exact moment: what lies between two samples is their difference. A sample costs a pass over the filters' keys, to settle what they
+measured; the file is written in one go.
+
+Rejected: a thread that samples. Who matches knows when there is time, and a history that nobody asked for should cost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+
+from streamer.bloom.state import FilterState
+
+if TYPE_CHECKING:
+    from streamer.metrics.measured import Measured
+
+T = TypeVar("T", FilterState, "Rebuilds", "Sample")
+
+_TEXTS: Final = frozenset(("tenant", "collection", "layout", "reason"))
+#: Filters of a sample: those that were asked for most events. An engine may have very many.
+MOST_FILTERS: Final = 20
+MOST_SAMPLES: Final = 500
+#: Seconds between two samples, to begin with.
+EVERY: Final = 0.25
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rebuilds:
+    """How many rebuilds of a filter there were for a reason."""
+
+    tenant: str
+    collection: str
+    reason: str
+    count: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """An engine at one moment.
+
+    Attributes:
+        at: seconds since the first sample.
+        events: that came in until now, ignored and rejected ones too; likewise the counters of `filters` and `rebuilds`.
+        subscriptions: that are held.
+        fp_rate: what the filters were to keep then, as of `BloomOptions`.
+        threshold: the measured rate from which one is rebuilt.
+        filters: those that were asked most.
+        rebuilds: of all filters there are.
+    """
+
+    at: float
+    events: int
+    matched: int
+    subscriptions: int
+    fp_rate: float
+    threshold: float
+    filters: tuple[FilterState, ...]
+    rebuilds: tuple[Rebuilds, ...]
+
+    def to_json(self) -> str:
+        """Return it as one line."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @staticmethod
+    def from_json(line: str) -> Sample:
+        """Read what `to_json` wrote. Raises ValueError."""
+        try:
+            read: dict[str, Any] = json.loads(line)
+            filters = tuple(_read(FilterState, each) for each in read.pop("filters"))
+            rebuilds = tuple(_read(Rebuilds, each) for each in read.pop("rebuilds"))
+            return _read(Sample, {**read, "filters": filters, "rebuilds": rebuilds})
+        except (TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ValueError(f"no sample of an engine: {error}") from None
+
+
+def _read(kind: type[T], members: dict[str, Any]) -> T:
+    made = kind(**members)
+    for each in fields(made):
+        value, is_text = getattr(made, each.name), each.name in _TEXTS
+        if not isinstance(value, str if is_text else int | float | tuple) or not (is_text or value == value):
+            raise TypeError(f"{each.name} is {value!r}")
+    return made
+
+
+@final
+class History:
+    """Samples of one engine's filters, thinned out as they become many. Not thread-safe: one thread samples.
+
+    Args:
+        most: samples that are kept at most.
+        every: seconds between two, to begin with; twice as many whenever they were thinned out.
+        clock: seconds that only ever grow.
+    """
+
+    def __init__(
+        self, engine: Measured, *, most: int = MOST_SAMPLES, every: float = EVERY, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        if most < 2:
+            raise ValueError(f"most: expected 2 samples or more, not {most}")
+        self._engine: Final = engine
+        self._most: Final = most
+        self._every = every
+        self._clock: Final = clock
+        self._began: float | None = None
+        self._due = -math.inf
+        self._samples: list[Sample] = []
+
+    @property
+    def samples(self) -> list[Sample]:
+        """Those that are kept, the oldest first."""
+        return list(self._samples)
+
+    def tick(self) -> None:
+        """Take a sample if it is time for one; cheap where it is not, so call it as often as you like."""
+        now = self._clock()
+        if now >= self._due:
+            self._take(now)
+            self._due = now + self._every
+
+    def sample(self) -> Sample:
+        """Take a sample now."""
+        self._take(self._clock())
+        return self._samples[-1]
+
+    def _take(self, now: float) -> None:
+        if len(self._samples) >= self._most:
+            # The first stays, since what is before it is in no difference.
+            del self._samples[1::2]
+            self._every *= 2
+        if self._began is None:
+            self._began = now
+        engine = self._engine
+        told = engine._core.telemetry()
+        options = engine.bloom.options
+        filters = sorted(engine.bloom.filters(), key=lambda state: (-state.asked, state.name))[:MOST_FILTERS]
+        shown = {state.name for state in filters}
+        rebuilds = tuple(
+            Rebuilds(*name, reason.value, count)
+            for (name, reason), count in sorted(engine.bloom.rebuilds.items())
+            if name in shown
+        )
+        self._samples.append(
+            Sample(
+                at=round(now - self._began, 6),
+                events=told.events,
+                matched=told.matched,
+                subscriptions=told.subscriptions,
+                fp_rate=options.fp_rate,
+                threshold=options.threshold,
+                filters=tuple(filters),
+                rebuilds=rebuilds,
+            )
+        )
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw them into a file, whose ending chooses the format; see `streamer.metrics.plot.plot`."""
+        from streamer.metrics.plot import plot
+
+        plot(self._samples, path)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the samples as JSON lines, over what was there. Raises OSError."""
+        Path(path).write_text("".join(f"{sample.to_json()}\n" for sample in self._samples), encoding="utf-8")
+
+
+def read_history(path: str | os.PathLike[str]) -> list[Sample]:
+    """Read what `History.write` wrote.
+
+    Raises:
+        ValueError: it is none; the text says where.
+        OSError: the file cannot be read.
+    """
+    samples: list[Sample] = []
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                samples.append(Sample.from_json(line.decode()))
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from None
+    if not samples:
+        raise ValueError("no samples")
+    return samples

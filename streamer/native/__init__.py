@@ -1,0 +1,1 @@
+"""The native core: what Python has beside the extension module `streamer._native`."""

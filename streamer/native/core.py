@@ -1,0 +1,469 @@
+"""The engine in native memory: what the index decides, and what it leaves to the reference.
+
+```
+sources ──► Draft (parsed, CEL compiled) ──► commit: one new root
+event   ──► flatten, index, CEL, sides, holes ──► slots of what matches, packed hits
+```
+
+Methods that take an event are those of `streamer._native.Core`: no Python stands between an event and its matches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import weakref
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
+
+from streamer import _native
+from streamer.bloom.portable import PortableBloomFilter
+from streamer.bloom.shipping import Gathered, places_from_json
+from streamer.bloom.state import FilterState
+from streamer.cel_eval import CelReason, ErrorLog, Functions, ProgramCache, evaluate_cel
+from streamer.cel_eval.narrowing import narrowing
+from streamer.core import arrow
+from streamer.core.arrow import ArrowMatches
+from streamer.core.plan import Plan, native_plan
+from streamer.core.protocol import Changes, Mode, Options, Selection, Source
+from streamer.core.snapshot import Head, read_named
+from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
+from streamer.events.layout import EventLayout
+from streamer.events.reading import EventSource, as_before, encode, json_value
+from streamer.model import Event, Verdict
+from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
+from streamer.subscriptions.filters import parse_path
+from streamer.subscriptions.keys import Key
+from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.sizes import check_length
+from streamer.subscriptions.subscription import Subscription
+from streamer.subscriptions.values import plain_json, private_copy, same_subscription, write_json
+from streamer.telemetry import Distribution, Telemetry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Sources that are parsed at once, with the interpreter let go.
+CHUNK: Final = 4096
+#: Compiled subscriptions that are kept for their labels and plans; past it all are forgotten.
+COMPILED: Final = 20_000
+
+Held: TypeAlias = bytes | Subscription
+"""A subscription as the core keeps it: its JSON text, or the object where JSON does not say all of it."""
+
+
+@final
+class Sides:
+    """An event as the portable evaluator sees it, and as it was before; each read once, for all programs."""
+
+    __slots__ = ("_layout", "_old", "new")
+
+    def __init__(self, new: Event, layout: EventLayout) -> None:
+        self.new = new
+        self._layout = layout
+        self._old: Event | None = None
+
+    @property
+    def old(self) -> Event:
+        """The event before the change."""
+        if self._old is None:
+            self._old = as_before(self.new, self._layout)
+        return self._old
+
+
+@final
+class Host:
+    """What the core asks of Python: to read events that are no text, to log errors of CEL, to tell labels, and portable CEL.
+
+    It knows nothing of the core, so the two make no circle.
+    """
+
+    def __init__(self, options: Options, programs: ProgramCache, cel_errors: ErrorLog) -> None:
+        self.options = options
+        self._programs: Final = programs
+        self._cel_errors: Final = cel_errors
+        self._compiled: dict[bytes | int, CompiledSubscription] = {}
+
+    def encode(self, event: EventSource) -> bytes:
+        """Return an event as JSON text. Raises EventError."""
+        if event is None:
+            return b"null"
+        if isinstance(event, str):
+            return encode(event)
+        if isinstance(event, bytes | bytearray | memoryview):
+            return bytes(event)
+        value = json_value(event, default=self.options.default, limits=self.options.limits)
+        if not isinstance(value, dict):
+            raise EventError(EventCode.NOT_AN_OBJECT, f"an event is a JSON object, not {type(event).__name__}")
+        try:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()
+        except RecursionError:
+            return write_json(value, max_depth=self.options.limits.max_depth + 1, max_bytes=None)[0].encode()
+
+    @property
+    def functions(self) -> Functions:
+        """The functions in Python that programs may call."""
+        return self._programs.functions
+
+    def cel_error(self, subscription_id: str | None, reason: str, detail: str, errors: int) -> None:
+        """Log an error of CEL, which the core has counted."""
+        self._cel_errors.log(subscription_id, CelReason(reason), detail, errors)
+
+    def read(self, text: bytes, tenant: str | None, collection: str | None) -> Sides:
+        """Read an event for `verdict`."""
+        return Sides(self.options.read(text, tenant, collection), self.options.layout)
+
+    def verdict(self, compiled: CompiledSubscription, event: Sides, is_old: bool) -> str:
+        """Evaluate the CEL part of a subscription, on the event as it is or as it was before."""
+        if compiled.cel is None:
+            return Verdict.TRUE.value
+        outcome = evaluate_cel(compiled.cel, event.old if is_old else event.new, self.options.limits.cel_budget)
+        if outcome.reason is not None:
+            self._cel_errors.record(compiled.id, outcome.reason, outcome.detail)
+        return outcome.verdict.value
+
+    def explained(self, error: SubscriptionError) -> SubscriptionError:
+        """Say what only Python knows of an error that the core found."""
+        return self._programs.explained(error) if isinstance(error, CelError) else error
+
+    def labels(self, held: Held) -> Mapping[str, Any] | None:
+        """Return the labels of a subscription."""
+        return held.labels if isinstance(held, Subscription) else self.compiled(held).subscription.labels
+
+    def compiled(self, held: Held) -> CompiledSubscription:
+        """Return a subscription that is held, compiled."""
+        # An object has no hash, but stays alive in what was compiled of it.
+        key = held if isinstance(held, bytes) else id(held)
+        found = self._compiled.get(key)
+        if found is None or (found.subscription is not held and not isinstance(held, bytes)):
+            if len(self._compiled) >= COMPILED:
+                self._compiled = {}
+            found = self._compiled[key] = self.compile(held)
+        return found
+
+    def compile(self, source: Source) -> CompiledSubscription:
+        """Check and compile a subscription. Raises SubscriptionError."""
+        options = self.options
+        return compile_subscription(source, default_tenant=options.default_tenant, limits=options.limits, programs=self._programs)
+
+
+@final
+class NativeCore(_native.Core):
+    """The core of the native backend; see `streamer.core.protocol.Core` for what each method does.
+
+    Thread-safe: readers take no lock, writers take turns, and none of them runs Python code in its turn: a signal handler or a
+    finalizer that writes comes before it or after it, and so does a fork.
+    """
+
+    _options: Options
+    _host: Host
+
+    def __new__(cls, options: Options, programs: ProgramCache, cel_errors: ErrorLog, seed: int | None = None) -> Self:
+        host = Host(options, programs, cel_errors)
+        try:
+            core = super().__new__(
+                cls,
+                host,
+                json.dumps(options.layout.to_dict()).encode(),
+                default_tenant=options.default_tenant,
+                lazy=options.validation == "lazy",
+                soft_delete=None if options.soft_delete is None else parse_path(options.soft_delete, place="soft_delete"),
+                max_depth=options.limits.max_depth,
+                max_event_bytes=options.limits.max_event_bytes,
+                max_subscription_bytes=options.limits.max_subscription_bytes,
+                max_conditions=options.limits.max_conditions,
+                max_alternatives=options.limits.max_alternatives,
+                max_pattern_states=options.limits.max_pattern_states,
+                max_regexp_size=options.limits.max_regexp_size,
+                max_conjunctions=options.limits.max_conjunctions,
+                max_cel_bytes=options.limits.max_cel_bytes,
+                max_cel_depth=options.limits.max_cel_depth,
+                cel_budget=options.limits.cel_budget,
+                cache_size=programs.size,
+                allow_unindexed=options.limits.allow_unindexed,
+                bloom=_phase1(options),
+                portable=options.cel_evaluator == "portable",
+                seed=seed,
+            )
+        except ValueError as error:
+            raise ConfigError(str(error), place="layout") from None
+        core._options = options
+        core._host = host
+        # Weakly: the core holds its host, which holds the log.
+        this = weakref.ref(core)
+        cel_errors.also(this)
+        programs.also(lambda: core.programs() if (core := this()) is not None else (0, 0, 0))
+        return core
+
+    def reconfigure(self, options: Options) -> None:
+        self._options = self._host.options = options
+        self.set_cel(options.limits.cel_budget, options.cache_size)
+        self.set_bloom(_phase1(options))
+
+    # Writing
+
+    def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
+        draft = _native.Draft(self)
+        errors = self._fill(draft, sources)
+        if mode == "apply":
+            self._keep_same(draft)
+        changes = self.commit(draft, mode, skip)
+        found = []
+        for position, error in changes["errors"]:
+            error = errors.get(position) or self._host.explained(error)
+            error.index = position
+            found.append(error)
+        if found and not skip:
+            raise BulkSubscriptionError(found)
+        return Changes(
+            added=tuple(changes["added"]),
+            replaced=tuple(changes["replaced"]),
+            removed=tuple(changes["removed"]),
+            unchanged=tuple(changes["unchanged"]),
+            errors=tuple(found),
+        )
+
+    def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
+        if head.is_portable:
+            # What a program of cel-python reads and calls is found when it is compiled.
+            self.write(read_named(head.path, names), "add")
+            return
+        self.open(head.path, head.checksum, None if names is None else set(names))
+
+    @property
+    def image_kind(self) -> int:
+        return _native.IMAGES
+
+    canonical = staticmethod(_native.canonical)
+
+    def remove(self, selection: Selection) -> Changes:
+        return Changes(removed=tuple(self.discard(*_criteria(selection))))
+
+    def _fill(self, draft: _native.Draft, sources: Iterable[Source | SubscriptionError]) -> dict[int, SubscriptionError]:
+        """Parse into the draft; the errors that were found here, by position. Touches nothing that others see."""
+        errors: dict[int, SubscriptionError] = {}
+        pending: list[bytes | tuple[bytes, bytes, Subscription]] = []
+
+        def refuse(position: int, error: SubscriptionError) -> None:
+            # A traceback would keep the frames of every bad one of a million alive.
+            errors[position] = error.with_traceback(None)
+            # No other subscription has an id that is no text.
+            draft.refuse(position, error.subscription_id if _is_text(error.subscription_id) else None)
+
+        def flush() -> None:
+            portable = draft.extend(pending)
+            pending.clear()
+            for position in portable:
+                source = draft.source(position)
+                if source is None:
+                    continue
+                try:
+                    compiled = self._host.compile(source)
+                    draft.judged(position, compiled.mentions_before, compiled.cel and narrowing(compiled.cel))
+                except SubscriptionError as error:
+                    refuse(position, error)
+
+        for position, source in enumerate(sources):
+            try:
+                pending.append(source if type(source) is bytes else self._text(source))
+            except SubscriptionError as error:
+                flush()
+                refuse(position, error)
+            if len(pending) >= CHUNK:
+                flush()
+        flush()
+        return errors
+
+    def _text(self, source: Source | SubscriptionError) -> bytes | tuple[bytes, bytes, Subscription]:
+        """Return the JSON text of a source; with a name and the object itself where JSON does not say all of it."""
+        if isinstance(source, SubscriptionError):
+            raise source
+        most = self._options.limits.max_subscription_bytes
+        if isinstance(source, str):
+            # Half a surrogate pair is found where it is read.
+            return source.encode("utf-8", "surrogatepass")
+        if isinstance(source, bytes | bytearray):
+            return bytes(source)
+        if type(source) in (Subscription, dict) and (plain := _plain_text(source, most)) is not None:
+            # What is wrong with it is found where it is read.
+            return plain
+        subscription = private_copy(parse_subscription(source))
+        try:
+            text, is_exact = write_json(subscription.to_dict(), max_bytes=most)
+            if is_exact:
+                return text.encode()
+        except (ValueError, RecursionError):
+            pass
+        check_length(subscription, self._options.limits)
+        # It may be wrong, or only odd: labels hold anything, a pattern may be bytes.
+        self._host.compile(subscription)
+        members = subscription.to_dict()
+        members.pop("labels", None)
+        if isinstance(subscription.pattern, bytes):
+            members["pattern"] = subscription.pattern.decode()
+        try:
+            text, _ = write_json(members, max_bytes=most)
+        except ValueError as error:
+            raise SubscriptionError(str(error), subscription_id=subscription.id) from None
+        # No text that is JSON begins so; the number tells apart what differs in its labels alone.
+        return text.encode(), b"\0%d" % next(_names), subscription
+
+    def _keep_same(self, draft: _native.Draft) -> None:
+        """Let what says the same as what is held, in another spelling, stay as it is held."""
+        for position, held, name in draft.held_otherwise(self):
+            given = draft.source(position)
+            if given is not None and same_subscription(_subscription(held), _subscription(given)):
+                draft.keep(position, name)
+
+    # Reading
+
+    def get(self, subscription_id: str) -> Subscription | None:
+        held = self.source(subscription_id)
+        return None if held is None else _subscription(held)
+
+    def select(self, selection: Selection) -> list[Subscription]:
+        return [_subscription(held) for _, held in self.sources(*_criteria(selection))]
+
+    def ids(self, selection: Selection) -> list[str]:
+        return [subscription_id for subscription_id, _ in self.sources(*_criteria(selection))]
+
+    def given(self, selection: Selection) -> list[Source]:
+        return [held for _, held in self.sources(*_criteria(selection))]
+
+    # Arrow
+
+    def match_arrow(
+        self,
+        arrays: Sequence[pa.Array],
+        tenant: str | None,
+        collection: str | None,
+        threads: int,
+        max_matches: int | None = None,
+    ) -> ArrowMatches:
+        given = arrow.lend(arrays)
+        matches, events, rejected, ignored, _ = self.match_columns(
+            given, tenant, collection, threads, arrow.TEXT_LIMIT, max_matches
+        )
+        return ArrowMatches(
+            arrow.make_batch(arrow.MATCHES, *matches),
+            arrow.make_batch(arrow.EVENTS, *events),
+            arrow.make_batch(arrow.REJECTED, *rejected),
+            arrow.make_batch(arrow.IGNORED, *ignored),
+        )
+
+    def locate_arrow(
+        self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        given = arrow.lend(arrays)
+        _, events, rejected, *_ = self.locate_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT)
+        return arrow.make_batch(arrow.EVENTS, *events), arrow.make_batch(arrow.REJECTED, *rejected)
+
+    # Phase 1
+
+    def filters(self) -> tuple[FilterState, ...]:
+        return tuple(FilterState(*name, *keys, *bits, *counts) for name, keys, bits, counts in self.filter_states())
+
+    def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
+        self.build_filter(tenant, collection, capacity, key_fp_rate)
+
+    def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered:
+        keys = self.gathered(list(dict.fromkeys(partitions)))
+
+        def fill(bits: PortableBloomFilter) -> None:
+            bits.count += keys.fill(bits.bitarray, bits.num_slices, bits.bits_per_slice)
+
+        return Gathered(
+            count=len(keys),
+            places=frozenset(places_from_json(keys.places)),
+            unkeyed=keys.unkeyed,
+            transitions=keys.transitions,
+            holes_pass=keys.holes_pass,
+            fill=fill,
+        )
+
+    def partition_counts(self) -> list[tuple[str, str, int, int, int]]:
+        return self.shares()
+
+    def measure_filter(self, tenant: str, collection: str) -> None:
+        self.settle_filter(tenant, collection)
+
+    def telemetry(self) -> Telemetry:
+        counters = self.counters()
+        return Telemetry(
+            ignored=counters["ignored"],
+            bare=counters["bare"],
+            rejected=counters["rejected"],
+            matches_by_event=_distribution(*counters["matches"]),
+            uncertain=counters["uncertain"],
+            candidates_by_event=_distribution(*counters["candidates"]),
+            merges=counters["merges"],
+            total=_distribution(*counters["total"]),
+            bloom=_distribution(*counters["bloom"]),
+            cel=_distribution(*counters["cel"]),
+            subscriptions=len(self),
+            partitions=counters["partitions"],
+            segments=counters["segments"],
+            subscription_bytes=counters["store_bytes"],
+            index_bytes=counters["index_bytes"],
+        )
+
+    def plan(self, subscription_id: str) -> Plan | None:
+        held, cost = self.source(subscription_id), self.cost(subscription_id)
+        if held is None or cost is None:
+            return None
+        compiled = self._host.compiled(held)
+        plan = native_plan(compiled, self._options.limits, cost, _native.cel_lower)
+        keys = self._keys_alone(held, plan)
+        # A collection or tenant that CEL asks for is found by the index, and is no key of a filter, which has only one of each.
+        access = tuple(map(str, keys)) or plan.access_keys
+        return replace(plan, access_keys=access, bloom_keys=tuple(key.to_bytes() for key in keys))
+
+    def _keys_alone(self, held: Held, plan: Plan) -> list[Key]:
+        """Return the keys that one subscription makes, by itself: what CEL or `> false` comes to is known to the core alone."""
+        options = self._options
+        alone = NativeCore(options, ProgramCache(1, self._host.functions, options.cel_evaluator), ErrorLog())
+        alone.write([held], "add")
+        keys, _ = alone.keys_of(plan.tenant, plan.collection)
+        return sorted(map(Key.from_bytes, keys), key=str)
+
+
+def _phase1(options: Options) -> tuple[float, int] | None:
+    bloom = options.bloom
+    return (bloom.fp_rate, bloom.initial_capacity) if bloom.enabled else None
+
+
+def _distribution(counts: list[int], total: int) -> Distribution:
+    return Distribution(tuple(counts), total)
+
+
+def _plain_text(source: Subscription | Mapping[str, Any], most: int) -> bytes | None:
+    """Return the JSON of a subscription that was made of plain values, if it has at most *most* bytes; None for any other."""
+    try:
+        text = plain_json(source.to_dict() if isinstance(source, Subscription) else source)
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return text if text is not None and len(text) <= most else None
+
+
+def _subscription(held: Held) -> Subscription:
+    return parse_subscription(held) if isinstance(held, bytes) else held
+
+
+def _is_text(value: str | None) -> bool:
+    return value is None or value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def _criteria(selection: Selection) -> tuple[list[str] | None, str | None, str | None, str | None]:
+    ids = None if selection.ids is None else list(selection.ids)
+    return ids, selection.gateway_id, selection.tenant, selection.collection
+
+
+_names = itertools.count()
+
+if hasattr(os, "register_at_fork"):
+    # Functions in C, which no signal can come before.
+    os.register_at_fork(
+        before=_native.before_fork, after_in_parent=_native.after_fork, after_in_child=_native.after_fork_in_child
+    )

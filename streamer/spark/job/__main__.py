@@ -1,0 +1,5 @@
+"""`python -m streamer.spark.job`."""
+
+from streamer.spark.job.main import main
+
+main()

@@ -1,0 +1,116 @@
+"""What went wrong, in one sentence: Spark tells it in a hundred lines of two languages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from streamer.errors import StreamerError
+
+
+class Bad(StreamerError):
+    """Something that the user can put right: an option, a file, a place that is not there."""
+
+
+Blame = Literal["user", "event", "spark"]
+
+#: Conditions of Spark's errors that come of what was asked, with how they are said.
+_ASKED: Final = (
+    "PATH_NOT_FOUND",
+    "PATH_ALREADY_EXISTS",
+    "FAILED_READ_FILE",
+    "UNABLE_TO_INFER_SCHEMA",
+    "UNRESOLVED_COLUMN",
+    "CANNOT_READ_FILE_FOOTER",
+    "COLUMN_NOT_FOUND",
+    "DATA_SOURCE_NOT_FOUND",
+    "INVALID_",
+    "UNSUPPORTED_FILE",
+    "STREAMING_",
+    "KAFKA_",
+)
+
+#: `streamer.errors.EventError: malformed_json at byte 3: ...` as a worker's traceback ends.
+_OURS: Final = re.compile(r"^streamer\.(?:errors|spark\.failures)\.(?P<name>\w+): (?P<text>.*)$", re.M)
+_PYTHON: Final = re.compile(r"^(?P<name>(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)): (?P<text>.*)$", re.M)
+_JAVA: Final = re.compile(r"^(?:Caused by: |: )?(?P<name>(?:\w+\.)+\w*(?:Error|Exception)): (?P<text>.*)$", re.M)
+_CONDITION: Final = re.compile(r"\[(?P<condition>[A-Z0-9_.]+)\] ")
+_UNREAD: Final = re.compile(r"\S+ is not a Parquet file")
+_SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$", re.M)
+
+
+#: What Kafka's client says of what was asked, and what to say of it: it names neither brokers nor topic.
+_KAFKA: Final = {
+    "UnknownTopicOrPartitionException": "Kafka has no such topic",
+    "InvalidTopicException": "Kafka takes no such name of a topic",
+    "TopicAuthorizationException": "Kafka does not let this user at the topic",
+    "SaslAuthenticationException": "Kafka does not know this user",
+    "No resolvable bootstrap urls": "no broker of Kafka has a known address",
+    "Timed out waiting for a node assignment": "no broker of Kafka answers",
+    "Timeout of 60000ms expired before": "no broker of Kafka answers",
+    "not present in metadata after": "no broker of Kafka answers",
+}
+
+
+def said(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
+    """Return whose fault an error is, and what to say.
+
+    Args:
+        error: as Spark raised it.
+        kafka: the places in Kafka that were asked for.
+    """
+    texts = list(_texts(error))
+    whole = "\n".join(texts)
+    if "Failed to find data source: kafka" in whole or ("DATA_SOURCE_NOT_FOUND" in whole and "kafka" in whole):
+        from streamer.spark.job.places import CONNECTOR
+
+        return (
+            "user",
+            f"Spark has no connector to Kafka here: run it with `spark-submit --packages {CONNECTOR}`, "
+            f"or with --conf spark.jars.packages={CONNECTOR}",
+        )
+    for name, what in _KAFKA.items():
+        if kafka and name in whole:
+            return "user", f"{' or '.join(kafka)}: {what}"
+    if "JAVA_GATEWAY_EXITED" in whole or "Java gateway process exited" in whole:
+        return "user", "Spark's JVM ended before it was ready: what it said of it is above (it needs a Java of 17 or later)"
+    ours = _OURS.findall(whole)
+    if ours:
+        name, text = ours[-1]
+        if name == "EventError":
+            return "event", text
+        return ("spark" if name == "InternalError" else "user"), text
+    first = texts[0] if texts else type(error).__name__
+    for line in whole.splitlines():
+        condition = _CONDITION.search(line)
+        if condition and condition["condition"].startswith(_ASKED):
+            return "user", _plain(line[condition.start() :])
+    if unread := _UNREAD.search(whole):
+        return "user", unread[0]
+    python = _PYTHON.findall(whole)
+    if python and "Traceback" in whole:
+        name, text = python[-1]
+        return "spark", f"a worker failed: {name}: {text}"
+    java = _JAVA.findall(whole)
+    if java:
+        name, text = java[-1]
+        return "spark", f"{name.rpartition('.')[2]}: {text}"
+    return "spark", _plain(first)
+
+
+def _texts(error: BaseException | None) -> list[str]:
+    found: list[str] = []
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        found.append(str(error))
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def _plain(text: str) -> str:
+    """Leave out Spark's condition and its SQLSTATE, and what follows the sentence."""
+    text = _SQLSTATE.sub("", _CONDITION.sub("", text)).strip()
+    first = text.split("\n", 1)[0].strip()
+    return re.sub(r"\s*SQLSTATE: \w{5}.*$", "", first).strip()

@@ -1,0 +1,706 @@
+"""A whole job: events from files or Kafka, matched against subscriptions, matches to files or Kafka, and an account of it.
+
+    python -m streamer.spark.job --events events.jsonl --subscriptions subscriptions.jsonl --out matches
+
+```
+ --events ──► read ──► match_events ──► outcomes on the workers' disks ─┬─► --out        matches
+              or, with --stream, a micro-batch at a time                ├─► --rejected   events that could not be read
+                                                                        └─► counts       terminal, --metrics-file, --report
+```
+
+Standard output stays empty, since results go to files; everything about them goes to standard error. Whatever a user can get
+wrong ends with one sentence and an exit code, never with a stack trace of the JVM.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+import streamer
+from streamer.cli.main import located, read_layout
+from streamer.engine.fitting import LOOKS, misfit
+from streamer.errors import BulkSubscriptionError, StreamerError
+from streamer.events.layout import EventLayout
+from streamer.spark.job.console import Console
+from streamer.spark.job.failures import Bad, said
+from streamer.spark.job.metrics import Counts
+from streamer.spark.job.places import (
+    Address,
+    Format,
+    Place,
+    check_subscriptions,
+    check_writable,
+    exists,
+    for_json,
+    is_read_here,
+    is_snapshot,
+    place,
+    read,
+    read_subscriptions,
+    to_kafka,
+    write,
+)
+from streamer.spark.job.report import Batch, Point, Report, Stage, render
+from streamer.spark.job.watch import Watch
+from streamer.spark.paths import local_path
+from streamer.spark.streaming import BatchWriter, Settled, Write, match_batches
+from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE, fail, note, set_up_logging
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Spark itself failed: a worker that was lost too often, a disk that is full.
+FAILED: Final = 3
+TERMINATED: Final = 128 + signal.SIGTERM
+
+EPILOG: Final = (
+    "Exit codes: 0 all is well; 1 some events were rejected, the others were matched; 2 wrong usage, bad subscriptions, or "
+    "places that cannot be read or written; 3 Spark failed; 130 interrupted by Ctrl-C, 143 by SIGTERM."
+)
+
+
+class Strategy(StrEnum):
+    """How subscriptions reach the workers."""
+
+    auto = "auto"
+    broadcast = "broadcast"
+    cogroup = "cogroup"
+
+
+class OnError(StrEnum):
+    """What becomes of an event that cannot be read."""
+
+    reject = "reject"
+    fail = "fail"
+
+
+class Backend(StrEnum):
+    """What evaluates in the workers."""
+
+    native = "native"
+    reference = "reference"
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """The arguments, read."""
+
+    events: Place
+    subscriptions: str
+    out: Place
+    rejected: Place | None
+    event_col: str
+    keep: tuple[str, ...]
+    keep_event: bool
+    by_gateway: bool
+    overwrite: bool
+    strategy: Strategy
+    on_error: OnError
+    backend: Backend | None
+    batch_size: int | None
+    stream: bool
+    checkpoint: str | None
+    trigger: str | None
+    metrics_file: str | None
+    report: str | None
+    title: str
+    engine: Mapping[str, Any] = field(default_factory=dict)
+
+    def matching(self) -> dict[str, Any]:
+        """What `match_events` is told."""
+        return {
+            "event_col": self.event_col,
+            "keep": self.keep,
+            "keep_event": self.keep_event,
+            "strategy": self.strategy.value,
+            "on_error": self.on_error.value,
+            "backend": None if self.backend is None else self.backend.value,
+            "batch_size": self.batch_size,
+        }
+
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command(epilog=EPILOG)
+def job(
+    events: Annotated[str, typer.Option(metavar="PLACE", help="Files, a folder, a pattern, or kafka://BROKERS/TOPIC.")],
+    subscriptions: Annotated[
+        str,
+        typer.Option(
+            "-s", "--subscriptions", metavar="PATH", help="A snapshot, a directory of versions, JSON lines, or Parquet."
+        ),
+    ],
+    out: Annotated[str, typer.Option("-o", "--out", metavar="PLACE", help="A folder, or kafka://BROKERS/TOPIC.")],
+    rejected: Annotated[
+        str | None, typer.Option(metavar="PLACE", help="Where events go that cannot be read.  \\[default: OUT.rejected]")
+    ] = None,
+    events_format: Annotated[Format | None, typer.Option(help="If the name does not tell.")] = None,
+    out_format: Annotated[Format | None, typer.Option(help="parquet or jsonl.  \\[default: by name, else parquet]")] = None,
+    event_col: Annotated[str, typer.Option(metavar="COLUMN", help="The column of Parquet that holds the events.")] = "value",
+    keep: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column to carry along; may be repeated.")] = None,
+    keep_event: Annotated[bool, typer.Option("--keep-event", help="With each match the event itself.")] = False,
+    by_gateway: Annotated[bool, typer.Option("--by-gateway", help="A folder for each gateway.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = False,
+    layout: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="Where an event's parts are, for JSON lines and Parquet of subscriptions."),
+    ] = None,
+    default_tenant: Annotated[str | None, typer.Option(help="The tenant of what names none; likewise.")] = None,
+    soft_delete: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="The field that flags a document as deleted; likewise.")
+    ] = None,
+    strategy: Annotated[Strategy, typer.Option(help="How subscriptions reach the workers.")] = Strategy.auto,
+    on_error: Annotated[OnError, typer.Option(help="What becomes of events that cannot be read.")] = OnError.reject,
+    backend: Annotated[Backend | None, typer.Option(help="What evaluates in the workers.  \\[default: what runs here]")] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=2**31 - 1,
+            metavar="N",
+            help="Events that are matched at once, at most.  \\[default: as the snapshot says, or by their matches]",
+        ),
+    ] = None,
+    stream: Annotated[bool, typer.Option("--stream", help="Go on as events come.")] = False,
+    checkpoint: Annotated[str | None, typer.Option(metavar="DIR", help="Where a stream keeps how far it is.")] = None,
+    trigger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|available-now", help="How often a micro-batch begins, as '10 seconds'; or all there is, then end."
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark's source, as maxFilesPerTrigger=10; may be repeated.")
+    ] = None,
+    conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark; may be repeated.")] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Where Spark runs.  \\[default: what spark-submit says, else local[*]]")
+    ] = None,
+    metrics_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write metrics as text, for the node exporter.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, metavar="PORT", help="Serve metrics while it runs; 0 for any port.")
+    ] = None,
+    metrics_addr: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to serve them.")] = "127.0.0.1",
+    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write an HTML page about it.")] = None,
+    title: Annotated[str, typer.Option(help="Of the report.")] = "Streamer on Spark",
+    log_level: Annotated[str, typer.Option(help="Spark's: OFF, ERROR, WARN, INFO.")] = "OFF",
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")] = False,
+) -> None:
+    """Match events against subscriptions on Spark."""
+    try:
+        engine = {
+            "layout": None if layout is None else read_layout(layout),
+            "default_tenant": default_tenant,
+            "soft_delete": soft_delete,
+        }
+        source = place(events, events_format, _pairs("--option", option))
+        target = place(
+            out,
+            out_format or (None if out.startswith("kafka://") else Format.jsonl if out.endswith(".jsonl") else Format.parquet),
+        )
+        asked = Asked(
+            events=source,
+            subscriptions=subscriptions,
+            out=target,
+            rejected=_rejected(rejected, target),
+            event_col=event_col if source.format is Format.parquet else "value",
+            keep=tuple(keep or ()),
+            keep_event=keep_event,
+            by_gateway=by_gateway,
+            overwrite=overwrite,
+            strategy=strategy,
+            on_error=on_error,
+            backend=backend,
+            batch_size=batch_size,
+            stream=stream,
+            checkpoint=checkpoint,
+            trigger=trigger,
+            metrics_file=metrics_file,
+            report=report,
+            title=title,
+            engine={name: value for name, value in engine.items() if value is not None},
+        )
+        _check(asked)
+        _check_apart(asked, layout if layout is not None and os.path.isfile(layout) else None)
+    except Bad as error:
+        fail(str(error))
+    set_up_logging("WARNING")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_not_of_py4j)
+    counts, console = Counts(), Console(quiet=quiet)
+    with ExitStack() as stack:
+        try:
+            if metrics_port is not None:
+                port, server = counts.serve(metrics_port, metrics_addr)
+                stack.callback(server.shutdown)
+                console.say(f"metrics on http://{metrics_addr}:{port}/metrics")
+            code = _run(asked, counts, console, stack, _pairs("--conf", conf), master, log_level)
+        except BulkSubscriptionError as bulk:
+            _tell_bad(subscriptions, bulk)
+            code = USAGE
+        except StreamerError as error:
+            note(f"streamer: {error}")
+            code = USAGE
+        except OSError as error:
+            note(f"streamer: {error.filename or ''}{': ' if error.filename else ''}{error.strerror or error}")
+            code = USAGE
+    raise typer.Exit(code)
+
+
+def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
+    """Print what is wrong with subscriptions, a line each and with their lines, where it was a file of lines that was read."""
+    # Not how many: of a part that a worker looks through it tells no more than are shown.
+    note("streamer: bad subscriptions, nothing was matched:")
+    for error in bulk.errors[: bulk.SHOWN]:
+        note(located(path, error) if is_read_here(path) else f"{path}: {error}")
+    if len(bulk.errors) > bulk.SHOWN:
+        note(f"and {len(bulk.errors) - bulk.SHOWN:,} more")
+
+
+# What it does, in order.
+
+
+def _run(
+    asked: Asked, counts: Counts, console: Console, stack: ExitStack, conf: Mapping[str, str], master: str | None, level: str
+) -> int:
+    account = Account(asked, counts)
+    # After Spark has stopped, which may still read what is there.
+    stack.callback(account.close)
+    try:
+        with console.phase("looking at the subscriptions"):
+            check_subscriptions(asked.subscriptions, asked.engine)
+        with console.phase("starting Spark"):
+            spark = stack.enter_context(_session(conf, master, level))
+        for target in (asked.out, asked.rejected):
+            if target is not None:
+                check_writable(spark, target)
+        work = _stream if asked.stream else _batch
+        code = _interruptible(lambda stop: work(spark, asked, counts, console, account, stop))
+        if code in (OK, SOME_BAD):
+            counts.end()
+    except KeyboardInterrupt:
+        # While Spark started.
+        code = INTERRUPTED
+    except (StreamerError, OSError):
+        raise
+    except Exception as error:
+        places = (asked.events, asked.out, asked.rejected)
+        blame, text = said(error, [str(each) for each in places if each is not None and each.format is Format.kafka])
+        note(f"streamer: {text}")
+        code = {"user": USAGE, "event": SOME_BAD, "spark": FAILED}[blame]
+    account.write(force=True)
+    if code in (OK, SOME_BAD, INTERRUPTED, TERMINATED) and counts.total("events"):
+        console.summary(counts, interrupted=code >= INTERRUPTED)
+    return code
+
+
+def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
+    from pyspark.sql import Observation, functions
+    from pyspark.storagelevel import StorageLevel
+
+    from streamer.spark.batch import match_events
+    from streamer.spark.schema import matches_of, rejected_of, tallies_of
+    from streamer.spark.worker import COUNTS
+
+    for target in (asked.out, asked.rejected):
+        if target is not None and not asked.overwrite and exists(spark, target):
+            raise Bad(f"{target} is there already; --overwrite replaces it")
+    events = read(spark, asked.events, stream=False)
+    subscriptions = read_subscriptions(spark, asked.subscriptions)
+    stop.callback(spark.interruptAll)
+    with Watch(spark, console.stages) as watch:
+        account.watch = watch
+        with console.phase("looking at the subscriptions"), watch.phase("subscriptions"):
+            try:
+                found = match_events(events, subscriptions, **asked.matching(), **asked.engine)
+            except (TypeError, ValueError) as error:
+                raise Bad(str(error)) from None
+        console.say(f"{found.strategy}: {found.reason}")
+        counts.version = found.version
+        account.facts |= {"strategy": f"{found.strategy}: {found.reason}", "snapshot": found.version or ""}
+        outcomes = found.outcomes.persist(StorageLevel.DISK_ONLY)
+        # Each event is matched in this first pass alone; what follows reads what it left on the workers' disks.
+        observed = Observation("streamer")
+        sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
+        began = time.monotonic()
+        with console.phase("matching"), watch.phase("matching"):
+            tallies = [row.asDict() for row in tallies_of(outcomes.observe(observed, *sums)).collect()]
+        counts.matching = time.monotonic() - began
+        counts.observed = dict(observed.get)
+        rejected = rejected_of(outcomes)
+        codes = {}
+        if any(row["rejected"] for row in tallies):
+            codes = {row["code"]: row["count"] for row in rejected.groupBy("code").count().collect()}
+        counts.add(tallies, codes)
+        if (reason := _misfit(events, asked.event_col, found.layout, tallies)) is not None:
+            console.say(reason)
+        account.write()
+        with console.phase("writing matches"), watch.phase("writing matches"):
+            by = ("gateway_id",) if asked.by_gateway else ()
+            write(matches_of(outcomes, keep_event=asked.keep_event), asked.out, by=by, overwrite=asked.overwrite)
+        if asked.rejected is not None and (codes or (asked.overwrite and exists(spark, asked.rejected))):
+            with console.phase("writing rejected events"), watch.phase("writing rejected events"):
+                write(rejected, asked.rejected, overwrite=asked.overwrite)
+        outcomes.unpersist()
+        account.stages = watch.stages()
+    if codes:
+        where = "nowhere: --rejected names a place" if asked.rejected is None else str(asked.rejected)
+        console.say(f"rejected events went to {where}")
+    return SOME_BAD if codes else OK
+
+
+def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
+    from streamer.spark.schema import choose
+
+    events = read(spark, asked.events, stream=True)
+    try:
+        choose(events, asked.event_col, asked.keep)
+    except (TypeError, ValueError) as error:
+        raise Bad(str(error)) from None
+    path = _followed(asked, account)
+    last: list[Settled] = []
+
+    def settled(batch: Settled) -> None:
+        counts.add(batch.tallies, batch.codes)
+        counts.version, counts.subscriptions = batch.version.digest, batch.version.subscriptions
+        counts.refused = matcher.refused
+        done = Batch(
+            id=batch.id,
+            began=max(counts.seconds - batch.seconds, 0.0),
+            seconds=batch.seconds,
+            events=sum(row["events"] for row in batch.tallies),
+            matches=sum(row["matches"] for row in batch.tallies),
+            version=batch.version.digest,
+        )
+        counts.add_batch(done)
+        console.batch(done, counts)
+        last[:] = [batch]
+
+    options = {**asked.matching(), **asked.engine}
+    rejected = None if asked.rejected is None else _writer(asked.rejected, ())
+    write_matches = _writer(asked.out, ("gateway_id",) if asked.by_gateway else ())
+    matcher = match_batches(path, write_matches, rejected=rejected, settled=settled, **options)
+    stopped = Event()
+
+    def matched(frame: DataFrame, batch_id: int) -> None:
+        try:
+            matcher(frame, batch_id)
+            # The first batch with events tells; a wrong layout is wrong for all of them.
+            if last and counts.total("events") == sum(row["events"] for row in last[0].tallies):
+                reason = _misfit(frame, asked.event_col, last[0].layout, last[0].tallies)
+                if reason is not None:
+                    console.say(reason)
+        except Exception:
+            if not stopped.is_set():
+                raise
+            # Spark searches the text for the cause, with an expression that overflows the JVM's stack on that of a stack trace.
+            raise StreamerError("the stream was stopped") from None
+
+    writer = events.writeStream.foreachBatch(matched).option("checkpointLocation", asked.checkpoint)
+    if asked.trigger == "available-now":
+        writer = writer.trigger(availableNow=True)
+    elif asked.trigger is not None:
+        writer = writer.trigger(processingTime=asked.trigger)
+    with console.phase("waiting for events"):
+        query = writer.start()
+        # Last in, first out. What is under way is given up, and repeated by whoever goes on with the checkpoint.
+        stop.callback(query.stop)
+        stop.callback(stopped.set)
+        while not query.awaitTermination(0.5):  # type: ignore[arg-type]
+            account.write()
+    return SOME_BAD if counts.codes else OK
+
+
+def _misfit(events: DataFrame, event_col: str, layout: EventLayout, tallies: Sequence[Mapping[str, Any]]) -> str | None:
+    """Say so where the layout finds nothing in the events: no collection in any, no type and document in the first of them."""
+    if not tallies or any(row["collection"] is not None for row in tallies):
+        return None
+    from pyspark.sql import functions
+
+    some = events.select(functions.col(f"`{event_col}`").alias("event")).where("event is not null").limit(LOOKS).collect()
+    return misfit([row["event"] for row in some], layout)
+
+
+def _writer(target: Place, by: tuple[str, ...]) -> Write:
+    if target.format is Format.kafka:
+        return lambda frame, _: to_kafka(frame, target)
+    if target.format is Format.jsonl:
+        to_json = BatchWriter(target.text, "json", by, target.options)
+        return lambda frame, batch_id: to_json(for_json(frame), batch_id)
+    return BatchWriter(target.text, "parquet", by, target.options)
+
+
+def _followed(asked: Asked, account: Account) -> str:
+    """Return a path of snapshots; JSON lines are made into one, now and once."""
+    path = local_path(asked.subscriptions)
+    if path is not None and is_snapshot(path):
+        return path
+    if path is None or not os.path.isfile(path):
+        raise Bad(
+            f"--subscriptions {asked.subscriptions}: a stream takes a snapshot, a directory of versions, or JSON lines, "
+            "which this machine can read"
+        )
+    engine = streamer.Engine(**asked.engine)
+    engine.add_jsonl(path)
+    folder = account.temporary()
+    engine.save(os.path.join(folder, "subscriptions.snapshot"))
+    # They are the snapshot's now.
+    asked.engine = {}
+    return os.path.join(folder, "subscriptions.snapshot")
+
+
+class Account:
+    """Writes what there is to tell, now and then: metrics and the report."""
+
+    EVERY: Final = 5.0
+
+    def __init__(self, asked: Asked, counts: Counts) -> None:
+        self._asked = asked
+        self._counts = counts
+        self._began = datetime.now(UTC)
+        self._due = 0.0
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.watch: Watch | None = None
+        self.stages: list[Stage] = []
+        self.facts: dict[str, str] = {
+            "events": str(asked.events),
+            "subscriptions": asked.subscriptions,
+            "out": str(asked.out),
+            "backend": asked.backend.value if asked.backend else streamer.BACKEND,
+        }
+
+    def temporary(self) -> str:
+        """Return a folder that lasts until this is closed."""
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="streamer-")
+        return self._folder.name
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def write(self, *, force: bool = False) -> None:
+        """Write each file that was asked for, if it is time."""
+        if not force and time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + self.EVERY
+        if self._asked.metrics_file is not None:
+            self._counts.write(self._asked.metrics_file)
+        if self._asked.report is not None:
+            path = Path(self._asked.report)
+            beside = path.with_name(f".{path.name}.new")
+            beside.write_text(render(self.report()), encoding="utf-8")
+            beside.replace(path)
+
+    def report(self) -> Report:
+        """Return what there is to tell."""
+        counts = self._counts
+        points = self.watch.points if self.watch is not None else _rates(counts.batches)
+        return Report(
+            title=self._asked.title,
+            began=self._began,
+            seconds=counts.seconds,
+            matching=counts.matching,
+            facts={name: text for name, text in self.facts.items() if text},
+            parts=counts.parts(),
+            codes=dict(counts.codes),
+            points=list(points),
+            batches=list(counts.batches),
+            stages=self.stages,
+        )
+
+
+def _rates(batches: Sequence[Batch]) -> list[Point]:
+    return [Point(batch.began + batch.seconds, batch.events / batch.seconds) for batch in batches if batch.seconds]
+
+
+def _interruptible(work: Callable[[ExitStack], int]) -> int:
+    """Run what waits for Spark in a thread of its own, while this one waits for it, or for a signal.
+
+    An exception that a signal raises in the midst of a call into the JVM is taken by py4j for a broken connection, or leaves one
+    behind with half an answer in it. So a signal raises nothing: it ends the waiting.
+
+    Args:
+        work: takes a stack of what stops it, and returns an exit code.
+    """
+    results: SimpleQueue[int | BaseException] = SimpleQueue()
+    stop = ExitStack()
+
+    def run() -> None:
+        try:
+            results.put(work(stop))
+        except BaseException as error:
+            results.put(error)
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        results.put(128 + number)
+
+    try:
+        before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:
+        # Not in the main thread, where signals come.
+        return work(stop)
+    thread = Thread(target=run, name="streamer-job", daemon=True)
+    try:
+        thread.start()
+        result = results.get()
+        if result in (INTERRUPTED, TERMINATED):
+            with suppress(Exception):
+                stop.close()
+            # It has nothing more to do than to notice; where it does something else, as building an engine, nobody waits for it.
+            thread.join(5)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+@contextmanager
+def _session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator[SparkSession]:
+    """Return the session that is there, or make one and stop it in the end."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql import SparkSession
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        # They print what PySpark raises, too, and `said` tells in a sentence: as JSON, with the stack trace.
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    builder = SparkSession.builder.appName("streamer").config("spark.ui.showConsoleProgress", "false")
+    with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            # No spark-submit has started a JVM: this will, and it should be as quiet as it is told.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            quiet = Path(folder) / "log4j2.properties"
+            quiet.write_text(_LOG.format(level=level.lower()))
+            java = conf.get("spark.driver.extraJavaOptions", "")
+            builder = builder.master(master or "local[*]").config("spark.ui.enabled", "false")
+            builder = builder.config("spark.driver.extraJavaOptions", f"{java} -Dlog4j2.configurationFile=file:{quiet}".strip())
+            conf = {name: value for name, value in conf.items() if name != "spark.driver.extraJavaOptions"}
+        elif master is not None:
+            builder = builder.master(master)
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        try:
+            with suppress(Exception):
+                spark.sparkContext.setLogLevel(level.upper())
+            yield spark
+        finally:
+            with suppress(Exception):
+                spark.stop()
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Leave out what py4j logs, in part under the name of the root: each is a stack trace of what is raised, and told, anyway."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
+_LOG: Final = """rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c{{1}}: %m%n%ex
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = {level}
+"""
+
+
+# Arguments.
+
+_EVERY: Final = re.compile(r"\d+ *(?:milli)?seconds?|\d+ *(?:minute|hour)s?")
+
+
+def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise Bad(f"{option} {each}: expected NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _rejected(named: str | None, out: Place) -> Place | None:
+    if named is not None:
+        return place(
+            named, Format.kafka if named.startswith("kafka:") else out.format if out.format is not Format.kafka else None
+        )
+    return None if out.format is Format.kafka else Place(f"{out.text.rstrip('/')}.rejected", out.format)
+
+
+def _check(asked: Asked) -> None:
+    if asked.out.format is Format.kafka and asked.by_gateway:
+        raise Bad("--by-gateway is for folders; in Kafka the gateway is a message's key")
+    if asked.stream and asked.checkpoint is None:
+        raise Bad("--stream needs --checkpoint DIR, where it keeps how far it is")
+    if not asked.stream and (asked.checkpoint is not None or asked.trigger is not None):
+        raise Bad("--checkpoint and --trigger are for --stream")
+    if asked.stream and asked.overwrite:
+        raise Bad("--overwrite is not for --stream, which adds to what is there")
+    if asked.trigger not in (None, "available-now") and not _EVERY.fullmatch(str(asked.trigger)):
+        raise Bad(f"--trigger {asked.trigger}: expected a time as '10 seconds', or available-now")
+    for path in (asked.metrics_file, asked.report):
+        if path is not None and not Path(path).absolute().parent.is_dir():
+            raise Bad(f"{path}: its folder does not exist")
+
+
+def _check_apart(asked: Asked, layout: str | None) -> None:
+    """Refuse places of which one would be written into, or over, another."""
+    read = {"--events": asked.events.text, "--subscriptions": asked.subscriptions, "--layout": layout}
+    written = {
+        "--out": asked.out.text,
+        "--rejected": None if asked.rejected is None else asked.rejected.text,
+        "--checkpoint": asked.checkpoint,
+        "--metrics-file": asked.metrics_file,
+        "--report": asked.report,
+    }
+    others = [(option, text, Address.all_of(text)) for option, text in read.items() if text is not None]
+    for option, text in written.items():
+        if text is None:
+            continue
+        address = Address.of(text)
+        for other, name, addresses in others:
+            overlap = next(filter(None, map(address.overlap, addresses)), None)
+            if overlap is not None:
+                how = "are the same place" if overlap == "is" else f"overlap: the first {overlap} the second"
+                raise Bad(f"{option} {text} and {other} {name} {how}")
+        others.append((option, text, {address}))
+
+
+def main() -> None:
+    """Run the job."""
+    app(prog_name="python -m streamer.spark.job")
+
+
+if __name__ == "__main__":
+    main()

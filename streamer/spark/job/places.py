@@ -1,0 +1,321 @@
+"""Where a job's events come from and its rows go: files and Kafka, in words of the command line."""
+
+from __future__ import annotations
+
+import glob
+import os
+import posixpath
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+import pyspark
+
+from streamer.core.snapshot import MAGIC, read_directory
+from streamer.engine.engine import Engine
+from streamer.spark.job.failures import Bad, said
+from streamer.spark.paths import URL, local_path
+from streamer.spark.versions import ENDING, find
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Comes with Spark, but apart from it.
+CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+
+_KAFKA: Final = re.compile(r"kafka://(?P<brokers>[^/\s]+)/(?P<topic>[^/\s]+)")
+#: A file of lines that is larger is not read twice: Spark starts in less time.
+_LOOKED_AT: Final = 16 * 1024 * 1024
+_MAGIC: Final = frozenset("*?[{")
+#: Names of one store.
+_STORES: Final = {"s3": "s3a", "s3n": "s3a"}
+
+
+class Format(StrEnum):
+    """What a file, or a topic, is."""
+
+    parquet = "parquet"
+    jsonl = "jsonl"
+    kafka = "kafka"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place as it was named, and what is known of it.
+
+    Attributes:
+        text: as the user wrote it.
+        format: None where only a look at it would tell.
+        options: of Spark's source or sink.
+    """
+
+    text: str
+    format: Format | None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def kafka(self) -> tuple[str, str]:
+        """Brokers and topic."""
+        match = _KAFKA.fullmatch(self.text)
+        if match is None:
+            raise Bad(f"{self.text}: expected kafka://BROKER[:PORT][,BROKER...]/TOPIC")
+        return match["brokers"], match["topic"]
+
+
+def place(text: str, format: Format | None = None, options: Mapping[str, str] | None = None) -> Place:  # noqa: A002
+    """Read a place. Raises Bad for one that cannot be."""
+    if not text.strip():
+        raise Bad("a place with no name")
+    if text.startswith("kafka:") or format is Format.kafka:
+        made = Place(text, Format.kafka, options or {})
+        _ = made.kafka
+        return made
+    return Place(text, format or _by_name(text), options or {})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a place is, however it was called: by links, `..`, `file:` or another scheme of the same store.
+
+    Attributes:
+        root: scheme and authority; both empty for this machine, or what Spark takes for it.
+        names: of the folders down to it, and its own; those of what is read may be patterns.
+    """
+
+    root: tuple[str, str]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """Read the text of a place."""
+        local = local_path(text)
+        if local is not None:
+            return cls(("", ""), _names(os.path.realpath(local)))
+        url = URL.fullmatch(text)
+        assert url is not None
+        scheme = url["scheme"].lower()
+        return cls(
+            (_STORES.get(scheme, scheme), (url["authority"] or "").lower()), _names(posixpath.normpath(url["path"] or "/"))
+        )
+
+    @classmethod
+    def all_of(cls, pattern: str) -> set[Address]:
+        """Read the text of a place that is read, as a pattern of Hadoop's, wider where Python's have no such thing."""
+        # Escaped characters are any, choices anything; braces that a slash or braces are in stand for any number of folders.
+        plain = re.sub(r"\\.", "?", re.sub(r"\{[^{}/]*\}", "*", pattern)).replace("[^", "[!")
+        before, brace, _ = plain.partition("{")
+        given = cls.of(before + "*" if brace else before)
+        if given.root != ("", "") or not glob.has_magic(before):
+            return {given}
+        # What is found may be a link to somewhere else.
+        return {given, *map(cls.of, glob.iglob("/" + "/".join(given.names)))}
+
+    def overlap(self, other: Address) -> Literal["is", "holds", "lies in"] | None:
+        """Tell how this stands to another place; None where neither has anything of the other."""
+        (scheme, authority), (other_scheme, other_authority) = self.root, other.root
+        # Without an authority it is the default one, which may be any.
+        if scheme != other_scheme or (authority and other_authority and authority != other_authority):
+            return None
+        if not all(name == each or fnmatchcase(name, each) for name, each in zip(self.names, other.names, strict=False)):
+            return None
+        if len(self.names) == len(other.names):
+            return "is"
+        return "holds" if len(self.names) < len(other.names) else "lies in"
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(filter(None, path.split("/")))
+
+
+def _by_name(text: str) -> Format | None:
+    name = text.rstrip("/").lower()
+    for ending in (".gz", ".zst", ".bz2", ".lz4", ".snappy"):
+        name = name.removesuffix(ending)
+    if name.endswith(".parquet"):
+        return Format.parquet
+    if name.endswith((".jsonl", ".json", ".ndjson")):
+        return Format.jsonl
+    if os.path.isdir(text):
+        inside = {
+            _by_name(entry.name)
+            for entry in os.scandir(text)
+            if not entry.name.startswith((".", "_")) and (entry.is_file() or "=" not in entry.name)
+        }
+        if len(inside - {None}) == 1:
+            return next(iter(inside - {None}))
+    return None
+
+
+def read(spark: SparkSession, source: Place, *, stream: bool) -> DataFrame:
+    """Return the events of a place; those of JSON lines and Kafka are in a column `value`. Raises Bad."""
+    reader = spark.readStream if stream else spark.read
+    for name, value in source.options.items():
+        reader = reader.option(name, value)
+    if source.format is Format.kafka:
+        brokers, topic = source.kafka
+        reader = reader.format("kafka").option("kafka.bootstrap.servers", brokers).option("subscribe", topic)
+        if "startingOffsets" not in source.options and "startingTimestamp" not in source.options:
+            reader = reader.option("startingOffsets", "earliest")
+        return reader.load()
+    if source.format is None:
+        local = local_path(source.text)
+        if local is not None and not _MAGIC.intersection(local) and not os.path.exists(local) and not exists(spark, source):
+            raise Bad(f"--events {source}: no such file or directory")
+        raise Bad(f"--events {source}: its name does not tell what it is; say --events-format parquet or jsonl")
+    if source.format is Format.parquet:
+        # A stream must know the columns before there is a file; a batch finds them by itself.
+        return (reader.schema(spark.read.parquet(source.text).schema) if stream else reader).parquet(source.text)
+    # As bytes: what is no UTF-8 is to be told of, not mended. Lines end as JSON lines do, and those that are blank are none.
+    lines = reader.text(source.text, lineSep="\n").selectExpr("cast(value as binary) as value")
+    return lines.where(r"length(value) > 0 and not (length(value) < 64 and trim(both ' \t\r' from cast(value as string)) = '')")
+
+
+def check_subscriptions(path: str, options: Mapping[str, Any]) -> None:
+    """Look at subscriptions as far as this machine can, before Spark is started; lines are read where they are not many.
+
+    Args:
+        options: of `Engine`, for lines.
+
+    Raises:
+        Bad: they are not there.
+        StreamerError: a damaged snapshot, bad subscriptions.
+        OSError: they cannot be read.
+    """
+    local = local_path(path)
+    if local is None:
+        if path.endswith(ENDING):
+            raise Bad(f"--subscriptions {path}: a snapshot is read by the driver itself; mount it or copy it to this machine")
+    elif os.path.isdir(local) and is_snapshot(local):
+        find(local)
+    elif is_read_here(path):
+        if is_snapshot(local):
+            read_directory(local)
+        elif os.path.getsize(local) <= _LOOKED_AT:
+            Engine(**options, bloom={"enabled": False}).add_jsonl(local)
+    elif not os.path.exists(local) and not _MAGIC.intersection(local):
+        raise Bad(f"--subscriptions {path}: no such file or directory")
+
+
+def read_subscriptions(spark: SparkSession, path: str) -> DataFrame | str:
+    """Return subscriptions that were checked as `match_events` takes them: a path that the driver reads, or a DataFrame."""
+    name = path.rstrip("/").lower()
+    local = local_path(path)
+    if local is not None:
+        if os.path.isdir(local) and is_snapshot(local):
+            return find(local).path
+        if is_read_here(path):
+            return local
+    if _by_name(local or path) is Format.jsonl or name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
+        return spark.read.text(path, lineSep="\n").where(r"trim(both ' \t\r' from value) != ''")
+    return spark.read.parquet(path)
+
+
+def is_read_here(path: str) -> bool:
+    """Tell whether subscriptions are a file that the driver reads itself: a snapshot, or lines."""
+    local = local_path(path)
+    return local is not None and os.path.isfile(local) and not path.lower().endswith(".parquet")
+
+
+def is_snapshot(path: str) -> bool:
+    """Tell whether a path of the driver is a snapshot, or a directory of versions."""
+    if os.path.isdir(path):
+        return any(entry.endswith(ENDING) for entry in os.listdir(path))
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return path.endswith(ENDING)
+
+
+def exists(spark: SparkSession, target: Place) -> bool:
+    """Tell whether there is something at a place; False where that cannot be asked, as of Kafka and over Spark Connect."""
+    if target.format is Format.kafka:
+        return False
+    try:
+        context: Any = spark.sparkContext
+        path = context._jvm.org.apache.hadoop.fs.Path(target.text)
+        return bool(path.getFileSystem(context._jsc.hadoopConfiguration()).exists(path))
+    except Exception:
+        return False
+
+
+def check_writable(spark: SparkSession, target: Place) -> None:
+    """Refuse a place that cannot be written, as far as that is known before something is; over Spark Connect it is not.
+
+    Raises:
+        Bad: Spark has no such file system, or the folder that it would be made in cannot be written.
+    """
+    if target.format is Format.kafka:
+        return
+    try:
+        context: Any = spark.sparkContext
+        jvm, configuration = context._jvm, context._jsc.hadoopConfiguration()
+    except Exception:
+        return
+    try:
+        path = jvm.org.apache.hadoop.fs.Path(target.text)
+        files = path.getFileSystem(configuration)
+        uri = files.makeQualified(path).toUri()
+    except Exception as error:
+        raise Bad(f"{target}: Spark cannot write there: {said(error)[1]}") from None
+    if uri.getScheme() != "file":
+        return
+    folder = Path(uri.getPath())
+    while not folder.exists():
+        folder = folder.parent
+    if folder.is_file() and str(folder) == uri.getPath():
+        # It is replaced, or refused since it is there.
+        folder = folder.parent
+    try:
+        # Only doing it tells: what a user may do is not what a file system can, as one that is mounted to be read, or /proc.
+        os.rmdir(tempfile.mkdtemp(prefix=".streamer-", dir=folder))
+    except OSError as error:
+        raise Bad(f"{target}: {folder} cannot be written: {error.strerror or error}") from None
+
+
+def write(frame: DataFrame, target: Place, *, by: Sequence[str] = (), overwrite: bool = False) -> None:
+    """Write rows to a place. Raises what Spark raises."""
+    if target.format is Format.kafka:
+        to_kafka(frame, target)
+        return
+    if target.format is Format.jsonl:
+        frame = for_json(frame)
+    writer = frame.write.mode("overwrite" if overwrite else "errorifexists").options(**target.options)
+    if by:
+        writer = writer.partitionBy(*by)
+    if target.format is Format.jsonl:
+        writer.json(target.text)
+    else:
+        writer.parquet(target.text)
+
+
+def to_kafka(frame: DataFrame, target: Place) -> None:
+    """Send each row as a JSON object.
+
+    A match's key is its gateway, so that a gateway's matches keep their order; a rejected event, of which nothing is known, has
+    none and goes to any partition.
+    """
+    brokers, topic = target.kafka
+    key = "cast(gateway_id as string)" if "gateway_id" in frame.columns else "cast(null as string)"
+    rows = for_json(frame).selectExpr(f"{key} as key", "to_json(struct(*)) as value")
+    rows.write.format("kafka").option("kafka.bootstrap.servers", brokers).option("topic", topic).options(**target.options).save()
+
+
+def for_json(frame: DataFrame) -> DataFrame:
+    """Return rows whose event is text in JSON, if it is a match's: bytes would be base64 there, as a rejected event is.
+
+    What matched is well-formed UTF-8; what was rejected may be anything, and base64 keeps it.
+    """
+    if "subscription_id" not in frame.columns or "event" not in frame.columns:
+        return frame
+    return frame.withColumn("event", frame["event"].cast("string"))
