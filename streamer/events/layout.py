@@ -283,11 +283,22 @@ def _decode(text: str, name: str) -> Pointer:
     return pointer
 
 
+def _is_lone(text: str) -> bool:
+    """Tell whether a text holds half of a surrogate pair, which JSON text in UTF-8 cannot."""
+    return any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _check_unicode(text: str, name: str) -> None:
+    if _is_lone(text):
+        raise ConfigError(f"{text!r}: a text with half of a surrogate pair", place=name)
+
+
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 
 
 def _way(text: str, name: str) -> Way:
     """Take a pointer or a template apart."""
+    _check_unicode(text, name)
     if name != "collection" or text[:1] in ("", "/"):
         return (_decode(text, name),)
     steps: list[str | Pointer] = []
@@ -325,6 +336,8 @@ def _check_constant(name: str, constant: Constant) -> Constant:
     is_integer = isinstance(value, int) and not isinstance(value, bool) and INT64_MIN <= value <= INT64_MAX
     if not (isinstance(value, str) or (is_integer and name in ("id", "ts"))):
         raise ConfigError(f"a constant that the part cannot be: {value!r}", place=name)
+    if isinstance(value, str):
+        _check_unicode(value, name)
     if name in ("tenant", "collection") and value == "*":
         raise ConfigError("'*' means every one and cannot name one", place=name)
     return constant
@@ -353,6 +366,8 @@ def _type_map_faults(type_map: Any) -> Iterator[tuple[tuple[str, ...], str]]:
         elif pair[1] not in MEANINGS:
             near = _did_you_mean(pair[1], MEANINGS)
             yield (pair[0],), f"expected words that mean {', '.join(MEANINGS)}, not {pair!r}{near}"
+        elif _is_lone(pair[0]):
+            yield (pair[0],), f"{pair[0]!r}: a text with half of a surrogate pair"
 
 
 #: Members that are one of a few words.
@@ -388,8 +403,7 @@ def _check_unknown_value(texts: Any) -> str | tuple[str, ...] | None:
     for text in several:
         if not isinstance(text, str) or not text or len(text.encode(errors="replace")) > MAX_UNKNOWN_BYTES:
             raise ConfigError(f"expected a text of 1 to {MAX_UNKNOWN_BYTES:,} bytes, not {text!r:.80}", place="unknown_value")
-        if any("\ud800" <= char <= "\udfff" for char in text):
-            raise ConfigError("a text with half of a surrogate pair", place="unknown_value")
+        _check_unicode(text, "unknown_value")
     return texts if isinstance(texts, str) else tuple(texts)
 
 

@@ -91,23 +91,31 @@ def carried(
 
 
 def _written_unknown(document: Any, texts: frozenset[str]) -> Iterator[Pointer]:
-    """Yield where a document says that a value is unknown; of one inside another only the outer."""
-    pending: list[tuple[Pointer, Any]] = [((), document)]
-    while pending:
-        at, value = pending.pop()
-        if isinstance(value, str):
-            if value in texts:
-                yield at
+    """Yield where a document says that a value is unknown; of one inside another only the outer. A way is made only of these."""
+    way: list[str | int] = []
+    open_: list[Iterator[tuple[str | int, Any]]] = [iter([("", document)])]
+    while open_:
+        child = next(open_[-1], None)
+        if child is None:
+            open_.pop()
+            continue
+        way[len(open_) - 1 :] = [child[0]]
+        value = child[1]
+        if _is_unknown(value, texts):
+            yield tuple(map(str, way[1:]))
         elif isinstance(value, Mapping):
-            if any(name in texts for name in value):
-                yield at
-            else:
-                pending += (((*at, name), member) for name, member in value.items())
+            open_.append(iter(value.items()))
         elif isinstance(value, list):
-            if any(isinstance(element, str) and element in texts for element in value):
-                yield at
-            else:
-                pending += (((*at, str(index)), element) for index, element in enumerate(value))
+            open_.append(enumerate(value))
+
+
+def _is_unknown(value: Any, texts: frozenset[str]) -> bool:
+    """Whether a value says of itself that it is unknown."""
+    if isinstance(value, Mapping):
+        return any(name in texts for name in value)
+    if isinstance(value, list):
+        return any(isinstance(element, str) and element in texts for element in value)
+    return isinstance(value, str) and value in texts
 
 
 def _unchanged_holes(

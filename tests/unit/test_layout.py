@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import tracemalloc
 from collections import OrderedDict
 from enum import Enum, IntEnum
 from typing import Any
@@ -211,6 +212,22 @@ def test_an_event_is_a_copy_of_a_dict() -> None:
     assert seen.data == {"a": [1]}
 
 
+def test_the_way_is_made_only_to_what_is_unknown() -> None:
+    deep: Any = [1] * 5_000
+    for _ in range(500):
+        deep = [deep]
+    event = {"data": {"x": "?", "d": deep}}
+    layout = EventLayout(unknown_value="?")
+    tracemalloc.start()
+    try:
+        assert read_event(event, layout=layout, default_tenant="t", limits=Limits()).unknown == (("data", "x"),)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # A way to each element would take 20 MB.
+    assert peak < 2_000_000
+
+
 def test_an_error_does_not_grow_with_the_event() -> None:
     assert len(str(refused({"type": "x" * 10_000}))) < 300
     assert len(str(refused({"unknown": ["x" * 10_000]}))) < 300
@@ -301,6 +318,11 @@ def test_what_a_layout_says_of_change_records_travels() -> None:
         ({"unknown_value": ["a", 1]}, "unknown_value"),
         ({"unknown_value": 7}, "unknown_value"),
         ({"unknown_value": "\ud800"}, "unknown_value"),
+        ({"collection": "{/\ud800}"}, "collection"),
+        ({"collection": "\ud800{/a}"}, "collection"),
+        ({"topic": ["/a", "/\udfff"]}, "topic"),
+        ({"tenant": {"constant": "\ud800"}}, "tenant"),
+        ({"type_map": {"\ud800": "insert"}}, "type_map"),
         ({"unknown_value": "x" * 1025}, "unknown_value"),
         ({"unknown_value": ["x"] * 17}, "unknown_value"),
         ({"encoded": "json", "data": "/a", "before": "/a/b"}, "before"),

@@ -284,6 +284,17 @@ impl EventLayout {
         }
     }
 
+    /// Whether what stands in `before` is nothing but that: no other part holds it or stands in it, nor does it stand in an array,
+    /// through which a pattern passes without naming an element.
+    pub(crate) fn before_is_apart(&self) -> bool {
+        let parts = self.parts();
+        let others = || parts.iter().filter(|(name, _)| *name != "before").flat_map(|(_, part)| part.pointers());
+        let overlaps = |one: &Pointer, other: &Pointer| one.starts_with(other) || other.starts_with(one);
+        let is_apart =
+            |at: &Pointer| !at.iter().any(|token| index(token).is_some()) && !others().any(|other| overlaps(at, other));
+        self.before.pointers().iter().all(is_apart)
+    }
+
     /// Whether any object is ignored.
     pub fn ignores_any(&self) -> bool {
         let ignores = |words: &Vec<(Box<str>, Meaning)>| words.iter().any(|(_, meaning)| *meaning == Meaning::Ignore);

@@ -74,6 +74,22 @@ fn after_warm_up_nothing_is_allocated() {
 }
 
 #[test]
+fn the_way_is_written_only_to_what_is_unknown() {
+    let layout = EventLayout { unknown_value: ["?".into()].into(), ..EventLayout::default() };
+    let trie = PathTrie::builder(Arc::new(layout)).build();
+    let deep = format!("{}1{}{}", "[".repeat(500), ",1".repeat(10_000), "]".repeat(500));
+    let event = format!(r#"{{"data":{{"x":"?","d":{deep}}}}}"#);
+    let mut flattener = Flattener::new();
+    let before = ALLOCATIONS.get();
+    assert!(
+        flattener.flatten(&trie, event.as_bytes(), Validation::Full, &given(), &Limits::default()).unwrap().parts().has_unknown
+    );
+    // The value itself: a list grows a few times.
+    let allocations = ALLOCATIONS.get() - before;
+    assert!(allocations < 10_000, "{allocations} allocations");
+}
+
+#[test]
 fn depth_takes_no_stack_and_has_a_limit() {
     let (trie, ids) = trie(&[(Root::Raw, &["data", "a"], Mode::AnyLeaf), (Root::Data, &["b"], Mode::Scalar)]);
     let deep = 200_000;

@@ -601,10 +601,15 @@ impl Flattener {
             return unread;
         }
         let Flattener { slots, scratch, .. } = self;
-        let mut scan =
-            Scan::<false> { text: event, trie, slots: &mut *slots, scratch, max_depth: limits.max_depth, missing: trie.needed };
-        if trie.needed > 0 && !matches!(scan.event(), Ok(scanned) if scanned.not_an_object.is_none()) {
-            return unread;
+        if trie.needed == 0 {
+            // Constants, and the event itself, which names nobody.
+            slots.begin(trie.nodes.len());
+        } else {
+            let max_depth = limits.max_depth;
+            let mut scan = Scan::<false> { text: event, trie, slots: &mut *slots, scratch, max_depth, missing: trie.needed };
+            if !matches!(scan.event(), Ok(scanned) if scanned.not_an_object.is_none()) {
+                return unread;
+            }
         }
         let slots: &Slots = slots;
         let find = |part: usize| -> Option<&'a str> {

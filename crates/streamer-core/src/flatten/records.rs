@@ -79,26 +79,52 @@ impl Unavailable {
         self.texts.iter().any(|known| **known == *text)
     }
 
-    /// Add where a document says that a value is unknown; of one inside another only the outer.
-    fn collect(&self, at: &Pointer, document: &Value, holes: &mut Vec<Pointer>) {
+    /// Whether a value says of itself that it is unknown.
+    fn is_hole(&self, value: &Value) -> bool {
         let is_text = |value: &Value| value.as_str().is_some_and(|text| self.is(text));
-        let mut pending = vec![(at.to_vec(), document)];
-        while let Some((at, value)) = pending.pop() {
-            let below = |token: &str| [&at[..], &[Box::from(token)]].concat();
-            let is_hole = match value {
-                Value::Map(members) => members.iter().any(|(name, _)| self.is(name)),
-                Value::List(elements) => elements.iter().any(is_text),
-                other => is_text(other),
-            };
-            match value {
-                _ if is_hole => holes.push(at.into()),
-                Value::Map(members) => pending.extend(members.iter().map(|(name, member)| (below(name), member))),
-                Value::List(elements) => {
-                    pending.extend(elements.iter().enumerate().map(|(index, element)| (below(&index.to_string()), element)));
-                }
-                _ => {}
-            }
+        match value {
+            Value::Map(members) => members.iter().any(|(name, _)| self.is(name)),
+            Value::List(elements) => elements.iter().any(is_text),
+            other => is_text(other),
         }
+    }
+
+    /// Add where a document says that a value is unknown; of one inside another only the outer. A way is written only of these.
+    fn collect(&self, at: &Pointer, document: &Value, holes: &mut Vec<Pointer>) {
+        // Each container that is open, and how many of its children have been entered.
+        let mut open: Vec<(&Value, usize)> = Vec::new();
+        let mut value = document;
+        loop {
+            if self.is_hole(value) {
+                let way = open.iter().map(|(container, entered)| name_of_child(container, entered - 1));
+                holes.push(at.iter().cloned().chain(way).collect());
+            } else {
+                open.push((value, 0));
+            }
+            value = loop {
+                let Some((container, entered)) = open.last_mut() else { return };
+                if let Some(child) = child(container, *entered) {
+                    *entered += 1;
+                    break child;
+                }
+                open.pop();
+            };
+        }
+    }
+}
+
+fn child(container: &Value, at: usize) -> Option<&Value> {
+    match container {
+        Value::Map(members) => members.get(at).map(|(_, member)| member),
+        Value::List(elements) => elements.get(at),
+        _ => None,
+    }
+}
+
+fn name_of_child(container: &Value, at: usize) -> Box<str> {
+    match container {
+        Value::Map(members) => members[at].0.clone(),
+        _ => at.to_string().into(),
     }
 }
 
@@ -343,7 +369,6 @@ pub(super) fn find_holes(trie: &PathTrie, slots: &mut Slots, text: &[u8], resolv
             trie.unavailable.collect(&place.pointer, &value, &mut holes);
         }
     }
-    let in_data = holes.iter().any(|hole| data.is_some_and(|(_, place)| hole.starts_with(&place.pointer)));
     if let (BeforeHolds::Partial, Some((new, _)), Some((old, place))) = (layout.before_holds, data, before) {
         for member in lacking(text, new, old)? {
             let name = String::from_utf8_lossy(&member.name);
@@ -352,11 +377,13 @@ pub(super) fn find_holes(trie: &PathTrie, slots: &mut Slots, text: &[u8], resolv
     }
     let is_update = resolved.event_type == Some(EventType::Update);
     let is_partial = layout.before_holds == BeforeHolds::Partial && !trie.places[BEFORE].is_empty();
+    let in_before = |hole: &Pointer| before.is_some_and(|(_, place)| hole.starts_with(&place.pointer));
+    let only_before = trie.before_is_apart && holes.iter().all(in_before);
     slots.untold = is_partial && is_update && before.is_none();
     // A delete with neither document has the same for both.
     let is_delete = resolved.event_type == Some(EventType::Delete);
     slots.is_partial_delete = is_partial && is_delete && resolved.data == resolved.before;
-    slots.only_before = !in_data && (slots.untold || !holes.is_empty());
+    slots.only_before = only_before && (slots.untold || !holes.is_empty());
     slots.holes = holes;
     Ok(())
 }

@@ -86,7 +86,7 @@ pub struct Slots {
     pub(crate) plain: Vec<u8>,
     pub(crate) stamp: u64,
     /// Holes that the layout tells of; whether it is an update without `before` that may have had one, or a delete of whose
-    /// document no more is known than `before` holds; whether data has no holes.
+    /// document no more is known than `before` holds; whether nothing else than `before` has holes.
     pub(crate) holes: Vec<Pointer>,
     pub(crate) untold: bool,
     pub(crate) is_partial_delete: bool,

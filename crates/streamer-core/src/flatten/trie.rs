@@ -134,6 +134,8 @@ pub struct PathTrie {
     pub(crate) has_constants: bool,
     pub(crate) unavailable: Unavailable,
     pub(crate) ignores_any: bool,
+    /// See `EventLayout::before_is_apart`.
+    pub(crate) before_is_apart: bool,
     /// How many members of the root a lazy reading needs: all but those that only `id` and `ts` want.
     pub(crate) needed: u32,
 }
@@ -363,6 +365,7 @@ impl Growing {
             unavailable: Unavailable::new(&layout),
             has_constants: layout.parts().iter().any(|(_, part)| part.constant().is_some()),
             ignores_any: layout.ignores_any(),
+            before_is_apart: layout.before_is_apart(),
             layout,
             seed,
             lookups,
