@@ -198,20 +198,50 @@ def evaluate_leaves(pattern: Pattern, by_path: Mapping[tuple[str, ...], Iterable
 
 
 @dataclass(slots=True, eq=False)
+class _Alternatives:
+    """What may stand at the path of a field. Equalities are looked up, also excluded ones: there may be many."""
+
+    equals: frozenset[tuple[str, Scalar]]
+    excluding: list[_Alternatives]
+    others: list[Matcher]
+
+    @classmethod
+    def of(cls, matchers: Iterable[Matcher]) -> _Alternatives:
+        equals, excluding = [], []
+        others: list[Matcher] = []
+        for matcher in matchers:
+            if isinstance(matcher, Equal):
+                equals.append(matcher.key)
+            elif isinstance(matcher, AnythingBut):
+                excluding.append(cls.of(matcher.matchers))  # once: in there is no other
+            else:
+                others.append(matcher)
+        return cls(frozenset(equals), excluding, others)
+
+    def any_holds(self, key: tuple[str, Scalar] | None, value: Scalar) -> bool:
+        """Tell whether one holds for a leaf; *key* is that of its value, None where it has none."""
+        return (
+            key in self.equals
+            or any(matches_value(matcher, value) for matcher in self.others)
+            or any(not excluded.any_holds(key, value) for excluded in self.excluding)
+        )
+
+
+@dataclass(slots=True, eq=False)
 class _Node:
     """A name in the trie of the paths of a pattern."""
 
     children: dict[str, _Node] = field(default_factory=dict)
     ends: int = 0  # fields whose path ends here
     through: int = 0  # those, and the fields further on
-    matchers: list[tuple[int, dict[tuple[str, Scalar], None], list[Matcher]]] = field(default_factory=list)
+    matchers: list[tuple[int, _Alternatives]] = field(default_factory=list)
 
     def satisfied_by(self, value: Scalar) -> int:
         """Return the fields that end here and that a leaf of this value satisfies."""
         key = None if isinstance(value, BeyondFloat64) else scalar_key(value)
         bits = 0
-        for bit, equals, others in self.matchers:
-            if key in equals or any(matches_value(matcher, value) for matcher in others):
+        for bit, alternatives in self.matchers:
+            if alternatives.any_holds(key, value):
                 bits |= bit
         return bits
 
@@ -267,8 +297,7 @@ def _make_plan(pattern: Pattern) -> _Plan:
                 node = node.children.setdefault(name, _Node())
                 node.through |= bit
             node.ends |= bit
-            equals = {matcher.key: None for matcher in each.matchers if isinstance(matcher, Equal)}
-            node.matchers.append((bit, equals, [matcher for matcher in each.matchers if not isinstance(matcher, Equal)]))
+            node.matchers.append((bit, _Alternatives.of(each.matchers)))
             nodes[each.path] = node
             bit <<= 1
         return tree

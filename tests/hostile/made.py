@@ -112,6 +112,14 @@ def _large_events() -> Iterator[Row]:
                     event=json.dumps({"data": data, "unknown": holes}).encode(),
                     expect=expect,
                 )
+    for holes in ([], ["/data/other"]):
+        for right, expect in (([], False), (["v"], True)):
+            yield Row(
+                f"20,000 excluded strings against as many, {len(holes)} holes, {'one right' if expect else 'none right'}",
+                subscription={"id": "s", "pattern": {"data": {"a": [{"anything-but": seen}]}}},
+                event=json.dumps({"data": {"a": [*seen, *right]}, "unknown": holes}).encode(),
+                expect=expect,
+            )
     nested: Any = {"a": 1, "b": 2}
     yield Row(
         "nine arrays in each of nine, five times over",

@@ -58,6 +58,8 @@ pub struct Document<'d> {
     rest: Option<(Tokens<'d>, &'d [&'d str])>,
     data_at: Option<Tokens<'d>>,
     before_at: Option<Tokens<'d>>,
+    /// `data` and `before` with their holes, once some program has read them.
+    covered: &'d [OnceCell<Value<'d>>; 2],
 }
 
 /// A document: its text and, once somebody has read it, its value.
@@ -120,6 +122,7 @@ impl<'d> Document<'d> {
             }),
             data_at: holes.data_at.as_deref().map(tokens),
             before_at: holes.before_at.as_deref().map(tokens),
+            covered: arena.alloc(Default::default()),
         })
     }
 
@@ -127,7 +130,7 @@ impl<'d> Document<'d> {
     #[must_use]
     pub fn as_before(&self) -> Document<'d> {
         let empty = self.arena.alloc(Tree { text: "", start: None, value: OnceCell::new() });
-        let mut side = Document { data: self.before, before: empty, ..*self };
+        let mut side = Document { data: self.before, before: empty, covered: self.arena.alloc(Default::default()), ..*self };
         if let (Some(data_at), Some(before_at)) = (self.data_at, self.before_at) {
             let mut unknown = Vec::with_capacity(self.unknown.len());
             for pointer in self.unknown {
@@ -151,14 +154,23 @@ impl<'d> Document<'d> {
     /// The value of a part; the first to ask for a document parses it.
     pub(super) fn read(&self, variable: Variable) -> std::result::Result<Value<'d>, EventError> {
         Ok(match variable {
-            Variable::Data => self.cover(self.data.read(self.arena)?, self.data_at),
-            Variable::Before => self.cover(self.before.read(self.arena)?, self.before_at),
+            Variable::Data => self.covered(0, self.data, self.data_at)?,
+            Variable::Before => self.covered(1, self.before, self.before_at)?,
             Variable::Collection => self.collection,
             Variable::Tenant => self.tenant,
             Variable::Type => self.event_type,
             Variable::Topic => self.topic,
             Variable::Ts => self.ts,
         })
+    }
+
+    /// A document with its holes, which are gathered once for all programs.
+    fn covered(&self, part: usize, tree: &Tree<'d>, at: Option<Tokens<'d>>) -> Result<Value<'d>> {
+        if let Some(value) = self.covered[part].get() {
+            return Ok(*value);
+        }
+        let value = self.cover(tree.read(self.arena)?, at);
+        Ok(*self.covered[part].get_or_init(|| value))
     }
 
     /// A document that stands at *at*, with its holes.

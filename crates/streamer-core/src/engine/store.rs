@@ -111,6 +111,8 @@ pub struct ClauseView<'a> {
     pub atoms: Atoms<'a>,
     /// How many.
     pub count: u32,
+    /// How many words they take, with what they exclude.
+    pub length: u32,
 }
 
 impl Store {
@@ -151,20 +153,21 @@ impl Store {
     /// Read a clause.
     #[inline]
     pub fn clause(&self, clause: u32) -> ClauseView<'_> {
-        let words = &self.words[self.clause_at[clause as usize] as usize..];
-        ClauseView { number: clause, path: words[0], count: words[1], atoms: self.pool.atoms(&words[2..], words[1]) }
+        let words = &self.words[self.clause_at[clause as usize] as usize..self.clause_at[clause as usize + 1] as usize];
+        let atoms = self.pool.atoms(&words[2..], words[1]);
+        ClauseView { number: clause, path: words[0], count: words[1], length: words.len() as u32 - 2, atoms }
     }
 
     /// Let clauses of many alternatives be asked by value. A store that has none needs nothing.
     pub(super) fn widen(&mut self, seed: &Seed) {
-        let wide = (0..self.distinct_clauses() as u32).filter(|clause| self.clause(*clause).count > WIDE);
-        self.wide = wide.map(|clause| (clause, Wide::new(self, seed, clause))).collect();
+        let wide = (0..self.distinct_clauses() as u32).filter(|clause| self.clause(*clause).length > WIDE);
+        self.wide = wide.map(|clause| (clause, Wide::new(self, seed, self.clause(clause).atoms))).collect();
     }
 
     /// How a clause is asked by value.
     #[inline]
     pub(super) fn wide(&self, clause: &ClauseView<'_>) -> Option<&Wide> {
-        if clause.count > WIDE { self.wide.get(&clause.number) } else { None }
+        if clause.length > WIDE { self.wide.get(&clause.number) } else { None }
     }
 
     /// How many alternatives its distinct clauses have.

@@ -29,7 +29,7 @@ pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Val
     if found.len() < MANY {
         return found.into_iter().any(|at| any_atom_holds(store, &clause, values, at));
     }
-    let cost = if store.wide(&clause).is_some() { 1 } else { clause.count as usize / 16 + 1 };
+    let cost = if store.wide(&clause).is_some() { 1 } else { clause.length as usize / 32 + 1 };
     found.clone().step_by(MANY).any(|from| {
         let some = from..found.end.min(from + MANY);
         spend(cost * some.len());
@@ -78,7 +78,7 @@ pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
 
 /// Whether an atom is known not to hold: a list or object with a number beyond float64 in it may not be told apart.
 #[inline]
-fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
+pub(super) fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
     match atom {
         AtomView::EqualTree(tree) => {
             values.get(at).kind != tree.kind() || values.tree(at).is_some_and(|value| value.equals(tree) == Some(false))

@@ -7,9 +7,11 @@
 //! The index asks the clause under which a conjunction is filed by value. All others are verified on candidates, leaf by leaf; here
 //! that costs the leaves plus the alternatives, not their product.
 //!
+//! What a clause excludes (`anything-but`, `not in`) are alternatives too, of which none may hold; they are asked in the same way.
+//!
 //! Invariant: a value passes here if and only if one of the clause's atoms holds for it.
 //!
-//! Cost: 12 bytes an equality, for other atoms what their matchers take; nothing for clauses of up to [`WIDE`] alternatives.
+//! Cost: 12 bytes an equality, for other atoms what their matchers take; nothing for clauses of up to [`WIDE`] words.
 
 use crate::automaton::literals;
 use crate::automaton::table::Table;
@@ -17,12 +19,12 @@ use crate::engine::buckets::{Matcher, is_named};
 use crate::engine::build::{Class, class_of, matcher_again};
 use crate::engine::store::Store;
 use crate::engine::values::Values;
-use crate::engine::verify::atom_holds;
-use crate::engine::words::AtomView;
-use crate::value::{ScalarRef, Seed};
+use crate::engine::verify::{atom_fails, atom_holds};
+use crate::engine::words::{AtomView, Atoms, RawAtom};
+use crate::value::{Kinds, ScalarRef, Seed};
 
-/// A clause of more alternatives than this is asked by value, and a store that has one has an index.
-pub(super) const WIDE: u32 = 64;
+/// A clause of more words than this, some 64 alternatives, is asked by value.
+pub(super) const WIDE: u32 = 128;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -30,19 +32,25 @@ pub(super) struct Wide {
     /// Where the words of an equality are, by the hash of its value.
     equal: Table,
     matchers: Box<[Matcher]>,
+    /// What holds for each value of some kinds of which none of these hold.
+    excluding: Box<[(Kinds, Wide)]>,
     /// Where the words of all other atoms are, which are asked one by one.
     others: Box<[u32]>,
 }
 
 impl Wide {
-    /// For a clause of *store*.
-    pub fn new(store: &Store, seed: &Seed, clause: u32) -> Wide {
-        let (mut equal, mut others) = (Vec::new(), Vec::new());
+    /// For a row of atoms of *store*.
+    pub fn new(store: &Store, seed: &Seed, atoms: Atoms<'_>) -> Wide {
+        let (mut equal, mut excluding, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let mut by_class: Vec<(Class, Vec<[u32; 2]>)> = Vec::new();
-        for atom in store.clause(clause).atoms {
+        for atom in atoms {
             let position = store.position(atom.words);
             match (class_of(&atom.view), atom.view) {
                 (_, AtomView::Equal(scalar)) => equal.push((scalar.hash(seed), position)),
+                // Recursive, but no deeper: nothing but plain atoms stands in there.
+                (_, AtomView::Other(kinds, none_of)) if atom.words.len() as u32 > WIDE => {
+                    excluding.push((kinds, Wide::new(store, seed, none_of)));
+                }
                 ((class, true), _) if Matcher::tells(class) => match by_class.iter_mut().find(|(other, _)| *other == class) {
                     Some((_, atoms)) => atoms.push([position, 0]),
                     None => by_class.push((class, vec![[position, 0]])),
@@ -51,26 +59,37 @@ impl Wide {
             }
         }
         let matchers = by_class.iter().filter_map(|(class, atoms)| matcher_again(store, seed, *class as u32, &[], atoms));
-        Wide { equal: Table::new(&equal), matchers: matchers.collect(), others: others.into() }
+        Wide { equal: Table::new(&equal), matchers: matchers.collect(), excluding: excluding.into(), others: others.into() }
     }
 
     /// Whether any of the alternatives holds for a value that is there.
     pub fn holds(&self, store: &Store, values: &mut Values<'_>, at: usize) -> bool {
-        let seen = values.get(at);
-        let Some(scalar) = seen.scalar else { return self.any_other(store, values, at) };
-        if self.equal.find(seen.hash, |position| is_named(store, position, scalar)).is_some() {
-            return true;
-        }
-        self.matchers.iter().any(|matcher| matcher.holds(scalar, &mut values.literals)) || self.any_other(store, values, at)
+        self.knows(store, values, at)
+            || self.excluding.iter().any(|(kinds, none_of)| kinds.has(values.get(at).kind) && none_of.fails(store, values, at))
+            || self.others(store).any(|atom| atom_holds(&atom.view, values, at))
     }
 
-    fn any_other(&self, store: &Store, values: &mut Values<'_>, at: usize) -> bool {
-        self.others.iter().any(|position| store.atom_at(*position).any(|atom| atom_holds(&atom.view, values, at)))
+    /// Whether each of the alternatives, none of which excludes anything, is known not to hold.
+    fn fails(&self, store: &Store, values: &mut Values<'_>, at: usize) -> bool {
+        !self.knows(store, values, at) && self.others(store).all(|atom| atom_fails(&atom.view, values, at))
+    }
+
+    /// Whether one of those alternatives holds that are looked up.
+    fn knows(&self, store: &Store, values: &mut Values<'_>, at: usize) -> bool {
+        let seen = values.get(at);
+        let Some(scalar) = seen.scalar else { return false };
+        self.equal.find(seen.hash, |position| is_named(store, position, scalar)).is_some()
+            || self.matchers.iter().any(|matcher| matcher.holds(scalar, &mut values.literals))
+    }
+
+    fn others<'s>(&self, store: &'s Store) -> impl Iterator<Item = RawAtom<'s>> {
+        self.others.iter().flat_map(|position| store.atom_at(*position))
     }
 
     /// Heap bytes held, those of matchers left out.
     pub fn bytes(&self) -> usize {
-        self.equal.bytes() + self.others.len() * 4 + self.matchers.len() * size_of::<Matcher>()
+        let excluding: usize = self.excluding.iter().map(|(_, wide)| size_of::<(Kinds, Wide)>() + wide.bytes()).sum();
+        self.equal.bytes() + self.others.len() * 4 + self.matchers.len() * size_of::<Matcher>() + excluding
     }
 }
 

@@ -37,8 +37,8 @@ use crate::limits::Limits;
 use crate::subscriptions::Subscription;
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use crate::value::{Kind, Number, Scalar, Value};
+use crate::watch::spend;
 use filters::{Document, all, of};
-use std::collections::HashSet;
 use tree::{HoleTree, holes_before};
 
 /// An event with holes, both sides of it.
@@ -121,9 +121,14 @@ impl Holes {
         if all {
             return found;
         }
-        let open: Vec<bool> = (0..store.paths.paths.len()).map(|at| self.is_touched(&store.paths.paths[at])).collect();
+        let is_open = |path| {
+            spend(1);
+            self.is_touched(path)
+        };
+        let open: Vec<bool> = (0..store.paths.paths.len()).map(|at| is_open(&store.paths.paths[at])).collect();
         let mut may_hold: Vec<Option<bool>> = vec![None; store.distinct_clauses()];
         for conjunction in 0..store.conjunctions() as u32 {
+            spend(2);
             let holds = store
                 .clauses(conjunction)
                 .iter()
@@ -141,25 +146,16 @@ impl Holes {
 
     /// Whether a hole may hide anything at a path.
     fn is_touched(&self, (path, mode): &(Path, Mode)) -> bool {
-        let unknown = &self.unknown;
-        let rest = unknown.rest.as_ref();
-        let meets = |place: &[Box<str>]| {
-            overlaps(&unknown.pointers, place) || rest.is_some_and(|rest| is_prefix(place, &rest.at) || rest.covers(place))
-        };
-        let below = |at: &Option<Pointer>| at.as_ref().is_some_and(|at| meets(&[&at[..], &path.names[..]].concat()));
+        let (unknown, holes) = (&self.unknown, &self.new.holes);
+        let below = |at: &Option<Pointer>| at.as_ref().is_some_and(|at| holes.meets(at.iter().chain(&path.names)));
         match path.root {
             Root::Data => below(&unknown.data_at),
             Root::Before => below(&unknown.before_at),
             Root::Type => unknown.event_type,
             Root::Topic => unknown.topic,
             Root::Collection | Root::Tenant => false,
-            Root::Raw if *mode == Mode::Scalar => meets(&path.names),
-            Root::Raw => {
-                let may_meet = |hole, held| may_meet(&self.new.raw, hole, &path.names, held);
-                let none = HashSet::new();
-                unknown.pointers.iter().any(|hole| may_meet(hole, &none))
-                    || rest.is_some_and(|rest| may_meet(&rest.at, &rest.held))
-            }
+            Root::Raw if *mode == Mode::Scalar => holes.meets(&path.names),
+            Root::Raw => holes.may_meet(&self.new.raw, &path.names),
         }
     }
 
@@ -288,21 +284,6 @@ impl Asked<'_, '_> {
 /// Whether one pointer is the other or leads to something that holds it.
 fn overlaps(holes: &[Pointer], place: &[Box<str>]) -> bool {
     holes.iter().any(|hole| is_prefix(hole, place) || is_prefix(place, hole))
-}
-
-/// Whether a hole may hide leaves at a path, but for what is *held* at its end: from the first array on, and where the event has
-/// nothing, any token may stand for an element.
-fn may_meet(raw: &Value, hole: &[Box<str>], path: &[Box<str>], held: &HashSet<Box<str>>) -> bool {
-    let mut value = raw;
-    for (token, name) in hole.iter().zip(path) {
-        match value.get(name) {
-            _ if !matches!(value, Value::Map(_)) => return true,
-            _ if token != name => return false,
-            Some(member) => value = member,
-            None => return true,
-        }
-    }
-    path.get(hole.len()).is_none_or(|name| !held.contains(name))
 }
 
 /// Whether a clause may be true, unknown or an error: else it is false whatever the holes hide.

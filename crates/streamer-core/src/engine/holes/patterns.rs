@@ -21,7 +21,8 @@ use crate::engine::store::Tree;
 use crate::engine::words::FastHash;
 use crate::subscriptions::normal_form::Atom;
 use crate::subscriptions::patterns::{AllOf, Field};
-use crate::value::{Kind, Scalar, Value};
+use crate::value::{Kind, Kinds, Scalar, Value};
+use crate::watch::spend;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A name in the trie of a pattern's paths.
@@ -32,20 +33,36 @@ struct Node<'p> {
     ends: Fields,
     /// Those, and the fields further on.
     through: Fields,
-    matchers: Vec<Alternatives<'p>>,
+    /// What each of those fields asks.
+    matchers: Vec<(u32, Alternatives<'p>)>,
 }
 
-/// What may stand at the path of a field. Equalities are looked up: a field may have many, and its path many leaves.
-#[derive(Debug)]
+/// What may stand at the path of a field. Equalities are looked up, also those that are excluded: a field may have many, and its
+/// path many leaves.
+#[derive(Debug, Default)]
 struct Alternatives<'p> {
-    field: u32,
     equal: HashSet<&'p Scalar, FastHash>,
+    excluding: Vec<(Kinds, Alternatives<'p>)>,
     others: Vec<&'p Atom>,
 }
 
-impl Alternatives<'_> {
+impl<'p> Alternatives<'p> {
+    fn new(atoms: &'p [Atom]) -> Alternatives<'p> {
+        let mut all = Alternatives::default();
+        for atom in atoms {
+            match atom {
+                Atom::Equal(scalar) => _ = all.equal.insert(scalar),
+                // Recursive, but no deeper: nothing but plain atoms stands in there.
+                Atom::Other { kinds, none_of } => all.excluding.push((*kinds, Alternatives::new(none_of))),
+                atom => all.others.push(atom),
+            }
+        }
+        all
+    }
+
     fn any_holds(&self, leaf: &Value) -> bool {
         matches!(leaf, Value::Scalar(scalar) if self.equal.contains(scalar))
+            || self.excluding.iter().any(|(kinds, none_of)| kinds.has(leaf.kind()) && !none_of.any_holds(leaf))
             || self.others.iter().any(|atom| leaf_holds(atom, leaf))
     }
 }
@@ -99,10 +116,7 @@ impl<'p> Plan<'p> {
             self.nodes[at].through.insert(number);
         }
         self.nodes[at].ends.insert(number);
-        let equal = |atom: &'p Atom| if let Atom::Equal(scalar) = atom { Some(scalar) } else { None };
-        let others = field.atoms.iter().filter(|atom| equal(atom).is_none()).collect();
-        let equal = field.atoms.iter().filter_map(equal).collect();
-        self.nodes[at].matchers.push(Alternatives { field: number, equal, others });
+        self.nodes[at].matchers.push((number, Alternatives::new(&field.atoms)));
     }
 }
 
@@ -148,6 +162,7 @@ impl<'v> View<'v> {
         let plan = self.plan;
         let mut pending: Vec<(&Value, usize, usize, Option<u32>)> = vec![(raw, 0, 0, self.holes.root())];
         while let Some((value, at, scope, hole)) = pending.pop() {
+            spend(1);
             let node = &plan.nodes[at];
             if hole.is_some_and(|hole| self.holes.node(hole).is_end) {
                 self.mark_unknown(scope, &node.through);
@@ -170,6 +185,7 @@ impl<'v> View<'v> {
                 Value::List(elements) => {
                     let array = self.arrays;
                     self.arrays += 1;
+                    spend(elements.len());
                     for (index, element) in elements.iter().enumerate() {
                         let below = hole.and_then(|hole| self.holes.step(hole, &index.to_string()));
                         match element {
@@ -184,6 +200,7 @@ impl<'v> View<'v> {
                     }
                     // An element is found by its index as a pointer spells it: "01" is none.
                     let names = hole.map(|hole| &self.holes.node(hole).below);
+                    spend(names.map_or(0, HashMap::len));
                     let beyond = names.into_iter().flatten().filter(|(token, _)| {
                         !token.parse::<usize>().is_ok_and(|index| index < elements.len() && index.to_string() == ***token)
                     });
@@ -210,9 +227,8 @@ impl<'v> View<'v> {
     /// The fields that end at a node and that a leaf of this value satisfies.
     fn satisfied(&self, value: &Value, at: usize) -> Fields {
         let mut fields = Fields::default();
-        for alternatives in self.plan.nodes[at].matchers.iter().filter(|alternatives| alternatives.any_holds(value)) {
-            fields.insert(alternatives.field);
-        }
+        let matchers = &self.plan.nodes[at].matchers;
+        matchers.iter().filter(|(_, asked)| asked.any_holds(value)).for_each(|(field, _)| fields.insert(*field));
         fields
     }
 
@@ -239,6 +255,7 @@ impl<'v> View<'v> {
                 continue;
             }
             let (node, tokens) = (&plan.nodes[at], self.holes.node(hole));
+            spend(tokens.below.len() / 8 + 1);
             let hidden = if tokens.is_end { &node.through } else { &node.ends };
             self.mark_unknown(scope, hidden);
             for (token, beyond) in &tokens.below {
@@ -273,13 +290,11 @@ impl<'v> View<'v> {
     }
 }
 
-/// Whether an atom holds for a leaf.
+/// Whether an atom that [`Alternatives`] does not look up holds for a leaf.
 fn leaf_holds(atom: &Atom, leaf: &Value) -> bool {
     match atom {
-        Atom::Equal(operand) => leaf.as_scalar().is_some_and(|scalar| *operand == scalar),
         Atom::Numbers(range) => matches!(leaf, Value::Scalar(Scalar::Number(number)) if range.contains(number)),
         Atom::Kinds(kinds) => kinds.has(leaf.kind()),
-        Atom::Other { kinds, none_of } => kinds.has(leaf.kind()) && !none_of.iter().any(|atom| leaf_holds(atom, leaf)),
         atom => leaf.as_str().is_some_and(|text| text_holds(atom, text)),
     }
 }

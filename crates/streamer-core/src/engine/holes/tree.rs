@@ -2,6 +2,7 @@
 
 use crate::flatten::{Rest, is_prefix};
 use crate::layout::Pointer;
+use crate::value::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -71,6 +72,36 @@ impl HoleTree {
             Some((held, end)) if !held.contains(token) => Some(*end),
             _ => self.node(at).below.get(token).copied(),
         }
+    }
+
+    /// Whether a place lies at, above or below a hole; as many steps as the place has, however many holes there are.
+    pub fn meets<'p>(&self, place: impl IntoIterator<Item = &'p Box<str>>) -> bool {
+        let Some(mut at) = self.root() else { return false };
+        for token in place {
+            match self.step(at, token) {
+                _ if self.node(at).is_end => return true,
+                Some(next) => at = next,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Whether a hole may hide leaves at a path in *raw*: from the first array on, and where the event has nothing, any token may
+    /// stand for an element.
+    pub fn may_meet(&self, raw: &Value, path: &[Box<str>]) -> bool {
+        let (Some(mut at), mut value) = (self.root(), raw) else { return false };
+        for name in path {
+            if self.node(at).is_end || !matches!(value, Value::Map(_)) {
+                return true;
+            }
+            match (self.step(at, name), value.get(name)) {
+                (None, _) => return false,
+                (Some(_), None) => return true,
+                (Some(next), Some(member)) => (at, value) = (next, member),
+            }
+        }
+        true
     }
 }
 
