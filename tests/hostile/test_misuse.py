@@ -17,6 +17,7 @@ from streamer import (
     DuplicateSubscriptionError,
     Engine,
     EventError,
+    Ignored,
     Limits,
     StreamerError,
     Subscription,
@@ -208,8 +209,10 @@ def test_a_default_that_fails_or_never_ends_is_a_bad_event(engine: Callable[...,
 
 def test_a_batch_of_anything_is_answered_in_its_places(filled: Engine) -> None:
     results = filled.match_batch([None, b"{}", 5, "{}", object(), {}, b"", [], SURROGATE])
-    assert [isinstance(result, EventError) for result in results] == [True, False, True, False, True, False, True, True, True]
-    assert [result.index for result in results if isinstance(result, EventError)] == [0, 2, 4, 6, 7, 8]
+    ignored = [None if isinstance(result, EventError) else result.ignored for result in results]
+    assert [isinstance(result, EventError) for result in results] == [False, False, True, False, True, False, False, True, True]
+    assert ignored == [Ignored.NULL, None, None, None, None, None, Ignored.EMPTY, None, None]
+    assert [result.index for result in results if isinstance(result, EventError)] == [2, 4, 7, 8]
 
 
 def test_threads_that_add_the_same_id_all_but_one_are_told(engine: Callable[..., Engine]) -> None:
