@@ -1,6 +1,6 @@
 """`python -m streamer.spark` is the job."""
 
-from streamer.spark.job.main import main
+from streamer.spark.job.job import main
 
 if __name__ == "__main__":
     main()

@@ -1,5 +1,5 @@
 """The job: matching on Spark without a program of one's own."""
 
-from streamer.spark.job.main import main
+from streamer.spark.job.job import main
 
 __all__ = ["main"]

@@ -1,5 +1,5 @@
 """`python -m streamer.spark.job`."""
 
-from streamer.spark.job.main import main
+from streamer.spark.job.job import main
 
 main()
