@@ -21,7 +21,7 @@ from streamer.errors import EventCode, EventError, Ignored
 from streamer.events import json
 from streamer.events.layout import IGNORE, Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.events.places import covers, is_prefix, resolve, substitute
-from streamer.events.records import carried, decoded, duplicate_member
+from streamer.events.records import completed, decoded, duplicate_member, holes, members_of_before, unchanged_holes
 from streamer.model import INT64_MIN, REST, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer
 
 EventSource: TypeAlias = bytes | bytearray | memoryview | str | Mapping[str, Any] | None
@@ -82,7 +82,10 @@ def read_event(
         raise IgnoredEvent(reason)
     if layout.encoded is not None:
         document = decoded(document, layout, limits.max_depth)
-    return _Parts(document, layout, limits.max_depth).read(default_tenant, tenant, collection)
+    held = members_of_before(document, layout)
+    if layout.before_holds == "changed":
+        document = completed(document, layout)
+    return _Parts(document, layout, limits.max_depth, held).read(default_tenant, tenant, collection)
 
 
 def _nothing(event: EventSource, limits: Limits) -> Ignored | None:
@@ -173,8 +176,9 @@ def parse_rfc3339(text: str) -> int:
 class _Parts:
     """The parts of one event, each checked for its JSON type."""
 
-    def __init__(self, document: json.Document, layout: EventLayout, max_depth: int) -> None:
+    def __init__(self, document: json.Document, layout: EventLayout, max_depth: int, held: frozenset[str] = frozenset()) -> None:
         self.raw: dict[str, Any] = document.value
+        self.held = held  # the names in `before`, before it was completed
         self.offsets = document.offsets
         self.layout = layout
         self.max_depth = max_depth
@@ -201,13 +205,13 @@ class _Parts:
         data_at, data = self._object("data")
         before_at, before = self._object("before")
         unknown = self._unknown()
-        holes, before = carried(self.layout, data_at, data, before_at, before, unknown)
-        if before_at is not None and before is not None and self.layout.before_holds == "changed":
-            self.raw = substitute(self.raw, before_at, before)
-            data = data if data_at is None else resolve(self.raw, data_at)[1]
-        unknown = (*unknown, *holes)
+        unknown = (*unknown, *holes(self.layout, data_at, data, before_at, before))
         data_at = data_at if data_at is not None else self._would_stand("data", unknown)
         before_at = before_at if before_at is not None else self._would_stand("before", unknown)
+        # A delete without `data` has `before` in its place.
+        is_completed = self.layout.before_holds == "changed" and (event_type != "delete" or data is not None)
+        if is_completed and data_at is not None and before_at is not None and before is not None:
+            unknown = (*unknown, *unchanged_holes(unknown, data_at, before_at, self.held))
         is_partial = self.layout.before_holds == "partial" and before_at is not None
         untold = is_partial and event_type == "update" and before is None and not _overlaps(unknown, before_at)
         is_last = is_partial and event_type == "delete" and data is None

@@ -65,29 +65,49 @@ def _watch_below(layout: EventLayout, at: Pointer) -> json.Watch:
     return trie
 
 
-def carried(
+def completed(document: json.Document, layout: EventLayout) -> json.Document:
+    """Return the event with every member of `data` that `before` lacks in it, too."""
+    _, data = _found(document.value, layout, "data")
+    before_at, before = _found(document.value, layout, "before")
+    if not isinstance(data, dict) or not isinstance(before, dict):
+        return document
+    missing = {name: member for name, member in data.items() if name not in before}
+    offset = document.offsets.get(before_at)
+    added = (
+        at
+        for at in layout.all_pointers()
+        if is_prefix(before_at, at) and at[len(before_at) :][:1] and at[len(before_at)] in missing
+    )
+    # A part that is put in has the place of the document that it is put in.
+    offsets = {at: offset for at in added if offset is not None}
+    return json.Document(substitute(document.value, before_at, {**before, **missing}), {**document.offsets, **offsets})
+
+
+def _found(value: Any, layout: EventLayout, part: str) -> tuple[Pointer, Any]:
+    there = ((pointer, resolve(value, pointer)[1]) for pointer in layout.pointers(part))
+    return next((found for found in there if found[1] is not None), ((), None))
+
+
+def members_of_before(document: json.Document, layout: EventLayout) -> frozenset[str]:
+    """Return the names of what the event holds in `before`."""
+    before = _found(document.value, layout, "before")[1]
+    return frozenset(before) if isinstance(before, dict) else frozenset()
+
+
+def holes(
     layout: EventLayout,
     data_at: Pointer | None,
     data: dict[str, Any] | None,
     before_at: Pointer | None,
     before: dict[str, Any] | None,
-    unknown: tuple[Pointer, ...],
-) -> tuple[tuple[Pointer, ...], dict[str, Any] | None]:
-    """Return the holes that the layout tells of beside those in *unknown*, and `before` with what it did not need to repeat."""
-    holes: list[Pointer] = []
+) -> Iterator[Pointer]:
+    """Yield the holes that the layout tells of in what the documents hold, or of two do not."""
     if texts := layout.unknown_texts:
         for at, document in ((data_at, data), (before_at, before)):
             if at is not None and document is not None:
-                holes += (at + below for below in _written_unknown(document, frozenset(texts)))
-    if data_at is None or data is None or before_at is None or before is None:
-        return tuple(holes), before
-    missing = [name for name in data if name not in before]
-    if layout.before_holds == "partial":
-        holes += ((*before_at, name) for name in missing)
-    elif layout.before_holds == "changed":
-        holes += list(_unchanged_holes((*unknown, *holes), data_at, before_at, before))
-        before = {**before, **{name: data[name] for name in missing}}
-    return tuple(holes), before
+                yield from (at + below for below in _written_unknown(document, frozenset(texts)))
+    if layout.before_holds == "partial" and before_at is not None and data is not None and before is not None:
+        yield from ((*before_at, name) for name in data if name not in before)
 
 
 def _written_unknown(document: Any, texts: frozenset[str]) -> Iterator[Pointer]:
@@ -118,8 +138,8 @@ def _is_unknown(value: Any, texts: frozenset[str]) -> bool:
     return isinstance(value, str) and value in texts
 
 
-def _unchanged_holes(
-    unknown: tuple[Pointer, ...], data_at: Pointer, before_at: Pointer, before: Mapping[str, Any]
+def unchanged_holes(
+    unknown: tuple[Pointer, ...], data_at: Pointer, before_at: Pointer, before: frozenset[str]
 ) -> Iterator[Pointer]:
     """Yield the holes that `before` has since it is as `data` in what it does not hold."""
     for hole in unknown:

@@ -121,7 +121,8 @@ impl Flattener {
             if let Some(made) = records::complete(trie, slots, event, &mut origin).map_err(|error| origin.place(error))? {
                 *completed = made;
                 (event, max_depth) = (completed, usize::MAX);
-                text = pass::<CHECKED>(trie, slots, scratch, event, max_depth).map_err(|error| origin.place(error))?;
+                // What stands twice in it stands so in data, where the last wins, or was told.
+                text = pass_over::<CHECKED>(trie, slots, scratch, event, max_depth).map_err(|error| origin.place(error))?.0;
             }
             slots.before_end = before_end as u32;
         }
@@ -146,7 +147,7 @@ impl Flattener {
     }
 }
 
-/// Read a text once; returns it as far as it was read.
+/// Read a text once, and refuse what is no event; returns it as far as it was read.
 fn pass<'t, const CHECKED: bool>(
     trie: &PathTrie,
     slots: &mut Slots,
@@ -154,13 +155,7 @@ fn pass<'t, const CHECKED: bool>(
     text: &'t [u8],
     max_depth: usize,
 ) -> Result<&'t str, EventError> {
-    let scanned = Scan::<CHECKED> { text, trie, slots, scratch, max_depth, missing: trie.needed }.event();
-    let read = match &scanned {
-        // Lazily, what lies beyond is not looked at.
-        Ok(scanned) if !CHECKED => scanned.end,
-        _ => text.len(),
-    };
-    let (read, Scanned { not_an_object, duplicate, .. }) = json::utf8_first(&text[..read], scanned)?;
+    let (read, Scanned { not_an_object, duplicate, .. }) = pass_over::<CHECKED>(trie, slots, scratch, text, max_depth)?;
     if let Some(at) = not_an_object {
         return Err(envelope::not_an_object(text[at], at));
     }
@@ -168,4 +163,21 @@ fn pass<'t, const CHECKED: bool>(
         return Err(envelope::duplicate_member(trie, node, at));
     }
     Ok(read)
+}
+
+/// Read a text once; returns it as far as it was read, and what was seen.
+fn pass_over<'t, const CHECKED: bool>(
+    trie: &PathTrie,
+    slots: &mut Slots,
+    scratch: &mut Scratch,
+    text: &'t [u8],
+    max_depth: usize,
+) -> Result<(&'t str, Scanned), EventError> {
+    let scanned = Scan::<CHECKED> { text, trie, slots, scratch, max_depth, missing: trie.needed }.event();
+    let read = match &scanned {
+        // Lazily, what lies beyond is not looked at.
+        Ok(scanned) if !CHECKED => scanned.end,
+        _ => text.len(),
+    };
+    Ok(json::utf8_first(&text[..read], scanned)?)
 }

@@ -134,6 +134,8 @@ struct Splice {
     start: usize,
     end: usize,
     length: usize,
+    /// Where an error in it shows.
+    shown: usize,
 }
 
 /// How the text that was read came to be of the event: the pieces put in, those of one writing in the order of the text.
@@ -164,7 +166,7 @@ impl Origin {
     }
 }
 
-/// Where what stands at *offset* stood before pieces were put in; in a piece, where it begins.
+/// Where what stands at *offset* stood before pieces were put in; in a piece, where its errors show.
 fn before(splices: &[Splice], offset: usize) -> usize {
     let mut shift = 0_isize;
     for splice in splices {
@@ -173,7 +175,7 @@ fn before(splices: &[Splice], offset: usize) -> usize {
             break;
         }
         if offset < start + splice.length {
-            return splice.start;
+            return splice.shown;
         }
         shift += splice.length as isize - (splice.end - splice.start) as isize;
     }
@@ -214,7 +216,7 @@ pub(super) fn decode(
                 place: Some(encode_pointer(&place.pointer).into()),
                 reason: format!("the JSON in {name}, at byte {} of it: {}", fault.offset, fault.reason).into(),
             })?;
-            pieces.push((Splice { start, end, length: last - first }, text[first..last].to_vec()));
+            pieces.push((Splice { start, end, length: last - first, shown: start }, text[first..last].to_vec()));
             // Null is as good as missing.
             if peek(text, first) != b'n' {
                 break;
@@ -343,12 +345,15 @@ pub(super) fn complete(trie: &PathTrie, slots: &Slots, event: &[u8], origin: &mu
         piece.extend_from_slice(&event[member.from..member.to]);
     }
     let start = before.end as usize - 1;
-    origin.write(event, vec![(Splice { start, end: start, length: piece.len() }, piece)]).map(Some)
+    let splice = Splice { start, end: start, length: piece.len(), shown: before.start as usize };
+    origin.write(event, vec![(splice, piece)]).map(Some)
 }
 
 /// Where the braces of `before` close, of an event as it was given.
 pub(super) fn end_of_before(trie: &PathTrie, slots: &Slots) -> usize {
-    both(trie, slots).map_or(0, |(_, before)| before.end as usize - 1)
+    // Lazily nobody may have looked for the end of the root.
+    let end = |entry: &Entry| if entry.end > entry.start { entry.end as usize - 1 } else { u32::MAX as usize };
+    found(trie, slots, BEFORE).next().map_or(0, |(_, entry)| end(entry))
 }
 
 /// Find the holes that the layout tells of, beside those that the event names: they are in the slots then.
