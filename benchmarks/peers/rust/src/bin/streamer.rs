@@ -32,6 +32,7 @@ fn addition(id: u32, pattern: &str) -> Addition {
         portable: false,
         text: text.into_bytes().into(),
         conditions: None,
+        same_as: None,
         host: None,
     }
 }
@@ -70,7 +71,7 @@ fn main() {
         },
     );
     let counters = engine.counters();
-    let (matches, work) = (counters.matches, counters.candidates + counters.listed);
+    let (matches, work) = (counters.matches.sum, counters.candidates.sum);
     eprintln!(
         "work {:.1} conjunctions an event, {:.1} matches",
         work as f64 / counters.events as f64,
