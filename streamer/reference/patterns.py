@@ -253,7 +253,7 @@ class _Plan:
     trie: _Node
     nodes: dict[tuple[str, ...], _Node]  # by path, of those where a field ends
     absent: int  # fields that also hold where there is no leaf
-    never: int  # fields without matchers, which hold for no leaf, known or not
+    never: int  # fields that hold for no leaf, known or not
     tree: _And
 
 
@@ -289,7 +289,8 @@ def _make_plan(pattern: Pattern) -> _Plan:
             tree.bits |= bit
             if any(isinstance(matcher, Absent) for matcher in each.matchers):
                 absent |= bit
-            if not each.matchers:
+            # No number beyond float64 equals anything. `all` of no matchers is true, too.
+            if all(isinstance(matcher, Equal) and isinstance(matcher.value, BeyondFloat64) for matcher in each.matchers):
                 never |= bit
             node = trie
             node.through |= bit

@@ -460,7 +460,8 @@ class _Parser:
             return
         if not operand:
             _fail("a list must not be empty", place)
-        self._grow("alternatives", len(operand), place)
+        # The operator itself is counted in its array.
+        self._grow("alternatives", len(operand) - 1, place)
         for i, item in enumerate(operand):
             yield item, Place(place, i)
 

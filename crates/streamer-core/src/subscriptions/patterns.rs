@@ -536,7 +536,8 @@ impl<'t> Parser<'t> {
         match operand {
             Tree::List(items) if items.is_empty() => self.fail(place, "a list must not be empty"),
             Tree::List(items) => {
-                self.size.add_alternatives(items.len(), self.limits).or_else(|reason| self.fail(place, reason))?;
+                // The operator itself is counted in its array.
+                self.size.add_alternatives(items.len() - 1, self.limits).or_else(|reason| self.fail(place, reason))?;
                 Ok(items.iter().enumerate().map(|(at, item)| (item, self.at(place, Step::Index(at)))).collect())
             }
             operand => Ok(vec![(operand, place)]),
