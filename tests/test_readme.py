@@ -190,11 +190,16 @@ def local_links(page: Path) -> list[tuple[Path, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page: those of its headings, as GitHub makes them, and those that it names itself."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
     return {
         re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).strip().replace(" ", "-") for heading in headings
-    }
+    } | set(named_anchors(page))
+
+
+def named_anchors(page: Path) -> list[str]:
+    """Return the anchors that a page names itself, in its order."""
+    return re.findall(r'<a id="([^"]+)"></a>', page.read_text())
 
 
 @pytest.mark.parametrize("page", [*PAGES, *(ROOT / name for name in OTHERS)], ids=lambda page: str(page.relative_to(ROOT)))
@@ -207,3 +212,11 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_every_guide_is_linked_from_the_readme() -> None:
     linked = {file for file, _ in local_links(ROOT / "README.md")}
     assert set((ROOT / "docs").glob("*.md")) <= linked
+
+
+def test_every_term_of_the_glossary_has_an_anchor_of_its_own() -> None:
+    glossary = ROOT / "docs" / "glossary.md"
+    rows = [line for line in glossary.read_text().splitlines() if line.startswith("| ") and not line.startswith("| term")]
+    assert all(re.match(r'\| <a id="[a-z-]+"></a>\w', row) for row in rows)
+    terms = named_anchors(glossary)
+    assert len(terms) == len(set(terms)) == len(rows)
