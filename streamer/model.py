@@ -28,6 +28,11 @@ INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 MAX_CEL_DEPTH = 64
 
 
+def is_unicode(text: str) -> bool:
+    """Tell whether UTF-8 can hold a text; it cannot hold half of a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class BeyondFloat64:

@@ -41,7 +41,7 @@ from streamer.cel_eval.values import (
     read,
 )
 from streamer.errors import ConfigError
-from streamer.model import INT64_MIN, UINT64_MAX
+from streamer.model import INT64_MIN, UINT64_MAX, is_unicode
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -241,7 +241,7 @@ def _scalar(run: Run, item: Any) -> Value:
         return float.__float__(item)
     if isinstance(item, str):
         text = str.__str__(item)
-        if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        if not is_unicode(text):
             raise UnusableError("a str with half of a surrogate pair")
         run.charge_text(text)
         return text

@@ -27,6 +27,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from streamer.config.schema import LAYOUT_MEMBERS, Config, Section, as_members
 from streamer.config.yaml import MAX_BYTES, Mark, Node, kind_of, read_yaml, shown
 from streamer.errors import BulkConfigError, ConfigError
+from streamer.model import is_unicode
 
 #: Where a value stands in the tree: names of sections and fields, and positions in lists.
 Place: TypeAlias = tuple[str | int, ...]
@@ -392,7 +393,7 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
         if place in given:
             errors.append(ConfigError(f"says the same as {given[place]}", source=name))
             continue
-        if any("\ud800" <= char <= "\udfff" for char in environment[name]):
+        if not is_unicode(environment[name]):
             # So Python holds bytes that are no UTF-8.
             errors.append(ConfigError("no UTF-8", place=show_place(place), source=name))
             continue

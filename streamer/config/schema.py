@@ -39,7 +39,7 @@ from pydantic_core import PydanticCustomError
 from streamer.bloom.options import BloomOptions
 from streamer.config.units import Duration, Size
 from streamer.config.yaml import kind_of, leading_zero, shown
-from streamer.core.protocol import Options
+from streamer.core.options import Options
 from streamer.errors import ConfigError, SubscriptionError
 from streamer.events.layout import MEANINGS, PARTS, EventLayout, faults
 from streamer.model import INT64_MAX, MAX_CEL_DEPTH, CelEvaluator, Limits

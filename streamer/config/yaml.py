@@ -25,6 +25,7 @@ from typing import Any, Final, final
 import yaml
 
 from streamer.errors import BulkConfigError, ConfigError
+from streamer.model import is_unicode
 
 #: Of a file. What an engine has to say fits many times.
 MAX_BYTES: Final = 64 * 1024
@@ -241,7 +242,7 @@ class _Reader:
             return node
         if len(event.value) > MAX_TEXT:
             return self._refused(f"a text of {len(event.value)} characters; at most {MAX_TEXT} are read", event)
-        if any("\ud800" <= char <= "\udfff" for char in event.value):
+        if not is_unicode(event.value):
             try:
                 # Two escapes, as JSON writes what is beyond 16 bits.
                 node.value = event.value.encode("utf-16", "surrogatepass").decode("utf-16")

@@ -21,17 +21,15 @@ until one is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, final
 
-from streamer.bloom.options import BloomOptions
 from streamer.bloom.state import FilterState
-from streamer.cel_eval.registered import Functions
+from streamer.core.options import Options
 from streamer.errors import EventError, SubscriptionError
-from streamer.events.layout import EventLayout
-from streamer.events.reading import EventSource, read_event
-from streamer.model import CelEvaluator, Event, Limits, Match
+from streamer.events.reading import EventSource
+from streamer.model import Match
 from streamer.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -48,37 +46,6 @@ Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
 
 Mode = Literal["add", "replace", "apply"]
 """`add` refuses an id that is held, `replace` puts the new one in its place, `apply` also removes all others."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How an engine reads events and judges; fixed for its life. See `Engine` for what each means."""
-
-    layout: EventLayout
-    default_tenant: str | None = "default"
-    validation: Literal["full", "lazy"] = "full"
-    limits: Limits = field(default_factory=Limits)
-    soft_delete: str | None = None
-    cache_size: int = 10_000
-    bloom: BloomOptions = field(default_factory=BloomOptions)
-    batch_size: int | None = None
-    threads: int = 1
-    default: Callable[[Any], Any] | None = None
-    cel_evaluator: CelEvaluator = "native"
-    cel_functions: Functions = field(default_factory=Functions)
-
-    def read(self, event: EventSource, tenant: str | None, collection: str | None) -> Event:
-        """Return the parts of an event as an engine with these options reads it. Raises EventError."""
-        return read_event(
-            event,
-            layout=self.layout,
-            default_tenant=self.default_tenant,
-            limits=self.limits,
-            tenant=tenant,
-            collection=collection,
-            default=self.default,
-        )
 
 
 @final

@@ -43,7 +43,8 @@ from typing import IO, Any, Final, Protocol, final
 import mmh3
 
 from streamer.bloom.options import BloomOptions
-from streamer.core.protocol import Options, Source
+from streamer.core.options import Options
+from streamer.core.protocol import Source
 from streamer.errors import SnapshotError, SubscriptionError
 from streamer.model import Limits
 from streamer.subscriptions.parse import parse_subscription

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
 from typing import Any, Final, NamedTuple, cast, final
 
-from streamer.core.protocol import Changes, Core, Hits, Mode, Options, Source
+from streamer.core.options import Options
+from streamer.core.protocol import Changes, Core, Hits, Mode, Source
 from streamer.engine.lines import LineSource, read_blocks, read_lines
 from streamer.engine.matches import Matches
 from streamer.errors import BulkSubscriptionError, EventError, SubscriptionError

@@ -11,7 +11,8 @@ from streamer.bloom.manager import Manager, Name, Reason
 from streamer.bloom.options import BloomOptions
 from streamer.bloom.shipping import Shipment, ship
 from streamer.bloom.state import FilterState
-from streamer.core.protocol import Core, Options
+from streamer.core.options import Options
+from streamer.core.protocol import Core
 
 #: Fewer subscriptions are looked through in the time that a filter takes to say no, and need nobody to look after it.
 FEWEST: Final = 64

@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
-from streamer.cel_eval import CelErrors, ErrorLog, Functions, ProgramCache
+from streamer.cel_eval import CelErrors, ErrorLog, ProgramCache
 from streamer.cel_eval.errors import WORST
 from streamer.core import snapshot
 from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
+from streamer.core.options import Options
 from streamer.core.plan import Plan
-from streamer.core.protocol import Changes, Core, Mode, Options, Selection, Source
+from streamer.core.protocol import Changes, Core, Mode, Selection, Source
 from streamer.engine.batch import LineResult, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.explain import Explanation, explain
@@ -33,15 +34,13 @@ from streamer.errors import (
     EventCode,
     EventError,
     SnapshotError,
-    SubscriptionError,
     UnknownSubscriptionError,
 )
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource
-from streamer.model import INT64_MAX, CelEvaluator, Limits
+from streamer.model import INT64_MAX, CelEvaluator, Limits, is_unicode
 from streamer.reference.core import ReferenceCore
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
-from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.values import packed, unpacked
 
@@ -102,46 +101,11 @@ class Engine:
         cel_evaluator: CelEvaluator = "native",
         cel_functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
-        if isinstance(layout, str):
-            layout = EventLayout.preset(layout)
-        elif not isinstance(layout, EventLayout):
-            layout = EventLayout.from_dict(layout)
-        if validation not in ("full", "lazy"):
-            raise ConfigError(f"expected 'full' or 'lazy', not {validation!r}", place="validation")
-        if default_tenant is not None:
-            _check_option("default_tenant", default_tenant, str)
-            if default_tenant in ("", "*"):
-                raise ConfigError(f"{default_tenant!r} is no tenant; name one, or None for none", place="default_tenant")
-        if soft_delete is not None:
-            _check_option("soft_delete", soft_delete, str)
-            try:
-                parse_path(soft_delete, place="soft_delete")
-            except SubscriptionError as error:
-                raise ConfigError(error.reason, place="soft_delete") from None
-        if limits is not None and not isinstance(limits, Limits):
-            raise ConfigError(f"expected streamer.Limits, not {type(limits).__name__}", place="limits")
-        numbers = {"cache_size": cache_size, "threads": threads}
-        if batch_size is not None:
-            numbers["batch_size"] = batch_size
-        for name, number in numbers.items():
-            _check_option(name, number, int)
-            if number < 1:
-                raise ConfigError(f"expected at least 1, not {number}", place=name)
-            if number > INT64_MAX:
-                raise ConfigError(f"expected at most {INT64_MAX}, not {number}", place=name)
-        if bloom is None:
-            bloom = BloomOptions()
-        elif not isinstance(bloom, BloomOptions):
-            bloom = BloomOptions.from_dict(bloom)
-        if default is not None and not callable(default):
-            raise ConfigError(f"expected a function, not {type(default).__name__}", place="default")
-        if cel_evaluator not in get_args(CelEvaluator):
-            raise ConfigError(f"expected 'native' or 'portable', not {cel_evaluator!r}", place="cel_evaluator")
-        options = Options(
+        options = Options.checked(
             layout=layout,
             default_tenant=default_tenant,
             validation=validation,
-            limits=limits if limits is not None else Limits(),
+            limits=limits,
             soft_delete=soft_delete,
             cache_size=cache_size,
             bloom=bloom,
@@ -149,7 +113,7 @@ class Engine:
             threads=threads,
             default=default,
             cel_evaluator=cel_evaluator,
-            cel_functions=cel_functions if isinstance(cel_functions, Functions) else Functions(cel_functions),
+            cel_functions=cel_functions,
         )
         self._begin(options)
 
@@ -160,6 +124,13 @@ class Engine:
         self._cel_errors = ErrorLog()
         self._core = _make_core(options, self._programs, self._cel_errors, seed)
         self._bloom = Bloom(self._core, options)
+
+    @classmethod
+    def _of(cls, options: Options, seed: int | None = None) -> Engine:
+        """Make an engine of options that were checked."""
+        engine = cls.__new__(cls)
+        engine._begin(options, seed)
+        return engine
 
     @classmethod
     def from_config(
@@ -212,8 +183,8 @@ class Engine:
         head = snapshot.read_head(path)
         stored = head.engine_options()
         try:
-            options = cls(**{**stored, **overrides})._options
-            kept = cls(**stored)._options if overrides else options
+            options = Options.checked(**{**stored, **overrides})
+            kept = Options.checked(**stored) if overrides else options
         except ConfigError as error:
             if error.place.split(".")[0] in overrides:
                 raise
@@ -221,9 +192,8 @@ class Engine:
         for name in snapshot.FIXED:
             if getattr(options, name) != getattr(kept, name):
                 raise ConfigError("a snapshot was made with another one, which its subscriptions were accepted under", place=name)
-        engine = cls.__new__(cls)
         # Tables in the file were hashed with its seed; an engine whose core cannot use them has one of its own.
-        engine._begin(options, head.seed if head.images else None)
+        engine = cls._of(options, head.seed if head.images else None)
         try:
             engine._core.open_snapshot(head, snapshot.seen_by(collections))
         except BulkSubscriptionError as bulk:
@@ -675,34 +645,14 @@ def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog, s
 
 
 def _unpickle(options: Options, held: Sequence[Any]) -> Engine:
-    engine = Engine(
-        layout=options.layout,
-        default_tenant=options.default_tenant,
-        validation=options.validation,
-        limits=options.limits,
-        soft_delete=options.soft_delete,
-        cache_size=options.cache_size,
-        bloom=options.bloom,
-        batch_size=options.batch_size,
-        threads=options.threads,
-        default=options.default,
-        cel_evaluator=options.cel_evaluator,
-        cel_functions=options.cel_functions,
-    )
+    engine = Engine._of(options)
     engine.add_many(unpacked(*each) if isinstance(each, tuple) else each for each in held)
     return engine
 
 
 def _is_text(value: object) -> bool:
     """Tell whether a value is a string that UTF-8 can hold; nothing else is an id or a name that anything has."""
-    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value))
-
-
-def _check_option(name: str, value: object, kind: type) -> None:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ConfigError(f"expected {kind.__name__}, not {type(value).__name__}", place=name)
-    if isinstance(value, str) and not _is_text(value):
-        raise ConfigError("half of a surrogate pair", place=name)
+    return isinstance(value, str) and is_unicode(value)
 
 
 def check_positive(name: str, value: int) -> None:

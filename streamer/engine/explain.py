@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from streamer.core.protocol import Options
+from streamer.core.options import Options
 from streamer.errors import SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import BeyondFloat64, Transition, Verdict

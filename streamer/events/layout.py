@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, ClassVar, Literal, TypeAlias, final, get_args
 
 from streamer.errors import ConfigError
-from streamer.model import INT64_MAX, INT64_MIN, Pointer
+from streamer.model import INT64_MAX, INT64_MIN, Pointer, is_unicode
 
 TimestampFormat = Literal["ms", "us", "ns", "s", "rfc3339"]
 PresetName = Literal["change", "debezium", "maxwell", "cloudevents", "eventbridge", "document"]
@@ -283,13 +283,8 @@ def _decode(text: str, name: str) -> Pointer:
     return pointer
 
 
-def _is_lone(text: str) -> bool:
-    """Tell whether a text holds half of a surrogate pair, which JSON text in UTF-8 cannot."""
-    return any("\ud800" <= char <= "\udfff" for char in text)
-
-
 def _check_unicode(text: str, name: str) -> None:
-    if _is_lone(text):
+    if not is_unicode(text):
         raise ConfigError(f"{text!r}: a text with half of a surrogate pair", place=name)
 
 
@@ -366,7 +361,7 @@ def _type_map_faults(type_map: Any) -> Iterator[tuple[tuple[str, ...], str]]:
         elif pair[1] not in MEANINGS:
             near = _did_you_mean(pair[1], MEANINGS)
             yield (pair[0],), f"expected words that mean {', '.join(MEANINGS)}, not {pair!r}{near}"
-        elif _is_lone(pair[0]):
+        elif not is_unicode(pair[0]):
             yield (pair[0],), f"{pair[0]!r}: a text with half of a surrogate pair"
 
 

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from streamer.locks import Lock
 from streamer.metrics.names import METRICS, Metric
 from streamer.metrics.samples import Labels, Sample, read
+from streamer.model import is_unicode
 from streamer.telemetry import Distribution
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Registration:
         # Found only when it is scraped, it would fail every scrape of the registry.
         if not isinstance(name, str):
             raise TypeError(f"name is a string, not {type(name).__name__}")
-        if any("\ud800" <= char <= "\udfff" for char in name):
+        if not is_unicode(name):
             raise ValueError("name: half of a surrogate pair")
         self._engine: Callable[[], Measured | None] = weakref.ref(engine)
         self.name: Final = name

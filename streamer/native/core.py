@@ -26,13 +26,14 @@ from streamer.cel_eval import CelReason, ErrorLog, Functions, ProgramCache, eval
 from streamer.cel_eval.narrowing import narrowing
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
+from streamer.core.options import Options
 from streamer.core.plan import Plan, native_plan
-from streamer.core.protocol import Changes, Mode, Options, Selection, Source
+from streamer.core.protocol import Changes, Mode, Selection, Source
 from streamer.core.snapshot import Head, read_named
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource, as_before, encode, json_value
-from streamer.model import Event, Verdict
+from streamer.model import Event, Verdict, is_unicode
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.keys import Key
@@ -250,7 +251,8 @@ class NativeCore(_native.Core):
             # A traceback would keep the frames of every bad one of a million alive.
             errors[position] = error.with_traceback(None)
             # No other subscription has an id that is no text.
-            draft.refuse(position, error.subscription_id if _is_text(error.subscription_id) else None)
+            id_ = error.subscription_id
+            draft.refuse(position, id_ if id_ is not None and is_unicode(id_) else None)
 
         def flush() -> None:
             portable = draft.extend(pending)
@@ -449,10 +451,6 @@ def _plain_text(source: Subscription | Mapping[str, Any], most: int) -> bytes | 
 
 def _subscription(held: Held) -> Subscription:
     return parse_subscription(held) if isinstance(held, bytes) else held
-
-
-def _is_text(value: str | None) -> bool:
-    return value is None or value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _criteria(selection: Selection) -> tuple[list[str] | None, str | None, str | None, str | None]:

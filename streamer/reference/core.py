@@ -37,8 +37,9 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
+from streamer.core.options import Options
 from streamer.core.plan import Plan, make_plan
-from streamer.core.protocol import Changes, Mode, Options, Selection, Source
+from streamer.core.protocol import Changes, Mode, Selection, Source
 from streamer.core.snapshot import Head, read_named
 from streamer.errors import (
     BulkSubscriptionError,

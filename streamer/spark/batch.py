@@ -27,6 +27,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType
 
 from streamer import _backend
+from streamer.cel_eval import Functions
+from streamer.core.options import Options
 from streamer.core.snapshot import MAGIC
 from streamer.engine.engine import Engine, check_positive
 from streamer.errors import BackendError, ConfigError
@@ -186,7 +188,7 @@ def match_events(
     result.rejected = planned("rejected")
     result.outcomes = outcomes
     result.strategy, result.reason = chosen, reason
-    result.layout = Engine(**given.options)._options.layout
+    result.layout = Options.checked(**given.options).layout
     result.version = prepared.digest if isinstance(prepared, broadcast.Broadcast) else None
     return result
 
@@ -266,13 +268,13 @@ def _given(spark: SparkSession, source: Subscriptions, options: dict[str, Any]) 
             # No file holds functions.
             functions = options.pop("cel_functions", None)
             _same(options, held, "the snapshot")
-            held["cel_functions"] = Engine(cel_functions=functions)._options.cel_functions
+            held["cel_functions"] = Functions(functions)
             return _Given(spark, copy, _travelling(held))
-        Engine(**options)
+        Options.checked(**options)
         return _Given(spark, path, _travelling(options))
     if not isinstance(source, DataFrame):
         raise TypeError(f"subscriptions: expected a DataFrame, an Engine or a path, not {type(source).__name__}")
-    Engine(**options)
+    Options.checked(**options)
     return _Given(spark, source, _travelling(options))
 
 
@@ -286,9 +288,9 @@ def _travelling(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same(named: Mapping[str, Any], held: Mapping[str, Any], whose: str) -> None:
     """Refuse options that are not those under which the subscriptions were accepted."""
-    made = Engine(**{**held, **named})._options
+    asked, kept = Options.checked(**{**held, **named}), Options.checked(**held)
     for name in named:
-        if getattr(made, name) != getattr(Engine(**held)._options, name):
+        if getattr(asked, name) != getattr(kept, name):
             raise ConfigError(f"{whose} has another one", place=name)
 
 

@@ -147,10 +147,11 @@ class Names:
 
     def __init__(self, options: Options, backend: _backend.Backend) -> None:
         choose_backend(backend)
-        self._options: Final = options
         self._default: Final[str | None] = options.get("default_tenant", "default")
         # Read as if they were events: of these, too, tenant and collection are read without the rest.
         self._reader: Final = Engine(layout=self._LAYOUT, default_tenant=self._default)
+        #: Holds the odd one that is looked at.
+        self._checker: Final = Engine(**options)
 
     def of(self, texts: pa.Array) -> list[pa.Array]:
         """Return tenant, collection (`*` for every one), id and error; the error is null, or else all others are."""
@@ -173,11 +174,12 @@ class Names:
         try:
             if text is None:
                 raise SubscriptionError("expected JSON text, not null")
-            engine = Engine(**self._options)
-            engine.add(text)
+            self._checker.apply([text])
+        except BulkSubscriptionError as bulk:
+            return None, None, None, told(bulk.errors[0])
         except SubscriptionError as error:
             return None, None, None, told(error)
-        (held,) = engine.subscriptions()
+        (held,) = self._checker.subscriptions()
         tenant = held.tenant if held.tenant is not None else self._default
         return tenant, held.collection if held.collection is not None else "*", held.id, None
 

@@ -33,7 +33,7 @@ import re2
 from streamer.cel_eval.regexps import MAX_SIZE, compile_regexp, regexp_error, regexp_size, too_large
 from streamer.errors import SubscriptionError
 from streamer.events.layout import decode_pointer
-from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Limits
+from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Limits, is_unicode
 from streamer.subscriptions.subscription import Filter
 
 
@@ -273,7 +273,7 @@ def _json_value(value: Any, place: str, depth: int, values: Iterator[int]) -> An
 
 def check_text(text: str, *, place: str) -> None:
     """Refuse half a surrogate pair, which no UTF-8 text can hold."""
-    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+    if not is_unicode(text):
         raise SubscriptionError("a lone surrogate in a string", place=place)
 
 

@@ -15,7 +15,8 @@ import pytest
 from streamer.bloom.options import BloomOptions
 from streamer.bloom.portable import PortableBloomFilter
 from streamer.cel_eval import ErrorLog, ProgramCache
-from streamer.core.protocol import Options, Selection
+from streamer.core.options import Options
+from streamer.core.protocol import Selection
 from streamer.events.layout import EventLayout
 from streamer.model import Limits
 from streamer.subscriptions.compile import compile_subscription

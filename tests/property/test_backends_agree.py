@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from streamer.cel_eval import ErrorLog, ProgramCache
-from streamer.core.protocol import Hits, Options, Selection
+from streamer.core.options import Options
+from streamer.core.protocol import Hits, Selection
 from streamer.events.layout import EventLayout
 from streamer.events.reading import read_event
 from streamer.model import Event, Limits, Match, Verdict

@@ -19,6 +19,7 @@ from streamer import ConfigError, Engine, Limits, SnapshotError, Subscription, S
 from streamer.bloom.options import BloomOptions
 from streamer.core import snapshot
 from streamer.core.snapshot import read_directory, verify
+from streamer.engine import engine as engine_module
 from tests.generators import agreeing_event, agreeing_subscription, random_event, random_subscription
 
 MakeEngine = Callable[..., Engine]
@@ -119,6 +120,16 @@ def test_options_come_back(engine: MakeEngine, tmp_path: Path) -> None:
         False,
         str,
     )
+
+
+def test_loading_makes_one_core(engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options are checked without an engine: only the one that is returned has a core."""
+    engine().save(tmp_path / "s")
+    made = []
+    make = engine_module._make_core
+    monkeypatch.setattr(engine_module, "_make_core", lambda *args: made.append(1) or make(*args))
+    Engine.load(tmp_path / "s", cache_size=9)
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""How an engine reads events and evaluates: what a user may choose, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, final, get_args
+
+from streamer.bloom.options import BloomOptions
+from streamer.cel_eval.registered import Functions
+from streamer.errors import ConfigError, SubscriptionError
+from streamer.events.layout import EventLayout
+from streamer.events.reading import EventSource, read_event
+from streamer.model import INT64_MAX, CelEvaluator, Event, Limits, is_unicode
+from streamer.subscriptions.filters import parse_path
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of an engine as a core takes them; `Engine` says what each means, and `checked` reads what a user gave."""
+
+    layout: EventLayout
+    default_tenant: str | None = "default"
+    validation: Literal["full", "lazy"] = "full"
+    limits: Limits = field(default_factory=Limits)
+    soft_delete: str | None = None
+    cache_size: int = 10_000
+    bloom: BloomOptions = field(default_factory=BloomOptions)
+    batch_size: int | None = None
+    threads: int = 1
+    default: Callable[[Any], Any] | None = None
+    cel_evaluator: CelEvaluator = "native"
+    cel_functions: Functions = field(default_factory=Functions)
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        layout: EventLayout | str | Mapping[str, Any] = "change",
+        limits: Limits | None = None,
+        bloom: BloomOptions | Mapping[str, Any] | None = None,
+        cel_functions: Mapping[str, Callable[..., Any]] | None = None,
+        **others: Any,
+    ) -> Self:
+        """Return options that were given as `Engine` takes them. Raises ConfigError for one that cannot be."""
+        if isinstance(layout, str):
+            layout = EventLayout.preset(layout)
+        elif not isinstance(layout, EventLayout):
+            layout = EventLayout.from_dict(layout)
+        if limits is not None and not isinstance(limits, Limits):
+            raise ConfigError(f"expected streamer.Limits, not {type(limits).__name__}", place="limits")
+        if bloom is None:
+            bloom = BloomOptions()
+        elif not isinstance(bloom, BloomOptions):
+            bloom = BloomOptions.from_dict(bloom)
+        options = cls(
+            layout=layout,
+            limits=limits if limits is not None else Limits(),
+            bloom=bloom,
+            cel_functions=cel_functions if isinstance(cel_functions, Functions) else Functions(cel_functions),
+            **others,
+        )
+        options._check_choices()
+        options._check_tenant()
+        options._check_soft_delete()
+        options._check_numbers()
+        return options
+
+    def _check_choices(self) -> None:
+        if self.validation not in ("full", "lazy"):
+            raise ConfigError(f"expected 'full' or 'lazy', not {self.validation!r}", place="validation")
+        if self.cel_evaluator not in get_args(CelEvaluator):
+            raise ConfigError(f"expected 'native' or 'portable', not {self.cel_evaluator!r}", place="cel_evaluator")
+        if self.default is not None and not callable(self.default):
+            raise ConfigError(f"expected a function, not {type(self.default).__name__}", place="default")
+
+    def _check_tenant(self) -> None:
+        if self.default_tenant is None:
+            return
+        _check_type("default_tenant", self.default_tenant, str)
+        if self.default_tenant in ("", "*"):
+            raise ConfigError(f"{self.default_tenant!r} is no tenant; name one, or None for none", place="default_tenant")
+
+    def _check_soft_delete(self) -> None:
+        if self.soft_delete is None:
+            return
+        _check_type("soft_delete", self.soft_delete, str)
+        try:
+            parse_path(self.soft_delete, place="soft_delete")
+        except SubscriptionError as error:
+            raise ConfigError(error.reason, place="soft_delete") from None
+
+    def _check_numbers(self) -> None:
+        for name in ("cache_size", "threads", "batch_size"):
+            number = getattr(self, name)
+            if name == "batch_size" and number is None:
+                continue
+            _check_type(name, number, int)
+            if number < 1:
+                raise ConfigError(f"expected at least 1, not {number}", place=name)
+            if number > INT64_MAX:
+                raise ConfigError(f"expected at most {INT64_MAX}, not {number}", place=name)
+
+    def read(self, event: EventSource, tenant: str | None, collection: str | None) -> Event:
+        """Return the parts of an event as an engine with these options reads it. Raises EventError."""
+        return read_event(
+            event,
+            layout=self.layout,
+            default_tenant=self.default_tenant,
+            limits=self.limits,
+            tenant=tenant,
+            collection=collection,
+            default=self.default,
+        )
+
+
+def _check_type(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ConfigError(f"expected {kind.__name__}, not {type(value).__name__}", place=name)
+    if isinstance(value, str) and not is_unicode(value):
+        raise ConfigError("half of a surrogate pair", place=name)
