@@ -9,11 +9,11 @@ from typing import Literal, Self, TypeAlias, TypedDict, final
 from typing_extensions import Buffer, disjoint_base
 
 from streamer.core.arrow import Column
-from streamer.core.protocol import Mode
+from streamer.core.protocol import Held, Mode
 from streamer.errors import EventError, SubscriptionError
 from streamer.events.reading import EventSource
 from streamer.model import Match
-from streamer.native.core import Held, Host
+from streamer.native.core import Host
 from streamer.subscriptions.subscription import Subscription
 
 __all__ = [

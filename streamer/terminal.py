@@ -41,7 +41,7 @@ def json_text(value: Any) -> str:
 
     It is read back as the same value, and as deep as a subscription may be.
     """
-    from streamer.subscriptions.values import write_json
+    from streamer.subscriptions.text import write_json
 
     text, _ = write_json(value, max_depth=_MAX_DEPTH, max_bytes=None)
     return printable_json(text)

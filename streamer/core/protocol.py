@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
 """A subscription as a user may give it; bytes and str are JSON text."""
 
+Held: TypeAlias = bytes | Subscription
+"""A subscription as a core keeps it: its JSON text, or the object where JSON does not say all of it."""
+
 Mode = Literal["add", "replace", "apply"]
 """`add` refuses an id that is held, `replace` puts the new one in its place, `apply` also removes all others."""
 
@@ -171,9 +174,12 @@ class Core(Protocol):
     def image(self, lines: bytes, seed: int) -> bytes | None:
         """Compile the lines of a section for a snapshot whose images have *seed*; None where that would not pay."""
 
-    def canonical(self, text: bytes) -> tuple[str | None, str | None, bytes] | None:
-        """Return tenant and collection of a subscription that is held, and its text as a snapshot has it; None for one that is
-        written in Python."""
+    def canonical(self, held: Held) -> tuple[str, str, bytes]:
+        """Return tenant and collection, `*` for every one, of a subscription that `given` returned, and its text for a snapshot.
+
+        Raises:
+            SubscriptionError: JSON does not say all of it.
+        """
 
     def get(self, subscription_id: str) -> Subscription | None:
         """Return a subscription as it was given, or None."""
@@ -184,8 +190,8 @@ class Core(Protocol):
     def ids(self, selection: Selection) -> list[str]:
         """Return only their ids."""
 
-    def given(self, selection: Selection) -> Sequence[Source]:
-        """Return them as cheaply as may be, for `write` to take again."""
+    def given(self, selection: Selection) -> Sequence[Held]:
+        """Return them as they are held, for `write` to take again."""
 
     def __len__(self) -> int: ...
 

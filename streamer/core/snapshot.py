@@ -44,12 +44,10 @@ import mmh3
 
 from streamer.bloom.options import BloomOptions
 from streamer.core.options import Options
-from streamer.core.protocol import Source
-from streamer.errors import SnapshotError, SubscriptionError
+from streamer.errors import SnapshotError
 from streamer.model import Limits
-from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.compile import EVERY
 from streamer.subscriptions.subscription import Subscription
-from streamer.subscriptions.values import plain_json, write_json
 
 MAGIC: Final = b"\x89STRM\r\n\x1a"
 FORMAT: Final = 1
@@ -64,8 +62,6 @@ ALIGNED: Final = 64
 _CHECKSUM: Final = 16
 #: Options that say what matches, which are the file's; the others may be given anew.
 FIXED: Final = ("layout", "default_tenant", "limits", "soft_delete", "cel_evaluator")
-#: A tenant or collection that stands for every one.
-EVERY: Final = "*"
 
 
 @final
@@ -241,10 +237,10 @@ class Images(Protocol):
 
     def image(self, lines: bytes, seed: int) -> bytes | None: ...
 
-    def canonical(self, text: bytes) -> tuple[str | None, str | None, bytes] | None: ...
+    def canonical(self, held: bytes | Subscription) -> tuple[str, str, bytes]: ...
 
 
-def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Source], images: Images) -> None:
+def save(path: str | os.PathLike[str], options: Options, held: Iterable[bytes | Subscription], images: Images) -> None:
     """Write subscriptions, in their order, with the options that they were accepted under.
 
     Raises:
@@ -259,12 +255,8 @@ def save(path: str | os.PathLike[str], options: Options, sources: Iterable[Sourc
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
     sections: dict[tuple[str, str], list[bytes]] = {}
-    for order, source in enumerate(sources):
-        written = images.canonical(source) if isinstance(source, bytes) else None
-        if written is None:
-            tenant, collection, text = _text_of(source, options)
-        else:
-            tenant, collection, text = written[0] or str(options.default_tenant), written[1] or EVERY, written[2]
+    for order, source in enumerate(held):
+        tenant, collection, text = images.canonical(source)
         sections.setdefault((tenant, collection), []).append(b"[%d,%b]\n" % (order, text))
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -423,61 +415,6 @@ def _read(file: IO[bytes], place: Place, path: str, section: Section) -> bytes:
 def checksum(data: bytes) -> bytes:
     """Return the checksum of a part of a file."""
     return mmh3.mmh3_x64_128_digest(data)
-
-
-def _text_of(source: Source, options: Options) -> tuple[str, str, bytes]:
-    """Return tenant, collection and canonical text: members in their order, defaults left out, nothing between them."""
-    if isinstance(source, Subscription):
-        members = source.to_dict()
-        if "types" in members:
-            members["types"] = list(members["types"])
-        if "pattern" in members and isinstance(members["pattern"], bytes):
-            members["pattern"] = members["pattern"].decode()
-    else:
-        # It was accepted, so it says nothing twice, and nothing that this reads otherwise is written by `plain_json`.
-        assert isinstance(source, bytes)  # what a core keeps
-        try:
-            given = json.loads(source)
-        except RecursionError:
-            given = parse_subscription(source).to_dict()
-        members = {name: given[name] for name, usual in _USUAL.items() if name in given and given[name] != usual}
-        if "filters" in members:
-            members["filters"] = [_filter(item) for item in members["filters"]]
-    text = plain_json(members)
-    if text is None:
-        text = _odd_text(source if isinstance(source, Subscription) else None, source, members)
-    return str(members.get("tenant", options.default_tenant)), str(members.get("collection", EVERY)), text
-
-
-def _odd_text(subscription: Subscription | None, source: Source, members: Mapping[str, Any]) -> bytes:
-    if subscription is None:
-        # A number beyond float64, or more of it than the quick way takes.
-        members = parse_subscription(source).to_dict()
-        if "types" in members:
-            members = {**members, "types": list(members["types"])}
-    subscription_id = members["id"]
-    try:
-        text, is_exact = write_json(members)
-    except (ValueError, RecursionError) as error:
-        raise SubscriptionError(f"a snapshot is JSON, which cannot hold it: {error}", subscription_id=subscription_id) from None
-    if not is_exact:
-        raise SubscriptionError("a snapshot is JSON, which does not say all of it", subscription_id=subscription_id)
-    return text.encode()
-
-
-#: Members in their order, with what is left out.
-_USUAL: Final[Mapping[str, Any]] = {
-    member.name: [] if member.name == "filters" else (None if member.name == "id" else member.default)
-    for member in fields(Subscription)
-}
-
-
-def _filter(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What `Filter.to_dict` says."""
-    members = {"field": given["field"], "op": given["op"], "value": given.get("value")}
-    if members["op"] == "changed" and members["value"] is None:
-        del members["value"]
-    return members
 
 
 def _shown_options(options: Options) -> dict[str, Any]:

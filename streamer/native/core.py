@@ -16,7 +16,7 @@ import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from streamer import _native
 from streamer.bloom.portable import PortableBloomFilter
@@ -28,19 +28,19 @@ from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
 from streamer.core.options import Options
 from streamer.core.plan import Plan, native_plan
-from streamer.core.protocol import Changes, Mode, Selection, Source
+from streamer.core.protocol import Changes, Held, Mode, Selection, Source
 from streamer.core.snapshot import Head, read_named
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource, as_before, encode, json_value
 from streamer.model import Event, Verdict, is_unicode
-from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
+from streamer.subscriptions.compile import EVERY, CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.keys import Key
 from streamer.subscriptions.parse import parse_subscription
-from streamer.subscriptions.sizes import check_length
 from streamer.subscriptions.subscription import Subscription
-from streamer.subscriptions.values import plain_json, private_copy, same_subscription, write_json
+from streamer.subscriptions.text import canonical_text, check_length, exact_text, partial_text, write_json
+from streamer.subscriptions.values import private_copy, same_subscription
 from streamer.telemetry import Distribution, Telemetry
 
 if TYPE_CHECKING:
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 CHUNK: Final = 4096
 #: Compiled subscriptions that are kept for their labels and plans; past it all are forgotten.
 COMPILED: Final = 20_000
-
-Held: TypeAlias = bytes | Subscription
-"""A subscription as the core keeps it: its JSON text, or the object where JSON does not say all of it."""
 
 
 @final
@@ -237,7 +234,13 @@ class NativeCore(_native.Core):
     def image_kind(self) -> int:
         return _native.IMAGES
 
-    canonical = staticmethod(_native.canonical)
+    def canonical(self, held: Held) -> tuple[str, str, bytes]:
+        default_tenant = self._options.default_tenant
+        written = _native.canonical(held) if isinstance(held, bytes) else None
+        if written is None:
+            return canonical_text(held, default_tenant)
+        tenant, collection, text = written
+        return tenant or str(default_tenant), collection or EVERY, text
 
     def remove(self, selection: Selection) -> Changes:
         return Changes(removed=tuple(self.discard(*_criteria(selection))))
@@ -288,29 +291,21 @@ class NativeCore(_native.Core):
             return source.encode("utf-8", "surrogatepass")
         if isinstance(source, bytes | bytearray):
             return bytes(source)
-        if type(source) in (Subscription, dict) and (plain := _plain_text(source, most)) is not None:
+        if type(source) in (Subscription, dict) and (text := exact_text(source, most)) is not None:
             # What is wrong with it is found where it is read.
-            return plain
+            return text
         subscription = private_copy(parse_subscription(source))
-        try:
-            text, is_exact = write_json(subscription.to_dict(), max_bytes=most)
-            if is_exact:
-                return text.encode()
-        except (ValueError, RecursionError):
-            pass
+        if (text := exact_text(subscription, most)) is not None:
+            return text
         check_length(subscription, self._options.limits)
         # It may be wrong, or only odd: labels hold anything, a pattern may be bytes.
         self._host.compile(subscription)
-        members = subscription.to_dict()
-        members.pop("labels", None)
-        if isinstance(subscription.pattern, bytes):
-            members["pattern"] = subscription.pattern.decode()
         try:
-            text, _ = write_json(members, max_bytes=most)
+            text = partial_text(subscription, most)
         except ValueError as error:
             raise SubscriptionError(str(error), subscription_id=subscription.id) from None
         # No text that is JSON begins so; the number tells apart what differs in its labels alone.
-        return text.encode(), b"\0%d" % next(_names), subscription
+        return text, b"\0%d" % next(_names), subscription
 
     def _keep_same(self, draft: _native.Draft) -> None:
         """Let what says the same as what is held, in another spelling, stay as it is held."""
@@ -331,7 +326,7 @@ class NativeCore(_native.Core):
     def ids(self, selection: Selection) -> list[str]:
         return [subscription_id for subscription_id, _ in self.sources(*_criteria(selection))]
 
-    def given(self, selection: Selection) -> list[Source]:
+    def given(self, selection: Selection) -> list[Held]:
         return [held for _, held in self.sources(*_criteria(selection))]
 
     # Arrow
@@ -438,15 +433,6 @@ def _phase1(options: Options) -> tuple[float, int] | None:
 
 def _distribution(counts: list[int], total: int) -> Distribution:
     return Distribution(tuple(counts), total)
-
-
-def _plain_text(source: Subscription | Mapping[str, Any], most: int) -> bytes | None:
-    """Return the JSON of a subscription that was made of plain values, if it has at most *most* bytes; None for any other."""
-    try:
-        text = plain_json(source.to_dict() if isinstance(source, Subscription) else source)
-    except (AttributeError, TypeError, ValueError):
-        return None
-    return text if text is not None and len(text) <= most else None
 
 
 def _subscription(held: Held) -> Subscription:

@@ -39,7 +39,7 @@ from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
 from streamer.core.options import Options
 from streamer.core.plan import Plan, make_plan
-from streamer.core.protocol import Changes, Mode, Selection, Source
+from streamer.core.protocol import Changes, Held, Mode, Selection, Source
 from streamer.core.snapshot import Head, read_named
 from streamer.errors import (
     BulkSubscriptionError,
@@ -58,8 +58,8 @@ from streamer.subscriptions.compile import CompiledSubscription, compile_subscri
 from streamer.subscriptions.keys import Key, Place, access_keys
 from streamer.subscriptions.normal_form import normal_form
 from streamer.subscriptions.parse import parse_subscription
-from streamer.subscriptions.sizes import check_length
 from streamer.subscriptions.subscription import Subscription
+from streamer.subscriptions.text import canonical_text, check_length
 from streamer.subscriptions.values import private_copy, same_subscription
 from streamer.telemetry import Name, Recorder, Telemetry
 
@@ -365,8 +365,8 @@ class ReferenceCore:
     def image(self, lines: bytes, seed: int) -> None:
         """Nothing is compiled ahead."""
 
-    def canonical(self, text: bytes) -> None:
-        """The contract is in Python (`streamer.core.snapshot`)."""
+    def canonical(self, held: Held) -> tuple[str, str, bytes]:
+        return canonical_text(held, self._options.default_tenant)
 
     def remove(self, selection: Selection) -> Changes:
         def without(root: Root) -> tuple[Root, Changes]:

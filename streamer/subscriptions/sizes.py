@@ -1,4 +1,4 @@
-"""How large one subscription is, as far as it was read, and how large it may be (semantics.md section 2)."""
+"""How many conditions one subscription has, as far as it was read, and how many it may have (semantics.md section 2)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any, Literal, TypeAlias, final
 
 from streamer.errors import SubscriptionError
 from streamer.model import Limits
-from streamer.subscriptions.subscription import Filter, Subscription
-from streamer.subscriptions.values import TooLongError, plain_json, write_json
+from streamer.subscriptions.subscription import Filter
 
 SizeName: TypeAlias = Literal["conditions", "alternatives"]
 
@@ -36,33 +35,3 @@ class Size:
                 continue
             if (reason := self.grow("alternatives", len(each.value))) is not None:
                 raise SubscriptionError(reason, place=f"filters[{at}].value")
-
-
-def check_length(source: Subscription | bytes | bytearray | str, limits: Limits) -> None:
-    """Refuse a subscription whose JSON text is too long. Raises SubscriptionError."""
-    most = limits.max_subscription_bytes
-    if isinstance(source, str | bytes | bytearray):
-        size = len(source.encode("utf-8", "surrogatepass")) if isinstance(source, str) else len(source)
-        if size > most:
-            raise SubscriptionError(f"{size} bytes of JSON text; at most {most} are allowed (limits.max_subscription_bytes)")
-        return
-    members = source.to_dict()
-    members.pop("labels", None)
-    if isinstance(source.pattern, bytes):
-        members["pattern"] = source.pattern.decode("utf-8", "replace")
-    if _is_longer(members, most):
-        reason = f"more than the {most} bytes of JSON text that are allowed (limits.max_subscription_bytes)"
-        raise SubscriptionError(reason, subscription_id=source.id)
-
-
-def _is_longer(members: Mapping[str, Any], most: int) -> bool:
-    plain = plain_json(members)
-    if plain is not None:
-        return len(plain) > most
-    try:
-        write_json(members, max_bytes=most)
-    except TooLongError:
-        return True
-    except ValueError:
-        pass  # what JSON cannot say is found where it is read
-    return False

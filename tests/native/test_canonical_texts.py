@@ -6,7 +6,7 @@ import json
 import random
 
 from streamer import Engine, StreamerError, _native
-from streamer.core import snapshot
+from streamer.subscriptions.text import canonical_text
 from tests.conformance.table import load_all
 from tests.generators import agreeing_subscription
 
@@ -29,5 +29,5 @@ def test_the_core_writes_what_python_writes_or_leaves_it_to_python() -> None:
         if (made := _native.canonical(text)) is not None:
             written += 1
             tenant, collection, canonical = made
-            assert (tenant or "default", collection or "*", canonical) == snapshot._text_of(text, engine._options)
+            assert (tenant or "default", collection or "*", canonical) == canonical_text(text, engine._options.default_tenant)
     assert written > accepted * 0.8 > 1000

@@ -1,0 +1,271 @@
+"""A subscription as JSON text, in one place: as a core keeps it, as a snapshot has it, and how long it may be.
+
+```
+                 ┌─ exact_text      says all of it, or there is none        kept by the native core
+ Subscription ───┼─ partial_text    without what only Python can say        looked at by the native core, beside the object
+ dict, bytes     └─ canonical_text  members in order, defaults left out     a line of a snapshot
+```
+
+`plain_json` writes plain values and is ten times quicker; `write_json` writes all others. It is a loop, since labels are opaque
+and may be nested deeper than Python's stack, or in a circle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from json.encoder import JSONEncoder, encode_basestring
+from math import isfinite
+from typing import Any, Final
+
+from streamer.errors import SubscriptionError
+from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Limits, is_unicode
+from streamer.subscriptions.compile import EVERY
+from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.subscription import Subscription
+
+#: What is nested deeper is not written as JSON text: nothing would read it.
+MAX_DEPTH: Final = 512
+#: Nor what is longer.
+MAX_BYTES: Final = 16 * 1024 * 1024
+#: A list that holds another twice, which holds another twice, and so on, is short in memory only: so often it is written again.
+MAX_REPEATED: Final = 100_000
+#: Of a value that `plain_json` writes: what it is made of, and the characters of all its texts together.
+MAX_PLAIN: Final = 1_000_000
+MAX_PLAIN_TEXT: Final = MAX_BYTES
+_PLAIN = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+#: Members of a subscription in their order, with the value that is left out.
+_USUAL: Final[Mapping[str, Any]] = {
+    member.name: [] if member.name == "filters" else (None if member.name == "id" else member.default)
+    for member in fields(Subscription)
+}
+
+
+def exact_text(source: Subscription | Mapping[str, Any], most: int) -> bytes | None:
+    """Return JSON text that says all of a subscription; None where there is none, or none of at most *most* bytes."""
+    try:
+        members = source.to_dict() if isinstance(source, Subscription) else source
+        if (plain := plain_json(members)) is not None:
+            return plain if len(plain) <= most else None
+        text, is_exact = write_json(members, max_bytes=most)
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        # What is wrong with it is found where it is read.
+        return None
+    return text.encode() if is_exact else None
+
+
+def partial_text(subscription: Subscription, most: int | None) -> bytes:
+    """Return what JSON says of a subscription without its labels. Raises ValueError."""
+    members = subscription.to_dict()
+    members.pop("labels", None)
+    if isinstance(subscription.pattern, bytes):
+        members["pattern"] = subscription.pattern.decode("utf-8", "replace")
+    if (plain := plain_json(members)) is not None:
+        if most is not None and len(plain) > most:
+            raise TooLongError(f"longer than {most} bytes as JSON")
+        return plain
+    return write_json(members, max_bytes=most)[0].encode()
+
+
+def check_length(source: Subscription | bytes | bytearray | str, limits: Limits) -> None:
+    """Refuse a subscription whose JSON text, without its labels, is too long. Raises SubscriptionError."""
+    most = limits.max_subscription_bytes
+    if isinstance(source, str | bytes | bytearray):
+        size = len(source.encode("utf-8", "surrogatepass")) if isinstance(source, str) else len(source)
+        if size > most:
+            raise SubscriptionError(f"{size} bytes of JSON text; at most {most} are allowed (limits.max_subscription_bytes)")
+        return
+    try:
+        partial_text(source, most)
+    except TooLongError:
+        reason = f"more than the {most} bytes of JSON text that are allowed (limits.max_subscription_bytes)"
+        raise SubscriptionError(reason, subscription_id=source.id) from None
+    except ValueError:
+        pass  # what JSON cannot say is found where it is read
+
+
+def canonical_text(source: Subscription | bytes, default_tenant: str | None) -> tuple[str, str, bytes]:
+    """Return tenant, collection and text of a subscription that was accepted: nothing stands between its members.
+
+    Raises:
+        SubscriptionError: JSON does not say all of it.
+    """
+    members = _canonical_members(source)
+    text = plain_json(members)
+    if text is None:
+        if not isinstance(source, Subscription):
+            # A number beyond float64, or more of it than the quick way takes.
+            members = _canonical_members(parse_subscription(source))
+        text = _exact(members)
+    return str(members.get("tenant", default_tenant)), str(members.get("collection", EVERY)), text
+
+
+def _canonical_members(source: Subscription | bytes) -> dict[str, Any]:
+    if isinstance(source, Subscription):
+        members = source.to_dict()
+        if "types" in members:
+            members["types"] = list(members["types"])
+        if isinstance(members.get("pattern"), bytes):
+            members["pattern"] = members["pattern"].decode()
+        return members
+    # It was accepted, so it says nothing twice, and nothing that this reads otherwise is written by `plain_json`.
+    try:
+        given = json.loads(source)
+    except RecursionError:
+        return _canonical_members(parse_subscription(source))
+    members = {name: given[name] for name, usual in _USUAL.items() if name in given and given[name] != usual}
+    if "filters" in members:
+        members["filters"] = [_canonical_filter(item) for item in members["filters"]]
+    return members
+
+
+def _canonical_filter(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `Filter.to_dict` says."""
+    members = {"field": given["field"], "op": given["op"], "value": given.get("value")}
+    if members["op"] == "changed" and members["value"] is None:
+        del members["value"]
+    return members
+
+
+def _exact(members: Mapping[str, Any]) -> bytes:
+    subscription_id = members["id"]
+    try:
+        text, is_exact = write_json(members)
+    except (ValueError, RecursionError) as error:
+        raise SubscriptionError(f"a snapshot is JSON, which cannot hold it: {error}", subscription_id=subscription_id) from None
+    if not is_exact:
+        raise SubscriptionError("a snapshot is JSON, which does not say all of it", subscription_id=subscription_id)
+    return text.encode()
+
+
+def plain_json(value: Any) -> bytes | None:
+    """Return what `write_json` returns as text, for a value of plain parts; None for any other, whatever is the matter.
+
+    Ten times quicker: the standard library's encoder is compiled, but takes what JSON cannot say for something else.
+    """
+    pending = [value]
+    left, text_left = MAX_PLAIN, MAX_PLAIN_TEXT
+    while pending:
+        item = pending.pop()
+        kind = type(item)
+        if kind is str:
+            text_left -= len(item)
+        elif kind is dict:
+            for name in item:
+                if type(name) is not str:
+                    return None
+                text_left -= len(name)
+            pending.extend(item.values())
+            left -= len(item)
+        elif kind is list:
+            pending.extend(item)
+            left -= len(item)
+        elif kind is int:
+            if not INT64_MIN <= item <= UINT64_MAX:
+                return None
+        elif kind is not bool and item is not None and kind is not float:
+            return None
+        if left < 0 or text_left < 0:
+            return None
+    try:
+        return _PLAIN.encode(value).encode()
+    except (ValueError, RecursionError):
+        return None
+
+
+class TooLongError(ValueError):
+    """A value's JSON text is longer than it may be."""
+
+
+def write_json(value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None = MAX_BYTES) -> tuple[str, bool]:
+    """Return a value as compact JSON text, and whether that says all of it: it would be read as an equal value of equal types.
+
+    Raises:
+        TooLongError: its text is longer than *max_bytes*.
+        ValueError: JSON has no such value, it is nested deeper than *max_depth*, or the same objects come again too often.
+    """
+    out: list[str] = []
+    is_exact = True
+    size = measured = 0  # characters in out, and how many of its texts were measured
+    seen: set[int] = set()
+    repeated = 0
+
+    def visit(container: Any) -> None:
+        nonlocal repeated
+        if id(container) in seen:
+            repeated += 1
+            if repeated > MAX_REPEATED:
+                raise ValueError("the same objects again and again")
+        seen.add(id(container))
+
+    # What is still to be written: texts as they are, and values with their depth.
+    pending: list[str | tuple[Any, int]] = [(value, 0)]
+    while pending:
+        next_ = pending.pop()
+        if isinstance(next_, str):
+            out.append(next_)
+            continue
+        item, depth = next_
+        kind = type(item)
+        if kind is str:
+            out.append(_quoted(item))
+        elif item is None or kind is bool:
+            out.append("null" if item is None else "true" if item else "false")
+        elif kind is int or kind is float:
+            out.append(_number(item))
+        elif kind is BeyondFloat64:
+            out.append(item.text)
+        elif isinstance(item, Mapping):
+            visit(item)
+            is_exact &= kind is dict
+            pending.append("}")
+            for at, (name, member) in enumerate(reversed(list(item.items()))):
+                if not isinstance(name, str):
+                    raise ValueError(f"a member name is a string, not {type(name).__name__}")
+                is_exact &= type(name) is str
+                comma = "" if at == len(item) - 1 else ","
+                pending += [(member, depth + 1), f"{comma}{_quoted(name)}:"]
+            pending.append("{")
+        elif isinstance(item, list | tuple):
+            visit(item)
+            is_exact &= kind is list
+            pending.append("]")
+            for at in range(len(item) - 1, -1, -1):
+                pending.append((item[at], depth + 1))
+                if at:
+                    pending.append(",")
+            pending.append("[")
+        elif isinstance(item, str):
+            is_exact = False
+            out.append(_quoted(str.__str__(item)))
+        elif isinstance(item, int | float):
+            is_exact = False
+            out.append(_number(int.__int__(item) if isinstance(item, int) else float.__float__(item)))
+        else:
+            raise ValueError(f"{kind.__name__} is no JSON type")
+        if depth > max_depth:
+            raise ValueError(f"nested deeper than {max_depth} levels, or in itself")
+        if max_bytes is not None and (len(out) - measured > 1000 or not pending):
+            size += sum(map(len, out[measured:]))
+            measured = len(out)
+            if size > max_bytes:
+                raise TooLongError(f"longer than {max_bytes} bytes as JSON")
+    return "".join(out), is_exact
+
+
+def _quoted(text: str) -> str:
+    if not is_unicode(text):
+        raise ValueError("a string with half of a surrogate pair")
+    return encode_basestring(text)
+
+
+def _number(value: int | float) -> str:
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"{value} is no JSON number")
+        return repr(value)
+    if not INT64_MIN <= value <= UINT64_MAX:
+        raise ValueError("an integer beyond 64 bits")
+    return str(value)
