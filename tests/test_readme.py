@@ -220,3 +220,13 @@ def test_every_term_of_the_glossary_has_an_anchor_of_its_own() -> None:
     assert all(re.match(r'\| <a id="[a-z-]+"></a>\w', row) for row in rows)
     terms = named_anchors(glossary)
     assert len(terms) == len(set(terms)) == len(rows)
+
+
+def test_the_map_names_each_file_as_it_is_called() -> None:
+    """What a link of ARCHITECTURE.md shows is the end of the path that it leads to."""
+    links = re.findall(r"\[`([^`]+)`\]\(([^)#]+)\)", (ROOT / "ARCHITECTURE.md").read_text())
+    assert len(links) > 80
+    for shown, target in links:
+        path = Path(target).parent if Path(target).name in ("mod.rs", "lib.rs") else Path(target)
+        name = shown.rstrip("/")
+        assert f"/{path}".endswith(f"/{name}") or str(path) == f"crates/{name}/src", f"{shown} leads to {target}"
