@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Self, TypeAlias, TypedDict, final
+from typing import Any, Literal, Self, TypeAlias, TypedDict, final
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -37,6 +37,7 @@ __all__ = [
     "canonical",
     "cel_check",
     "cel_lower",
+    "plain_json",
 ]
 
 __version__: str
@@ -493,6 +494,12 @@ def cel_check(source: str, max_bytes: int, max_depth: int) -> tuple[int, int, st
 
 def canonical(text: bytes) -> tuple[str | None, str | None, bytes] | None:
     """Return tenant, collection and text of an accepted subscription, as a snapshot has it; None for one that Python writes."""
+
+def plain_json(value: Any, max_bytes: int) -> bytes | None:
+    """Return the compact JSON text of a value that is made of `dict`, `list`, `str`, `int`, `float`, `bool` and None themselves.
+
+    None for one of any other type, one that JSON cannot say or that is nested deep, and one of more than *max_bytes*.
+    """
 
 def cel_lower(source: str, max_conjunctions: int) -> tuple[list[list[str]], bool, list[str] | None]:
     """Tell what the index decides of a CEL expression.

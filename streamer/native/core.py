@@ -291,11 +291,11 @@ class NativeCore(_native.Core):
             return source.encode("utf-8", "surrogatepass")
         if isinstance(source, bytes | bytearray):
             return bytes(source)
-        if type(source) in (Subscription, dict) and (text := exact_text(source, most)) is not None:
+        if type(source) in (Subscription, dict) and (text := exact_text(source, most, _native.plain_json)) is not None:
             # What is wrong with it is found where it is read.
             return text
         subscription = private_copy(parse_subscription(source))
-        if (text := exact_text(subscription, most)) is not None:
+        if (text := exact_text(subscription, most, _native.plain_json)) is not None:
             return text
         check_length(subscription, self._options.limits)
         # It may be wrong, or only odd: labels hold anything, a pattern may be bytes.

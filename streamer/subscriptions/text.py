@@ -13,7 +13,7 @@ and may be nested deeper than Python's stack, or in a circle.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from json.encoder import JSONEncoder, encode_basestring
 from math import isfinite
@@ -31,9 +31,8 @@ MAX_DEPTH: Final = 512
 MAX_BYTES: Final = 16 * 1024 * 1024
 #: A list that holds another twice, which holds another twice, and so on, is short in memory only: so often it is written again.
 MAX_REPEATED: Final = 100_000
-#: Of a value that `plain_json` writes: what it is made of, and the characters of all its texts together.
+#: Of so many parts at most is a value that `plain_json` writes.
 MAX_PLAIN: Final = 1_000_000
-MAX_PLAIN_TEXT: Final = MAX_BYTES
 _PLAIN = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 #: Members of a subscription in their order, with the value that is left out.
@@ -43,12 +42,18 @@ _USUAL: Final[Mapping[str, Any]] = {
 }
 
 
-def exact_text(source: Subscription | Mapping[str, Any], most: int) -> bytes | None:
-    """Return JSON text that says all of a subscription; None where there is none, or none of at most *most* bytes."""
+def exact_text(
+    source: Subscription | Mapping[str, Any], most: int, plain_json: Callable[[Any, int], bytes | None]
+) -> bytes | None:
+    """Return JSON text that says all of a subscription; None where there is none, or none of at most *most* bytes.
+
+    Args:
+        plain_json: writes plain values, as the function of that name here does.
+    """
     try:
         members = source.to_dict() if isinstance(source, Subscription) else source
-        if (plain := plain_json(members)) is not None:
-            return plain if len(plain) <= most else None
+        if (plain := plain_json(members, most)) is not None:
+            return plain
         text, is_exact = write_json(members, max_bytes=most)
     except (AttributeError, TypeError, ValueError, RecursionError):
         # What is wrong with it is found where it is read.
@@ -62,9 +67,7 @@ def partial_text(subscription: Subscription, most: int | None) -> bytes:
     members.pop("labels", None)
     if isinstance(subscription.pattern, bytes):
         members["pattern"] = subscription.pattern.decode("utf-8", "replace")
-    if (plain := plain_json(members)) is not None:
-        if most is not None and len(plain) > most:
-            raise TooLongError(f"longer than {most} bytes as JSON")
+    if (plain := plain_json(members, MAX_BYTES if most is None else most)) is not None:
         return plain
     return write_json(members, max_bytes=most)[0].encode()
 
@@ -93,7 +96,7 @@ def canonical_text(source: Subscription | bytes, default_tenant: str | None) -> 
         SubscriptionError: JSON does not say all of it.
     """
     members = _canonical_members(source)
-    text = plain_json(members)
+    text = plain_json(members, MAX_BYTES)
     if text is None:
         if not isinstance(source, Subscription):
             # A number beyond float64, or more of it than the quick way takes.
@@ -140,13 +143,14 @@ def _exact(members: Mapping[str, Any]) -> bytes:
     return text.encode()
 
 
-def plain_json(value: Any) -> bytes | None:
-    """Return what `write_json` returns as text, for a value of plain parts; None for any other, whatever is the matter.
+def plain_json(value: Any, max_bytes: int) -> bytes | None:
+    """Return what `write_json` returns as text, for a value of plain parts; None for any other, whatever is the matter, and for
+    one of more than *max_bytes*.
 
     Ten times quicker: the standard library's encoder is compiled, but takes what JSON cannot say for something else.
     """
     pending = [value]
-    left, text_left = MAX_PLAIN, MAX_PLAIN_TEXT
+    left, text_left = MAX_PLAIN, max_bytes
     while pending:
         item = pending.pop()
         kind = type(item)
@@ -170,9 +174,10 @@ def plain_json(value: Any) -> bytes | None:
         if left < 0 or text_left < 0:
             return None
     try:
-        return _PLAIN.encode(value).encode()
+        text = _PLAIN.encode(value).encode()
     except (ValueError, RecursionError):
         return None
+    return text if len(text) <= max_bytes else None
 
 
 class TooLongError(ValueError):

@@ -277,7 +277,7 @@ impl Core {
                 let mut texts: Vec<PyResult<Text<'py>>> = Vec::with_capacity((ROUND * threads).min(events.len() - index));
                 let mut bytes = 0;
                 while index < events.len() && texts.len() < ROUND * threads && bytes < ROUND_BYTES * threads {
-                    let text = Text::of(&self.shared.host, &events[index]);
+                    let text = self.shared.text(&events[index]);
                     let text = self.shared.open().unless_read(py, text);
                     bytes += text.as_ref().map_or(0, |text| text.as_bytes().len());
                     texts.push(text);

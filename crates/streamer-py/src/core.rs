@@ -47,6 +47,8 @@ const KEPT_SCRATCHES: usize = 32;
 pub struct Shared {
     pub engine: Engine,
     pub host: Py<PyAny>,
+    /// Of an event.
+    most_bytes: usize,
     /// Only touched while the interpreter is held, so it is free when the process forks.
     #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the scratch")]
     scratches: Mutex<Vec<Box<Scratch>>>,
@@ -88,6 +90,11 @@ impl Found {
 }
 
 impl Shared {
+    /// The text of an event.
+    pub fn text<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Text<'py>> {
+        Text::of(&self.host, self.most_bytes, event)
+    }
+
     /// The record of a slot that a pinned match gave.
     pub fn record(&self, slot: u32) -> PyResult<Arc<Record>> {
         self.engine.record(slot).ok_or_else(|| PyRuntimeError::new_err("a slot without a subscription"))
@@ -267,8 +274,13 @@ impl Core {
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
-            let shared =
-                Shared { engine: Engine::new(options), host, scratches: Mutex::default(), is_costly: AtomicBool::new(false) };
+            let shared = Shared {
+                engine: Engine::new(options),
+                host,
+                most_bytes: max_event_bytes,
+                scratches: Mutex::default(),
+                is_costly: AtomicBool::new(false),
+            };
             let programs = Cache::new(cache_size);
             let reading = Reading { default_tenant: default_tenant.map(Box::from), limits, layout, programs, portable };
             Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
@@ -413,7 +425,7 @@ impl Core {
     ) -> PyResult<Bound<'py, PyList>> {
         guard(py, || {
             let mut open = self.shared.open();
-            let text = open.unless(py, Text::of(&self.shared.host, event))?;
+            let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
             self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
                 let ids = self.shared.ids(py, matched.certain)?;
@@ -435,7 +447,7 @@ impl Core {
     ) -> PyResult<usize> {
         guard(py, || {
             let mut open = self.shared.open();
-            let text = open.unless(py, Text::of(&self.shared.host, event))?;
+            let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
             let count = |matched: &Matched<'_>| Ok(matched.certain.len() + matched.told.len());
             self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, count)
@@ -452,7 +464,7 @@ impl Core {
     ) -> PyResult<bool> {
         guard(py, || {
             let mut open = self.shared.open();
-            let text = open.unless(py, Text::of(&self.shared.host, event))?;
+            let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
             let any = |matched: &Matched<'_>| Ok(!matched.certain.is_empty() || !matched.told.is_empty());
             self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, any)
@@ -463,7 +475,7 @@ impl Core {
     fn match_(&self, py: Python<'_>, event: &Bound<'_, PyAny>, tenant: Option<&str>, collection: Option<&str>) -> PyResult<Hits> {
         guard(py, || {
             let mut open = self.shared.open();
-            let text = open.unless(py, Text::of(&self.shared.host, event))?;
+            let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
             let root = self.shared.engine.root();
             let found = self.shared.find(py, &root, &asked, &mut open, |matched| Ok(Found::of(&root, matched)))?;

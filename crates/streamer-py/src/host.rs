@@ -3,10 +3,13 @@
 //! The host reads events that are no bytes, logs errors of CEL, tells the labels of subscriptions, and evaluates what the portable
 //! evaluator is asked for (`judging.rs`).
 
+use crate::errors;
+use crate::plain::{self, Refused};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyString};
 use std::sync::{Arc, OnceLock};
 use streamer_core::engine::{Host, Record};
+use streamer_core::error::{EventCode, EventError};
 
 /// The flags of a record that are the host's own.
 pub mod flags {
@@ -57,13 +60,15 @@ pub fn id_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyString> {
 pub enum Text<'py> {
     Bytes(Bound<'py, PyBytes>),
     Str(Bound<'py, PyString>),
+    /// Of plain values.
+    Plain(Vec<u8>),
     /// Written by the host; whether places in it are places in the event.
     Written(Bound<'py, PyBytes>, bool),
 }
 
 impl<'py> Text<'py> {
-    /// Read an event as it was given.
-    pub fn of(host: &Py<PyAny>, event: &Bound<'py, PyAny>) -> PyResult<Text<'py>> {
+    /// Read an event as it was given, of at most *most* bytes if it is no text.
+    pub fn of(host: &Py<PyAny>, most: usize, event: &Bound<'py, PyAny>) -> PyResult<Text<'py>> {
         if let Ok(bytes) = event.cast::<PyBytes>() {
             return Ok(Text::Bytes(bytes.clone()));
         }
@@ -71,6 +76,13 @@ impl<'py> Text<'py> {
             && text.to_str().is_ok()
         {
             return Ok(Text::Str(text.clone()));
+        }
+        if event.is_exact_instance_of::<PyDict>() {
+            match plain::write(event, most, true) {
+                Ok(text) => return Ok(Text::Plain(text)),
+                Err(Refused::TooLong) => return Err(too_long(event.py(), most)),
+                Err(Refused::NotPlain) => {}
+            }
         }
         let is_text = event.is_instance_of::<PyByteArray>() || event.is_instance_of::<PyMemoryView>();
         let written = host.bind(event.py()).call_method1("encode", (event,))?;
@@ -80,6 +92,7 @@ impl<'py> Text<'py> {
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Text::Bytes(bytes) | Text::Written(bytes, _) => bytes.as_bytes(),
+            Text::Plain(text) => text,
             // It was found to be readable, and is kept by the object.
             Text::Str(text) => text.to_str().unwrap_or_default().as_bytes(),
         }
@@ -87,15 +100,20 @@ impl<'py> Text<'py> {
 
     /// Whether an offset in it is one in the event.
     pub fn is_text(&self) -> bool {
-        !matches!(self, Text::Written(_, false))
+        !matches!(self, Text::Plain(_) | Text::Written(_, false))
     }
 
     pub fn to_bytes(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         match self {
             Text::Bytes(bytes) | Text::Written(bytes, _) => bytes.clone(),
-            Text::Str(_) => PyBytes::new(py, self.as_bytes()),
+            Text::Plain(_) | Text::Str(_) => PyBytes::new(py, self.as_bytes()),
         }
     }
+}
+
+fn too_long(py: Python<'_>, most: usize) -> PyErr {
+    let error = EventError::at(EventCode::TooLong, 0, format!("more than {most} bytes as JSON"));
+    errors::event_error(py, &error, false).map_or_else(|other| other, PyErr::from_value)
 }
 
 /// An event for the host: its text, and what the caller says of it.

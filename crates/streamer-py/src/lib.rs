@@ -6,6 +6,7 @@
 //!  host.rs    what the core asks of Python                     batch.rs   several events at once      bloom.rs   the portable Bloom layout over buffers
 //!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
 //!  open.rs    events that are not settled yet            arrow.rs     events from Arrow buffers, results into such
+//!  plain.rs   JSON text of plain values
 //!  shared_out.rs  blocks of work, for several threads   gil.rs     the interpreter let go, held again, forked
 //! ```
 //!
@@ -24,6 +25,7 @@ mod hits;
 mod host;
 mod judging;
 mod open;
+mod plain;
 mod programs;
 mod shared_out;
 
@@ -53,6 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cel::cel_check, module)?)?;
     module.add_function(wrap_pyfunction!(cel::cel_lower, module)?)?;
     module.add_function(wrap_pyfunction!(draft::canonical, module)?)?;
+    module.add_function(wrap_pyfunction!(plain::plain_json, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_fill, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_probe, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_probe_any, module)?)
