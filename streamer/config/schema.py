@@ -235,8 +235,8 @@ class Cel(Section):
     cache_size: Whole = 10_000
     """Compiled programs that are kept for reuse."""
     evaluation_timeout: Duration = _LIMITS.evaluation_timeout_us * _MICROSECOND
-    """What one evaluation may cost, in cost units, ten to a microsecond: the same on every machine (semantics.md section 4). On
-    cel-python also what it may take of the processor's time."""
+    """What one evaluation may cost, in cost units, ten to a microsecond: equal on every machine (semantics.md section 4). For
+    cel-python it also limits the processor's time."""
 
     @field_validator("evaluation_timeout")
     @classmethod

@@ -87,7 +87,7 @@ def _tables(section: type[Section], above: tuple[str, ...], defaults: Mapping[st
         yield "| field | default | reload | meaning |\n|---|---|---|---|"
         for name, info in own.items():
             live = "yes" if is_live((*above, name)) else "no"
-            yield f"| `{name}` | `{_value(defaults[name])}` | {live} | {info.description} |"
+            yield f"| `{name}` | `{_value(defaults[name])}` | {live} | {' '.join((info.description or '').split())} |"
         yield ""
     for name, info in section.model_fields.items():
         if (inner := section_of(info)) is not None:

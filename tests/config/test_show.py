@@ -44,6 +44,12 @@ def test_every_field_is_described_and_in_the_table() -> None:
     check(Config)
 
 
+def test_each_row_of_a_table_is_one_line() -> None:
+    for table in generate.table().split("|---|---|---|---|\n")[1:]:
+        rows = table.partition("\n\n")[0].strip().splitlines()
+        assert [row for row in rows if not row.startswith("| `") or not row.endswith(" |")] == []
+
+
 def test_what_is_shown_tells_each_origin_and_is_loaded_again() -> None:
     loaded = load(
         "matching:\n  default_tenant: 'no'\n  layout: {data: /x, type_map: {c: insert}}\n  cel: {cache_size: 5}\n"
