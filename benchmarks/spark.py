@@ -48,6 +48,7 @@ from examples.flights import generated, records
 from streamer.spark import CogroupOptions, match_events
 from streamer.spark.cogroup import prepare
 from streamer.spark.groups import route
+from streamer.spark.schema import choose
 from streamer.spark.worker import Output, Pass, matches
 
 THREADS = 2
@@ -176,7 +177,8 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     texts = spark.createDataFrame([(json.dumps(each.to_dict()),) for each in engine.subscriptions()], "text string").persist()
     texts.count()
     options: dict[str, Any] = {}
-    prepared = prepare(events, texts, options, CogroupOptions(), "value", None)
+    chosen = choose(events, "value", ())
+    prepared = prepare(chosen, texts, options, CogroupOptions(), streamer.BACKEND)
     routed = events.mapInArrow(
         route(ASKED, prepared.options, prepared.parts, prepared.salts, prune=True),
         "slot bigint, salts bigint, kind tinyint, body binary",
@@ -188,7 +190,7 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
         "identity": lambda: throw_away(events.mapInArrow(identity, "value binary")),
         "answer": lambda: throw_away(events.mapInArrow(answering(ready, size.events, expected), broadcast.schema)),
         "broadcast": lambda: throw_away(broadcast),
-        "prepare": lambda: prepare(events, texts, options, CogroupOptions(), "value", None),
+        "prepare": lambda: prepare(chosen, texts, options, CogroupOptions(), streamer.BACKEND),
         "routing": lambda: throw_away(routed),
         "cogroup": lambda: throw_away(cogrouped),
     }

@@ -125,9 +125,17 @@ def lend(arrays: Sequence[pa.Array]) -> list[tuple[Any, Any, Any, int, int, bool
     return [(*array.buffers(), array.offset, len(array), is_large(array)) for array in arrays]
 
 
-def make_batch(names: Sequence[str], length: int, columns: Sequence[Column]) -> pa.RecordBatch:
-    """Wrap the buffers of columns, without copying them."""
+Batch: TypeAlias = tuple[int, Sequence[Column]]
+"""How many rows, and the columns."""
+
+
+def make_batches(*given: tuple[Sequence[str], Batch]) -> list[pa.RecordBatch]:
+    """Wrap the buffers of columns, without copying them: a batch for each pair of names and columns."""
     pa = import_pyarrow()
+    return [_batch(pa, names, *batch) for names, batch in given]
+
+
+def _batch(pa: Any, names: Sequence[str], length: int, columns: Sequence[Column]) -> Any:
     kinds = {"int64": pa.int64(), "string": pa.string(), "large_string": pa.large_string(), "bool": pa.bool_()}
     arrays = []
     for kind, validity, offsets, data, nulls in columns:

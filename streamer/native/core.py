@@ -344,10 +344,9 @@ class NativeCore(_native.Core):
             given, tenant, collection, threads, arrow.TEXT_LIMIT, max_matches
         )
         return ArrowMatches(
-            arrow.make_batch(arrow.MATCHES, *matches),
-            arrow.make_batch(arrow.EVENTS, *events),
-            arrow.make_batch(arrow.REJECTED, *rejected),
-            arrow.make_batch(arrow.IGNORED, *ignored),
+            *arrow.make_batches(
+                (arrow.MATCHES, matches), (arrow.EVENTS, events), (arrow.REJECTED, rejected), (arrow.IGNORED, ignored)
+            )
         )
 
     def locate_arrow(
@@ -355,7 +354,8 @@ class NativeCore(_native.Core):
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         given = arrow.lend(arrays)
         _, events, rejected, *_ = self.locate_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT)
-        return arrow.make_batch(arrow.EVENTS, *events), arrow.make_batch(arrow.REJECTED, *rejected)
+        located, refused = arrow.make_batches((arrow.EVENTS, events), (arrow.REJECTED, rejected))
+        return located, refused
 
     # Phase 1
 

@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
@@ -37,7 +38,7 @@ from streamer.sizes import size_text
 from streamer.spark import broadcast, cogroup, schema
 from streamer.spark.functions import carried
 from streamer.spark.paths import on_driver
-from streamer.spark.worker import COUNTS, Want
+from streamer.spark.worker import COUNTS, EVENT, Pass
 
 if TYPE_CHECKING:
     from pyspark.sql import Observation, SparkSession
@@ -138,6 +139,39 @@ def match_events(
         TypeError: events or subscriptions of another kind, or an option that there is not.
     """
     check_options(engine_options)
+    _check_choices(strategy, on_error, backend, batch_size)
+    chosen = schema.choose(events, event_col, keep)
+    asked = Pass(EVENT, tuple(keep), keep_event, "all", on_error == "fail", backend or _backend.BACKEND, batch_size)
+    if layout is not None:
+        engine_options["layout"] = layout
+    given = _given(events.sparkSession, subscriptions, engine_options)
+    way, reason = _choose(given, strategy, broadcast_bytes)
+    logger.info("match_events: %s, since %s", way, reason)
+    version = None
+    if way == "broadcast":
+        shipped = given.ship(prune=bool(prune))
+        plan, version = partial(broadcast.plan, shipped, chosen), shipped.digest
+    else:
+        numbers = cogroup_options or cogroup.CogroupOptions()
+        if prune is not None:
+            numbers = replace(numbers, prune=prune)
+        prepared = cogroup.prepare(chosen, given.texts(), given.options, numbers, asked.backend)
+        plan = partial(cogroup.plan, prepared, chosen)
+    outcomes = plan(asked)
+    if observation is None:
+        result = cast(SparkMatches, plan(replace(asked, want="matches")))
+    else:
+        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTS]
+        result = cast(SparkMatches, schema.matches_of(outcomes.observe(observation, *sums), keep_event=keep_event))
+    result.rejected = plan(replace(asked, want="rejected"))
+    result.outcomes = outcomes
+    result.strategy, result.reason, result.version = way, reason, version
+    result.layout = Options.checked(**given.options).layout
+    return result
+
+
+def _check_choices(strategy: Strategy, on_error: OnError, backend: _backend.Backend | None, batch_size: int | None) -> None:
+    """Refuse arguments that cannot be. Raises ValueError, TypeError and BackendError."""
     if batch_size is not None:
         check_positive("batch_size", batch_size)
     for name, value, choices in (
@@ -149,48 +183,6 @@ def match_events(
             raise ValueError(f"{name}: expected {' or '.join(repr(choice) for choice in choices if choice)}, not {value!r}")
     if backend == "native" and backend not in _backend.available():
         raise BackendError("backend='native', but the driver has no native core, which checks the subscriptions")
-    schema.choose(events, event_col, keep)
-    spark = events.sparkSession
-    given = _given(spark, subscriptions, dict(engine_options) if layout is None else {"layout": layout, **engine_options})
-    chosen, reason = _choose(given, strategy, broadcast_bytes)
-    logger.info("match_events: %s, since %s", chosen, reason)
-    passing: dict[str, Any] = {
-        "event_col": event_col,
-        "on_error": on_error,
-        "keep": tuple(keep),
-        "keep_event": keep_event,
-        "backend": backend,
-        "batch_size": batch_size,
-    }
-    prepared: broadcast.Broadcast | cogroup.Prepared
-    if chosen == "broadcast":
-        prepared = broadcast.ship(
-            spark, given.engine_or_snapshot(), prune=bool(prune), functions=given.options.get("cel_functions")
-        )
-    else:
-        numbers = cogroup_options or cogroup.CogroupOptions()
-        if prune is not None:
-            numbers = replace(numbers, prune=prune)
-        prepared = cogroup.prepare(events, given.texts(), given.options, numbers, event_col, backend)
-
-    def planned(want: Want) -> DataFrame:
-        if isinstance(prepared, broadcast.Broadcast):
-            return broadcast.plan(events, prepared, want=want, **passing)
-        return cogroup.plan(events, prepared, want=want, **passing)
-
-    outcomes = planned("all")
-    if observation is None:
-        matches = planned("matches")
-    else:
-        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTS]
-        matches = schema.matches_of(outcomes.observe(observation, *sums), keep_event=keep_event)
-    result = cast(SparkMatches, matches)
-    result.rejected = planned("rejected")
-    result.outcomes = outcomes
-    result.strategy, result.reason = chosen, reason
-    result.layout = Options.checked(**given.options).layout
-    result.version = prepared.digest if isinstance(prepared, broadcast.Broadcast) else None
-    return result
 
 
 def check_options(given: Iterable[str]) -> None:
@@ -229,18 +221,18 @@ class _Given:
         (row,) = text.agg(F.coalesce(F.sum(F.octet_length("text")), F.lit(0)).alias("bytes")).collect()
         return row["bytes"], "the DataFrame"
 
-    def engine_or_snapshot(self) -> Engine | broadcast.Held:
-        """Return what `broadcast.ship` takes. Raises SubscriptionError."""
-        if isinstance(self.source, Engine | broadcast.Held):
-            return self.source
-        if isinstance(self.source, Path):
+    def ship(self, *, prune: bool) -> broadcast.Broadcast:
+        """Let them travel as a snapshot. Raises SubscriptionError."""
+        source = self.source
+        if not isinstance(source, Engine | broadcast.Held):
             engine = Engine(**self.options)
-            engine.add_jsonl(self.source)
-        else:
-            engine = Engine(**self.options)
-            engine.add_many(row["text"] for row in _text_column(self.source).toLocalIterator(prefetchPartitions=True))
-        engine.bloom.stop()
-        return engine
+            if isinstance(source, Path):
+                engine.add_jsonl(source)
+            else:
+                engine.add_many(row["text"] for row in _text_column(source).toLocalIterator(prefetchPartitions=True))
+            engine.bloom.stop()
+            source = engine
+        return broadcast.ship(self.spark, source, prune=prune, functions=self.options.get("cel_functions"))
 
     def texts(self) -> DataFrame:
         """Return what `cogroup.prepare` takes: a column `text`."""

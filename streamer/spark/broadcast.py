@@ -25,7 +25,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -33,7 +32,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 from weakref import WeakKeyDictionary
 
-from streamer import _backend
 from streamer.core.snapshot import Directory, read_directory, read_texts, verify
 from streamer.engine.engine import Engine
 from streamer.errors import SnapshotError
@@ -44,7 +42,7 @@ from streamer.spark.functions import carried as carried_functions
 from streamer.spark.groups import LEASE, sieve
 from streamer.spark.parts import Writer, label
 from streamer.spark.paths import on_driver
-from streamer.spark.worker import EVENT, Pass, Want, by_reading, by_snapshot
+from streamer.spark.worker import Pass, by_reading, by_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -217,29 +215,11 @@ def _write_guards(path: Path, directory: Directory, functions: Carried | None) -
             writer.add(section.tenant, section.collection, 0, section.subscriptions, guard)
 
 
-def plan(
-    events: DataFrame,
-    shipped: Broadcast,
-    *,
-    event_col: str = "value",
-    want: Want = "all",
-    on_error: str = "reject",
-    keep: Sequence[str] = (),
-    keep_event: bool = False,
-    backend: _backend.Backend | None = None,
-    batch_size: int | None = None,
-) -> DataFrame:
-    """Plan one pass over events, static or streaming; no job is run. See `match_events` for the arguments.
-
-    Args:
-        want: `all` for rows of every kind (`schema.matches_of` and its siblings take them apart), `matches` or `rejected` for
-            these alone.
-    """
-    chosen = schema.choose(events, event_col, keep)
-    asked = Pass(EVENT, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND, batch_size)
-    if want == "rejected":
+def plan(shipped: Broadcast, chosen: schema.Chosen, asked: Pass) -> DataFrame:
+    """Plan one pass over events, static or streaming; no job is run."""
+    if asked.want == "rejected":
         run = by_reading(asked, shipped.options)
     else:
         sifting = None if shipped.guards is None else sieve(asked, shipped.options, shipped.guards)
         run = by_snapshot(asked, shipped.name, sifting, shipped.functions)
-    return chosen.given.mapInArrow(run, schema.outcomes(want, chosen.event_type, chosen.kept, keep_event=keep_event))
+    return chosen.given.mapInArrow(run, schema.result(asked, chosen))

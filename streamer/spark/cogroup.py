@@ -65,7 +65,7 @@ from streamer.spark.groups import (
     untold,
 )
 from streamer.spark.parts import SALTS, Writer
-from streamer.spark.worker import EVENT, Pass, Want, by_reading, inner
+from streamer.spark.worker import EVENT, Pass, by_reading, inner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,12 +138,7 @@ def texts_of(spark: SparkSession, held: Held) -> DataFrame:
 
 
 def prepare(
-    events: DataFrame,
-    texts: DataFrame,
-    options: dict[str, Any],
-    numbers: CogroupOptions,
-    event_col: str,
-    backend: _backend.Backend | None,
+    chosen: schema.Chosen, texts: DataFrame, options: dict[str, Any], numbers: CogroupOptions, backend: _backend.Backend
 ) -> Prepared:
     """Look through subscriptions and events: four jobs, none of which fetches either.
 
@@ -151,7 +146,6 @@ def prepare(
         SubscriptionError: subscriptions that cannot be accepted, or an id that stands twice.
     """
     spark = texts.sparkSession
-    backend = backend or _backend.BACKEND
     # Events are validated in full where they are routed; a part's engine needs no filter of its own behind that of the part.
     options = {**options, "validation": "full", "bloom": {"enabled": False}}
     named = texts.mapInArrow(name_subscriptions(options, backend), "tenant string, collection string, id string, error string")
@@ -164,9 +158,10 @@ def prepare(
     _refuse_bad([told(SubscriptionError(f"its id is there {row['count']} times", subscription_id=row["id"])) for row in twice])
     splits = tuple((row["tenant"], row["collection"], -(-row["count"] // numbers.subscriptions_per_task)) for row in large)
     parts = _ship_parts(spark, texts, options, numbers, splits, backend)
-    chosen = schema.choose(events, event_col, ())
     asked = Pass(EVENT, (), False, "matches", False, backend)
-    counted = chosen.given.mapInArrow(touch(asked, options, parts, prune=numbers.prune), f"{SLOT} bigint, events bigint")
+    counted = chosen.given.select(EVENT).mapInArrow(
+        touch(asked, options, parts, prune=numbers.prune), f"{SLOT} bigint, events bigint"
+    )
     touched = bytearray()
     salts = {}
     for row in counted.groupBy(SLOT).agg(F.sum("events").alias("events")).toLocalIterator():
@@ -178,51 +173,45 @@ def prepare(
     return Prepared(texts, options, numbers, parts, splits, salts, bytes(touched))
 
 
-def plan(
-    events: DataFrame,
-    prepared: Prepared,
-    *,
-    event_col: str = "value",
-    want: Want = "all",
-    on_error: str = "reject",
-    keep: Sequence[str] = (),
-    keep_event: bool = False,
-    backend: _backend.Backend | None = None,
-    batch_size: int | None = None,
-) -> DataFrame:
-    """Plan one pass over events; no job is run. See `match_events` for the arguments."""
-    chosen = schema.choose(events, event_col, keep)
-    asked = Pass(EVENT, tuple(keep), keep_event, want, on_error == "fail", backend or _backend.BACKEND, batch_size)
-    result = schema.outcomes(want, chosen.event_type, chosen.kept, keep_event=keep_event)
-    if want == "rejected":
+def plan(prepared: Prepared, chosen: schema.Chosen, asked: Pass) -> DataFrame:
+    """Plan one pass over events; no job is run."""
+    result = schema.result(asked, chosen)
+    if asked.want == "rejected":
         return chosen.given.mapInArrow(by_reading(asked, prepared.options), result)
-    how = (prepared.options, prepared.parts)
     # Every row of the shuffle: a group, what kind of row it is, what it carries. Only under `all` are there others than
     # subscriptions and events.
-    body = StructField(BODY, BinaryType())
     kept = [StructField(name, field.dataType) for name, field in zip(inner(len(chosen.kept)), chosen.kept, strict=True)]
-    carried = [*([StructField(TOLD, BinaryType())] if want == "all" else []), *kept]
+    carried = [*([StructField(TOLD, BinaryType())] if asked.want == "all" else []), *kept]
+    shuffled = _routed(prepared, chosen, asked, carried).union(_copies(prepared, asked.backend, carried))
+    by = () if prepared.numbers.partitions is None else (prepared.numbers.partitions,)
+    sorted_ = shuffled.repartition(*by, GROUP).sortWithinPartitions(GROUP, KIND)
+    as_text = isinstance(chosen.event_type, StringType)
+    return sorted_.mapInArrow(by_groups(asked, prepared.options, prepared.parts, as_text=as_text), result)
+
+
+def _routed(prepared: Prepared, chosen: schema.Chosen, asked: Pass, carried: Sequence[StructField]) -> DataFrame:
+    """Return events as rows of the shuffle: one for each part whose filter lets an event pass."""
     numbers = [StructField(SLOT, LongType()), StructField(SALTED, LongType()), StructField(KIND, ByteType())]
     routed = chosen.given.mapInArrow(
-        route(asked, *how, prepared.salts, prune=prepared.numbers.prune), StructType([*numbers, body, *carried])
+        route(asked, prepared.options, prepared.parts, prepared.salts, prune=prepared.numbers.prune),
+        StructType([*numbers, StructField(BODY, BinaryType()), *carried]),
     )
     salt = F.when(F.col(SALTED) > 1, F.pmod(F.xxhash64(BODY), F.col(SALTED))).otherwise(0)
     group = (F.col(SLOT) * SALTS + salt).alias(GROUP)
-    rows = routed.select(group, KIND, BODY, *(field.name for field in carried))
+    return routed.select(group, KIND, BODY, *(field.name for field in carried))
+
+
+def _copies(prepared: Prepared, backend: _backend.Backend, carried: Sequence[StructField]) -> DataFrame:
+    """Return subscriptions as rows of the shuffle: one for each salt of their part."""
     held = prepared.texts.mapInArrow(
-        carry_subscriptions(prepared.options, asked.backend, prepared.parts, prepared.splits, prepared.salts, prepared.touched),
+        carry_subscriptions(prepared.options, backend, prepared.parts, prepared.splits, prepared.salts, prepared.touched),
         f"{SLOT} bigint, {SALTED} bigint, {BODY} binary",
     )
     every_salt = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col(SALTED) - 1)).alias("salt")
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in carried]
-    copies = held.select(SLOT, BODY, every_salt).select(
+    return held.select(SLOT, BODY, every_salt).select(
         (F.col(SLOT) * SALTS + F.col("salt")).alias(GROUP), F.lit(0).cast("tinyint").alias(KIND), BODY, *nulls
     )
-    shuffled = rows.union(copies)
-    by = () if prepared.numbers.partitions is None else (prepared.numbers.partitions,)
-    sorted_ = shuffled.repartition(*by, GROUP).sortWithinPartitions(GROUP, KIND)
-    as_text = isinstance(chosen.event_type, StringType)
-    return sorted_.mapInArrow(by_groups(asked, *how, as_text=as_text), result)
 
 
 def _ship_parts(

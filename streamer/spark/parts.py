@@ -25,7 +25,7 @@ from typing import Final, Self, final
 import pyarrow as pa
 
 from streamer.bloom import Filter
-from streamer.spark.worker import travelled
+from streamer.spark.opened import travelled
 
 #: Groups of the shuffle are `slot * SALTS + salt`.
 SALTS: Final = 4096

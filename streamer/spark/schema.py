@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from streamer.spark.worker import COUNTS, EVENT, MATCH, MATCHES, REJECTED, REJECTION, RESERVED, TALLY, Want, inner
+from streamer.spark.worker import COUNTS, EVENT, MATCH, MATCHES, REJECTED, REJECTION, RESERVED, TALLY, Pass, columns, inner
 
 _TYPES: Final[dict[str, DataType]] = {
     "kind": ByteType(),
@@ -113,15 +113,13 @@ def column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def outcomes(want: Want, event_type: DataType, kept: Sequence[StructField], *, keep_event: bool) -> StructType:
-    """Return the schema of what a pass gives."""
-    from streamer.spark.worker import columns
-
-    types = {**_TYPES, "event": event_type}
-    names = columns(want, keep_event=keep_event)
-    never_null: frozenset[str] = _EVERY_MATCH_HAS if want == "matches" else frozenset()
+def result(asked: Pass, chosen: Chosen, more: Sequence[StructField] = ()) -> StructType:
+    """Return the schema of what a pass gives, with *more* columns that are kept."""
+    types = {**_TYPES, "event": chosen.event_type}
+    names = columns(asked.want, keep_event=asked.keep_event)
+    never_null: frozenset[str] = _EVERY_MATCH_HAS if asked.want == "matches" else frozenset()
     fields = [StructField(name, types.get(name, StringType()), name not in never_null) for name in names]
-    return StructType([*fields, *kept])
+    return StructType([*fields, *chosen.kept, *more])
 
 
 def matches_of(outcomes: DataFrame, *, keep_event: bool = False) -> DataFrame:

@@ -15,7 +15,8 @@ from streamer.core.arrow import ArrowMatches
 from streamer.engine.engine import Engine
 from streamer.spark import broadcast
 from streamer.spark.functions import Carried, carried
-from streamer.spark.worker import Opened, choose_backend, match_some, opened
+from streamer.spark.opened import Opened, opened
+from streamer.spark.worker import choose_backend, match_some
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -125,9 +125,8 @@ def match_stream(
     versions = events_df.sparkSession.range(0, 1, 1, 1).mapInArrow(by_looking(path), now)
     rows = chosen.given.crossJoin(functions.broadcast(versions))
     fields = {each.name: each for each in versions.schema.fields}
-    kept = [*chosen.kept, *(fields[name] for name in asked.keep[len(keep) :])]
-    shape = schema.outcomes(want, chosen.event_type, kept, keep_event=keep_event)
-    found = rows.mapInArrow(by_version(asked, functions_given), shape)
+    of_snapshot = [fields[name] for name in asked.keep[len(keep) :]]
+    found = rows.mapInArrow(by_version(asked, functions_given), schema.result(asked, chosen, of_snapshot))
     if observation is not None:
         sums = [functions.max(REFUSED).alias("refused")]
         if want == "all":

@@ -19,10 +19,8 @@ long, and then a thousand for each.
 
 from __future__ import annotations
 
-import gc
 import socket
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -33,11 +31,11 @@ import pyarrow.compute as pc
 
 from streamer import _backend
 from streamer.core.arrow import ArrowMatches
-from streamer.core.snapshot import Directory, chosen, read_directory, read_head, read_texts
 from streamer.engine.engine import Engine
 from streamer.errors import BackendError, EventCode, EventError, StreamerError, shortened
 from streamer.events.layout import EventLayout
 from streamer.spark.functions import Carried
+from streamer.spark.opened import Opened, opened
 
 Want: TypeAlias = Literal["matches", "rejected", "all"]
 Batches: TypeAlias = Iterator[pa.RecordBatch]
@@ -64,8 +62,6 @@ ROWS_AT_ONCE: Final = 65_536
 BYTES_AT_ONCE: Final = 32 * 1024 * 1024
 #: So many (tenant, collection) are counted before the counts are given away.
 MOST_TALLIES: Final = 10_000
-#: Snapshots that a process keeps open: the current one, and the one before for tasks that still ask it.
-KEPT_OPEN: Final = 2
 
 _ARROW: Final[dict[str, pa.DataType]] = {
     "kind": pa.int8(),
@@ -377,72 +373,6 @@ def count_matches(tallies: Tallies, events: pa.RecordBatch, found: pa.RecordBatc
     tenants, collections = events.column("tenant").take(rows), events.column("collection").take(rows)
     tallies.add("matched", tenants, collections)
     tallies.add("matches", tenants, collections, counted.field("counts"))
-
-
-@final
-class Opened:
-    """A snapshot in this process, of which only the sections are open whose tenant and collection were met.
-
-    One engine holds them all, so that an event asks it once. The native core opens a section itself, its compiled image where
-    it lies in the file; where everything is compiled by the process (the reference, portable CEL) a section is added when the
-    first event of its tenant and collection comes. Not thread-safe; a worker runs one task at a time.
-    """
-
-    def __init__(self, path: str, functions: Carried | None = None) -> None:
-        given: dict[str, Any] = {} if functions is None else {"cel_functions": functions}
-        self._directory: Directory | None = None
-        if _backend.BACKEND == "native" and not read_head(path).is_portable:
-            self.engine = Engine.load(path, **given)
-        else:
-            self._directory = read_directory(path)
-            self.engine = Engine.load(path, collections=[], **given)
-        # Nothing changes but what `meet` adds, so nobody needs to look after the filters.
-        self.engine.bloom.stop()
-        self._met: set[tuple[str, str | None]] = set()
-        self._added: set[int] = set()
-        # Spark collects garbage after every task; what is here now stays, and need not be looked through each time.
-        gc.freeze()
-
-    def meet(self, events: pa.RecordBatch) -> bool:
-        """Open the sections that these events can match; tell whether there were any that were closed before."""
-        if self._directory is None:
-            return False
-        pairs = pa.table({"t": events.column("tenant"), "c": events.column("collection")}).group_by(["t", "c"]).aggregate([])
-        named = zip(pairs.column("t").to_pylist(), pairs.column("c").to_pylist(), strict=True)
-        # A rejected or ignored event has no tenant.
-        new = {pair for pair in named if pair[0] is not None} - self._met
-        if not new:
-            return False
-        # Events without a collection see the sections for every one.
-        wanted = [at for at in chosen(self._directory, [(t, "*" if c is None else c) for t, c in new]) if at not in self._added]
-        if wanted:
-            self.engine.add_many(text.decode() for text in read_texts(self._directory, wanted))
-            self.engine.bloom.stop()
-            self._added.update(wanted)
-        self._met |= new
-        return bool(wanted)
-
-
-_OPENED: Final[OrderedDict[tuple[str, str, str], Opened]] = OrderedDict()
-
-
-def opened(name: str, backend: str, functions: Carried | None = None) -> Opened:
-    """Return the snapshot that travels under a name, from this process's cache or from its file."""
-    key = (name, backend, "" if functions is None else functions.key)
-    held = _OPENED.get(key)
-    if held is None:
-        held = _OPENED[key] = Opened(travelled(name), functions)
-        while len(_OPENED) > KEPT_OPEN:
-            _OPENED.popitem(last=False)
-    _OPENED.move_to_end(key)
-    return held
-
-
-def travelled(name: str) -> str:
-    """Return where Spark put a file that was added to the session."""
-    from pyspark import SparkFiles
-
-    return SparkFiles.get(name)
 
 
 Sift: TypeAlias = Callable[[pa.RecordBatch, Tallies], pa.Array]

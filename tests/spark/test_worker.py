@@ -17,6 +17,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'st
 import pyarrow as pa
 
 from streamer.spark import worker
+from streamer.spark.opened import Opened
 
 
 class Recorder:
@@ -103,7 +104,7 @@ def test_the_function_of_sql_has_a_few_matches_at_once(backend: str, monkeypatch
     engine.add_many({"id": f"s{n}", "collection": "hot"} for n in range(150))
     engine.save(tmp_path / "snapshot")
     texts = [b'{"collection": "hot"}', b'{"collection": "cold"}', b"{"] * 20
-    made = list(sql.ids_of(worker.Opened(str(tmp_path / "snapshot")), pa.array(texts)))
+    made = list(sql.ids_of(Opened(str(tmp_path / "snapshot")), pa.array(texts)))
     assert max(len(each.flatten()) for each in made) == 7 * 150
     lists = [ids for each in made for ids in each.to_pylist()]
     assert [None if ids is None else len(ids) for ids in lists] == [150, 0, None] * 20
@@ -115,6 +116,7 @@ import os, sys
 import pyarrow as pa
 from streamer import Engine, _backend
 from streamer.spark import worker
+from streamer.spark.opened import Opened
 
 cold, hot, matches = map(int, sys.argv[1:])
 engine = Engine()

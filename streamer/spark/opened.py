@@ -1,0 +1,88 @@
+"""Snapshots that a worker's process has open, from one task to the next: a cache by what a file holds.
+
+```
+batch of events ─► met(tenant, collection)? ─► its section is opened, where it lies in the file ─► the engine holds it, too
+```
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict
+from typing import Any, Final, final
+
+import pyarrow as pa
+
+from streamer import _backend
+from streamer.core.snapshot import Directory, chosen, read_directory, read_head, read_texts
+from streamer.engine.engine import Engine
+from streamer.spark.functions import Carried
+
+#: Snapshots that a process keeps open: the current one, and the one before for tasks that still ask it.
+KEPT_OPEN: Final = 2
+
+
+@final
+class Opened:
+    """A snapshot in this process, of which only the sections are open whose tenant and collection were met.
+
+    One engine holds them all, so that an event asks it once. The native core opens a section itself, its compiled image where
+    it lies in the file; where everything is compiled by the process (the reference, portable CEL) a section is added when the
+    first event of its tenant and collection comes. Not thread-safe; a worker runs one task at a time.
+    """
+
+    def __init__(self, path: str, functions: Carried | None = None) -> None:
+        given: dict[str, Any] = {} if functions is None else {"cel_functions": functions}
+        self._directory: Directory | None = None
+        if _backend.BACKEND == "native" and not read_head(path).is_portable:
+            self.engine = Engine.load(path, **given)
+        else:
+            self._directory = read_directory(path)
+            self.engine = Engine.load(path, collections=[], **given)
+        # Nothing changes but what `meet` adds, so nobody needs to look after the filters.
+        self.engine.bloom.stop()
+        self._met: set[tuple[str, str | None]] = set()
+        self._added: set[int] = set()
+        # Spark collects garbage after every task; what is here now stays, and need not be looked through each time.
+        gc.freeze()
+
+    def meet(self, events: pa.RecordBatch) -> bool:
+        """Open the sections that these events can match; tell whether there were any that were closed before."""
+        if self._directory is None:
+            return False
+        pairs = pa.table({"t": events.column("tenant"), "c": events.column("collection")}).group_by(["t", "c"]).aggregate([])
+        named = zip(pairs.column("t").to_pylist(), pairs.column("c").to_pylist(), strict=True)
+        # A rejected or ignored event has no tenant.
+        new = {pair for pair in named if pair[0] is not None} - self._met
+        if not new:
+            return False
+        # Events without a collection see the sections for every one.
+        wanted = [at for at in chosen(self._directory, [(t, "*" if c is None else c) for t, c in new]) if at not in self._added]
+        if wanted:
+            self.engine.add_many(text.decode() for text in read_texts(self._directory, wanted))
+            self.engine.bloom.stop()
+            self._added.update(wanted)
+        self._met |= new
+        return bool(wanted)
+
+
+_OPENED: Final[OrderedDict[tuple[str, str, str], Opened]] = OrderedDict()
+
+
+def opened(name: str, backend: str, functions: Carried | None = None) -> Opened:
+    """Return the snapshot that travels under a name, from this process's cache or from its file."""
+    key = (name, backend, "" if functions is None else functions.key)
+    held = _OPENED.get(key)
+    if held is None:
+        held = _OPENED[key] = Opened(travelled(name), functions)
+        while len(_OPENED) > KEPT_OPEN:
+            _OPENED.popitem(last=False)
+    _OPENED.move_to_end(key)
+    return held
+
+
+def travelled(name: str) -> str:
+    """Return where Spark put a file that was added to the session."""
+    from pyspark import SparkFiles
+
+    return SparkFiles.get(name)
