@@ -41,7 +41,7 @@ import streamer
 from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine
 from streamer import _backend
-from streamer.bloom import Answer, Filter
+from streamer.bloom import Answer, ShippedFilter
 from streamer.bloom.options import BloomOptions
 from streamer.bloom.portable import PortableBloomFilter
 from streamer.sizes import size_text
@@ -275,7 +275,7 @@ def shipping_row(count: int, rounds: int) -> str:
         begun = time.perf_counter()
         exported = made.bloom.export("default", "orders")
         best = min(best, time.perf_counter() - begun)
-    guard = Filter.load(exported)
+    guard = ShippedFilter.load(exported)
     foreign = [{"collection": "orders", "data": {"a": word(count + n)}} for n in range(1000)]
     stopped = sum(guard.ask(event) is Answer.NO for event in foreign)
     if stopped < 0.95 * len(foreign):

@@ -15,8 +15,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from streamer import Engine, FilterError
-from streamer.bloom import Answer, Filter
+from streamer import Engine, ShippedFilterError
+from streamer.bloom import Answer, ShippedFilter
 
 
 class Producer:
@@ -25,7 +25,7 @@ class Producer:
     def __init__(self, filter_file: Path, send: Callable[[bytes], object]) -> None:
         self._file = filter_file
         self._send = send
-        self._guard: Filter | None = None
+        self._guard: ShippedFilter | None = None
         self.dropped = 0
 
     def offer(self, event: dict[str, Any]) -> None:
@@ -38,9 +38,9 @@ class Producer:
     def _may_be_wanted(self, text: bytes) -> bool:
         try:
             if self._guard is None or self._guard.expired:
-                self._guard = Filter.load(self._file.read_bytes())
+                self._guard = ShippedFilter.load(self._file.read_bytes())
             return self._guard.ask(text) is Answer.MAYBE
-        except (OSError, FilterError):
+        except (OSError, ShippedFilterError):
             # No filter, a damaged one or an old one: nothing may be lost for that.
             self._guard = None
             return True

@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from streamer._backend import BACKEND, ReferenceBackendWarning
+from streamer.bloom.options import BloomOptions
+from streamer.cel_eval.errors import CelErrors, FailingSubscription
 from streamer.core.arrow import ArrowMatches
+from streamer.core.plan import Plan
 from streamer.core.protocol import Changes
+from streamer.engine.batch import LineResult
 from streamer.engine.engine import Engine
+from streamer.engine.explain import Explanation
+from streamer.engine.lint import Finding, FindingCode
 from streamer.engine.matches import BatchMatches, Matches
+from streamer.engine.stats import CollectionStats, Stats
 from streamer.errors import (
     BackendError,
     BulkConfigError,
@@ -28,13 +35,13 @@ from streamer.errors import (
     DuplicateSubscriptionError,
     EventCode,
     EventError,
-    FilterError,
     Ignored,
     InputError,
     InternalError,
     LeaseError,
     PatternError,
     ReentryError,
+    ShippedFilterError,
     SnapshotError,
     StreamerError,
     SubscriptionError,
@@ -47,6 +54,7 @@ from streamer.version import VERSION
 
 if _TYPE_CHECKING:
     from streamer.config import Config
+    from streamer.engine.reload import Reload
 
 __version__ = VERSION
 
@@ -55,10 +63,13 @@ __all__ = [
     "ArrowMatches",
     "BackendError",
     "BatchMatches",
+    "BloomOptions",
     "BulkConfigError",
     "BulkSubscriptionError",
     "CelError",
+    "CelErrors",
     "Changes",
+    "CollectionStats",
     "Config",
     "ConfigError",
     "DuplicateSubscriptionError",
@@ -66,19 +77,27 @@ __all__ = [
     "EventCode",
     "EventError",
     "EventLayout",
+    "Explanation",
+    "FailingSubscription",
     "Filter",
-    "FilterError",
+    "Finding",
+    "FindingCode",
     "Ignored",
     "InputError",
     "InternalError",
     "LeaseError",
     "Limits",
+    "LineResult",
     "Match",
     "Matches",
     "PatternError",
+    "Plan",
     "ReentryError",
     "ReferenceBackendWarning",
+    "Reload",
+    "ShippedFilterError",
     "SnapshotError",
+    "Stats",
     "StreamerError",
     "Subscription",
     "SubscriptionError",
@@ -93,4 +112,8 @@ def __getattr__(name: str) -> _Any:
         from streamer.config import Config
 
         return Config
+    if name == "Reload":
+        from streamer.engine.reload import Reload
+
+        return Reload
     raise AttributeError(f"module 'streamer' has no attribute {name!r}")

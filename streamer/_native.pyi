@@ -95,7 +95,7 @@ class GatheredKeys:
 
 @final
 class ShippedFilter:
-    """A filter that was exported, for rows of events; `streamer.bloom.Filter.probe_arrow`. Thread-safe.
+    """A filter that was exported, for rows of events; `streamer.bloom.ShippedFilter.probe_arrow`. Thread-safe.
 
     Args:
         layout: JSON of `EventLayout.to_dict`.

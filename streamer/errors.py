@@ -10,7 +10,7 @@ StreamerError
 │   └── BulkSubscriptionError    several at once, from `Engine.add_many`
 ├── EventError                   an event that cannot be read; code, byte offset, reason
 ├── InputError                   compressed input that is damaged or cut off; also an OSError
-├── FilterError                  an exported Bloom filter that is damaged or of an unknown format
+├── ShippedFilterError           an exported Bloom filter that is damaged or of an unknown format
 │   └── LeaseError               one whose lease is over
 ├── SnapshotError                a snapshot that is damaged, cut off, or of a later version; says where
 ├── ConfigError                  an option that cannot be; `place` says which
@@ -202,11 +202,11 @@ class EventError(StreamerError):
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
-class FilterError(StreamerError):
+class ShippedFilterError(StreamerError):
     """An exported Bloom filter that cannot be used: damaged, cut off, or of a format that is not known."""
 
 
-class LeaseError(FilterError):
+class LeaseError(ShippedFilterError):
     """An exported Bloom filter whose lease is over: subscriptions that it does not know may have been added since."""
 
 

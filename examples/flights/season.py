@@ -26,7 +26,7 @@ from rich.console import Console
 import streamer
 from examples.flights import records
 from streamer.bloom import BloomOptions
-from streamer.metrics.history import History
+from streamer.metrics import History
 
 YEAR = 2013
 #: A plane that came no more often is worth waiting for.

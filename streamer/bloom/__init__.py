@@ -1,11 +1,11 @@
 """Can this event match anything at all? Bloom filters over access keys (docs/bloom.md).
 
-`Filter` asks a filter that an engine exported, where events arise:
+`ShippedFilter` asks a filter that an engine exported, where events arise:
 
 ```python
-from streamer.bloom import Answer, Filter
+from streamer.bloom import Answer, ShippedFilter
 
-guard = Filter.load(exported)  # from engine.bloom.export(tenant, collection)
+guard = ShippedFilter.load(exported)  # from engine.bloom.export(tenant, collection)
 if guard.ask(event) is Answer.MAYBE:
     send(event)
 ```
@@ -13,7 +13,7 @@ if guard.ask(event) is Answer.MAYBE:
 
 from streamer.bloom.options import BloomOptions
 from streamer.bloom.portable import Answer, PortableBloomFilter
-from streamer.bloom.shipping import Filter
+from streamer.bloom.shipping import ShippedFilter
 from streamer.bloom.state import FilterState
 
-__all__ = ["Answer", "BloomOptions", "Filter", "FilterState", "PortableBloomFilter"]
+__all__ = ["Answer", "BloomOptions", "FilterState", "PortableBloomFilter", "ShippedFilter"]

@@ -1,4 +1,4 @@
-"""A shipped filter over the rows of an Arrow array: what `Filter.ask` says of each, without a Python object for each.
+"""A shipped filter over the rows of an Arrow array: what `ShippedFilter.ask` says of each, without a Python object for each.
 
 ```
 offsets │0│52│104│…      data │{"collection": …}{"collection": …}…        the buffers of the array, asked where the core is there
@@ -6,7 +6,7 @@ offsets │0│52│104│…      data │{"collection": …}{"collection": …
 bits    │1│0│1│…          row 17: an event with unknown values, asked here
 ```
 
-Invariant: a row says False only where `Filter.ask` says NO. What cannot be read is True: whoever matches it says why.
+Invariant: a row says False only where `ShippedFilter.ask` says NO. What cannot be read is True: whoever matches it says why.
 """
 
 from __future__ import annotations

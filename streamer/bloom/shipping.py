@@ -33,7 +33,7 @@ from streamer.bloom.guard import carried_keys
 from streamer.bloom.portable import Answer, PortableBloomFilter
 from streamer.bloom.sizing import key_fp_rate, portable_capacity
 from streamer.bloom.state import FilterState
-from streamer.errors import FilterError, LeaseError, StreamerError
+from streamer.errors import LeaseError, ShippedFilterError, StreamerError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import IgnoredEvent, as_before, read_event
 from streamer.model import Limits
@@ -170,7 +170,7 @@ def ship(
 
 
 @final
-class Filter:
+class ShippedFilter:
     """A filter that was exported by `Engine.bloom.export`. Needs no engine and no native core; thread-safe.
 
     Attributes:
@@ -217,7 +217,7 @@ class Filter:
             clock: seconds since the epoch, by which the lease is judged.
 
         Raises:
-            FilterError: damaged, cut off, no filter at all, or of a format that this version does not know.
+            ShippedFilterError: damaged, cut off, no filter at all, or of a format that this version does not know.
             LeaseError: its lease is over.
             TypeError: it is no bytes.
         """
@@ -225,18 +225,18 @@ class Filter:
             raise TypeError(f"a filter is bytes, as `export` made them, not {type(data).__name__}")
         data = bytes(data)
         if len(data) < _PREFIX.size + _CHECKSUM or not data.startswith(MAGIC):
-            raise FilterError("no exported filter, or the beginning of one")
+            raise ShippedFilterError("no exported filter, or the beginning of one")
         body, checksum = data[:-_CHECKSUM], data[-_CHECKSUM:]
         if hashlib.sha256(body).digest() != checksum:
-            raise FilterError("damaged or cut off: the checksum is another")
+            raise ShippedFilterError("damaged or cut off: the checksum is another")
         _, version, length = _PREFIX.unpack_from(body)
         if version != FORMAT:
-            raise FilterError(f"version {version} of the format; this one reads version {FORMAT}")
+            raise ShippedFilterError(f"version {version} of the format; this one reads version {FORMAT}")
         text, bits = body[_PREFIX.size : _PREFIX.size + length], body[_PREFIX.size + length :]
         try:
             loaded = cls(json.loads(text), bits, clock)
         except (KeyError, TypeError, ValueError, OverflowError, OSError, RecursionError, StreamerError) as error:
-            raise FilterError(f"a header that cannot be: {type(error).__name__}: {error}") from None
+            raise ShippedFilterError(f"a header that cannot be: {type(error).__name__}: {error}") from None
         loaded._check_lease()
         return loaded
 
@@ -338,7 +338,7 @@ class Filter:
             raise LeaseError(f"the lease of this filter ended at {self.lease_end.isoformat()}; export a new one")
 
     def __repr__(self) -> str:
-        return f"<Filter of {self.tenant!r}, {self.collection!r}: until {self.lease_end.isoformat()}>"
+        return f"<ShippedFilter of {self.tenant!r}, {self.collection!r}: until {self.lease_end.isoformat()}>"
 
 
 def _check_name(part: str, name: object) -> None:

@@ -74,7 +74,7 @@ class Bloom:
         """Make a filter for events of one tenant and collection, to be asked where they arise (docs/bloom.md).
 
         It guards what such an event can match at this moment: the subscriptions to its tenant or to every tenant, and to its
-        collection or to every collection. `streamer.bloom.Filter` asks it, without an engine.
+        collection or to every collection. `streamer.bloom.ShippedFilter` asks it, without an engine.
 
         Args:
             tenant: the tenant of the events.

@@ -5,14 +5,28 @@
 - `collector`: a custom collector that reads its engines when it is scraped.
 - `mirror`: the same for several processes of one service (prometheus_client's multiprocess mode).
 - `server`, `address`: an HTTP server of metrics, and where it may listen.
+- `history`, `plot`: samples of the filters, kept and drawn.
 - `dashboard`, `rules`: Grafana and Prometheus, generated from `names` by `python -m streamer.metrics`.
 
 Nothing here is imported before it is used: an engine counts whether or not anybody asks.
 """
 
 from streamer.metrics.collector import Registration, register
+from streamer.metrics.history import History, Rebuilds, Sample
 from streamer.metrics.mirror import Mirror, mirror
 from streamer.metrics.names import METRICS, Metric
 from streamer.metrics.server import Server, serve
 
-__all__ = ["METRICS", "Metric", "Mirror", "Registration", "Server", "mirror", "register", "serve"]
+__all__ = [
+    "METRICS",
+    "History",
+    "Metric",
+    "Mirror",
+    "Rebuilds",
+    "Registration",
+    "Sample",
+    "Server",
+    "mirror",
+    "register",
+    "serve",
+]

@@ -2,7 +2,7 @@
 
 ```
 filters, one after another, as they come              index, an Arrow file                        where the index begins
-│ bytes of streamer.bloom.Filter │ ...               │ slot  tenant  collection  split  ...     │ 8 bytes
+│ bytes of a ShippedFilter │ ...                            │ slot  tenant  collection  split  ...     │ 8 bytes
                                                        0     *       *           0      12
                                                        1     acme    orders      0      200000    sorted, so that a name is
                                                        2     acme    orders      1      199871    found in log2(n) looks
@@ -24,7 +24,7 @@ from typing import Final, Self, final
 
 import pyarrow as pa
 
-from streamer.bloom import Filter
+from streamer.bloom import ShippedFilter
 from streamer.spark.opened import travelled
 
 #: Groups of the shuffle are `slot * SALTS + salt`.
@@ -90,7 +90,7 @@ class Parts:
         self._counts: Final = index.column("subscriptions")
         self._places: Final = (index.column("start"), index.column("length"))
         self._found: dict[tuple[str, str], range] = {}
-        self._open: Final[OrderedDict[int, tuple[Filter | None, int]]] = OrderedDict()
+        self._open: Final[OrderedDict[int, tuple[ShippedFilter | None, int]]] = OrderedDict()
         self._open_bytes = 0
 
     def __len__(self) -> int:
@@ -126,12 +126,12 @@ class Parts:
         tenant, collection = self.name(slot)
         return guard.probe_arrow(events, tenant=label(tenant), collection=label(collection))
 
-    def _filter(self, slot: int) -> Filter | None:
+    def _filter(self, slot: int) -> ShippedFilter | None:
         held = self._open.get(slot)
         if held is None:
             start, length = (place[slot].as_py() for place in self._places)
             data = self._data[start : start + length].to_pybytes()
-            held = self._open[slot] = (Filter.load(data) if data else None, len(data))
+            held = self._open[slot] = (ShippedFilter.load(data) if data else None, len(data))
             self._open_bytes += len(data)
             while self._open_bytes > OPEN_BYTES and len(self._open) > 1:
                 self._open_bytes -= self._open.popitem(last=False)[1][1]

@@ -11,7 +11,7 @@ import pytest
 
 from streamer import Engine, EventError, Ignored, Matches
 from streamer.bloom.portable import Answer
-from streamer.bloom.shipping import Filter
+from streamer.bloom.shipping import ShippedFilter
 from streamer.events.layout import EventLayout
 from streamer.telemetry import IGNORED
 
@@ -114,7 +114,7 @@ def test_explain_says_that_the_event_is_ignored(filled: Engine) -> None:
 def test_a_shipped_filter_lets_it_pass_to_where_it_is_counted(filled: Engine) -> None:
     filled.remove("orders")
     filled.add({"id": "keyed", "collection": "orders", "filters": [{"field": "id", "op": "==", "value": 7}]})
-    shipped = Filter.load(filled.bloom.export("default", "orders", lease=timedelta(minutes=1)))
+    shipped = ShippedFilter.load(filled.bloom.export("default", "orders", lease=timedelta(minutes=1)))
     assert {shipped.ask(event) for event in OTHERS} == {Answer.MAYBE}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamer import Engine
-from streamer.bloom import Answer, Filter
+from streamer.bloom import Answer, ShippedFilter
 
 
 def name(rng: random.Random) -> str:
@@ -117,7 +117,7 @@ def test_a_shipped_filter_of_all_kinds_keeps_its_rate_and_stops_the_others(engin
     e: Engine = engine()
     made = [KINDS[n % len(KINDS)](rng) for n in range(1000)]
     e.add_many({"id": f"s{n}", "collection": "c", **condition} for n, (condition, _, _) in enumerate(made))
-    guard, nearly_exact = (Filter.load(e.bloom.export("default", "c", fp_rate=rate)) for rate in (0.01, 1e-6))
+    guard, nearly_exact = (ShippedFilter.load(e.bloom.export("default", "c", fp_rate=rate)) for rate in (0.01, 1e-6))
     assert not guard.always
     stopped = foreign = passed = keyless = 0
     for n in range(2000):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from streamer import Engine, EventError, LeaseError
-from streamer.bloom import Answer, Filter
+from streamer.bloom import Answer, ShippedFilter
 from streamer.subscriptions.keys import KINDS
 from tests.bloom.test_no_false_negatives import LAYOUTS, random_event, random_subscription
 
@@ -22,11 +22,11 @@ pa = pytest.importorskip("pyarrow")
 ON_C = {"collection": "c"}
 
 
-def load(e: Engine, collection: str | None = "c", **options: Any) -> Filter:
-    return Filter.load(e.bloom.export("default", collection, **options))
+def load(e: Engine, collection: str | None = "c", **options: Any) -> ShippedFilter:
+    return ShippedFilter.load(e.bloom.export("default", collection, **options))
 
 
-def alone(guard: Filter, event: bytes | None) -> bool:
+def alone(guard: ShippedFilter, event: bytes | None) -> bool:
     if event is None:
         return True
     try:
@@ -188,8 +188,8 @@ def test_a_filter_that_always_passes_passes_all(e: Engine) -> None:
 
 def test_past_its_lease_it_is_refused(e: Engine) -> None:
     data = e.bloom.export("default", "c", lease=timedelta(minutes=5))
-    clock = Filter.load(data).lease_end.timestamp() - 1
-    guard = Filter.load(data, clock=lambda: clock)
+    clock = ShippedFilter.load(data).lease_end.timestamp() - 1
+    guard = ShippedFilter.load(data, clock=lambda: clock)
     assert guard.probe_arrow(pa.array(ROWS)).to_pylist() == EXPECTED
     clock += 1
     with pytest.raises(LeaseError):

@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from streamer import Engine, EventError, FilterError, LeaseError
-from streamer.bloom import Answer, Filter
+from streamer import Engine, EventError, LeaseError, ShippedFilterError
+from streamer.bloom import Answer, ShippedFilter
 from streamer.bloom.shipping import MAGIC
 from tests.bloom.test_no_false_negatives import LAYOUTS, random_event, random_subscription
 
 
-def load(e: Engine, tenant: str = "default", collection: str | None = "c", **options: Any) -> Filter:
-    return Filter.load(e.bloom.export(tenant, collection, **options))
+def load(e: Engine, tenant: str = "default", collection: str | None = "c", **options: Any) -> ShippedFilter:
+    return ShippedFilter.load(e.bloom.export(tenant, collection, **options))
 
 
 def with_header(data: bytes, **members: Any) -> bytes:
@@ -125,12 +125,12 @@ def test_a_filter_past_its_lease_is_refused(e: Engine) -> None:
     now = 1_000_000_000_000.0
     data = e.bloom.export("default", "c", lease=timedelta(minutes=5))
     with pytest.raises(LeaseError, match="ended at"):
-        Filter.load(data, clock=lambda: now)
-    guard = Filter.load(data)
+        ShippedFilter.load(data, clock=lambda: now)
+    guard = ShippedFilter.load(data)
     assert not guard.expired
     assert guard.lease_end - guard.made == timedelta(minutes=5)
     clock = guard.lease_end.timestamp() - 1
-    guard = Filter.load(data, clock=lambda: clock)
+    guard = ShippedFilter.load(data, clock=lambda: clock)
     assert guard.ask({"collection": "c", "data": {}}) is Answer.NO
     clock += 1
     assert guard.expired
@@ -147,7 +147,7 @@ def test_an_export_that_cannot_be_is_refused(e: Engine, options: dict[str, Any])
 @pytest.mark.parametrize("data", ["a path", 5, None, [1, 2]])
 def test_what_is_no_bytes_is_no_filter(data: Any) -> None:
     with pytest.raises(TypeError, match="a filter is bytes"):
-        Filter.load(data)
+        ShippedFilter.load(data)
 
 
 @pytest.mark.parametrize("options", [{"lease": 5}, {"lease": None}, {"fp_rate": True}, {"fp_rate": "0.1"}])
@@ -161,12 +161,12 @@ def test_any_bit_that_flips_and_any_byte_that_is_missing_is_found(e: Engine) -> 
     for at in range(len(data)):
         damaged = bytearray(data)
         damaged[at] ^= 1 << at % 8
-        with pytest.raises(FilterError):
-            Filter.load(bytes(damaged))
-        with pytest.raises(FilterError):
-            Filter.load(data[:at])
-    with pytest.raises(FilterError):
-        Filter.load(data + b"\0")
+        with pytest.raises(ShippedFilterError):
+            ShippedFilter.load(bytes(damaged))
+        with pytest.raises(ShippedFilterError):
+            ShippedFilter.load(data[:at])
+    with pytest.raises(ShippedFilterError):
+        ShippedFilter.load(data + b"\0")
 
 
 def test_a_filter_travels_between_processes(e: Engine) -> None:
@@ -226,8 +226,8 @@ def test_cel_makes_keys_that_say_nothing_of_unknown_values(engine: Any, backend:
 def test_a_later_format_is_refused_by_its_number(e: Engine) -> None:
     data = e.bloom.export("default", "c")
     body = MAGIC + struct.pack("<H", 2) + data[10:-32]
-    with pytest.raises(FilterError, match="version 2"):
-        Filter.load(body + hashlib.sha256(body).digest())
+    with pytest.raises(ShippedFilterError, match="version 2"):
+        ShippedFilter.load(body + hashlib.sha256(body).digest())
 
 
 @pytest.mark.parametrize(
@@ -259,8 +259,8 @@ def test_a_later_format_is_refused_by_its_number(e: Engine) -> None:
 )
 def test_a_header_that_cannot_be_is_refused(e: Engine, member: str, value: Any) -> None:
     data = e.bloom.export("default", "c")
-    with pytest.raises(FilterError, match="header"):
-        Filter.load(with_header(data, **{member: value}))
+    with pytest.raises(ShippedFilterError, match="header"):
+        ShippedFilter.load(with_header(data, **{member: value}))
 
 
 def test_both_backends_ship_the_same_keys(e: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,8 +292,8 @@ class NoNative:
             raise ModuleNotFoundError(name, name=name)
 
 sys.meta_path.insert(0, NoNative())
-from streamer.bloom import Answer, Filter
-guard = Filter.load(sys.stdin.buffer.read())
+from streamer.bloom import Answer, ShippedFilter
+guard = ShippedFilter.load(sys.stdin.buffer.read())
 print([guard.ask({"collection": "c", "data": {"f1": value}}).value for value in (1, "foreign")])
 """
 
