@@ -37,8 +37,8 @@ from streamer.errors import LeaseError, ShippedFilterError, StreamerError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import IgnoredEvent, as_before, read_event
 from streamer.model import Limits
+from streamer.subscriptions.atoms import Mode, Path, Root
 from streamer.subscriptions.keys import ELEMENT, GRAMS, KINDS, Place
-from streamer.subscriptions.normal_form import Mode, Path, Root
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,28 +17,25 @@ from typing import Any, final
 from streamer.cel_eval import CelReason, Program, evaluate_cel
 from streamer.model import Event, Limits, Verdict
 from streamer.reference.patterns import matches_value
-from streamer.subscriptions.compile import CompiledSubscription
-from streamer.subscriptions.matchers import Absent, Equal, EqualsIgnoreCase, Prefix, Regexp, Suffix, Wildcard
-from streamer.subscriptions.normal_form import (
+from streamer.subscriptions.atoms import (
     INDEXABLE,
     PRESENT,
     READABLE,
     Atom,
     Clause,
-    Conjunction,
     Contains,
     InTopic,
     IsKind,
     Kind,
     Mode,
-    NormalForm,
     Not,
     Path,
     Range,
-    common_range,
     kind_of,
-    normal_form,
 )
+from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.matchers import Absent, Equal, EqualsIgnoreCase, Prefix, Regexp, Suffix, Wildcard
+from streamer.subscriptions.normal_form import Conjunction, NormalForm, common_range, normal_form
 from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD
 
 

@@ -1,7 +1,7 @@
 """Evaluate a filter directly, with the value that it saw (semantics.md sections 3, 4 and 8).
 
-Each branch of `evaluate_filter` says by hand what the expression printed by `CompiledFilter.to_cel()` says in CEL; a property
-test holds the two together. Reading a path gives a `Reading`: a value, or why there is none.
+Each operator says by hand what the expression printed by `CompiledFilter.to_cel()` says in CEL; a property test holds the two
+together. Reading a path gives a `Reading`: a value, or why there is none.
 
 A number that no float64 holds is there (`exists`), but to read it is an error, also on the way to a field below it. A hole (a
 pointer in the event's `unknown`) hides what it covers; where the document ends above a hole, what lies on the way to the hole
@@ -10,14 +10,14 @@ is unknown too. A hole that ends in `REST` hides what the object there lacks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, final
 
 from streamer.model import REST, BeyondFloat64, Event, Pointer, Verdict
 from streamer.reference.searches import may_search
-from streamer.subscriptions.filters import ORDERINGS, CompiledFilter, Operator
+from streamer.subscriptions.filters import CompiledFilter
 
 TRUE, FALSE, ERROR, UNKNOWN = Verdict.TRUE, Verdict.FALSE, Verdict.ERROR, Verdict.UNKNOWN
 
@@ -57,17 +57,16 @@ class Reading:
 def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, Any]:
     """Return what is known of a filter for one event, and the value seen at its field (an `Absence` where there is none)."""
     now = read(event.data, condition.path, event.data_at, event.unknown)
-    match condition.op:
-        case Operator.EXISTS if condition.value:
-            return (now.present if now.on_the_way or now.present is not FALSE else ERROR), now.value
-        case Operator.EXISTS:
+    if condition.op.mentions_before:
+        then = read(event.before, condition.path, event.before_at, event.unknown)
+        return _CHANGES[condition.op.name](condition, now, then), now.value
+    if condition.op.name == "exists":
+        if not condition.value:
             return now.present.negate(), now.value
-        case Operator.CHANGED | Operator.CHANGED_TO | Operator.CHANGED_FROM:
-            then = read(event.before, condition.path, event.before_at, event.unknown)
-            return _changed(condition, now, then), now.value
+        return (now.present if now.on_the_way or now.present is not FALSE else ERROR), now.value
     if now.verdict is not TRUE:
         return now.verdict, now.value
-    return _compare(condition, now.value), now.value
+    return _COMPARISONS[condition.op.name](condition, now.value), now.value
 
 
 def read(document: Mapping[str, Any] | None, path: tuple[str, ...], at: Pointer | None, unknown: tuple[Pointer, ...]) -> Reading:
@@ -96,16 +95,24 @@ def read(document: Mapping[str, Any] | None, path: tuple[str, ...], at: Pointer 
     raise AssertionError("the loop ends at the last step")
 
 
-def _changed(condition: CompiledFilter, now: Reading, then: Reading) -> Verdict:
-    if condition.op is Operator.CHANGED_TO:
-        return Verdict.all([_is(now, condition.value), _is(then, condition.value).negate()])
-    if condition.op is Operator.CHANGED_FROM:
-        return Verdict.all([_is(then, condition.value), _is(now, condition.value).negate()])
+def _changed(_: CompiledFilter, now: Reading, then: Reading) -> Verdict:
     both = Verdict.all([now.present, then.present])
     if both is TRUE:
         readable = _strictly(now.verdict, then.verdict)
         return equal(then.value, now.value).negate() if readable is TRUE else readable
     return both if both is not FALSE else Verdict.any([now.present, then.present])
+
+
+def _became(condition: CompiledFilter, side: Reading, other: Reading) -> Verdict:
+    """Whether one side has the value, and the other has it not."""
+    return Verdict.all([_is(side, condition.value), _is(other, condition.value).negate()])
+
+
+_CHANGES: Final[Mapping[str, Callable[[CompiledFilter, Reading, Reading], Verdict]]] = {
+    "changed": _changed,
+    "changed_to": lambda condition, now, then: _became(condition, now, then),
+    "changed_from": lambda condition, now, then: _became(condition, then, now),
+}
 
 
 def _is(reading: Reading, value: Any) -> Verdict:
@@ -118,55 +125,8 @@ def _strictly(*verdicts: Verdict) -> Verdict:
     return next((verdict for verdict in (UNKNOWN, ERROR) if verdict in verdicts), TRUE)
 
 
-def _compare(condition: CompiledFilter, seen: Any) -> Verdict:
-    """Apply an operator to a value that CEL can read."""
-    op, value = condition.op, condition.value
-    match op:
-        case Operator.EQUAL:
-            return equal(seen, value)
-        case Operator.NOT_EQUAL:
-            return equal(seen, value).negate()
-        case Operator.IN:
-            return _member(seen, value)
-        case Operator.NOT_IN:
-            return _member(seen, value).negate()
-        case Operator.CONTAINS if isinstance(seen, list):
-            return _member(value, seen)
-        case Operator.CONTAINS | Operator.STARTS_WITH | Operator.ENDS_WITH | Operator.MATCHES:
-            return _search(op, seen, condition) if isinstance(seen, str) and isinstance(value, str) else ERROR
-        case _:
-            return _order(op, seen, value)
-
-
-def _search(op: Operator, seen: str, condition: CompiledFilter) -> Verdict:
-    match op:
-        case Operator.CONTAINS:
-            return Verdict.of(condition.value in seen)
-        case Operator.STARTS_WITH:
-            return Verdict.of(seen.startswith(condition.value))
-        case Operator.ENDS_WITH:
-            return Verdict.of(seen.endswith(condition.value))
-        case _:
-            is_searched = may_search(condition.value, condition.size, seen.encode())
-            return Verdict.of(is_searched and condition.regexp.search(seen) is not None)
-
-
 def _member(item: Any, items: list[Any]) -> Verdict:
     return Verdict.any([equal(item, candidate) for candidate in items])
-
-
-def _order(op: Operator, one: Any, other: Any) -> Verdict:
-    """Order two values of one kind: numbers by mathematical value, strings by code points, false before true."""
-    if op not in ORDERINGS or _kind(one) != _kind(other) or _kind(one) not in ("bool", "number", "string"):
-        return ERROR
-    return Verdict.of(
-        {
-            Operator.LESS: one < other,
-            Operator.LESS_OR_EQUAL: one <= other,
-            Operator.GREATER: one > other,
-            Operator.GREATER_OR_EQUAL: one >= other,
-        }[op]
-    )
 
 
 def equal(one: Any, other: Any) -> Verdict:
@@ -203,3 +163,58 @@ def _kind(value: Any) -> str:
     if isinstance(value, str):
         return "string"
     return "list" if isinstance(value, list) else "map"
+
+
+# What each operator makes of a value that CEL can read
+
+
+def _contains(condition: CompiledFilter, seen: Any) -> Verdict:
+    if isinstance(seen, list):
+        return _member(condition.value, seen)
+    return _text(lambda seen, value: value in seen)(condition, seen)
+
+
+def _text(holds: Callable[[str, str], bool]) -> Callable[[CompiledFilter, Any], Verdict]:
+    """Compare two texts; of anything else it is an error."""
+
+    def compare(condition: CompiledFilter, seen: Any) -> Verdict:
+        value = condition.value
+        return Verdict.of(holds(seen, value)) if isinstance(seen, str) and isinstance(value, str) else ERROR
+
+    return compare
+
+
+def _matches(condition: CompiledFilter, seen: Any) -> Verdict:
+    if not isinstance(seen, str):
+        return ERROR
+    is_searched = may_search(condition.value, condition.size, seen.encode())
+    return Verdict.of(is_searched and condition.regexp.search(seen) is not None)
+
+
+def _order(holds: Callable[[Any, Any], bool]) -> Callable[[CompiledFilter, Any], Verdict]:
+    """Order two values of one kind: numbers by mathematical value, strings by code points, false before true."""
+
+    def compare(condition: CompiledFilter, seen: Any) -> Verdict:
+        value = condition.value
+        if _kind(seen) != _kind(value) or _kind(seen) not in ("bool", "number", "string"):
+            return ERROR
+        return Verdict.of(holds(seen, value))
+
+    return compare
+
+
+_COMPARISONS: Final[Mapping[str, Callable[[CompiledFilter, Any], Verdict]]] = {
+    "==": lambda condition, seen: equal(seen, condition.value),
+    "!=": lambda condition, seen: equal(seen, condition.value).negate(),
+    ">": _order(lambda seen, value: seen > value),
+    ">=": _order(lambda seen, value: seen >= value),
+    "<": _order(lambda seen, value: seen < value),
+    "<=": _order(lambda seen, value: seen <= value),
+    "in": lambda condition, seen: _member(seen, condition.value),
+    "not in": lambda condition, seen: _member(seen, condition.value).negate(),
+    "contains": _contains,
+    "starts_with": _text(str.startswith),
+    "ends_with": _text(str.endswith),
+    "matches": _matches,
+}
+"""By the operator's name; `exists`, and what looks at the document before, are no comparisons of one value."""

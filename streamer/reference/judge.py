@@ -48,8 +48,10 @@ from streamer.reference.patterns import evaluate_pattern, leaves
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
 from streamer.reference.topics import topic_matches
+from streamer.subscriptions.cel_text import cel_path
 from streamer.subscriptions.compile import EVERY, CompiledSubscription
-from streamer.subscriptions.filters import CompiledFilter, cel_path, parse_path, type_name
+from streamer.subscriptions.filters import CompiledFilter, parse_path
+from streamer.subscriptions.operands import type_name
 from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
 from streamer.subscriptions.places import Place
 
@@ -305,7 +307,7 @@ def _why_error(condition: CompiledFilter, seen: Any) -> str:
         return "the field is missing, or a step on the way is not an object"
     if isinstance(seen, BeyondFloat64):
         return "a number beyond float64 cannot be read"
-    return f"{condition.op.value!r} does not take {type_name(seen)} with this value"
+    return f"{condition.op.name!r} does not take {type_name(seen)} with this value"
 
 
 def _why_refused() -> str | None:

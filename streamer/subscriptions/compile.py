@@ -9,7 +9,7 @@ from typing import Any, Final, final
 from streamer.cel_eval import Program, ProgramCache
 from streamer.errors import CelError, SubscriptionError
 from streamer.model import CelEvaluator, Limits
-from streamer.subscriptions.filters import CHANGES, CompiledFilter, parse_filter
+from streamer.subscriptions.filters import CompiledFilter, parse_filter
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
 from streamer.subscriptions.sizes import Size
@@ -103,7 +103,7 @@ def _compile(
         pattern=pattern,
         topic=topic,
         cel=program,
-        mentions_before=any(item.op in CHANGES for item in filters) or (program is not None and program.mentions_before),
+        mentions_before=any(item.op.mentions_before for item in filters) or (program is not None and program.mentions_before),
     )
 
 

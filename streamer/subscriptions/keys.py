@@ -38,6 +38,7 @@ from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias, final
 
 from streamer.model import REST, BeyondFloat64, Event, Pointer
+from streamer.subscriptions.atoms import Atom, Clause, Contains, InTopic, Kind, Mode, Path, Range, Root
 from streamer.subscriptions.buckets import SHIFTS, bounds, bucket, buckets
 from streamer.subscriptions.folding import simple_fold
 from streamer.subscriptions.matchers import (
@@ -51,19 +52,7 @@ from streamer.subscriptions.matchers import (
     parse_address,
     scalar_key,
 )
-from streamer.subscriptions.normal_form import (
-    Atom,
-    Clause,
-    Conjunction,
-    Contains,
-    InTopic,
-    Kind,
-    Mode,
-    NormalForm,
-    Path,
-    Range,
-    Root,
-)
+from streamer.subscriptions.normal_form import Conjunction, NormalForm
 from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, split_words
 
 LENGTHS: Final = (1, 2, 4, 8, 16)

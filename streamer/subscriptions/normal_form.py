@@ -21,220 +21,16 @@ Cost: the product of the alternatives of every `$or`, at most `Limits.max_conjun
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, TypeAlias, final
+from typing import final
 
 from streamer.model import BeyondFloat64, Limits
+from streamer.subscriptions.atoms import PRESENT, Atom, Clause, InTopic, IsKind, Kind, Mode, Not, Path, Range, Root, value_clause
 from streamer.subscriptions.compile import CompiledSubscription
-from streamer.subscriptions.filters import CHANGES, CompiledFilter
-from streamer.subscriptions.matchers import (
-    Absent,
-    AnythingBut,
-    Cidr,
-    Equal,
-    EqualsIgnoreCase,
-    Exists,
-    Matcher,
-    Numeric,
-    Prefix,
-    Regexp,
-    Suffix,
-    Wildcard,
-)
+from streamer.subscriptions.matchers import Absent, AnythingBut, Equal, Exists, Matcher, Numeric
 from streamer.subscriptions.patterns import AllOf, Field, Pattern
 from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, TopicPattern
-
-
-class Root(Enum):
-    """Where a path begins: a part of the event, or the raw event as patterns see it."""
-
-    DATA = "data"
-    BEFORE = "before"
-    EVENT = "event"
-    TYPE = "type"
-    TOPIC = "topic"
-
-
-class Mode(Enum):
-    """What a path yields: the one value at it as CEL sees it, or every leaf at it, through arrays, as patterns see it."""
-
-    VALUE = "value"
-    LEAF = "leaf"
-
-
-class Kind(Enum):
-    """What stands at a path. BEYOND is a number that no float64 holds, or what a path asks below one: reading it is an error."""
-
-    MISSING = "missing"
-    NULL = "null"
-    BOOL = "bool"
-    NUMBER = "number"
-    BEYOND = "beyond"
-    STRING = "string"
-    LIST = "list"
-    MAP = "map"
-
-
-PRESENT = frozenset(Kind) - {Kind.MISSING}
-READABLE = PRESENT - {Kind.BEYOND}
-
-
-def kind_of(value: Any) -> Kind:
-    """Return the kind of a JSON value."""
-    if value is None:
-        return Kind.NULL
-    if isinstance(value, bool):
-        return Kind.BOOL
-    if isinstance(value, int | float):
-        return Kind.NUMBER
-    if isinstance(value, str):
-        return Kind.STRING
-    if isinstance(value, BeyondFloat64):
-        return Kind.BEYOND
-    return Kind.MAP if isinstance(value, Mapping) else Kind.LIST
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Path:
-    root: Root
-    names: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "".join([self.root.value, *(f".{name}" if name.isidentifier() else f"[{name!r}]" for name in self.names)])
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The value is of this kind and lies between two bounds; a bound that is None is open."""
-
-    kind: Kind
-    low: Any = None
-    low_inclusive: bool = False
-    high: Any = None
-    high_inclusive: bool = False
-
-    def __str__(self) -> str:
-        low = "" if self.low is None else f"{'>=' if self.low_inclusive else '>'} {Equal(self.low)}"
-        high = "" if self.high is None else f"{'<=' if self.high_inclusive else '<'} {Equal(self.high)}"
-        return " and ".join(filter(None, (low, high)))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class IsKind:
-    """The value is of one of these kinds."""
-
-    kinds: frozenset[Kind]
-
-    def __str__(self) -> str:
-        if self.kinds == PRESENT:
-            return "present"
-        return "is " + " or ".join(kind.value for kind in Kind if kind in self.kinds)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Contains:
-    """The value is a string with this substring, or a list with an element equal to it."""
-
-    element: Equal
-
-    def __str__(self) -> str:
-        return f"contains {self.element}"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """The value is a string in which this RE2 expression is found."""
-
-    expression: str
-
-    def __str__(self) -> str:
-        return f"matches {self.expression!r}"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class InTopic:
-    """The value is a routing key that this topic pattern matches."""
-
-    pattern: TopicPattern
-
-    def __str__(self) -> str:
-        return f"like {self.pattern}"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Not:
-    """The value is there and none of these atoms holds for it. As CEL sees it, it must also be one that can be read."""
-
-    atoms: frozenset[Atom]
-
-    def __str__(self) -> str:
-        return "not (" + " or ".join(sorted(map(_phrase, self.atoms))) + ")"
-
-
-Atom: TypeAlias = (
-    Equal
-    | Prefix
-    | Suffix
-    | EqualsIgnoreCase
-    | Wildcard
-    | Regexp
-    | Cidr
-    | Range
-    | IsKind
-    | Contains
-    | Matches
-    | InTopic
-    | Absent
-    | Not
-)
-
-#: Atoms that an index can look up; the others can only be checked on a candidate.
-INDEXABLE = (
-    Equal,
-    Range,
-    Matches,
-    InTopic,
-    Prefix,
-    Suffix,
-    EqualsIgnoreCase,
-    Wildcard,
-    Regexp,
-    Cidr,
-)
-
-
-def _phrase(atom: Atom) -> str:
-    """Print an atom as what comes after its path."""
-    match atom:
-        case Equal():
-            return f"= {atom}"
-        case Absent():
-            return "absent"
-        case _:
-            return str(atom)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """A condition on one path: any of its atoms holds. Without atoms it never holds."""
-
-    path: Path
-    mode: Mode
-    atoms: frozenset[Atom]
-
-    def __str__(self) -> str:
-        any_leaf = " any leaf" if self.mode is Mode.LEAF else ""
-        return f"{self.path}{any_leaf} {' or '.join(sorted(map(_phrase, self.atoms))) or 'never'}"
 
 
 @final
@@ -280,13 +76,15 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
     clauses: set[Clause] = set()
     residuals: set[Residual] = set()
     if compiled.types is not None:
-        clauses.add(_value_clause(Path(Root.TYPE), [Equal(kind) for kind in compiled.types]))
+        clauses.add(value_clause(Path(Root.TYPE), [Equal(kind) for kind in compiled.types]))
     if compiled.topic is not None:
-        clauses.add(_value_clause(Path(Root.TOPIC), [_topic_atom(compiled.topic)]))
+        clauses.add(value_clause(Path(Root.TOPIC), [_topic_atom(compiled.topic)]))
     for condition in compiled.filters:
-        lowered, rest = _lower_filter(condition)
-        clauses.update(lowered)
-        residuals.update(rest)
+        lowered = condition.lower()
+        clauses.update(lowered.clauses)
+        if not lowered.is_exact:
+            # Printed only where it is needed: it may be long.
+            residuals.add(Residual("filters", condition.to_cel()))
     clauses = _narrowed(clauses)
     if compiled.cel is not None:
         residuals.add(Residual("cel", compiled.cel.source))
@@ -301,65 +99,9 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
     )
 
 
-def _value_clause(path: Path, atoms: Iterable[Atom]) -> Clause:
-    return Clause(path, Mode.VALUE, frozenset(atoms))
-
-
 def _topic_atom(topic: TopicPattern) -> Atom:
     wild = {ONE_WORD, ANY_WORDS} & set(topic.words)
     return InTopic(topic) if wild else Equal(str(topic))
-
-
-_RANGES: Mapping[str, tuple[str, bool]] = {"<": ("high", False), "<=": ("high", True), ">": ("low", False), ">=": ("low", True)}
-
-
-def _lower_filter(condition: CompiledFilter) -> tuple[list[Clause], list[Residual]]:
-    """Lower one filter as semantics.md section 3 states it."""
-    path = Path(Root.DATA, condition.path)
-    value = condition.value
-    op = str(condition.op)
-
-    def clause(*atoms: Atom) -> list[Clause]:
-        return [_value_clause(path, atoms)]
-
-    compares_container = isinstance(value, dict | list) and op not in ("in", "not in")
-    # Printed only where it is needed: it may be long.
-    residual = [Residual("filters", condition.to_cel())] if compares_container or condition.op in CHANGES else []
-    if compares_container:
-        # Equality with a container, and what `changed_to` and `changed_from` make of it.
-        return (clause(IsKind(frozenset({kind_of(value)}))) if op == "==" else []), residual
-    match op:
-        case "==":
-            return clause(Equal(value)), []
-        case "!=":
-            return clause(Not(frozenset({Equal(value)}))), []
-        case "<" | "<=" | ">" | ">=":
-            side, inclusive = _RANGES[op]
-            return clause(Range(kind_of(value), **{side: value, f"{side}_inclusive": inclusive})), []
-        case "in":
-            return clause(*(Equal(item) for item in value)), []
-        case "not in":
-            return clause(Not(frozenset(Equal(item) for item in value))), []
-        case "contains":
-            return clause(Contains(Equal(value))), []
-        case "exists":
-            return clause(IsKind(PRESENT if value else frozenset({Kind.MISSING}))), []
-        case "starts_with" | "ends_with" if value == "":
-            return clause(IsKind(frozenset({Kind.STRING}))), []
-        case "starts_with":
-            return clause(Prefix(value)), []
-        case "ends_with":
-            return clause(Suffix(value)), []
-        case "matches":
-            return clause(Matches(value)), []
-        case "changed":
-            return [], residual
-        case "changed_to":
-            return clause(Equal(value)), residual
-        case "changed_from":
-            return [_value_clause(Path(Root.BEFORE, condition.path), [Equal(value)])], residual
-        case _:
-            raise AssertionError(f"operator {op!r} has no lowering")
 
 
 def _narrowed(clauses: Iterable[Clause]) -> set[Clause]:
@@ -378,7 +120,7 @@ def _narrowed(clauses: Iterable[Clause]) -> set[Clause]:
                 kept.add(clause)
     for (path, of), same in ranges.items():
         both = common_range(of, [atom for clause in same for atom in clause.atoms if isinstance(atom, Range)])
-        kept.update(same if both is None else [_value_clause(path, [both])])
+        kept.update(same if both is None else [value_clause(path, [both])])
     return kept
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final, get_args
 from streamer.errors import EventError, PatternError, SubscriptionError
 from streamer.events import json
 from streamer.model import CelEvaluator, Dialect
-from streamer.subscriptions.filters import check_text, read_filter, type_name, unknown_name
+from streamer.subscriptions.filters import read_filter, unknown_name
+from streamer.subscriptions.operands import check_text, type_name
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.subscription import Filter, Subscription
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, TypeAlias, final
 
 from streamer.errors import SubscriptionError
 from streamer.model import Limits
+from streamer.subscriptions.operands import SCALARS
+from streamer.subscriptions.operators import OPERATORS
 from streamer.subscriptions.subscription import Filter
 
 SizeName: TypeAlias = Literal["conditions", "alternatives"]
@@ -31,7 +33,7 @@ class Size:
         if (reason := self.grow("conditions", len(filters))) is not None:
             raise SubscriptionError(reason, place="filters")
         for at, each in enumerate(filters):
-            if not isinstance(each, Filter) or each.op not in ("in", "not in") or not isinstance(each.value, list | tuple):
+            if not isinstance(each, Filter) or not isinstance(each.value, list | tuple):
                 continue
-            if (reason := self.grow("alternatives", len(each.value))) is not None:
+            if OPERATORS[each.op].operand is SCALARS and (reason := self.grow("alternatives", len(each.value))) is not None:
                 raise SubscriptionError(reason, place=f"filters[{at}].value")

@@ -19,7 +19,7 @@ class Filter:
 
     Args:
         field: a dotted path (`user.country`) or, for names that hold a dot, a JSON Pointer (`/a.b/c`).
-        op: one of `streamer.subscriptions.filters.OPERATORS`.
+        op: one of `streamer.subscriptions.operators.OPERATORS`.
         value: what to compare with; left out for `changed`.
     """
 

@@ -27,7 +27,8 @@ from typing import Final, final
 from streamer.errors import PatternError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.model import BeyondFloat64, Limits
-from streamer.subscriptions.filters import cel_literal, cel_path, parse_filter, present
+from streamer.subscriptions.cel_text import cel_literal, cel_path, present
+from streamer.subscriptions.filters import parse_filter
 from streamer.subscriptions.matchers import Equal, Matcher, Numeric, Prefix, Regexp, Suffix, Wildcard
 from streamer.subscriptions.normal_form import distribute
 from streamer.subscriptions.parse import EVENT_TYPES, named, parse_subscription

@@ -11,8 +11,8 @@ from streamer.bloom.portable import Answer
 from streamer.events.layout import EventLayout
 from streamer.events.reading import read_event
 from streamer.model import Event, Limits
+from streamer.subscriptions.atoms import Mode, Path, Root
 from streamer.subscriptions.keys import Key
-from streamer.subscriptions.normal_form import Mode, Path, Root
 
 
 def _event(**members: object) -> Event:

@@ -19,9 +19,10 @@ from streamer.core.options import Options
 from streamer.core.protocol import Selection
 from streamer.events.layout import EventLayout
 from streamer.model import Limits
+from streamer.subscriptions.atoms import Mode, Path, Root
 from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.keys import Key, access_keys
-from streamer.subscriptions.normal_form import Mode, Path, Root, normal_form
+from streamer.subscriptions.normal_form import normal_form
 from tests.bloom.test_no_false_negatives import random_subscription
 from tests.generators import random_document_pattern, random_filter
 

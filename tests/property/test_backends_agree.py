@@ -175,7 +175,7 @@ def deciders(compiled: CompiledSubscription, event: Event, *, matched: bool) -> 
     """Return the operators that decide whether a subscription matches: each is true, or it alone is not."""
     if compiled.tenant not in ("*", event.tenant) or compiled.collection not in (None, event.collection):
         return set()
-    found = [({f"filter {item.op.value}"}, evaluate_filter(item, event)[0] is Verdict.TRUE) for item in compiled.filters]
+    found = [({f"filter {item.op.name}"}, evaluate_filter(item, event)[0] is Verdict.TRUE) for item in compiled.filters]
     if compiled.pattern is not None:
         for part in compiled.pattern.root.fields:
             if isinstance(part, Field):

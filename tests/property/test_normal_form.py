@@ -19,25 +19,11 @@ from streamer.model import BeyondFloat64, Event, Limits, Verdict
 from streamer.reference.judge import evaluate
 from streamer.reference.patterns import leaves, matches_value
 from streamer.reference.topics import topic_matches
+from streamer.subscriptions.atoms import Atom, Clause, Contains, InTopic, IsKind, Kind, Matches, Mode, Not, Range, Root, kind_of
 from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.keys import access_keys, event_keys
 from streamer.subscriptions.matchers import Absent, Equal
-from streamer.subscriptions.normal_form import (
-    Atom,
-    Clause,
-    Conjunction,
-    Contains,
-    InTopic,
-    IsKind,
-    Kind,
-    Matches,
-    Mode,
-    Not,
-    Range,
-    Root,
-    kind_of,
-    normal_form,
-)
+from streamer.subscriptions.normal_form import Conjunction, normal_form
 from tests.generators import SCALARS, random_event, random_filter, random_subscription, random_text
 
 MISSING = object()

@@ -14,7 +14,9 @@ from streamer import Filter, SubscriptionError
 from streamer.cel_eval import compile_cel, evaluate_cel
 from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Event, Limits
 from streamer.reference.filters import MISSING, Absence, evaluate_filter
-from streamer.subscriptions.filters import MAX_VALUE_DEPTH, OPERATORS, CompiledFilter, parse_filter
+from streamer.subscriptions.filters import CompiledFilter, parse_filter
+from streamer.subscriptions.operands import MAX_VALUE_DEPTH
+from streamer.subscriptions.operators import OPERATORS
 
 LIMITS = Limits()
 
@@ -109,7 +111,7 @@ assert set(OPERANDS) == set(OPERATORS)
 @st.composite
 def filters(draw: st.DrawFn) -> CompiledFilter:
     path = draw(st.lists(NAMES, min_size=1, max_size=3))
-    op = draw(st.sampled_from(OPERATORS))
+    op = draw(st.sampled_from(list(OPERATORS)))
     pointer = "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in path)
     return parse_filter(Filter(pointer, op, draw(OPERANDS[op])))
 

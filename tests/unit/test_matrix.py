@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamer.subscriptions.filters import OPERATORS
+from streamer.subscriptions.operators import OPERATORS
 from testdata import generate_matrix
 
 SCRIPT = Path(generate_matrix.__file__)

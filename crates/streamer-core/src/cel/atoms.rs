@@ -13,8 +13,8 @@ use super::program::Program;
 use super::{elements, strict};
 use crate::automaton::regexps;
 use crate::json::Build;
-use crate::subscriptions::lower::ordering;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path, Range, Relation, Root};
+use crate::subscriptions::operators::ordering;
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
 use std::sync::Arc;
 

@@ -11,8 +11,8 @@ use super::atoms::{
 };
 use super::lower::{Set, flatten};
 use super::program::Program;
-use crate::subscriptions::lower::ordering;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path};
+use crate::subscriptions::operators::ordering;
 use crate::value::{Kinds, Value};
 use std::sync::Arc;
 

@@ -14,8 +14,9 @@ use crate::json::{self, Build, Options};
 use crate::layout::{BeforeHolds, EventLayout, EventType, Meaning, Part, Pointer, index};
 use crate::limits::Limits;
 use crate::subscriptions::Subscription;
-use crate::subscriptions::filters::{Filter, Operator};
+use crate::subscriptions::filters::Filter;
 use crate::subscriptions::normal_form::Atom;
+use crate::subscriptions::operators::Operator;
 use crate::subscriptions::patterns::{AllOf, Field};
 use crate::value::{Kind, Scalar, Value};
 use std::cmp::Ordering;
@@ -173,7 +174,8 @@ fn compares(op: Operator, filter: &Filter, seen: &Value) -> bool {
         Operator::LessOrEqual => order(seen, value).is_some_and(Ordering::is_le),
         Operator::Greater => order(seen, value).is_some_and(Ordering::is_gt),
         Operator::GreaterOrEqual => order(seen, value).is_some_and(Ordering::is_ge),
-        _ => false,
+        // The others look at more than one value.
+        Operator::Exists | Operator::Changed | Operator::ChangedTo | Operator::ChangedFrom => false,
     }
 }
 

@@ -1,5 +1,6 @@
-//! Filters: conditions on one field of `data` (semantics.md section 3).
+//! Filters: conditions on one field of `data` (semantics.md section 3). What each operator takes and means: [`operators`](super::operators).
 
+use super::operators::{OPERATORS, Operand, Operator};
 use super::parse::{type_name, unknown_name};
 use super::re2;
 use super::regexps::{Regexp, too_large};
@@ -10,48 +11,6 @@ use crate::layout::decode_pointer;
 use crate::limits::{Limits, Size};
 use crate::value::{Scalar, Value};
 use std::fmt;
-
-/// What a filter asks of its field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "each is documented by semantics.md section 3")]
-pub enum Operator {
-    Equal,
-    NotEqual,
-    Greater,
-    GreaterOrEqual,
-    Less,
-    LessOrEqual,
-    In,
-    NotIn,
-    Contains,
-    Exists,
-    StartsWith,
-    EndsWith,
-    Matches,
-    Changed,
-    ChangedTo,
-    ChangedFrom,
-}
-
-/// The operators as they are written, in the order in which they are shown.
-const OPERATORS: [(&str, Operator); 16] = [
-    ("==", Operator::Equal),
-    ("!=", Operator::NotEqual),
-    (">", Operator::Greater),
-    (">=", Operator::GreaterOrEqual),
-    ("<", Operator::Less),
-    ("<=", Operator::LessOrEqual),
-    ("in", Operator::In),
-    ("not in", Operator::NotIn),
-    ("contains", Operator::Contains),
-    ("exists", Operator::Exists),
-    ("starts_with", Operator::StartsWith),
-    ("ends_with", Operator::EndsWith),
-    ("matches", Operator::Matches),
-    ("changed", Operator::Changed),
-    ("changed_to", Operator::ChangedTo),
-    ("changed_from", Operator::ChangedFrom),
-];
 
 /// Lists and objects in a value may be nested so deep.
 const MAX_VALUE_DEPTH: usize = 32;
@@ -128,21 +87,21 @@ impl<'t> Given<'t> {
             Some(other) => error(Place::Member(&place, name), format!("expected a string, not {}", type_name(other))),
         };
         let (field, word) = (text("field")?, text("op")?);
-        let Some((_, op)) = OPERATORS.iter().find(|(name, _)| *name == word) else {
-            return error(Place::Member(&place, "op"), unknown_name(word, &OPERATORS.map(|(name, _)| name), "operator"));
+        let Some(row) = OPERATORS.iter().find(|row| row.name == word) else {
+            return error(Place::Member(&place, "op"), unknown_name(word, &OPERATORS.map(|row| row.name), "operator"));
         };
         let value = member("value");
-        match (op, value) {
-            (Operator::Changed, Some(_)) => error(Place::Member(&place, "value"), "'changed' takes no value"),
-            (Operator::Changed, None) | (_, Some(_)) => Ok(Given { at, field, op: *op, value }),
+        match (row.operand, value) {
+            (Operand::Nothing, Some(_)) => error(Place::Member(&place, "value"), format!("'{word}' takes no value")),
+            (Operand::Nothing, None) | (_, Some(_)) => Ok(Given { at, field, op: row.op, value }),
             (_, None) => error(Place::Member(&place, "value"), format!("'{word}' needs a value")),
         }
     }
 
     /// Count the alternatives.
     pub(super) fn measure(&self, size: &mut Size, limits: &Limits) -> Result<()> {
-        match (self.op, self.value) {
-            (Operator::In | Operator::NotIn, Some(Tree::List(items))) => size
+        match (self.op.row().operand, self.value) {
+            (Operand::Scalars, Some(Tree::List(items))) => size
                 .add_alternatives(items.len(), limits)
                 .or_else(|reason| error(Place::Member(&Place::Filter(self.at), "value"), reason)),
             _ => Ok(()),
@@ -155,51 +114,39 @@ impl<'t> Given<'t> {
         let place = Place::Member(&filter, "value");
         let tree = self.value.unwrap_or(&Tree::Scalar(Scalar::Null));
         let value = json_value(tree, place, 0)?;
-        let expect = |holds: bool, tree: &Tree, place: Place<'_>, expected: &str| {
-            if holds { Ok(()) } else { error(place, format!("expected {expected}, not {}", type_name(tree))) }
+        let operand = self.op.row().operand;
+        check(operand, tree, place)?;
+        let regexp = match value.as_str() {
+            Some(source) if operand == Operand::Regexp => Some(regexp(source, place, limits)?),
+            _ => None,
         };
-        let is_text = value.as_str().is_some();
-        let is_scalar = matches!(value, Value::Scalar(_));
-        let mut regexp = None;
-        match self.op {
-            Operator::Changed | Operator::Equal | Operator::NotEqual | Operator::ChangedTo | Operator::ChangedFrom => {}
-            Operator::Exists => expect(matches!(value, Value::Scalar(Scalar::Bool(_))), tree, place, "true or false")?,
-            Operator::StartsWith | Operator::EndsWith => expect(is_text, tree, place, "a string")?,
-            Operator::Matches => {
-                expect(is_text, tree, place, "a string")?;
-                let size = value.as_str().unwrap_or_default().len();
-                if size > MAX_REGEXP_BYTES {
-                    let reason = format!("a regular expression of {size} bytes; at most {MAX_REGEXP_BYTES} are allowed");
-                    return error(place, reason);
-                }
-                let (size, most) = (regexp_size(value.as_str().unwrap_or_default()), limits.max_regexp_size);
-                if size > most {
-                    return error(place, too_large(size, most));
-                }
-                let translated = re2::translate(value.as_str().unwrap_or_default());
-                regexp =
-                    Some(translated.or_else(|reason| error(place, format!("expected a regular expression of RE2: {reason}")))?);
-            }
-            Operator::In | Operator::NotIn => {
-                let Tree::List(items) = tree else {
-                    return error(
-                        place,
-                        format!("expected a list of strings, numbers, booleans or nulls, not {}", type_name(tree)),
-                    );
-                };
-                for (at, item) in items.iter().enumerate() {
-                    let scalar = matches!(item, Tree::Scalar(_));
-                    expect(scalar, item, Place::Element(&place, at), "a string, a number, a boolean or null")?;
-                }
-            }
-            Operator::Contains => expect(is_scalar, tree, place, "a string, a number, a boolean or null")?,
-            Operator::Greater | Operator::GreaterOrEqual | Operator::Less | Operator::LessOrEqual => {
-                let ordered = is_scalar && !matches!(value, Value::Scalar(Scalar::Null));
-                expect(ordered, tree, place, "a string, a number or a boolean")?;
-            }
-        }
         Ok(Filter { path, op: self.op, value, regexp })
     }
+}
+
+/// Refuse what an operator does not take.
+fn check(operand: Operand, tree: &Tree, place: Place<'_>) -> Result<()> {
+    if !operand.allows(tree) {
+        return error(place, format!("expected {}, not {}", operand.expected(), type_name(tree)));
+    }
+    match (operand, tree) {
+        (Operand::Scalars, Tree::List(items)) => {
+            items.iter().enumerate().try_for_each(|(at, item)| check(Operand::Scalar, item, Place::Element(&place, at)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn regexp(source: &str, place: Place<'_>, limits: &Limits) -> Result<Regexp> {
+    let length = source.len();
+    if length > MAX_REGEXP_BYTES {
+        return error(place, format!("a regular expression of {length} bytes; at most {MAX_REGEXP_BYTES} are allowed"));
+    }
+    let (size, most) = (regexp_size(source), limits.max_regexp_size);
+    if size > most {
+        return error(place, too_large(size, most));
+    }
+    re2::translate(source).or_else(|reason| error(place, format!("expected a regular expression of RE2: {reason}")))
 }
 
 /// Split a dotted path (`user.country`) or a JSON Pointer (`/a.b/c`) into member names.

@@ -1,22 +1,12 @@
 //! A subscription becomes its normal form: exactly, with the errors of CEL, or with what must be verified besides.
-//!
-//! | filter on `a.b` | clauses |
-//! |---|---|
-//! | `==`, `in` | `data.a.b` equals |
-//! | `!=`, `not in` | `data.a.b` is readable and none of them |
-//! | `<` and so on | `data.a.b` in a range of its own type |
-//! | `exists` false | `data.a.b` is missing, and `data.a` is no number beyond float64 (to look into one is an error) |
-//! | `changed_to` | `data.a.b` equals; `before.a.b` is missing or readable and not equal; `before.a` as above |
-//! | `changed` | verified; `data.a` and `before.a` as above |
 
-use super::filters::{Filter, Operator};
-use super::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Range, Root, Verify};
+use super::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Root, Verify};
 use super::parse::Subscription;
 use super::patterns::{AllOf, Field};
 use super::tidy::tidy;
 use crate::cel::{self, Program};
 use crate::limits::Limits;
-use crate::value::{Kind, Kinds, Scalar, Value};
+use crate::value::{Kind, Scalar};
 use rapidhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,8 +25,9 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
         clauses.push(Clause { path: Path::part(Root::Topic), mode: Mode::Scalar, atoms });
     }
     for filter in &subscription.filters {
-        lower_filter(filter, &mut clauses);
-        if filter.op == Operator::Changed {
+        let row = filter.op.row();
+        clauses.append(&mut (row.clauses)(filter));
+        if row.differs {
             let (before, data) = (Path::new(Root::Before, &filter.path), Path::new(Root::Data, &filter.path));
             changed.push((paths.index(before, Mode::Scalar), paths.index(data, Mode::Scalar)));
         }
@@ -127,91 +118,6 @@ impl Paths {
         self.paths.push(key.clone());
         self.known.insert(key, next);
         next
-    }
-}
-
-fn equal(value: &Value) -> Atom {
-    match value {
-        Value::Scalar(scalar) => Atom::Equal(scalar.clone()),
-        value => Atom::EqualTree(Arc::new(value.clone())),
-    }
-}
-
-fn none_of(values: &[Value]) -> Atom {
-    Atom::Other { kinds: Kinds::READABLE, none_of: values.iter().map(equal).collect() }
-}
-
-fn lower_filter(filter: &Filter, clauses: &mut Vec<Clause>) {
-    let value = &filter.value;
-    let text = || Box::from(value.as_str().unwrap_or_default());
-    let items = || if let Value::List(items) = value { &items[..] } else { &[] };
-    let clause = |root: Root, atoms: Vec<Atom>| Clause { path: Path::new(root, &filter.path), mode: Mode::Scalar, atoms };
-    let data = |atom: Atom| clause(Root::Data, vec![atom]);
-    let is = |root: Root| clause(root, vec![equal(value)]);
-    let is_not = |root: Root| clause(root, vec![Atom::Kinds(Kinds::MISSING), none_of(std::slice::from_ref(value))]);
-    match filter.op {
-        Operator::Equal => clauses.push(is(Root::Data)),
-        Operator::NotEqual => clauses.push(data(none_of(std::slice::from_ref(value)))),
-        Operator::Greater => clauses.push(clause(Root::Data, ordering(value, Some(false), None))),
-        Operator::GreaterOrEqual => clauses.push(clause(Root::Data, ordering(value, Some(true), None))),
-        Operator::Less => clauses.push(clause(Root::Data, ordering(value, None, Some(false)))),
-        Operator::LessOrEqual => clauses.push(clause(Root::Data, ordering(value, None, Some(true)))),
-        Operator::In => clauses.push(clause(Root::Data, items().iter().map(equal).collect())),
-        Operator::NotIn => clauses.push(data(none_of(items()))),
-        Operator::Contains => {
-            let mut atoms = vec![Atom::Element(Arc::new(value.clone()))];
-            atoms.extend(value.as_str().map(|text| Atom::Substring(text.into())));
-            clauses.push(clause(Root::Data, atoms));
-        }
-        Operator::StartsWith => clauses.push(data(Atom::Prefix(text()))),
-        Operator::EndsWith => clauses.push(data(Atom::Suffix(text()))),
-        Operator::Matches => clauses.push(clause(Root::Data, filter.regexp.iter().cloned().map(Atom::Regexp).collect())),
-        Operator::Exists if *value == Value::Scalar(Scalar::Bool(true)) => clauses.push(data(Atom::Kinds(Kinds::PRESENT))),
-        Operator::Exists => {
-            clauses.push(data(Atom::Kinds(Kinds::MISSING)));
-            readable_way(filter, Root::Data, clauses);
-        }
-        Operator::Changed => {
-            readable_way(filter, Root::Data, clauses);
-            readable_way(filter, Root::Before, clauses);
-        }
-        Operator::ChangedTo => {
-            clauses.extend([is(Root::Data), is_not(Root::Before)]);
-            readable_way(filter, Root::Before, clauses);
-        }
-        Operator::ChangedFrom => {
-            clauses.extend([is(Root::Before), is_not(Root::Data)]);
-            readable_way(filter, Root::Data, clauses);
-        }
-    }
-}
-
-/// No step on the way is a number beyond float64: to look for a member there is an error.
-fn readable_way(filter: &Filter, root: Root, clauses: &mut Vec<Clause>) {
-    let kinds = Kinds::MISSING.or(Kinds::READABLE);
-    clauses.extend((1..filter.path.len()).map(|length| Clause {
-        path: Path::new(root, &filter.path[..length]),
-        mode: Mode::Scalar,
-        atoms: vec![Atom::Kinds(kinds)],
-    }));
-}
-
-/// The values of the bound's own type above *low* or below *high*, each with whether the bound is inclusive.
-pub(crate) fn ordering(bound: &Value, low: Option<bool>, high: Option<bool>) -> Vec<Atom> {
-    match bound {
-        Value::Scalar(Scalar::Number(number)) => {
-            vec![Atom::Numbers(Range { low: low.map(|closed| (*number, closed)), high: high.map(|closed| (*number, closed)) })]
-        }
-        Value::Scalar(Scalar::String(text)) => {
-            let at = |closed| (text.clone(), closed);
-            vec![Atom::Strings(Range { low: low.map(at), high: high.map(at) })]
-        }
-        Value::Scalar(Scalar::Bool(bound)) => [false, true]
-            .into_iter()
-            .filter(|value| crate::value::within(value, low.map(|closed| (bound, closed)), high.map(|closed| (bound, closed))))
-            .map(|value| Atom::Equal(Scalar::Bool(value)))
-            .collect(),
-        _ => Vec::new(),
     }
 }
 

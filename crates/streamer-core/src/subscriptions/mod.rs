@@ -12,6 +12,7 @@ pub mod depth;
 pub mod filters;
 pub mod lower;
 pub mod normal_form;
+pub mod operators;
 pub mod parse;
 pub mod patterns;
 pub mod re2;

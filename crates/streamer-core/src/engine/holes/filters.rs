@@ -7,7 +7,8 @@
 use super::tree::HoleTree;
 use crate::automaton::regexps::Program;
 use crate::cel::Verdict;
-use crate::subscriptions::filters::{Filter, Operator};
+use crate::subscriptions::filters::Filter;
+use crate::subscriptions::operators::Operator;
 use crate::value::{Scalar, Value};
 use std::cmp::Ordering;
 

@@ -1,0 +1,241 @@
+//! The operators of filters: what each takes, and the clauses that it comes to, exactly.
+//!
+//! | filter on `a.b` | clauses |
+//! |---|---|
+//! | `==`, `in` | `data.a.b` equals |
+//! | `!=`, `not in` | `data.a.b` is readable and none of them |
+//! | `<` and so on | `data.a.b` in a range of its own type |
+//! | `exists` false | `data.a.b` is missing, and `data.a` is no number beyond float64 (to look into one is an error) |
+//! | `changed_to` | `data.a.b` equals; `before.a.b` is missing or readable and not equal; `before.a` as above |
+//! | `changed` | verified; `data.a` and `before.a` as above |
+//!
+//! A row of [`OPERATORS`] is all that the index knows of an operator. What it makes of a value is stated twice more, by hand: by the
+//! [oracle](crate::naive), and for events with unknown values.
+
+use super::filters::Filter;
+use super::normal_form::{Atom, Clause, Mode, Path, Range, Root};
+use crate::json::Tree;
+use crate::value::{Kinds, Scalar, Value};
+use std::slice;
+use std::sync::Arc;
+
+/// What a filter asks of its field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each is documented by semantics.md section 3")]
+pub enum Operator {
+    Equal,
+    NotEqual,
+    Greater,
+    GreaterOrEqual,
+    Less,
+    LessOrEqual,
+    In,
+    NotIn,
+    Contains,
+    Exists,
+    StartsWith,
+    EndsWith,
+    Matches,
+    Changed,
+    ChangedTo,
+    ChangedFrom,
+}
+
+impl Operator {
+    /// What is known of it.
+    #[must_use]
+    pub fn row(self) -> &'static Row {
+        // In the order of the enum: a test holds that.
+        &OPERATORS[self as usize]
+    }
+}
+
+/// What an operator takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// No value at all.
+    Nothing,
+    /// Any JSON value.
+    Anything,
+    /// `true` or `false`.
+    Boolean,
+    /// A string.
+    Text,
+    /// A string that is an expression of RE2.
+    Regexp,
+    /// A scalar that has an order.
+    Ordered,
+    /// Any scalar.
+    Scalar,
+    /// A list of scalars, each an alternative of the subscription.
+    Scalars,
+}
+
+impl Operand {
+    /// It in words, for errors.
+    pub(super) fn expected(self) -> &'static str {
+        match self {
+            Operand::Nothing => "no value",
+            Operand::Anything => "a value",
+            Operand::Boolean => "true or false",
+            Operand::Text | Operand::Regexp => "a string",
+            Operand::Ordered => "a string, a number or a boolean",
+            Operand::Scalar => "a string, a number, a boolean or null",
+            Operand::Scalars => "a list of strings, numbers, booleans or nulls",
+        }
+    }
+
+    /// Whether it takes this, the elements of a list apart.
+    pub(super) fn allows(self, tree: &Tree) -> bool {
+        match self {
+            Operand::Nothing => matches!(tree, Tree::Scalar(Scalar::Null)),
+            Operand::Anything => true,
+            Operand::Boolean => matches!(tree, Tree::Scalar(Scalar::Bool(_))),
+            Operand::Text | Operand::Regexp => matches!(tree, Tree::Scalar(Scalar::String(_))),
+            Operand::Ordered => matches!(tree, Tree::Scalar(scalar) if *scalar != Scalar::Null),
+            Operand::Scalar => matches!(tree, Tree::Scalar(_)),
+            Operand::Scalars => matches!(tree, Tree::List(_)),
+        }
+    }
+}
+
+/// All that the index knows of an operator.
+#[derive(Debug)]
+pub struct Row {
+    /// Which.
+    pub op: Operator,
+    /// As it is written.
+    pub name: &'static str,
+    /// What it takes.
+    pub operand: Operand,
+    /// What must hold, all of it.
+    pub clauses: fn(&Filter) -> Vec<Clause>,
+    /// Whether the document and the one before must differ at the path besides, which no clause says.
+    pub differs: bool,
+}
+
+const fn row(op: Operator, name: &'static str, operand: Operand, clauses: fn(&Filter) -> Vec<Clause>) -> Row {
+    Row { op, name, operand, clauses, differs: matches!(op, Operator::Changed) }
+}
+
+/// In the order in which errors list them, which is that of the enum.
+pub const OPERATORS: [Row; 16] = [
+    row(Operator::Equal, "==", Operand::Anything, |filter| data(filter, equal(&filter.value))),
+    row(Operator::NotEqual, "!=", Operand::Anything, |filter| data(filter, none_of(slice::from_ref(&filter.value)))),
+    row(Operator::Greater, ">", Operand::Ordered, |filter| any(filter, ordering(&filter.value, Some(false), None))),
+    row(Operator::GreaterOrEqual, ">=", Operand::Ordered, |filter| any(filter, ordering(&filter.value, Some(true), None))),
+    row(Operator::Less, "<", Operand::Ordered, |filter| any(filter, ordering(&filter.value, None, Some(false)))),
+    row(Operator::LessOrEqual, "<=", Operand::Ordered, |filter| any(filter, ordering(&filter.value, None, Some(true)))),
+    row(Operator::In, "in", Operand::Scalars, |filter| any(filter, items(filter).iter().map(equal).collect())),
+    row(Operator::NotIn, "not in", Operand::Scalars, |filter| data(filter, none_of(items(filter)))),
+    row(Operator::Contains, "contains", Operand::Scalar, contains),
+    row(Operator::Exists, "exists", Operand::Boolean, exists),
+    row(Operator::StartsWith, "starts_with", Operand::Text, |filter| data(filter, Atom::Prefix(text(filter)))),
+    row(Operator::EndsWith, "ends_with", Operand::Text, |filter| data(filter, Atom::Suffix(text(filter)))),
+    row(Operator::Matches, "matches", Operand::Regexp, |filter| {
+        any(filter, filter.regexp.iter().cloned().map(Atom::Regexp).collect())
+    }),
+    row(Operator::Changed, "changed", Operand::Nothing, |filter| {
+        readable_way(filter, Root::Data).chain(readable_way(filter, Root::Before)).collect()
+    }),
+    row(Operator::ChangedTo, "changed_to", Operand::Anything, |filter| became(filter, Root::Data, Root::Before)),
+    row(Operator::ChangedFrom, "changed_from", Operand::Anything, |filter| became(filter, Root::Before, Root::Data)),
+];
+
+// What the rows are made of
+
+fn text(filter: &Filter) -> Box<str> {
+    filter.value.as_str().unwrap_or_default().into()
+}
+
+fn items(filter: &Filter) -> &[Value] {
+    if let Value::List(items) = &filter.value { items } else { &[] }
+}
+
+fn at(filter: &Filter, root: Root, atoms: Vec<Atom>) -> Clause {
+    Clause { path: Path::new(root, &filter.path), mode: Mode::Scalar, atoms }
+}
+
+/// The value at the path satisfies one of *atoms*.
+fn any(filter: &Filter, atoms: Vec<Atom>) -> Vec<Clause> {
+    vec![at(filter, Root::Data, atoms)]
+}
+
+/// The value at the path satisfies *atom*.
+fn data(filter: &Filter, atom: Atom) -> Vec<Clause> {
+    any(filter, vec![atom])
+}
+
+fn equal(value: &Value) -> Atom {
+    match value {
+        Value::Scalar(scalar) => Atom::Equal(scalar.clone()),
+        value => Atom::EqualTree(Arc::new(value.clone())),
+    }
+}
+
+fn none_of(values: &[Value]) -> Atom {
+    Atom::Other { kinds: Kinds::READABLE, none_of: values.iter().map(equal).collect() }
+}
+
+fn contains(filter: &Filter) -> Vec<Clause> {
+    let mut atoms = vec![Atom::Element(Arc::new(filter.value.clone()))];
+    atoms.extend(filter.value.as_str().map(|text| Atom::Substring(text.into())));
+    any(filter, atoms)
+}
+
+fn exists(filter: &Filter) -> Vec<Clause> {
+    if filter.value == Value::Scalar(Scalar::Bool(true)) {
+        return data(filter, Atom::Kinds(Kinds::PRESENT));
+    }
+    let mut clauses = data(filter, Atom::Kinds(Kinds::MISSING));
+    clauses.extend(readable_way(filter, Root::Data));
+    clauses
+}
+
+/// One side has the value, and the other has it not.
+fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
+    let is_not = vec![Atom::Kinds(Kinds::MISSING), none_of(slice::from_ref(&filter.value))];
+    let both = [at(filter, side, vec![equal(&filter.value)]), at(filter, other, is_not)];
+    both.into_iter().chain(readable_way(filter, other)).collect()
+}
+
+/// No step on the way is a number beyond float64: to look for a member there is an error.
+fn readable_way(filter: &Filter, root: Root) -> impl Iterator<Item = Clause> {
+    let kinds = Kinds::MISSING.or(Kinds::READABLE);
+    (1..filter.path.len()).map(move |length| Clause {
+        path: Path::new(root, &filter.path[..length]),
+        mode: Mode::Scalar,
+        atoms: vec![Atom::Kinds(kinds)],
+    })
+}
+
+/// The values of the bound's own type above *low* or below *high*, each with whether the bound is inclusive.
+pub(crate) fn ordering(bound: &Value, low: Option<bool>, high: Option<bool>) -> Vec<Atom> {
+    match bound {
+        Value::Scalar(Scalar::Number(number)) => {
+            vec![Atom::Numbers(Range { low: low.map(|closed| (*number, closed)), high: high.map(|closed| (*number, closed)) })]
+        }
+        Value::Scalar(Scalar::String(text)) => {
+            let at = |closed| (text.clone(), closed);
+            vec![Atom::Strings(Range { low: low.map(at), high: high.map(at) })]
+        }
+        Value::Scalar(Scalar::Bool(bound)) => [false, true]
+            .into_iter()
+            .filter(|value| crate::value::within(value, low.map(|closed| (bound, closed)), high.map(|closed| (bound, closed))))
+            .map(|value| Atom::Equal(Scalar::Bool(value)))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OPERATORS;
+
+    #[test]
+    fn each_operator_has_the_row_of_its_number() {
+        for (at, row) in OPERATORS.iter().enumerate() {
+            assert_eq!((row.op as usize, row.op), (at, OPERATORS[row.op as usize].op), "{}", row.name);
+        }
+    }
+}

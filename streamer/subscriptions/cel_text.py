@@ -1,0 +1,76 @@
+"""JSON values and paths as CEL reads them: what filters, and whole subscriptions, print themselves with."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from streamer.model import INT64_MAX
+
+_IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
+_QUOTABLE = re.compile(r"[a-zA-Z0-9_.\-/ ]+")
+_RESERVED = frozenset(
+    "as break const continue else false for function if import in let loop namespace "
+    "null package return true var void while".split()
+)
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def cel_literal(value: Any) -> str:
+    """Print a JSON value as CEL; numbers read back as the same value of the same type."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return f"{value}u" if value > INT64_MAX else str(value)
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, str):
+        return "'" + "".join(map(_escape, value)) + "'"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(cel_literal, value)) + "]"
+    return "{" + ", ".join(f"{cel_literal(name)}: {cel_literal(item)}" for name, item in value.items()) + "}"
+
+
+def _escape(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
+
+
+def _name(name: str) -> str | None:
+    """Print a member name for use after a dot; None where not even quotes can hold it."""
+    if _IDENTIFIER.fullmatch(name) and name not in _RESERVED:
+        return name
+    return f"`{name}`" if _QUOTABLE.fullmatch(name) else None
+
+
+def cel_path(root: str, path: tuple[str, ...]) -> str:
+    """Print a path as CEL reads it, from a part of the event: ``data.user.`content-type` ``."""
+    printed = root
+    for name in path:
+        plain = _name(name)
+        printed += f".{plain}" if plain is not None else f"[{cel_literal(name)}]"
+    return printed
+
+
+def has(root: str, path: tuple[str, ...]) -> str:
+    """Print whether the last step of a path is there: an error where what it is asked of is no object."""
+    parent, plain = cel_path(root, path[:-1]), _name(path[-1])
+    if plain is not None:
+        return f"has({parent}.{plain})"
+    # `in` would ask a list for an element; null makes it the error that `has` is.
+    return f"{cel_literal(path[-1])} in (type({parent}) == map ? {parent} : null)"
+
+
+def present(root: str, path: tuple[str, ...]) -> str:
+    """Print whether every step of a path is there: false, never an error, where one is not, or stands below no object."""
+    steps = []
+    for i in range(len(path)):
+        parent, plain = cel_path(root, path[:i]), _name(path[i])
+        step = f"has({parent}.{plain})" if plain is not None else f"{cel_literal(path[i])} in {parent}"
+        steps.append(f"type({parent}) == map && {step}")
+    return " && ".join(steps)

@@ -1,0 +1,141 @@
+"""What the value of a filter may be: plain JSON first, and of that what its operator takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, final
+
+import re2
+
+from streamer.cel_eval.regexps import MAX_SIZE, compile_regexp, regexp_error, regexp_size, too_large
+from streamer.errors import SubscriptionError
+from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Limits, is_unicode
+
+#: Lists and objects in a value may be nested so deep; CEL reads 64 levels of brackets, and a filter is printed as CEL.
+MAX_VALUE_DEPTH: Final = 32
+
+#: As long as a CEL expression may be, so that a filter may be written as one.
+MAX_REGEXP_BYTES: Final = 16 * 1024
+
+#: More values than 16 MiB of JSON text can hold: a list may hold another twice, which holds another twice, and so on.
+MAX_VALUES: Final = 8 * 1024 * 1024
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What an operator takes.
+
+    Attributes:
+        expected: it in words, for errors.
+        allows: whether it takes a JSON value.
+        element: what each element must be, where the value is a list.
+    """
+
+    expected: str
+    allows: Callable[[Any], bool]
+    element: Operand | None = None
+
+    def check(self, value: Any, place: str) -> None:
+        """Raise SubscriptionError, with the place, where the operator does not take *value*."""
+        if not self.allows(value):
+            raise SubscriptionError(f"expected {self.expected}, not {type_name(value)}", place=place)
+        if self.element is not None:
+            for index, item in enumerate(value):
+                self.element.check(item, f"{place}[{index}]")
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str)
+
+
+NOTHING: Final = Operand("no value", lambda value: value is None)
+ANYTHING: Final = Operand("a value", lambda _: True)
+BOOLEAN: Final = Operand("true or false", lambda value: isinstance(value, bool))
+TEXT: Final = Operand("a string", lambda value: isinstance(value, str))
+#: A text that is compiled: see `compile_operand`.
+REGEXP: Final = Operand("a string", lambda value: isinstance(value, str))
+ORDERED: Final = Operand("a string, a number or a boolean", _is_scalar)
+SCALAR: Final = Operand("a string, a number, a boolean or null", lambda value: value is None or _is_scalar(value))
+#: Each of them is an alternative of the subscription.
+SCALARS: Final = Operand("a list of strings, numbers, booleans or nulls", lambda value: isinstance(value, list), SCALAR)
+
+
+def json_value(value: Any, *, place: str) -> Any:
+    """Return a copy of a JSON value, built of dict, list and scalars only, and check it.
+
+    Raises:
+        SubscriptionError: a number outside float64 or 64 bits, a lone surrogate, another type, deeper than `MAX_VALUE_DEPTH`, or
+            more than `MAX_VALUES`.
+    """
+    return _json_value(value, place, 0, count())
+
+
+def _json_value(value: Any, place: str, depth: int, values: Iterator[int]) -> Any:
+    if next(values) >= MAX_VALUES:
+        raise SubscriptionError(f"more than {MAX_VALUES} values in one another", place=place)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        check_text(value, place=place)
+        return str(value)
+    if isinstance(value, int):
+        if not INT64_MIN <= value <= UINT64_MAX:
+            raise SubscriptionError("expected an integer of 64 bits", place=place)
+        return int(value)
+    if isinstance(value, BeyondFloat64) or (isinstance(value, float) and not math.isfinite(value)):
+        shown = value.text if isinstance(value, BeyondFloat64) else repr(value)
+        shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
+        raise SubscriptionError(f"expected a number that a float64 holds, not {shown}", place=place)
+    if isinstance(value, float):
+        return float(value)
+    if depth == MAX_VALUE_DEPTH and isinstance(value, list | tuple | Mapping):
+        raise SubscriptionError(f"nested deeper than {MAX_VALUE_DEPTH} levels", place=place)
+    if isinstance(value, list | tuple):
+        return [_json_value(item, f"{place}[{index}]", depth + 1, values) for index, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str):
+                raise SubscriptionError(f"expected member names that are strings, not {type_name(name)}", place=place)
+            check_text(name, place=place)
+        return {name: _json_value(item, f"{place}.{name}", depth + 1, values) for name, item in value.items()}
+    raise SubscriptionError(f"expected a JSON value, not {type(value).__name__}", place=place)
+
+
+def check_text(text: str, *, place: str) -> None:
+    """Refuse half a surrogate pair, which no UTF-8 text can hold."""
+    if not is_unicode(text):
+        raise SubscriptionError("a lone surrogate in a string", place=place)
+
+
+def type_name(value: Any) -> str:
+    """Name the JSON type of a value, for messages."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int | float | BeyondFloat64):
+        return "a number"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list" if isinstance(value, list | tuple) else type(value).__name__
+
+
+def compile_operand(source: str, place: str, limits: Limits | None = None) -> tuple[Any, int]:
+    """Compile the RE2 expression of a filter; return it and its size. Raises SubscriptionError."""
+    most = MAX_SIZE if limits is None else limits.max_regexp_size
+    length = len(source.encode())
+    if length > MAX_REGEXP_BYTES:
+        reason = f"a regular expression of {length} bytes; at most {MAX_REGEXP_BYTES} are allowed"
+        raise SubscriptionError(reason, place=place)
+    if (size := regexp_size(source)) > most:
+        raise SubscriptionError(too_large(size, most), place=place)
+    try:
+        return compile_regexp(source), size
+    except re2.error as error:
+        raise SubscriptionError(regexp_error(error), place=place) from None

@@ -1,0 +1,170 @@
+"""The operators of filters: what each takes, the CEL that it means, and what an index asks in its place.
+
+A row of `OPERATORS` is all that this package knows of an operator; what it makes of a value is stated once more, by hand, in
+`streamer.reference.filters`. With `P(x)` for `type(x) == map && has(x.a) && type(x.a) == map && has(x.a.b)`, those on `a.b` mean:
+
+| op | CEL |
+|---|---|
+| `==` `!=` `<` `<=` `>` `>=` | `data.a.b == v`, and so on |
+| `in`, `not in` | `data.a.b in [v, w]`, `!(data.a.b in [v, w])` |
+| `contains`, `starts_with`, `ends_with`, `matches` | `data.a.b.contains(v)`, `.startsWith(v)`, `.endsWith(v)`, `.matches(v)` |
+| `exists` true | `has(data.a) && has(data.a.b)`: an error where a step on the way is not an object |
+| `exists` false | `!(P(data))`: true where a step on the way is not an object, or there is no document |
+| `changed` | `P(data) && P(before) ? before.a.b != data.a.b : P(data) || P(before)` |
+| `changed_to` | `P(data) && data.a.b == v && !(P(before) && before.a.b == v)` |
+| `changed_from` | `P(before) && before.a.b == v && !(P(data) && data.a.b == v)` |
+
+So for `changed`, `changed_to` and `changed_from` a field below a scalar, a list or null is absent, on either side, and
+nothing but a number that no float64 holds is an error.
+
+Invariant: an event for which the CEL of a filter is true satisfies all its clauses. Where `is_exact` says so the converse
+holds too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, final
+
+from streamer.subscriptions.atoms import PRESENT, Atom, Clause, Contains, IsKind, Kind, Matches, Not, Path, Range, Root, kind_of
+from streamer.subscriptions.atoms import value_clause as clause
+from streamer.subscriptions.cel_text import cel_literal, cel_path, has, present
+from streamer.subscriptions.matchers import Equal, Prefix, Suffix
+from streamer.subscriptions.operands import ANYTHING, BOOLEAN, NOTHING, ORDERED, REGEXP, SCALAR, SCALARS, TEXT, Operand
+
+Steps: TypeAlias = tuple[str, ...]
+"""Member names from `data`, or from `before`, down."""
+
+STRING: Final = IsKind(frozenset({Kind.STRING}))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """What an index asks for in place of a filter: all of *clauses*, and the filter itself besides unless they are exact."""
+
+    clauses: tuple[Clause, ...]
+    is_exact: bool = True
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What a filter asks of its field.
+
+    Attributes:
+        name: as it is written.
+        operand: what it takes.
+        cel: prints the expression that it means, for a path and a value.
+        lower: makes the clauses of it, for a path and a value.
+        mentions_before: whether it looks at the document before the change.
+    """
+
+    name: str
+    operand: Operand
+    cel: Callable[[Steps, Any], str]
+    lower: Callable[[Steps, Any], Lowered]
+    mentions_before: bool = False
+
+
+# The CEL of a row
+
+
+def infix(sign: str) -> Callable[[Steps, Any], str]:
+    return lambda path, value: f"{cel_path('data', path)} {sign} {cel_literal(value)}"
+
+
+def method(name: str) -> Callable[[Steps, Any], str]:
+    return lambda path, value: f"{cel_path('data', path)}.{name}({cel_literal(value)})"
+
+
+def _not_in(path: Steps, value: Any) -> str:
+    return f"!({infix('in')(path, value)})"
+
+
+def _exists(path: Steps, value: Any) -> str:
+    if not value:
+        return f"!({present('data', path)})"
+    return " && ".join(has("data", path[: i + 1]) for i in range(len(path)))
+
+
+def _changed(path: Steps, _: Any) -> str:
+    now, then = present("data", path), present("before", path)
+    return f"{now} && {then} ? {cel_path('before', path)} != {cel_path('data', path)} : ({now}) || ({then})"
+
+
+def _became(side: str, other: str) -> Callable[[Steps, Any], str]:
+    """Print that one side has the value, and the other has it not."""
+
+    def cel(path: Steps, value: Any) -> str:
+        has_it, has_it_not = (
+            f"{present(root, path)} && {cel_path(root, path)} == {cel_literal(value)}" for root in (side, other)
+        )
+        return f"{has_it} && !({has_it_not})"
+
+    return cel
+
+
+# The clauses of a row
+
+
+def value_is(*makers: Callable[[Any], Atom]) -> Callable[[Steps, Any], Lowered]:
+    """The value at the path satisfies one of the atoms that are made of the operand."""
+    return lambda path, value: Lowered((clause(Path(Root.DATA, path), [make(value) for make in makers]),))
+
+
+def _equal(path: Steps, value: Any) -> Lowered:
+    if isinstance(value, dict | list):
+        return Lowered((clause(Path(Root.DATA, path), [IsKind(frozenset({kind_of(value)}))]),), is_exact=False)
+    return value_is(Equal)(path, value)
+
+
+def _not_equal(path: Steps, value: Any) -> Lowered:
+    if isinstance(value, dict | list):
+        return Lowered((), is_exact=False)
+    return value_is(lambda value: Not(frozenset({Equal(value)})))(path, value)
+
+
+def _in(path: Steps, values: Any) -> Lowered:
+    return Lowered((clause(Path(Root.DATA, path), map(Equal, values)),))
+
+
+def _became_equal(root: Root) -> Callable[[Steps, Any], Lowered]:
+    def lower(path: Steps, value: Any) -> Lowered:
+        equal = () if isinstance(value, dict | list) else (clause(Path(root, path), [Equal(value)]),)
+        return Lowered(equal, is_exact=False)
+
+    return lower
+
+
+def _nothing(_path: Steps, _value: Any) -> Lowered:
+    return Lowered((), is_exact=False)
+
+
+def _range(side: str, *, is_closed: bool) -> Callable[[Steps, Any], Lowered]:
+    return value_is(lambda value: Range(kind_of(value), **{side: value, f"{side}_inclusive": is_closed}))
+
+
+_ROWS: Final = (
+    # name, what it takes, the CEL that it means, what an index asks
+    Operator("==", ANYTHING, infix("=="), _equal),
+    Operator("!=", ANYTHING, infix("!="), _not_equal),
+    Operator(">", ORDERED, infix(">"), _range("low", is_closed=False)),
+    Operator(">=", ORDERED, infix(">="), _range("low", is_closed=True)),
+    Operator("<", ORDERED, infix("<"), _range("high", is_closed=False)),
+    Operator("<=", ORDERED, infix("<="), _range("high", is_closed=True)),
+    Operator("in", SCALARS, infix("in"), _in),
+    Operator("not in", SCALARS, _not_in, value_is(lambda values: Not(frozenset(map(Equal, values))))),
+    Operator("contains", SCALAR, method("contains"), value_is(lambda value: Contains(Equal(value)))),
+    Operator("exists", BOOLEAN, _exists, value_is(lambda value: IsKind(PRESENT if value else frozenset({Kind.MISSING})))),
+    Operator("starts_with", TEXT, method("startsWith"), value_is(lambda text: Prefix(text) if text else STRING)),
+    Operator("ends_with", TEXT, method("endsWith"), value_is(lambda text: Suffix(text) if text else STRING)),
+    Operator("matches", REGEXP, method("matches"), value_is(Matches)),
+    Operator("changed", NOTHING, _changed, _nothing, mentions_before=True),
+    Operator("changed_to", ANYTHING, _became("data", "before"), _became_equal(Root.DATA), mentions_before=True),
+    Operator("changed_from", ANYTHING, _became("before", "data"), _became_equal(Root.BEFORE), mentions_before=True),
+)
+
+#: By name, in the order in which errors list them.
+OPERATORS: Final[Mapping[str, Operator]] = {row.name: row for row in _ROWS}
