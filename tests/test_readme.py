@@ -230,3 +230,26 @@ def test_the_map_names_each_file_as_it_is_called() -> None:
         path = Path(target).parent if Path(target).name in ("mod.rs", "lib.rs") else Path(target)
         name = shown.rstrip("/")
         assert f"/{path}".endswith(f"/{name}") or str(path) == f"crates/{name}/src", f"{shown} leads to {target}"
+
+
+@pytest.mark.parametrize(
+    "page", sorted({*PAGES, ROOT / "docs/spark.md"} - {ROOT / "docs/glossary.md"}), ids=lambda page: page.name
+)
+def test_every_guide_links_terms_to_the_glossary(page: Path) -> None:
+    """That each of these links leads to a term is among the links that are looked after above."""
+    assert {anchor for file, anchor in local_links(page) if file.name == "glossary.md"} - {""}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *(ROOT / name for name in OTHERS if name != "CHANGELOG.md")], ids=lambda page: page.name
+)
+def test_sentences_name_their_subject(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    assert re.findall(r"(?:^|[.:;|-]\s+)((?:Likewise|That again|The same|So does|So is)\b.*)", prose, re.M) == []
+
+
+def test_a_sentence_that_hides_its_subject_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("It is one.\nThe same holds here.\n")
+    with pytest.raises(AssertionError, match="The same holds here"):
+        test_sentences_name_their_subject(page)
