@@ -198,7 +198,7 @@ def play(engine: streamer.Engine, given: Sequence[bytes], rate: float, count: in
     for number in range(count):
         due = begun + int(number * 1e9 / rate)
         while (now := clock()) < due:
-            # Others may have the interpreter while nothing is due.
+            # Others may hold the GIL while nothing is due.
             time.sleep(0)
         matches += len(match(given[number % different]))
         done = clock()

@@ -289,7 +289,7 @@ class Core:
     def match_batch(
         self, events: Sequence[EventSource], tenant: str | None = None, collection: str | None = None, threads: int = 1
     ) -> Batch:
-        """Match several events on one state, with the interpreter let go; an error stands in a bad event's place.
+        """Match several events on one state, with the GIL released; an error stands in a bad event's place.
 
         Args:
             threads: how many are used, this one included.
@@ -304,7 +304,7 @@ class Core:
         text_limit: int,
         max_matches: int | None = None,
     ) -> tuple[_Batch, _Batch, _Batch, _Batch, tuple[int, int] | None]:
-        """Match the rows of Arrow arrays, with the interpreter let go, reading the buffers where they lie.
+        """Match the rows of Arrow arrays, with the GIL released, reading the buffers where they lie.
 
         Args:
             threads: how many are used, this one included; with *max_matches* it is this one.
@@ -412,7 +412,7 @@ class Draft:
     def __new__(cls, core: Core) -> Draft: ...
     def __len__(self) -> int: ...
     def extend(self, sources: Sequence[bytes | tuple[bytes, bytes, Subscription]]) -> list[int]:
-        """Parse JSON texts and compile their CEL, with the interpreter let go.
+        """Parse JSON texts and compile their CEL, with the GIL released.
 
         A source that is not JSON alone is a text to parse, a unique name to keep in its place, and the object.
 

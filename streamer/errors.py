@@ -77,7 +77,7 @@ class CelError(SubscriptionError):
 
     Attributes:
         line: line in the source, from 1; None where the error has no single position.
-        column: column in the source in characters, from 1; None likewise.
+        column: column in the source in characters, from 1; None where *line* is.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class ConfigError(StreamerError):
         place: the member at fault, as `layout.ts`; empty for the whole.
         source: the file, or the environment variable, that says so; None where a program does.
         line: line in the file, from 1; None where there is none.
-        column: column in the file in characters, from 1; None likewise.
+        column: column in the file in characters, from 1; None where there is none.
     """
 
     def __init__(

@@ -243,7 +243,7 @@ def cdc(random: Random, count: int) -> Iterator[str]:
 
 
 def merged(left: Pattern, right: Pattern) -> Pattern:
-    """Return the members of both, nested ones merged likewise."""
+    """Return the members of both, nested ones merged as well."""
     out = dict(left)
     for name, value in right.items():
         both = isinstance(value, dict) and isinstance(out.get(name), dict)

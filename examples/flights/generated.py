@@ -1,6 +1,6 @@
 """Subscriptions as many travellers, spotters and dispatchers would write them, drawn from what really flew.
 
-The same *count* gives the same subscriptions: the generator is seeded.
+Equal *count*s give equal subscriptions: the generator is seeded.
 """
 
 from __future__ import annotations

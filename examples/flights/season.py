@@ -99,7 +99,7 @@ def by_day(every: int) -> dict[tuple[int, int], list[bytes]]:
 
 
 class Crowd:
-    """Who subscribes, and until when. The same people every time: it is seeded."""
+    """Who subscribes, and until when. Each run has these people: it is seeded."""
 
     def __init__(self) -> None:
         self.random = Random(YEAR)

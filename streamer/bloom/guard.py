@@ -3,7 +3,7 @@
 ```
 CollectionFilter ── places   where an event is asked for its keys
                  ├─ bits     shared with the filter of the state before, until a rebuild
-                 └─ tally    what was asked and found, shared likewise
+                 └─ tally    what was asked and found, shared as the bits are
 ```
 
 Invariant: bits are only ever set (portable.py), and the places only ever grow until a rebuild, which begins with new bits.

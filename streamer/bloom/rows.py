@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Ask: TypeAlias = Callable[[bytes], Answer]
 """Asks for one event. Raises EventError."""
 
-#: Rows that are handed over at once, a multiple of 8: they are copied, and asked with the interpreter let go.
+#: Rows that are handed over at once, a multiple of 8: they are copied, and asked with the GIL released.
 BLOCK: Final = 4096
 #: Names of the types of Arrow whose rows are events; of those with True offsets are of 64 bits.
 _WIDE: Final = {"binary": False, "string": False, "large_binary": True, "large_string": True}

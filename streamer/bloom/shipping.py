@@ -175,7 +175,7 @@ class ShippedFilter:
 
     Attributes:
         tenant: of the events that it knows of.
-        collection: likewise; None for events without one.
+        collection: of the events that it knows of; None for events without one.
         versions: the engine's filters at the export, each as tenant, collection and version; small collections have none.
         made: when it was exported, by the clock of the engine's machine.
         lease_end: from when on it refuses to answer.
@@ -256,7 +256,7 @@ class ShippedFilter:
         Args:
             event: a JSON object as UTF-8 bytes, as text, or as a mapping.
             tenant: wins over what the event says.
-            collection: likewise.
+            collection: wins over what the event says.
 
         Raises:
             LeaseError: the lease is over; get a new filter, and send everything until there is one.
@@ -294,7 +294,7 @@ class ShippedFilter:
             events: a pyarrow Array or ChunkedArray of binary, large_binary, string or large_string, or anything with
                 `__arrow_c_array__` or `__arrow_c_stream__`; each row is JSON text.
             tenant: wins over what the events say.
-            collection: likewise.
+            collection: wins over what the events say.
 
         Returns:
             A row for each, never null: False where `ask` says NO. Null rows, ignored events and events that cannot be read are

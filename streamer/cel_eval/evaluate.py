@@ -306,7 +306,7 @@ class Run:
                 case Method():
                     args = [value]
                     for arg in step.args:
-                        args.append(_EVALUATE[type(arg)](self, arg))  # noqa: PERF401  likewise
+                        args.append(_EVALUATE[type(arg)](self, arg))  # noqa: PERF401  a frame less
                     stopped = _strict(args)
                     value = self.called(step.name, args) if stopped is None else stopped
                 case Macro():

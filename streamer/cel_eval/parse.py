@@ -58,7 +58,7 @@ MACROS: Final[dict[str, tuple[int, ...]]] = {
     "filter": (1,),
     "map": (1, 2),
 }
-#: The same over two variables: index and element of a list, key and value of a map.
+#: Macros over two variables: index and element of a list, key and value of a map.
 MACROS_OF_TWO: Final[dict[str, tuple[int, ...]]] = {
     "all": (1,),
     "exists": (1,),

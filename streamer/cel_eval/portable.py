@@ -23,7 +23,7 @@ it; both sides of `&&` and every element of `exists` are always evaluated; there
 macros of two variables; `data.a != 1` is an error where `a` is a string. What is left different stands in
 testdata/known_failures_portable.toml, each case with its reason. Rejected, too: a clock alone, without dearer units, since what
 a program comes to would then depend on the machine wherever it takes long; and the clock on the wall, which goes on while a
-thread waits for the interpreter or a processor: a match lost to a neighbour's load is lost silently.
+thread waits for the GIL or a processor: a match lost to a neighbour's load is lost silently.
 
 To import this module imports cel-python, which takes a third of a second: it is done when the first such expression is compiled.
 """

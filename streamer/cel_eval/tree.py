@@ -164,7 +164,7 @@ class Method:
 class Macro:
     """`all`, `exists`, `exists_one`, `filter`, `map`, `transformList`, `transformMap` over what stands before it.
 
-    *names* are one or two variables, with their places; *condition* is None where the macro has none, *result* likewise.
+    *names* are one or two variables, with their places; *condition* and *result* are None where the macro has none.
     The checker writes down the *slot* of the first variable.
     """
 

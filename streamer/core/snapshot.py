@@ -55,8 +55,8 @@ FORMAT: Final = 1
 #: what the images are for and the seed of their hashes (0: there are none), unused, checksum of all before and of the
 #: directory.
 HEADER: Final = struct.Struct("<8sII QQQQQ 32s QQ 8x 16s")
-#: Where its name is and how long tenant and collection are; subscriptions; where the lines are, how long, their checksum; the
-#: image likewise; unused.
+#: Where its name is and how long tenant and collection are; subscriptions; where the lines are, how long, their checksum;
+#: where the image is, how long, its checksum; unused.
 ROW: Final = struct.Struct("<QII Q QQ16s QQ16s 8x")
 ALIGNED: Final = 64
 _CHECKSUM: Final = 16

@@ -145,7 +145,7 @@ class Engine:
         Args:
             source: the path of a YAML file, which the environment overrides, or a `Config`.
             default: as of `Engine`.
-            cel_functions: likewise.
+            cel_functions: as of `Engine`.
 
         Raises:
             BulkConfigError: all that is wrong in the configuration, or in the files that it names.
@@ -384,7 +384,7 @@ class Engine:
         Args:
             event: a JSON object as UTF-8 bytes, as text, or as a mapping; None for one without a value, a tombstone of Kafka.
             tenant: wins over what the event says.
-            collection: likewise.
+            collection: wins over what the event says.
 
         Raises:
             EventError: the event cannot be read.
@@ -422,7 +422,7 @@ class Engine:
         """Match several events on one state of the engine, with less effort for each than one by one.
 
         Args:
-            threads: how many to use, this one included, with the interpreter let go, if not as many as the engine was told; the
+            threads: how many to use, this one included, with the GIL released, if not as many as the engine was told; the
                 reference backend uses one.
 
         Returns:
@@ -478,7 +478,7 @@ class Engine:
         Args:
             events: of `binary`, `string` or their `large_` kinds; anything with `__arrow_c_array__` or `__arrow_c_stream__`.
             tenant: as in `match`.
-            collection: likewise.
+            collection: as in `match`.
             threads: as in `match_batch`; with *max_matches* one thread matches.
             max_matches: the first event with which there are so many matches is the last that is matched. `ArrowMatches.events`
                 has a row for each event that was, so `events.slice(result.events.num_rows)` is what is left.
@@ -609,8 +609,8 @@ class Engine:
             addr: `0.0.0.0` for every address of this machine.
             registry: serve all that is on it; by default one of its own, with this engine and this process.
             name: as of `EngineMetrics.register`.
-            collections: likewise.
-            tenants: likewise.
+            collections: as of `EngineMetrics.register`.
+            tenants: as of `EngineMetrics.register`.
 
         Raises:
             OSError: it cannot listen there.

@@ -1,7 +1,7 @@
 """What matched: a lazy sequence over packed hits, which makes a `Match` only where one is asked for.
 
 Invariant: it pins the state of the engine in which the match began, so what it says never changes, whatever is added or
-removed meanwhile. Drop it to let go of that state.
+removed meanwhile. Drop it to release that state.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class EngineMetrics:
         Args:
             name: the value of the label `engine`: the same in each process that holds the same; by default `1`.
             collections: as of `register`.
-            tenants: likewise.
+            tenants: as of `register`.
 
         Returns:
             What stops it.

@@ -35,7 +35,7 @@ class Reload:
     Attributes:
         good: whether it was taken.
         at: when it was tried, in seconds since the epoch.
-        good_at: when one was taken last, likewise.
+        good_at: when one was taken last, in seconds since the epoch.
         changed: what the last good one changed, as `matching.cel.evaluation_timeout`.
         error: why it was not taken; None where it was.
     """

@@ -33,7 +33,7 @@ class CollectionStats:
         memory_bytes: of their conditions, their index and their filter; for the reference of the filter only.
         candidates_per_event: what the exact phase looked at there, in the mean of the events that saw it, natively of a sample of
             one in 16; None before the first, and past 4,096 collections.
-        matches_per_event: likewise what matched.
+        matches_per_event: what matched there, in that mean.
         keys: keys in the filter; None without a filter, and so are all below.
         fill: share of the filter's bits that are set.
         estimated_rate: share of the events without a live key that should pass, from the filter's size and its keys.
@@ -100,12 +100,12 @@ class Stats:
 
     @property
     def matches_per_event(self) -> float:
-        """Mean of those that could be read; 0 before the first."""
+        """Mean over the events that could be read; 0 before the first."""
         return self.matches / max(self.matched + self.unmatched, 1)
 
     @property
     def candidates_per_event(self) -> float:
-        """Likewise."""
+        """Mean over the events that could be read; 0 before the first."""
         return self.candidates / max(self.matched + self.unmatched, 1)
 
     @property

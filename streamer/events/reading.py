@@ -64,7 +64,7 @@ def read_event(
         event: JSON text, or a `dict` of what JSON has (and tuples, as lists), which is copied; None for an event without a value.
         default_tenant: of an event that has none; None, where every event must have one.
         tenant: wins over the event's.
-        collection: likewise.
+        collection: wins over the event's.
         default: makes JSON values of the other objects in a `dict` event, as in `json.dumps`.
 
     Raises:

@@ -58,7 +58,7 @@ class Sample:
 
     Attributes:
         at: seconds since the first sample.
-        events: that came in until now, ignored and rejected ones too; likewise the counters of `filters` and `rebuilds`.
+        events: that came in until now, ignored and rejected ones too. The counters of `filters` and `rebuilds` go back as far.
         subscriptions: that are held.
         fp_rate: what the filters were to keep then, as of `BloomOptions`.
         threshold: the measured rate from which one is rebuilt.

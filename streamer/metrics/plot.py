@@ -86,7 +86,7 @@ def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
         raise ValueError(str(error).split(" (")[0]) from None
 
 
-#: The same samples draw the same file.
+#: Equal samples draw equal files.
 _UNDATED: Final[dict[str, dict[str, Any]]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 

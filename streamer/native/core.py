@@ -46,7 +46,7 @@ from streamer.telemetry import Distribution, Telemetry
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Sources that are parsed at once, with the interpreter let go.
+#: Sources that are parsed at once, with the GIL released.
 CHUNK: Final = 4096
 #: Compiled subscriptions that are kept for their labels and plans; past it all are forgotten.
 COMPILED: Final = 20_000

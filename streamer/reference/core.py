@@ -517,7 +517,7 @@ class ReferenceCore:
     def match_batch(
         self, events: Sequence[EventSource], tenant: str | None, collection: str | None, threads: int = 1
     ) -> ReferenceBatch:
-        """See `Core`; *threads* makes no difference here, since the interpreter runs one at a time."""
+        """See `Core`; *threads* makes no difference here, since the GIL lets one run at a time."""
         root = self._root
         results = ReferenceBatch()
         for index, event in enumerate(events):

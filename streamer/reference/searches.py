@@ -78,7 +78,7 @@ def may_look(pattern: int, key: int) -> bool:
 
     Args:
         pattern: how many words it has.
-        key: likewise.
+        key: how many words it has.
     """
     if key > MAX_WORDS:
         detail = f"a key of more than {MAX_WORDS} words is matched by no topic pattern with '#'"

@@ -317,7 +317,7 @@ def match_batches(
     Args:
         subscriptions_path: a snapshot that is replaced by rename, or a directory of versions (`publish`).
         write: called with the matches, which have a column `snapshot`, and the id of the micro-batch.
-        rejected: likewise with the events that could not be read; without it they are left out.
+        rejected: called with the events that could not be read, and the id of the micro-batch; without it they are left out.
         settled: called when a micro-batch was written, with what was counted. It may be called again for one that Spark repeats.
         options: as of `match_events`.
 

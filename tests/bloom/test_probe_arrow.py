@@ -74,7 +74,7 @@ BY_KIND: list[tuple[dict[str, Any], str, Any, list[Any]]] = [
     ({"op": "contains", "value": "späß"}, "gram", "ein späßchen", ["ein spass", "sp", 7]),
     ({"op": "contains", "value": 1.0}, "element", [0, "1", 1], [[0, "1", True, [1]], 1, []]),
 ]
-#: Likewise matchers of patterns.
+#: What the matchers of patterns ask for.
 BY_MATCHER: list[tuple[Any, str, Any, list[Any]]] = [
     ({"equals-ignore-case": "STRAẞE"}, "fold", "straße", ["strasse", 7, "STRASSE"]),
     ({"prefix": {"equals-ignore-case": "KÉ"}}, "iprefix2", "\u212aéx", ["k", "ke", "xké"]),

@@ -43,7 +43,7 @@ class Row:
 
     Attributes:
         subscription: anything that `Engine.add` may be given.
-        event: likewise of `Engine.match`; None where the subscription is refused.
+        event: anything that `Engine.match` may be given; None where the subscription is refused.
         expect: whether it matches.
         certain: of the match.
         is_full: under lazy validation it may match or not.

@@ -235,7 +235,7 @@ class Conditions:
             choose.shuffle(made)
             return " && ".join(made)
         first = self.of_element(target)
-        # The same kind of condition with other constants, or any other.
+        # A condition of this kind with other constants, or any other.
         at = choose.randrange(len(first))
         second = self.of_element(target)
         made = [first[at], second[at] if choose.random() < 0.5 else choose.choice(second)]

@@ -289,7 +289,7 @@ def test_ctrl_c_stops_a_long_batch(engine: MakeEngine, threads: int) -> None:
     assert e.match_count(EVENT) == 2000
 
 
-def test_a_large_event_is_matched_with_the_interpreter_let_go(engine: MakeEngine) -> None:
+def test_a_large_event_is_matched_with_the_gil_released(engine: MakeEngine) -> None:
     """A thread that only counts gets on while another matches one large event after the other."""
     e = engine()
     e.add({"id": "s", "filters": ONE})

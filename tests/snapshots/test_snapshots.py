@@ -142,7 +142,7 @@ def test_what_says_what_matches_is_the_files(engine: MakeEngine, tmp_path: Path,
     with pytest.raises(ConfigError) as raised:
         Engine.load(tmp_path / "s", **{name: value})
     assert raised.value.place == name
-    # The same value changes nothing.
+    # An equal value changes nothing.
     Engine.load(tmp_path / "s", **{name: getattr(e._options, name)})
 
 

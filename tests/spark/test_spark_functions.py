@@ -68,7 +68,7 @@ def test_snapshots_and_lines_take_functions_that_are_given(
 
 
 def test_a_function_that_changed_is_another_one(spark: SparkSession, backend: str, tmp_path: Path) -> None:
-    """The same snapshot, opened in the same workers."""
+    """Both runs open one snapshot, in one set of workers."""
     engine_with(by_sevens()).save(tmp_path / "snapshot")
     for limit in (3, 5):
         matches = match_events(events(spark), tmp_path / "snapshot", cel_functions={"is_vip": lambda n, limit=limit: n < limit})

@@ -24,7 +24,7 @@ pub fn expression(data: &[u8]) -> usize {
     let Ok(flat) = flattener.flatten(&TRIE, event, Validation::Full, &given, &limits) else { return 0 };
     let document = Document::new(&flat, &arena, &limits).expect("an event that was checked in full");
     for side in [document.as_before(), document] {
-        let mut evaluate = |budget| executable.evaluate(&side, budget, &mut scratch).expect("likewise");
+        let mut evaluate = |budget| executable.evaluate(&side, budget, &mut scratch).expect("an event that was checked in full");
         let whole = evaluate(BUDGET);
         assert_eq!(whole.verdict == Verdict::Error, whole.reason.is_some());
         if whole.reason == Some(Reason::Budget) {
@@ -37,7 +37,7 @@ pub fn expression(data: &[u8]) -> usize {
             let less = evaluate(whole.cost - 1);
             assert_eq!(less.reason, Some(Reason::Budget), "{source}");
         }
-        let (same, words) = executable.evaluate_in_words(&side, BUDGET, &mut scratch).expect("likewise");
+        let (same, words) = executable.evaluate_in_words(&side, BUDGET, &mut scratch).expect("an event that was checked in full");
         assert_eq!((same, words.is_empty()), (whole, whole.reason.is_none()), "{source}");
     }
     2

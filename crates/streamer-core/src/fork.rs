@@ -8,7 +8,7 @@
 //! Invariant: while the process forks nobody else is inside, so the child finds no lock held and no cell half made. Every lock and
 //! every cell of this crate that may be made while others match is reached inside.
 //!
-//! Only threads that have [let go](detached) of what the host must hold to fork (Python's interpreter) count: all others cannot be
+//! Only threads that have [released](detached) what the host must hold to fork (Python's GIL) count: all others cannot be
 //! at work while one of them forks, and must not wait for it.
 //!
 //! Cost: two additions to one counter. Rejected: to take every lock before a fork (in which order?); a gate with a lock of its own,
@@ -127,7 +127,7 @@ pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
     }
 }
 
-/// Wait until no other thread is inside, and keep all out until [`after`] or [`after_in_child`]. Call it with the host let go, since
+/// Wait until no other thread is inside, and keep all out until [`after`] or [`after_in_child`]. Call it with the GIL released, since
 /// those inside may wait for it.
 pub fn before() {
     FORKS.set(FORKS.get() + 1);

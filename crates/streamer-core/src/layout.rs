@@ -17,7 +17,7 @@ pub enum Part {
     Pointers(Vec<Pointer>),
     /// Made of texts and what stands at pointers: the first of these of which all is there. Then the pointers of all.
     Made(Vec<Template>, Vec<Pointer>),
-    /// The same for every event: a string, or for `id` and `ts` also an integer.
+    /// One value for every event: a string, or for `id` and `ts` also an integer.
     Constant(Scalar),
 }
 

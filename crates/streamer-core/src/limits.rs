@@ -1,6 +1,6 @@
 //! Bounds on what a user or an event may cost.
 
-/// Bounds on what a user or an event may cost; every one is checked before the cost is paid. The same words and defaults as
+/// Bounds on what a user or an event may cost; every one is checked before the cost is paid. Words and defaults are those of
 /// `streamer.model.Limits`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -29,7 +29,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The same without bounds on the size of a subscription: for what was accepted, perhaps under larger ones.
+    /// These limits without bounds on the size of a subscription: for what was accepted, perhaps under larger ones.
     pub fn of_any_size(&self) -> Limits {
         let most = usize::MAX;
         Limits { max_subscription_bytes: most, max_conditions: most, max_alternatives: most, ..self.clone() }
@@ -53,7 +53,11 @@ impl Size {
         add(&mut self.conditions, more, limits.max_conditions, "conditions")
     }
 
-    /// Likewise of alternatives.
+    /// Add alternatives.
+    ///
+    /// # Errors
+    ///
+    /// They are too many: what was found, and what is allowed.
     pub fn add_alternatives(&mut self, more: usize, limits: &Limits) -> Result<(), String> {
         add(&mut self.alternatives, more, limits.max_alternatives, "alternatives")
     }

@@ -9,7 +9,7 @@
 //! Invariant: a row is read through offsets that were checked against the data when the call began, and is looked up with
 //! bounds checked all the same. Offsets that decrease or lead beyond the data are a ValueError.
 //!
-//! The one `unsafe` of this crate is [`Lent::bytes`]: a buffer of Arrow is read while the interpreter is let go, which is
+//! The one `unsafe` of this crate is [`Lent::bytes`]: a buffer of Arrow is read while the GIL is released, which is
 //! sound because Arrow's buffers are immutable once they are shared.
 //!
 //! Cost: the results are written twice, once by the thread that finds them and once, all threads' together, into the bytes
@@ -368,7 +368,7 @@ impl Part {
 /// Validity, offsets, data, how many are null: what `pyarrow.Array.from_buffers` takes, after the kind of column.
 type Column<'py> = (&'static str, Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>, Bound<'py, PyBytes>, usize);
 
-/// Bytes that are written with the interpreter let go.
+/// Bytes that are written with the GIL released.
 fn bytes<'py>(py: Python<'py>, length: usize, write: impl FnOnce(&mut [u8]) + Send) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, length, |bytes| {
         gil::let_go(py, || write(bytes));

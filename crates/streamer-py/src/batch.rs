@@ -1,7 +1,7 @@
-//! Several events at once, with the interpreter let go, in as many threads as are given.
+//! Several events at once, with the GIL released, in as many threads as are given.
 //!
 //! ```text
-//!   events ─ read (interpreter held) ─► a round ─ by tenant and collection, where they differ ─► blocks ─► threads ─► Batch
+//!   events ─ read (GIL held) ─────────► a round ─ by tenant and collection, where they differ ─► blocks ─► threads ─► Batch
 //!   Batch: slots │ 4 7 │ 7 │ │ 4 9 9 │   and of each event where its own are, or its error        batch[2] ─► Hits
 //! ```
 //!
@@ -34,7 +34,7 @@ const ROUND_BYTES: usize = 16 << 20;
 /// Events of a block, at least and at most: a thread costs some 20 µs to start, and is not worth it for fewer.
 const FEWEST: usize = 16;
 const MOST: usize = 256;
-/// Likewise bytes.
+/// Bytes of a block, at most.
 const MOST_BYTES: usize = 1 << 20;
 /// So many events tell whether those of a round are mixed.
 const LOOKS: usize = 8;
@@ -273,7 +273,7 @@ impl Core {
             let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.shared.scratch()).collect();
             let mut index = 0;
             while index < events.len() {
-                // Read with the interpreter held, match with it let go.
+                // Read with the GIL held, match with it released.
                 let mut texts: Vec<PyResult<Text<'py>>> = Vec::with_capacity((ROUND * threads).min(events.len() - index));
                 let mut bytes = 0;
                 while index < events.len() && texts.len() < ROUND * threads && bytes < ROUND_BYTES * threads {

@@ -2,7 +2,7 @@
 //!
 //! Filling copies the bits out and back, and probing takes bytes, which nobody can change: a reference into a buffer that
 //! other code may write is not sound, and both are as quick. Rows of events are copied for the same reason, with the
-//! interpreter held; they are asked with it let go.
+//! GIL held; they are asked with it released.
 
 use crate::errors::guard;
 use crate::gil;

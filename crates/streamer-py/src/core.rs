@@ -34,9 +34,9 @@ use streamer_core::limits::Limits;
 use streamer_core::map::Bytes;
 use streamer_core::subscriptions::normal_form::{Path, Root as PathRoot};
 
-/// An event from this size on is matched with the interpreter let go: that costs about 80 ns, and this takes microseconds.
+/// An event from this size on is matched with the GIL released: that costs about 80 ns, and this takes microseconds.
 const LARGE_EVENT: usize = 4096;
-/// Likewise where the last event made the index look at so many conjunctions.
+/// An event is matched with the GIL released, too, where the last event made the index look at so many conjunctions.
 const MUCH_WORK: u64 = 256;
 /// Ids are looked up so many at a time, so that the processor waits for many cache lines at once.
 const BLOCK: usize = 32;
@@ -49,7 +49,7 @@ pub struct Shared {
     pub host: Py<PyAny>,
     /// Of an event.
     most_bytes: usize,
-    /// Only touched while the interpreter is held, so it is free when the process forks.
+    /// Only touched while the GIL is held, so it is free when the process forks.
     #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the scratch")]
     scratches: Mutex<Vec<Box<Scratch>>>,
     is_costly: AtomicBool,

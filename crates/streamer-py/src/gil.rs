@@ -1,17 +1,17 @@
-//! The interpreter let go, held again, and forked: the only place where that is done, so that `streamer_core::fork` knows.
+//! The GIL released, held again, and forked: the only place where that is done, so that `streamer_core::fork` knows.
 
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use streamer_core::fork;
 
-/// Run *act* with the interpreter let go; its locks are waited for only here, since who has one may be waiting for the interpreter.
+/// Run *act* with the GIL released; its locks are waited for only here, since who has one may be waiting for the GIL.
 #[allow(clippy::disallowed_methods, reason = "here only")]
 pub fn let_go<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> T {
     py.detach(|| fork::detached(act))
 }
 
-/// Run *act* with the interpreter held.
+/// Run *act* with the GIL held.
 #[allow(clippy::disallowed_methods, reason = "here only")]
 pub fn held<T>(act: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(|py| fork::attached(|| act(py)))

@@ -1,7 +1,7 @@
 //! CEL programs that the host evaluates: those of the portable evaluator, on the candidates that the index leaves over.
 //!
 //! ```text
-//!   candidate ─► interpreter taken ─► host.read(event), once for an event ─► host.verdict(compiled, event, old) ─► Verdict
+//!   candidate ─► GIL taken ─► host.read(event), once for an event ─► host.verdict(compiled, event, old) ─► Verdict
 //! ```
 //!
 //! What the host raises (an interrupt, never an error of CEL) waits in the thread until its event is done, and is raised then: nothing

@@ -7,11 +7,11 @@
 //!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
 //!  open.rs    events that are not settled yet            arrow.rs     events from Arrow buffers, results into such
 //!  plain.rs   JSON text of plain values
-//!  shared_out.rs  blocks of work, for several threads   gil.rs     the interpreter let go, held again, forked
+//!  shared_out.rs  blocks of work, for several threads   gil.rs     the GIL released, held again, forked
 //! ```
 //!
-//! Two rules keep threads apart. The writer's lock is only waited for with the interpreter let go, since its holder may be
-//! waiting for the interpreter. No cell is made while Python runs: it may come to the same cell, or fork.
+//! Two rules keep threads apart. The writer's lock is only waited for with the GIL released, since its holder may be
+//! waiting for the GIL. No cell is made while Python runs: it may come to the same cell, or fork.
 
 mod arrow;
 mod batch;

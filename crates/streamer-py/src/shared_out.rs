@@ -1,4 +1,4 @@
-//! Blocks of work for several threads, with the interpreter let go.
+//! Blocks of work for several threads, with the GIL released.
 //!
 //! ```text
 //!   blocks  0 1 2 3 4 5 6 7 ...     each thread takes the next that nobody has, until there are none or one says stop

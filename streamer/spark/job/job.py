@@ -165,9 +165,9 @@ def job(
         str | None,
         typer.Option(metavar="NAME|FILE", help="Where an event's parts are, for JSON lines and Parquet of subscriptions."),
     ] = None,
-    default_tenant: Annotated[str | None, typer.Option(help="The tenant of what names none; likewise.")] = None,
+    default_tenant: Annotated[str | None, typer.Option(help="The tenant of what names none, where no snapshot says.")] = None,
     soft_delete: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="The field that flags a document as deleted; likewise.")
+        str | None, typer.Option(metavar="FIELD", help="The field that flags a document as deleted, where no snapshot says.")
     ] = None,
     strategy: Annotated[Strategy, typer.Option(help="How subscriptions reach the workers.")] = Strategy.auto,
     on_error: Annotated[OnError, typer.Option(help="What becomes of events that cannot be read.")] = OnError.reject,

@@ -180,7 +180,7 @@ impl Filter {
         asked.flat_map(|((path, mode), asked)| asked.kinds().map(move |kind| (path, *mode, kind)))
     }
 
-    /// The same with these places too: itself, if it has them all.
+    /// The filter with these places too: itself, if it has them all.
     pub fn with_places(self: &Arc<Filter>, more: &HashSet<Place>, sets: &mut PathSets, seed: &Seed) -> Arc<Filter> {
         let known: HashSet<(&Path, Mode, Kind)> = self.all_places().collect();
         let new: Vec<&Place> = more.iter().filter(|(path, mode, kind)| !known.contains(&(path, *mode, *kind))).collect();
@@ -240,7 +240,7 @@ impl Filter {
         prefetch(&self.asked, 0);
     }
 
-    /// The same, uncounted.
+    /// Ask without counting.
     pub fn check(&self, map: &PathMap, values: &mut Values<'_>) -> Answer {
         let mut is_there = false;
         self.for_each_probe(map, values, |hash| is_there |= self.bits.blocked.has(hash));

@@ -196,7 +196,7 @@ impl Access {
         (self.keyed, self.unkeyed)
     }
 
-    /// Likewise of those that *is_live* holds for.
+    /// How many of those that *is_live* holds for have keys, and how many have none.
     pub fn live(&self, store: &Store, is_live: impl Fn(u32) -> bool) -> (usize, usize) {
         let mut is_unkeyed = vec![false; store.len()];
         let bare = (0..store.conjunctions() as u32).filter(|conjunction| self.is_unkeyed(*conjunction));

@@ -35,7 +35,7 @@ impl Slices {
         self.bits_at(murmur3_x64_128(key))
     }
 
-    /// Likewise of a key with this hash.
+    /// The byte and the bit in it for each slice, of a key with this hash.
     pub fn bits_at(self, (low, high): (u64, u64)) -> impl Iterator<Item = (usize, u8)> {
         let size = self.bits_per_slice as u64;
         let (mut offset, step) = (low % size, high % size);

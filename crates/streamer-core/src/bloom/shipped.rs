@@ -46,7 +46,7 @@ pub struct Reading {
     pub limits: Limits,
     /// The tenant of the events that the filter knows of.
     pub tenant: Box<str>,
-    /// Likewise their collection.
+    /// The collection of the events that the filter knows of.
     pub collection: Option<Box<str>>,
     /// Whether the old side of an update is asked, too.
     pub transitions: bool,

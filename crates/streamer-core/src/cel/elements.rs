@@ -91,7 +91,7 @@ pub(super) fn indexed(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, want
     Some(within_leaves(path, atoms))
 }
 
-/// `data.a[0].startsWith('x')` and the like, likewise.
+/// `data.a[0].startsWith('x')` and the like: some leaf at `data.a`, through lists, is so. Which one is for the program to say.
 pub(super) fn indexed_test(program: &Program, id: NodeId, last: &Step) -> Option<Set> {
     let ast = &program.ast;
     let (Node::Chain { base, steps }, Step::Method { function, args, .. }) = (&ast[id], last) else { return None };

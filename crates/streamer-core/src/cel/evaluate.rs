@@ -70,7 +70,7 @@ pub(super) fn stopped(value: Value<'_>) -> Option<Value<'_>> {
     }
 }
 
-/// The same of two operands: unknown beats an error, the first error the second.
+/// What stops an operation on two operands: unknown beats an error, the first error the second.
 #[inline]
 fn stopped_by<'r>(one: Value<'r>, other: Value<'r>) -> Option<Value<'r>> {
     match (stopped(one), stopped(other)) {

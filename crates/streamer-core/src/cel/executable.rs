@@ -61,7 +61,7 @@ impl Executable {
         self.run(document, budget, scratch, |_, _| ()).map(|(outcome, ())| outcome)
     }
 
-    /// The same, with an error in words; empty where there is none.
+    /// Evaluate it, and tell an error in words; empty where there is none.
     ///
     /// # Errors
     ///

@@ -93,7 +93,7 @@ impl<'r> Run<'r> {
         made.map_or_else(|(reason, words)| self.fail(reason, Detail::Words(words)), Value::Timestamp)
     }
 
-    /// Likewise.
+    /// What a calculation with durations came to.
     pub(super) fn duration(&self, made: std::result::Result<i64, times::Refused>) -> Value<'r> {
         made.map_or_else(|(reason, words)| self.fail(reason, Detail::Words(words)), Value::Duration)
     }

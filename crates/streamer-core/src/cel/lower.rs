@@ -31,7 +31,7 @@ pub struct Lowered {
     pub alternatives: Vec<Vec<Clause>>,
     /// Pairs of paths whose values must differ besides, in all alternatives.
     pub changed: Vec<(Path, Path)>,
-    /// Pairs of paths whose values must compare so besides, likewise.
+    /// Pairs of paths whose values must compare so besides, in all alternatives.
     pub compared: Vec<(Path, Relation, Path)>,
     /// Whether this is all of it: the program need not be evaluated.
     pub is_exact: bool,

@@ -340,7 +340,7 @@ impl<'r> Value<'r> {
         })
     }
 
-    /// The same of numbers, by mathematical value.
+    /// The order of two numbers, by mathematical value.
     #[inline]
     pub(super) fn compare_numbers(self, other: Value<'_>) -> Option<Option<Ordering>> {
         Some(match (self, other) {

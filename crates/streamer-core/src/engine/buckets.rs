@@ -624,7 +624,7 @@ impl Visit<'_, '_, '_> {
         next
     }
 
-    /// Likewise, of *words*, for which it is remembered.
+    /// Verify *check*, and remember what came of its *words*.
     #[cold]
     fn check_once(&mut self, check: Check<'_>, words: &[u32]) -> bool {
         if let Some(known) = self.scratch.checked.get(words) {

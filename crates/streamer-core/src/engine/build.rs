@@ -126,7 +126,7 @@ pub fn build(store: &mut Store, seed: &Seed, depth: Depth, is_always: impl Fn(u3
     build_with_recipe(store, seed, depth, is_always).map(|(index, _)| index)
 }
 
-/// The same, with what the matchers were made of.
+/// Build the index, and return it with what the matchers were made of.
 pub(super) fn build_with_recipe(
     store: &mut Store,
     seed: &Seed,

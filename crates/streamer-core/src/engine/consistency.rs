@@ -173,7 +173,7 @@ struct Shapes {
     all: Vec<Shape>,
     /// What leaves in each, or in arrays inside it, may satisfy.
     reaches: Vec<Fields>,
-    /// The same of each of its arrays.
+    /// What leaves in each of its arrays may satisfy.
     arrays: Vec<Vec<Fields>>,
     root: u32,
     is_free: bool,

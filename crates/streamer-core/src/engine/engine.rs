@@ -75,7 +75,7 @@ pub struct Options {
     pub judge: Option<Arc<dyn Judge>>,
     /// The seed of all hashes: that of a file which holds tables; None for a random one.
     pub seed: Option<u64>,
-    /// Runs what may wait, with whatever the host holds let go; None: nothing is held.
+    /// Runs what may wait, with the host's lock (Python's GIL) released; None: nothing is held.
     pub let_go: Option<LetGo>,
     /// Asked each 20 ms by a match that takes long, whether to go on; see [`Interrupted`](crate::watch::Interrupted).
     pub ask: Option<Ask>,
@@ -160,7 +160,7 @@ pub enum Mode {
     Add,
     /// The new subscription takes its place.
     Replace,
-    /// Likewise, unless its text is the same; and what is not given is removed.
+    /// The new subscription takes its place, unless their texts are equal. What is not given is removed.
     Apply,
 }
 
@@ -226,7 +226,7 @@ impl Root {
         Pin(Some(self.generation.clone()))
     }
 
-    /// The same under the next version, to be changed and published.
+    /// A copy of *root* under the next version, to be changed and published.
     pub(super) fn after(root: &Root) -> Root {
         Root {
             version: root.version + 1,

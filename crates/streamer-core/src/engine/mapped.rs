@@ -122,7 +122,7 @@ pub struct Section {
     base: u32,
     count: u32,
     lines: Part,
-    /// The same compiled, where this core can use it.
+    /// The lines compiled, where this core can use that.
     image: Option<Part>,
     /// Where its lines begin, and where the last one ends; found once their checksum was compared.
     found: OnceLock<Result<Box<[u64]>, Fault>>,
@@ -320,7 +320,7 @@ impl Inner {
         }
     }
 
-    /// Run *act*, which takes long, with whatever the host holds let go.
+    /// Run *act*, which takes long, with the host's lock (Python's GIL) released.
     fn let_go(&self, act: impl Fn() + Send + Sync) {
         match &self.options.let_go {
             Some(let_go) if !fork::is_detached() => let_go(&mut || act()),

@@ -10,7 +10,7 @@
 //! Cost: nothing for an event without candidates that have CEL. An error costs a look at the clock and an addition to the
 //! subscription's [`Heard`].
 //!
-//! Rejected: telling the host each error, since that would need the interpreter for about every event of a wrong expression; a map
+//! Rejected: telling the host each error, since that would need the GIL for about every event of a wrong expression; a map
 //! of the errors of each subscription, since all threads would take its lock for each of them.
 
 use crate::automaton::{places, regexps};
@@ -36,7 +36,7 @@ pub struct CelError {
     pub slot: Option<u32>,
     /// Why.
     pub reason: Reason,
-    /// The same in words.
+    /// Why, in words.
     pub detail: String,
     /// How many errors of it there were, this one included.
     pub count: u64,
@@ -148,9 +148,9 @@ pub struct CelScratch {
 pub struct Judged<'e> {
     /// Its text.
     pub text: &'e [u8],
-    /// What the caller says.
+    /// The tenant that the caller says.
     pub tenant: Option<&'e str>,
-    /// Likewise.
+    /// The collection that the caller says.
     pub collection: Option<&'e str>,
 }
 
@@ -226,7 +226,7 @@ impl<'e> Programs<'e> {
         }
     }
 
-    /// The same, now that the event is judged, and how long programs ran.
+    /// Count what went wrong, now that the event is judged, and how long programs ran.
     pub fn end(mut self, output: &mut Output, tally: &Tally) {
         self.count(output);
         output.is_cut_off = self.is_cut_off;

@@ -152,7 +152,7 @@ pub struct Output {
     pub errors: Vec<CelError>,
     /// How many conjunctions of indexes were verified or handed out.
     pub candidates: u64,
-    /// Likewise of plain lists.
+    /// How many conjunctions of plain lists were verified or handed out.
     pub listed: u64,
     /// How many of `certain` were found in the event as it is.
     pub counted: usize,
@@ -200,7 +200,7 @@ impl Segment {
         Ok(Segment { store, index, removed: OnceLock::new(), dead: Dead::default(), guard })
     }
 
-    /// The same of an index that was built before.
+    /// A segment of an index that was built before.
     pub(super) fn indexed(mut store: Store, index: Index, seed: &Seed, access: Option<&Access>) -> Segment {
         store.widen(seed);
         let guard = access.map(|access| Guard::of(&store, access, false));

@@ -103,9 +103,9 @@ pub struct Counters {
     pub merges: u64,
     /// From the event's text to what it matches, of a sample.
     pub total: Distribution,
-    /// The same for asking the filters, where any were asked.
+    /// How long asking the filters took, where any were asked.
     pub bloom: Distribution,
-    /// The same for CEL programs, where any ran.
+    /// How long CEL programs took, where any ran.
     pub cel: Distribution,
 }
 

@@ -74,7 +74,7 @@ impl Writer {
         gateway
     }
 
-    /// Likewise for each partition.
+    /// One allocation for each partition's name.
     fn name(&mut self, name: Name) -> Arc<Name> {
         if let Some(known) = self.names.get(&name) {
             return known.clone();

@@ -45,7 +45,7 @@ pub enum Validation {
 pub struct Given<'a> {
     /// Its tenant; wins over the event's.
     pub tenant: Option<&'a str>,
-    /// Its collection, likewise.
+    /// Its collection; wins over the event's.
     pub collection: Option<&'a str>,
     /// The tenant of an event that has none; without it such an event is an error.
     pub default_tenant: Option<&'a str>,

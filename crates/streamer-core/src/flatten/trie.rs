@@ -160,7 +160,7 @@ pub struct PathTrieBuilder {
 }
 
 impl PathTrieBuilder {
-    /// Want a path in a mode. The same path has the same id, whatever the modes.
+    /// Want a path in a mode. A path has one id, whatever the modes.
     pub fn want(&mut self, path: &Path, mode: Mode) -> PathId {
         let flag = match mode {
             Mode::Scalar => VALUE,

@@ -33,7 +33,7 @@ impl Block16 {
     }
 }
 
-/// Sixty-four bytes, likewise.
+/// Sixty-four bytes. Masks have bit i for byte i.
 pub(crate) trait Block64: Copy {
     fn new(bytes: &[u8; 64]) -> Self;
     /// The bytes equal to *byte*.

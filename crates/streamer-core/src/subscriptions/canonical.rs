@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 pub struct Canonical {
     /// None where it says none.
     pub tenant: Option<String>,
-    /// Likewise; `*` stays.
+    /// None where it says none; `*` stays.
     pub collection: Option<String>,
     /// Its JSON text.
     pub text: String,

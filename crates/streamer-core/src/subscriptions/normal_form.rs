@@ -30,7 +30,7 @@ pub enum Root {
     Data,
     /// The document before the change.
     Before,
-    /// The event's type, a string part; the path has no names. Likewise those below.
+    /// The event's type, a string part; here and in the parts below, the path has no names.
     Type,
     /// The routing key.
     Topic,
@@ -192,7 +192,7 @@ impl<T: Ord> Range<T> {
 pub enum Cidr {
     /// IPv4: the net's bits, host bits zero, and how many of them count.
     V4(u32, u8),
-    /// IPv6, likewise.
+    /// IPv6: the net's bits, host bits zero, and how many of them count.
     V6(u128, u8),
 }
 
