@@ -8,8 +8,8 @@ fork            the child finds every lock free but those of the thread that for
 
 What a lock guards must bear two things. In a forked child the change of another thread may stand half done. And wherever Python
 runs code within the body (a call, a loop, an allocation), the same thread may make another change in between. So a change is
-built aside and put in place in one step, after a look whether what it was built of still stands: Python looks for signals
-after calls and at the end of loops, never between a comparison and an assignment.
+built aside and put in place in one step, after a look whether what it was built of still stands. Python looks for signals after
+calls and at the end of loops, never between a comparison and an assignment.
 
 CPython 3.14 as it first came out also looks for signals between taking a lock and the body (its issue 148874).
 """

@@ -10,8 +10,8 @@ core.filters() ─────┼─ stale      half of its keys are of subscrip
 core.rebuild_filter(…)  beside the present filter, swapped in; a failure keeps the present one
 ```
 
-Where a write finds no room and makes a larger filter itself, the core tells how often (`FilterState.grown`); whoever
-looks at the filters next counts it among those for *capacity*, since the count answers how often filters were too small, not who
+A write that finds no room makes a larger filter itself, and the core tells how often (`FilterState.grown`). Whoever looks at
+the filters next counts these rebuilds among those for *capacity*: the count says how often filters were too small, not who
 mended them.
 
 The rates compared are both rates of *events*: of those that carry no live key, how many pass. Events that carry a live key and

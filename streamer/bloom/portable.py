@@ -18,9 +18,9 @@ False
 
 `streamer.subscriptions.keys` makes the right ones: there `1`, `1.0` and `10e-1` are one key.
 
-Invariant: bits are only ever set. A filter may therefore be shared between an old state of the engine and a new one, and be asked
-while it is added to: whoever asks it for an older state hears MAYBE more often, never NO wrongly. A removed key stays until the
-filter is rebuilt.
+Invariant: bits are only ever set. A filter may therefore be shared between an old state of the engine and a new one, and be
+asked while it is added to. Whoever asks it for an older state hears MAYBE more often, never NO wrongly. A removed key stays
+until the filter is rebuilt.
 
 Cost: 1 to 2 µs and 14 bits a key at an error rate of 0.1 %. Rejected: `pybloom_live.ScalableBloomFilter`, which asks each of its
 filters in turn; a filter that is full is rebuilt at its new size instead (manager.py).

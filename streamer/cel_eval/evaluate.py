@@ -4,9 +4,9 @@ Errors and unknowns are values: a strict operator evaluates every operand, then 
 the first counts; `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an exception, since nothing
 absorbs it.
 
-Where the event has holes (values that the source did not carry), a map or list with a hole somewhere below is a
-`Partial`: a select or an index goes on into it, `has`, `in` and `type()` ask it what is known, and for everything else it
-is unknown as a whole.
+An event may have unknown values: the source did not carry them. A map or list with an unknown value somewhere below is a
+`Partial`. A select or an index goes on into it; `has`, `in` and `type()` ask it what is known. For everything else it is
+unknown as a whole.
 
 Recursion is bounded by the depth of the tree, which the parser limits; values, which may be deeper, are compared with a stack.
 """

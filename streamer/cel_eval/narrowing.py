@@ -5,8 +5,8 @@ is_vip(data.user) && data.kind == 'order' && data.n % 2 == 0
                      ────────────────────
 ```
 
-Of the operands of the outermost `&&` those that call no function of the user and leave nothing to cel-python but what it does
-exactly as the contract says; as text, for the native core, which lowers it like any other expression.
+It keeps those operands of the outermost `&&` that call no function of the user, and leave nothing to cel-python but what it
+does exactly as the contract says. They are text for the native core, which lowers it like any other expression.
 
 Invariant: where the whole is true on cel-python, each of these operands is true by the contract. So an index that finds every
 event of which they are true loses no match. Budgets and clocks only ever end an evaluation without a match, and an event with

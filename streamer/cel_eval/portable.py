@@ -10,20 +10,20 @@ text ─ our parser, checker, limits ─► tree ─► Evaluation ─┬─ nam
 goes is counted as everywhere (docs/cel-cost.md), so a budget stops it inside nested macros, and unknown values, absent fields
 and errors mean what they mean everywhere.
 
-Invariant: what the contract refuses never reaches a function of cel-python, since the contract's own function is asked first: the
-regular expression that cel-python has for durations takes exponential time, and its dates are read by pendulum, which sees one
+Invariant: what the contract refuses never reaches a function of cel-python, since the contract's own function is asked first.
+The regular expression that cel-python has for durations takes exponential time, and pendulum, which reads its dates, sees one
 in almost anything.
 
 Cost: some ten microseconds for each function and operator; the walk is the reference's, half a microsecond a step. So a step
-counts ten times as much as natively, which makes a budget of 100 ms last for about 50 ms on a machine of today; and where that is
-not enough, on a slow machine or for a slow function of the user, a clock ends it (`Evaluation.spent`).
+counts ten times as much as natively. A budget of 100 ms lasts for about 50 ms on a machine of today. On a slow machine, or for
+a slow function of the user, a clock ends the evaluation (`Evaluation.spent`).
 
-Rejected: cel-python's own walk. It counts nothing; a bracket is fifty frames of Python's stack, so that twenty of them overflow
-it; both sides of `&&` and every element of `exists` are always evaluated; there are no unknown values, no quoted field names, no
-macros of two variables; `data.a != 1` is an error where `a` is a string. What is left different stands in
-testdata/known_failures_portable.toml, each case with its reason. Rejected, too: a clock alone, without dearer units, since what
-a program comes to would then depend on the machine wherever it takes long; and the clock on the wall, which goes on while a
-thread waits for the GIL or a processor: a match lost to a neighbour's load is lost silently.
+Rejected: cel-python's own walk. It counts nothing. A bracket is fifty frames of Python's stack, so that twenty brackets
+overflow it. Both sides of `&&` and every element of `exists` are always evaluated. There are no unknown values, no quoted field
+names, no macros of two variables. `data.a != 1` is an error where `a` is a string. What is left different stands in
+testdata/known_failures_portable.toml, each case with its reason. Rejected, too: a clock alone, without dearer units. What a
+program comes to would then depend on the machine wherever it takes long. Rejected, too: the clock on the wall, which goes on
+while a thread waits for the GIL or a processor. A match would be lost silently to a neighbour's load.
 
 To import this module imports cel-python, which takes a third of a second: it is done when the first such expression is compiled.
 """

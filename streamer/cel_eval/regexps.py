@@ -3,10 +3,10 @@ everywhere (docs/cel-cost.md).
 
     ^(ab|[c-e]\d){3}$          1 + ((2 + 1 + (3 + 1)) x 3) + 1, and 1 for the whole: 24
 
-A character, an escape, `.`, `|` and an anchor are 1; a class is the number of its items, at least 1; a class by name (`\pL`)
-is 64; brackets are what they hold, at least 1; `{n}`, `{n,}` and `{n,m}` multiply by the last number, at least by 1; and 1 for
-the whole. That is about the number of states that a text may keep alive at once, in RE2 as in any other automaton. Texts that
-RE2 refuses have a size, too.
+A character, an escape, `.`, `|` and an anchor are 1. A class is the number of its items, at least 1; a class by name (`\pL`) is
+64. Brackets are what they hold, at least 1. `{n}`, `{n,}` and `{n,m}` multiply by the last number, at least by 1. To this comes
+1 for the whole. That is about the number of states that a text may keep alive at once, in RE2 as in any other automaton. Texts
+that RE2 refuses have a size, too.
 """
 
 from __future__ import annotations

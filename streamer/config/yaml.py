@@ -4,9 +4,9 @@
       bloom: {fp_rate: 0.01}       (2, 11) matching.bloom.fp_rate → 0.01 at (2, 20)
 
 The text is read by PyYAML's parser in Python, event by event; nothing of it is composed or constructed, so no tag makes an
-object and no alias a copy. What costs more than its length is refused where it begins: depth while it is scanned, before a
-parser keeps state for it (200,000 nested lists end the process in the C parser); aliases, tags, merge keys, further documents
-where they stand.
+object and no alias a copy. What costs more than its length is refused where it begins. Depth is refused while it is scanned,
+before a parser keeps state for it: 200,000 nested lists end the process in the C parser. Aliases, tags, merge keys and further
+documents are refused where they stand.
 
 Plain words are read as YAML 1.2 (its core schema) reads them, not as 1.1 does: `no`, `on` and `22:22` are text, `1e3` is a
 number. A number with a leading zero, octal in 1.1 and decimal in 1.2, is refused.

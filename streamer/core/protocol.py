@@ -10,9 +10,9 @@ Contract of every core, which the tests in tests/api and tests/threads hold both
 
 - One immutable root. A match begins on the root that is current then and sees nothing of later changes. It takes no
   lock and never waits for a writer, wherever that writer stands.
-- Writers take turns. Each prepares its whole change out of readers' sight and publishes it with one assignment, so that
-  every event sees all of the change or nothing of it: one `replace` that moves a subscription to another tenant
-  or collection, one `write` of a million, one `apply`.
+- Writers take turns. Each prepares its whole change out of readers' sight and publishes it with one assignment. So every event
+  sees all of the change or nothing of it, also of a `replace` that moves a subscription to another tenant or collection, of a
+  `write` of a million, and of an `apply`.
 - What a write has returned from is seen by every match that begins later.
 
 A core owns ids and texts. What it hands out for an event is `Hits`: packed, without a Python object for each match

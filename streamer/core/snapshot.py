@@ -15,9 +15,9 @@ Invariant: a file is whole, or it is not there: it is written beside its place, 
 believed before its checksum was compared: that of header and directory when it is opened, that of a section when it is first
 needed.
 
-Checksums are MurmurHash3 x64-128. Each of its steps can be undone, so that it differs for certain where the damage lies
-within sixteen bytes, and else but for one time in 2^128; it is quick (gigabytes a second), and both backends have it already.
-It finds damage; against whoever writes a file on purpose it is no signature. The digest, by which others name the content, is
+Checksums are MurmurHash3 x64-128. Each of its steps can be undone. So it differs for certain where the damage lies within
+sixteen bytes, and elsewhere but for one time in 2^128. It is quick (gigabytes a second), and both backends have it already. It
+finds damage; against whoever writes a file on purpose it is no signature. The digest, by which others name the content, is
 SHA-256.
 
 Rejected: CRC-32 (one damage in four thousand million is missed, and a broadcast file is read often), pickle (runs what it

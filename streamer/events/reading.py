@@ -1,9 +1,9 @@
 """Read an event through a layout (semantics.md section 1), and see it as it was before the change (section 7).
 
-An event is read in stages, and an error of an earlier stage hides those of later ones: the text (streamer.events.json),
-that it is an object, duplicates of envelope members, then the parts in the order of semantics.md section 1. Whether it is ignored
-is asked before its parts are checked. Whether an event is good depends on nothing but the event, the layout and the limits, save
-for a tenant that must come from somewhere.
+An event is read in stages, and an error of an earlier stage hides those of later ones. The stages are: the text
+(streamer.events.json), that it is an object, duplicates of envelope members, then the parts in the order of semantics.md
+section 1. Whether it is ignored is asked before its parts are checked. Whether an event is good depends on nothing but the
+event, the layout and the limits, save for a tenant that must come from somewhere.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ element around it, and the scopes make a tree:
                      └─ element 1: b = 3, c = 4
 
 Invariant: within a scope, all leaves at one path lie either in the scope itself or all in a single array of it, since member
-names are unique. Hence all fields that find leaves in an array must be satisfied by one element of it, and whether they are is
-asked of each element alone: a conjunction costs one visit to each scope, however many leaves there are.
+names are unique. Hence all fields that find leaves in an array must be satisfied by one element of it. Whether they are is
+asked of each element alone. So a conjunction costs one visit to each scope, however many leaves there are.
 
 Fields are bits of integers. Scopes that hold the same bits are one *shape*, so 10,000 like elements cost no more than one.
 `$or` is taken apart into conjunctions, of which those are dropped on the way that no choice of elements can satisfy. To decide

@@ -16,19 +16,19 @@ every), as the engine's own partitions are asked. So subscriptions to every coll
 collection: replicating them costs their number times that of the collections, routing an event to up to four parts costs what
 their filters let pass.
 
-Invariant: a row's group follows from the row alone (the salt is a hash of the event, the split one of the subscription's id),
-never from its place in a task; a shuffle that is computed again after a worker was lost gives every row to the same group. Each
-group checks that as many subscriptions came as were counted; where the subscriptions or the events changed between the passes,
-the job fails rather than lose a match.
+Invariant: a row's group follows from the row alone, never from its place in a task. The salt is a hash of the event, the split
+a hash of the subscription's id. So a shuffle that is computed again after a worker was lost gives every row to its group again.
+Each group checks that as many subscriptions came as were counted; where the subscriptions or the events changed between the
+passes, the job fails rather than lose a match.
 
-Cost: subscriptions are read three times and parsed lightly each time, events twice; an event is shuffled once for each part
-whose filter lets it pass; the subscriptions of a part are shuffled and compiled once for each salt. A worker holds the
+Cost: subscriptions are read three times and parsed lightly each time, events twice. An event is shuffled once for each part
+whose filter lets it pass. The subscriptions of a part are shuffled and compiled once for each salt. A worker holds the
 subscriptions of one part and a batch of events; the driver one row at a time of the parts' filters, which go to a file, and a
 count for each part that events touch.
 
-Rejected: `cogroup().applyInArrow`, which hands over both sides of a group as tables, so that all events of a group are in
-memory at once, and starts an Arrow stream for each of them; one sorted shuffle of both kinds is the same join as a stream.
-Salts by a running number: they change when a task is run again.
+Rejected: `cogroup().applyInArrow`. It hands over both sides of a group as tables, so that all events of a group are in memory
+at once, and starts an Arrow stream for each of them. One sorted shuffle of both kinds is this join as a stream. Salts by a
+running number: they change when a task is run again.
 """
 
 from __future__ import annotations

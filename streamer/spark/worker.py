@@ -10,11 +10,11 @@ Nothing here needs pyspark except for finding a file that travelled with the job
 Invariant: what a task gives depends on its rows alone, in their order, so that a task may be run again, or twice at once
 (speculation), on any worker. What a process keeps from one task to the next is a cache by digest.
 
-Cost: memory of a worker is the sections that it met, one batch of Spark's (`spark.sql.execution.arrow.maxRecordsPerBatch`) and
-65,536 matches at once, or those of one event where it has more, however large a partition is: the core stops there, and a batch
-goes on after the event at which it did. What matches carry (`keep_event`, `keep`) goes out in pieces of about `BYTES_AT_ONCE`.
-Rejected: cutting batches by how many matches the events before had; a file that is sorted by tenant or collection has none for
-long, and then a thousand for each.
+Cost: a worker's memory is the sections that it met, one batch of Spark's (`spark.sql.execution.arrow.maxRecordsPerBatch`), and
+65,536 matches, or those of one event where it has more. It does not grow with the partition: the core stops after so many
+matches, and the batch goes on after that event. What matches carry (`keep_event`, `keep`) goes out in pieces of about
+`BYTES_AT_ONCE`. Rejected: cutting batches by how many matches the events before had; a file that is sorted by tenant or
+collection has none for long, and then a thousand for each.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ data.amount > 100    range48 100..104 … 124..128, range52 128..256 … , range
 amount 5000          carries range48 4864..5120, range52 4096..8192, range56 2..2^16, range60 2..2^256
 ```
 
-Invariant: the order of two numbers is never turned round, whether they are int, uint or float: an integer goes to the nearest
-float64, which may make two numbers equal, and so a bucket too large, but never puts one on the other's wrong side. So a number
-within the bounds lies in one of the buckets, and what is in none of them is not within the bounds.
+Invariant: the order of two numbers is never turned round, whether they are int, uint or float. An integer goes to the nearest
+float64. That may make two numbers equal, and so a bucket too large. It never puts a number on the other's wrong side. So a
+number within the bounds lies in one of the buckets, and what is in none of them is not within the bounds.
 
 Cost: at most seven probes for a number, mostly two to four, since only sizes in use are asked; 10 to 40 buckets for a range, most
 of them shared with other ranges of the same field. Rejected: one bucket of the range's own size, which for a range with one

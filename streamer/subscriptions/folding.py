@@ -1,7 +1,7 @@
 """Fold the case of strings, one code point to one: CaseFolding.txt, statuses C and S (semantics.md section 5).
 
-Python has only the full folding (C and F: `ß` to `ss`), so the simple one is derived from it: where the full folding is a
-single code point, status C, it is the simple one; elsewhere, status F, the simple folding is the simple lower case, or none.
+Python has only the full folding (C and F: `ß` to `ss`), so the simple one is derived from it. Where the full folding is a
+single code point, status C, it is the simple one. Elsewhere, status F, the simple folding is the simple lower case, or none.
 What Unicode 15.1 and 16.0 added is listed, since the tables of Python 3.11 are those of Unicode 14.0.
 """
 

@@ -10,9 +10,9 @@ characters. A regexp matches a whole string. The two dialects differ in three th
 | counts | `a{1000}` | at most 99 |
 
 Invariant: what is accepted here, RE2 compiles. Two limits see to it, both of RE2's making: counts that nest multiply to at most
-1,000, and one regexp has at most 10,000 states. States are counted so that they are easily counted alike elsewhere: a character
-and `.` are 1; a class is the number of its items, at least 1; a category (`\p{L}`, 1,200 instructions in RE2) is 100; brackets
-are what they hold, at least 1; `|` is 1; `{n,m}` multiplies by m, `{n,}` by n, both at least by 1. To this comes 1 for the whole.
+1,000, and one regexp has at most 10,000 states. States are counted in a way that is easy to repeat elsewhere. A character, `.`
+and `|` are 1. A class is the number of its items, at least 1; a category (`\p{L}`, 1,200 instructions in RE2) is 100. Brackets
+are what they hold, at least 1. `{n,m}` multiplies by m, `{n,}` by n, both at least by 1. To this comes 1 for the whole.
 """
 
 from __future__ import annotations

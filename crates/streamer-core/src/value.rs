@@ -5,9 +5,9 @@
 //!   9007199254740993  ──►  Number { floor: bits(9007199254740992.0), rest: 1 }
 //! ```
 //!
-//! A [`Number`] is its own order key: the greatest float64 not above the value, its bits arranged so that they sort as
-//! integers, and the distance from there, which is 0 for every float64, below 2048 for every 64-bit integer, and below 2^16 for
-//! the nanoseconds of every timestamp.
+//! A [`Number`] is its own order key. It is the greatest float64 not above the value, with its bits arranged so that they sort
+//! as integers, and the distance from there to the value. The distance is 0 for every float64, below 2048 for every 64-bit
+//! integer, and below 2^16 for the nanoseconds of every timestamp.
 //!
 //! Invariant: two literals of the same mathematical value (after rounding to float64 where the literal is neither int64
 //! nor uint64) make the same `Number`; so derived equality, ordering and hashing agree, across int64, uint64 and float64.

@@ -10,9 +10,9 @@ Read from the status store that Spark's web page reads too, which is there also 
 second while a phase runs; what it costs is a few calls into the JVM each time. It is a way into the JVM, so over Spark Connect
 there is none: then nothing is seen, and everything else goes on.
 
-What a task reads Spark tells when the task ends. So rows a second over time are those of each task, spread over the time that it
-took: rejected was what the store told from one look to the next, nothing for a minute and then a minute's rows in half a second.
-That is all there is while tasks run, and is kept where there are too many tasks to ask for each.
+What a task reads Spark tells when the task ends. So rows a second over time are those of each task, spread over the time that
+it took. Rejected: what the store told from one look to the next, which is nothing for a minute and then a minute's rows in half
+a second. That is all there is while tasks run, and is kept where there are too many tasks to ask for each.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
 //! A pattern is cut at each `#` into *runs*. The first stands at the beginning of the key, the last at its end, each other at the
 //! first place after the one before: no later place leaves more words to the runs that follow.
 //!
-//! Cost: a word of a run is looked for at 64 places at once, so at most a step for each word of the pattern and each 64 words of
-//! the key: what the pattern is charged (semantics.md section 6). `#.a.#.a…` takes a step a word.
+//! Cost: a word of a run is looked for at 64 places at once. So it is at most a step for each word of the pattern, times each
+//! 64 words of the key. That is what the pattern is charged (semantics.md 6.9). `#.a.#.a…` takes a step a word.
 //!
 //! Rejected: the states of the pattern as bits (Shift-And), which costs as many steps, and masks for each pattern besides.
 

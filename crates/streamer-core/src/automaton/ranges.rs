@@ -11,10 +11,10 @@
 //! A bound becomes a *cut*: a place between two values. `> 5` starts at the cut just after 5, `<= 5` ends there. So every
 //! range is half-open, and after one binary search all else is arithmetic on ranks (u32), whatever the values are.
 //!
-//! One-sided ranges are sorted by their cut: the answer is a prefix or a suffix of the ids, handed out as one slice.
-//! Two-sided ranges are sorted by `from` in width classes of a factor 16 (width counted in cuts, so it follows the data):
-//! in a class whose widest range has width w, only those with `from` in `r-w..r` can match, and most of those do. Where they
-//! begin stands in a table of one entry for an eighth of w.
+//! One-sided ranges are sorted by their cut: the answer is a prefix or a suffix of the ids, handed out as one slice. Two-sided
+//! ranges are sorted by `from` in width classes of a factor 16. Width is counted in cuts, so it follows the data. In a class
+//! whose widest range has width w, only those with `from` in `r-w..r` can match, and most of those do. Where they begin stands
+//! in a table of one entry for an eighth of w.
 //!
 //! The search for the rank compares the first 64 bits of the cuts, in blocks of 16: each level above has every 16th of them.
 //!

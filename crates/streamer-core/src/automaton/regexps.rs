@@ -32,11 +32,11 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 /// Most bytes that the automaton of one expression may take.
 const SIZE_LIMIT: usize = 4 << 20;
 /// Bytes that the lazy automaton of a small expression may keep for each thread, and of a large one for each byte of its
-/// program: with too little for a few of its states it would be built anew all the time, or not be used at all, and what is
-/// left takes a step for each instruction and byte.
+/// program. With too little for a few of its states, it would be built anew all the time, or not be used at all. What is used
+/// instead takes a step for each instruction and byte.
 const CACHE: usize = 256 << 10;
 const CACHE_PER_BYTE: usize = 4;
-/// An automaton with all of its states may take so much, and to make it as much again, to be called small: then the lazy one is
+/// An automaton is small if all of its states take at most so many bytes, and making it as many again. Then the lazy one is
 /// never built anew, and a byte of a text takes one step, whatever the text.
 const SMALL: usize = CACHE / 2;
 

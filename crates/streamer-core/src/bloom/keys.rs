@@ -20,9 +20,10 @@
 //!   three characters within a text; elements        yes       no         up to 62 probes a text; a list is parsed
 //! ```
 //!
-//! One that is shipped has all of them ([`Scope::Shipping`]); a filter of the engine itself ([`Scope::Guarding`]) has those of which
-//! an event seldom carries one by chance, since its NO is for a whole partition: `amount > 10` beside a thousand equalities would
-//! let every event pass to all of them, where now it alone is looked for. `python -m benchmarks.bloom` shows these ratios.
+//! A filter that is shipped has all of them ([`Scope::Shipping`]). A filter of the engine itself ([`Scope::Guarding`]) has only
+//! keys that events seldom carry by chance, since its NO is for a whole partition. With a key of `amount > 10` beside a
+//! thousand equalities, every event would pass to all of them. Without it, that subscription alone is looked for. `python -m
+//! benchmarks.bloom` shows these ratios.
 //!
 //! Invariant (semantics.md section 9): an event that makes a conjunction hold carries one of its keys. The choice, and the bytes
 //! of a key, are those of `streamer/subscriptions/keys.py`, but that here CEL has become clauses, too; a filter of the engine

@@ -4,9 +4,9 @@
 //! the first counts; `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an `Err`, since nothing absorbs
 //! it.
 //!
-//! Where the event has holes (values that the source did not carry), a map or list with a hole somewhere below is a
-//! [`Partial`]: a select or an index goes on into it, `has`, `in` and `type()` ask it what is known, and for everything else it
-//! is unknown as a whole.
+//! An event may have unknown values: the source did not carry them. A map or list with an unknown value somewhere below is a
+//! [`Partial`]. A select or an index goes on into it; `has`, `in` and `type()` ask it what is known. For everything else it is
+//! unknown as a whole.
 //!
 //! Invariant: work is charged before it is done, so none exceeds the budget by more than one operation, and what a run keeps
 //! is bounded by its budget.

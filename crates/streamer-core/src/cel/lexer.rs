@@ -1,8 +1,8 @@
 //! Text -> tokens, each by what the parser could take at its place.
 //!
-//! What a character begins depends on that place: `.5` after a value is a dot and a 5, elsewhere a number; `!=` after a
-//! value is a relation, elsewhere two tokens; `b"x"` after a dot is a name and a string. [`Place`] says which it is. A token
-//! that the place cannot take is still read as what it would be elsewhere, so that an error can show it whole.
+//! What a character begins depends on that place. `.5` after a value is a dot and a 5, elsewhere a number. `!=` after a value
+//! is a relation, elsewhere two tokens. `b"x"` after a dot is a name and a string. [`Place`] says which it is. A token that the
+//! place cannot take is still read as what it would be elsewhere, so that an error can show it whole.
 
 use super::ast::BinaryOp;
 use super::error::{Error, shown};

@@ -1,9 +1,9 @@
 //! The regexps of `matches`: those that stand in the program are compiled with it, others when they are met.
 //!
-//! One that is met costs 4,096 units, and 224 for each of its size up to 4,096, the first time in a run (docs/cel-cost.md),
-//! may take 64 KiB of RE2's memory, which is about [`MAX_INSTRUCTIONS`], and is refused unread where its text is longer than
-//! 1 KiB. The texts are told apart by where they lie first: nothing in a run's memory moves or ends, so the same place is the
-//! same text, and a text of many kilobytes is hashed once and not for each element of a macro.
+//! A regexp that is met costs 4,096 units, and 224 for each of its size up to 4,096, the first time in a run
+//! (docs/cel-cost.md). It may take 64 KiB of RE2's memory, which is about [`MAX_INSTRUCTIONS`]. It is refused unread where its
+//! text is longer than 1 KiB. Texts are told apart by where they lie first. Nothing in a run's memory moves or ends, so one
+//! place is one text. A text of many kilobytes is hashed once, and not for each element of a macro.
 //!
 //! A search is charged a step for each byte of the text and each state that may be alive. Measured: a regexp with 2,700 of them
 //! took 43 s of processor for a budget of 100 ms while only the bytes were charged.

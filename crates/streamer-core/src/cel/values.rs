@@ -22,8 +22,8 @@ use std::fmt;
 
 /// A CEL value, an error or an unknown.
 ///
-/// The tag takes a word, so that a value is copied by words: with a tag of one byte it is copied in pieces that do not meet
-/// those it was written in, which takes a fifth more time.
+/// The tag takes a word, so that a value is copied by words. With a tag of one byte it is copied in other pieces than it was
+/// written in, which takes a fifth more time.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub(super) enum Value<'r> {

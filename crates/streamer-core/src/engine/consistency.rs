@@ -8,11 +8,11 @@
 //! ```
 //!
 //! The root is a *scope*, each element of each array is one. A scope satisfies some fields by the leaves that lie in it and in
-//! no deeper array, and in each array inside it one element may be chosen. Scopes that cannot be told apart are one *shape*,
-//! so 10,000 like elements cost no more than one. A pattern without `$or` needs all fields: then a field that any element of
-//! an array satisfies must be satisfied in the one chosen, since within one scope all leaves of a field lie in the same array;
-//! so each array is decided on its own and the whole is polynomial. `$or` is taken apart into conjunctions, of which those
-//! are dropped on the way that no choice of elements can satisfy.
+//! no deeper array, and in each array inside it one element may be chosen. Scopes that cannot be told apart are one *shape*, so
+//! 10,000 like elements cost no more than one. A pattern without `$or` needs all fields. Within one scope all leaves of a field
+//! lie in one array. So a field that any element of an array satisfies must be satisfied in the element that is chosen. Each
+//! array is decided on its own, and the whole is polynomial. `$or` is taken apart into conjunctions, of which those are dropped
+//! on the way that no choice of elements can satisfy.
 //!
 //! Invariant: the fields satisfied outside of arrays and those of the elements chosen are exactly what the choice satisfies.
 //!

@@ -7,8 +7,8 @@
 //!                        paths, expressions, trees, verifications ─┘          matchers are made again of their recipe
 //! ```
 //!
-//! An image is for the version of the core that wrote it, on a processor with the same order of bytes: [`KIND`] stands in the file's
-//! header, and a core that has another one makes the section of its lines.
+//! An image is for the version of the core that wrote it, on a processor with that order of bytes. [`KIND`] stands in the
+//! file's header. A core that has another one makes the section of its lines.
 //!
 //! Invariant: what [`decode`] returns can be searched for any event without looking outside of an array, and every search ends:
 //! numbers are below what they count, buckets are a tree of bounded depth, tables have an empty slot. Whether it is the

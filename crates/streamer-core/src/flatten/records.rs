@@ -7,8 +7,8 @@
 //!             {"before": {"id": 1}, "op": "d"}                             has one at all below /before but /before/id
 //! ```
 //!
-//! Invariant: an event that is written anew has been read once as it was given, so that only what was put in is still unread; the
-//! offset of an error in it is that of the text in which it stood.
+//! Invariant: an event that is written anew has been read once as it was given. So only what was put in is still unread. The
+//! offset of an error in that is the offset of the text in which it stood.
 //!
 //! Cost: of an ordinary event nothing but a search of its documents for the texts of `unknown_value`, and of one with both
 //! documents under `partial` the names of both. An event that is written anew is copied and read a second time.

@@ -1,8 +1,8 @@
 //! One pass over the bytes of an event, down the trie of wanted paths.
 //!
 //! A loop over an explicit stack of open containers. A frame is opened only for a container below which something is wanted;
-//! every other value is skipped whole. An element of an array may have to be read twice: once for a pointer of the layout
-//! that leads into it, once for the leaves of patterns; never more, as no leaves are wanted below such a pointer.
+//! every other value is skipped whole. An element of an array may have to be read twice: once for a pointer of the layout that
+//! leads into it, once for the leaves of patterns. It is never read more often, as no leaves are wanted below such a pointer.
 
 use super::order::{self, Order};
 use super::slots::{DEAD, Element, Entry, NO_ENTRY, Position, Slots};

@@ -9,10 +9,10 @@
 //! | `.` | any character but line feed and carriage return | any character |
 //! | counts | `a{1000}` | at most 99 |
 //!
-//! Two limits hold: counts that nest multiply to at most 1,000, and one regexp has at most 10,000 states, counted as the
-//! Python package counts them: a character and `.` are 1; a class is the number of its items, at least 1; a category is 100;
-//! brackets are what they hold, at least 1; `|` is 1; `{n,m}` multiplies by m, `{n,}` by n, both at least by 1; and 1 for the
-//! whole.
+//! Two limits hold: counts that nest multiply to at most 1,000, and one regexp has at most 10,000 states. The Python package
+//! counts states in this way, too. A character, `.` and `|` are 1. A class is the number of its items, at least 1; a category
+//! is 100. Brackets are what they hold, at least 1. `{n,m}` multiplies by m, `{n,}` by n, both at least by 1. To this comes 1
+//! for the whole.
 
 /// A regular expression in the syntax of `regex-syntax`, to be compiled by whoever runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
