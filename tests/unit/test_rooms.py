@@ -27,7 +27,7 @@ ORDER = (
     {"bloom"},
     {"terminal"},
     {"subscriptions"},
-    {"cel_eval"},
+    {"cel_eval", "cdc"},
     {"events"},
     {"model", "telemetry"},
     {"locks", "_backend"},

@@ -1,0 +1,25 @@
+"""Change records that no layout can say, as events: wire format in, events out, no I/O.
+
+| decoder | what it reads |
+|---|---|
+| `wal2json.Decoder` | PostgreSQL's plugin wal2json, format version 2: lists of columns |
+| `dynamodb.decode` | streams of Amazon DynamoDB, whose values carry their types |
+| `mongodb.decode` | MongoDB's change streams, in Extended JSON |
+| `canal.decode` | Canal's flat messages of MySQL: several rows in one, all values as text |
+
+Each returns a list of events of the layout `LAYOUT`, since one message may tell of several changes. What is no change, such as
+the begin of a transaction, becomes an event that the engine ignores and counts.
+
+```python
+engine = streamer.Engine(layout=cdc.LAYOUT)
+for event in cdc.dynamodb.decode(message):
+    engine.match(event)
+```
+
+Sources whose records a layout can say need no decoder: docs/sources.md names them all.
+"""
+
+from streamer.cdc import canal, dynamodb, mongodb, wal2json
+from streamer.cdc.messages import LAYOUT, ChangeEvent
+
+__all__ = ["LAYOUT", "ChangeEvent", "canal", "dynamodb", "mongodb", "wal2json"]

@@ -1,0 +1,64 @@
+"""Canal's flat messages of MySQL (`flatMessage=true`).
+
+A message holds several rows, whose values are all text; `sqlType` says which of them are numbers, by the constants of
+java.sql.Types. `old` has the changed columns alone, so each row before its change is the row with these put in.
+https://github.com/alibaba/canal/wiki
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streamer.cdc.messages import ChangeEvent, ChangeType, Message, change, needed, no_change, number, part, read
+from streamer.errors import EventCode, EventError
+
+#: BIT, TINYINT, BIGINT, NUMERIC, DECIMAL, INTEGER, SMALLINT, FLOAT, REAL, DOUBLE.
+NUMBERS: Final = frozenset({-7, -6, -5, 2, 3, 4, 5, 6, 7, 8})
+_TYPES: Final[dict[str, ChangeType]] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
+_WHAT: Final = "canal"
+
+
+def decode(message: Message) -> list[ChangeEvent]:
+    """Return the change of each row, in order. The collection is `database.table`.
+
+    Raises:
+        EventError: it is no flat message.
+    """
+    members = read(message, _WHAT)
+    kind = _TYPES.get(needed(members, "type", str, _WHAT))
+    if kind is None or members.get("isDdl") is True:
+        return [no_change()]
+    collection = f"{needed(members, 'database', str, _WHAT)}.{needed(members, 'table', str, _WHAT)}"
+    types = part(members, "sqlType", dict, _WHAT) or {}
+    rows = needed(members, "data", list, _WHAT)
+    olds = part(members, "old", list, _WHAT) or []
+    ts = part(members, "es", int, _WHAT)
+    events = []
+    for at, given in enumerate(rows):
+        row = _row(given, types, f"/data/{at}")
+        if kind == "delete":
+            events.append(change(kind, collection, before=row, ts=ts))
+        elif kind == "insert":
+            events.append(change(kind, collection, data=row, ts=ts))
+        else:
+            # Without `old` nothing is known of the row before.
+            old = _row(olds[at], types, f"/old/{at}") if at < len(olds) else None
+            events.append(change(kind, collection, data=row, before=None if old is None else row | old, ts=ts))
+    return events
+
+
+def _row(given: Any, types: Mapping[str, Any], place: str) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a row is an object, not {type(given).__name__}", place=place)
+    return {name: _value(value, types.get(name), f"{place}/{name}") for name, value in given.items()}
+
+
+def _value(value: Any, sql_type: Any, place: str) -> Any:
+    if not isinstance(value, str) or not isinstance(sql_type, int) or sql_type not in NUMBERS:
+        return value
+    try:
+        return number(value)
+    except ValueError:
+        reason = f"{_WHAT}: {value[:40]!r} is no number, as its sqlType {sql_type} says"
+        raise EventError(EventCode.BAD_VALUE, reason, place=place) from None

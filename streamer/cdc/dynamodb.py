@@ -1,0 +1,133 @@
+"""Records of Amazon DynamoDB Streams, as Lambda functions and GetRecords get them, and of Kinesis Data Streams for DynamoDB.
+
+A value stands in an object whose one member says its type, as `{"N": "42"}`. Which of the images a record has is told by the
+StreamViewType of the table: what it has not is unknown.
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_Record.html
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from math import isfinite
+from typing import Any, Final
+
+from streamer.cdc.messages import ChangeEvent, ChangeType, Message, change, needed, number, part, read, without_document
+from streamer.errors import EventCode, EventError
+
+_TYPES: Final[dict[str, ChangeType]] = {"INSERT": "insert", "MODIFY": "update", "REMOVE": "delete"}
+_WHAT: Final = "dynamodb"
+#: As deep as DynamoDB nests, and as this recurses.
+_MAX_DEPTH: Final = 40
+
+
+def decode(message: Message) -> list[ChangeEvent]:
+    """Return the change of a record, or those of all `Records` of a batch. The collection is the name of the table.
+
+    Strings, numbers, booleans, lists and maps become those of JSON. Sets become arrays. Bytes become base64 text.
+
+    Raises:
+        EventError: it is no such record.
+    """
+    members = read(message, _WHAT)
+    records = part(members, "Records", list, _WHAT)
+    if records is None:
+        return [_decode(members)]
+    return [_decode(read(record, _WHAT)) for record in records]
+
+
+def _decode(record: Mapping[str, Any]) -> ChangeEvent:
+    word = needed(record, "eventName", str, _WHAT)
+    kind = _TYPES.get(word)
+    if kind is None:
+        raise EventError(
+            EventCode.WRONG_TYPE, f"{_WHAT}: eventName is one of {', '.join(_TYPES)}, not {word!r}", place="/eventName"
+        )
+    collection = _table(record)
+    change_of = needed(record, "dynamodb", dict, _WHAT)
+    new, old, keys = (_image(change_of, name) for name in ("NewImage", "OldImage", "Keys"))
+    ts, event_id = _milliseconds(change_of), part(record, "eventID", str, _WHAT)
+    if kind == "delete":
+        return change(kind, collection, before=keys if old is None else old, ts=ts, event_id=event_id)
+    if new is None:
+        return without_document(kind, collection, before=old, ts=ts, event_id=event_id)
+    return change(kind, collection, data=new, before=old, ts=ts, event_id=event_id)
+
+
+def _table(record: Mapping[str, Any]) -> str:
+    name = part(record, "tableName", str, _WHAT)
+    if name is None:
+        # arn:aws:dynamodb:REGION:ACCOUNT:table/NAME/stream/LABEL
+        resource = needed(record, "eventSourceARN", str, _WHAT).partition(":table/")[2]
+        name = resource.partition("/")[0]
+    if not name:
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: eventSourceARN names no table", place="/eventSourceARN")
+    return str(name)
+
+
+def _milliseconds(change_of: Mapping[str, Any]) -> int | None:
+    given = change_of.get("ApproximateCreationDateTime")
+    if isinstance(given, datetime):
+        given = given.timestamp()
+    if not isinstance(given, int | float) or isinstance(given, bool) or not isfinite(given):
+        return None
+    unit = {"MILLISECOND": 1, "MICROSECOND": 0.001}.get(str(change_of.get("ApproximateCreationDateTimePrecision")), 1000)
+    return int(given * unit)
+
+
+def _image(change_of: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    image = part(change_of, name, dict, _WHAT, "/dynamodb")
+    if image is None:
+        return None
+    return {key: _value(value, f"/dynamodb/{name}/{key}", 0) for key, value in image.items()}
+
+
+def _bytes(value: Any) -> str:
+    # GetRecords of boto3 gives bytes, JSON gives their base64.
+    return base64.b64encode(value).decode() if isinstance(value, bytes | bytearray) else _text(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> int | float:
+    return number(_text(value))
+
+
+_SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
+    "S": _text,
+    "N": _number,
+    "B": _bytes,
+    "BOOL": _bool,
+    "NULL": lambda _: None,
+    "SS": lambda values: [_text(value) for value in values],
+    "NS": lambda values: [_number(value) for value in values],
+    "BS": lambda values: [_bytes(value) for value in values],
+}
+
+
+def _value(given: Any, place: str, depth: int) -> Any:
+    if not isinstance(given, Mapping) or len(given) != 1 or depth > _MAX_DEPTH:
+        reason = f"nested deeper than {_MAX_DEPTH}" if depth > _MAX_DEPTH else 'a value is an object of one type, as {"N": "42"}'
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: {reason}", place=place)
+    ((kind, value),) = given.items()
+    if kind == "M" and isinstance(value, Mapping):
+        return {name: _value(member, f"{place}/M/{name}", depth + 1) for name, member in value.items()}
+    if kind == "L" and isinstance(value, list):
+        return [_value(item, f"{place}/L/{at}", depth + 1) for at, item in enumerate(value)]
+    try:
+        return _SCALARS[kind](value)
+    except (KeyError, TypeError, ValueError):
+        known = ", ".join(("M", "L", *_SCALARS))
+        reason = f"{_WHAT}: {kind!r} of {type(value).__name__} is no value; the types are {known}"
+        raise EventError(EventCode.BAD_VALUE, reason, place=place) from None

@@ -1,0 +1,118 @@
+"""What all decoders share: how a message is read, and what an event is made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, NoReturn, TypeAlias
+
+from streamer.errors import EventCode, EventError
+from streamer.events.layout import EVENT_TYPES, IGNORE, EventLayout, encode_pointer
+from streamer.model import INT64_MIN, UINT64_MAX
+
+Message: TypeAlias = bytes | bytearray | str | Mapping[str, Any]
+"""One message of a source: its JSON text, or the object that was read of it."""
+
+ChangeEvent: TypeAlias = dict[str, Any]
+"""An event of the layout `LAYOUT`."""
+
+ChangeType: TypeAlias = Literal["insert", "update", "delete"]
+
+LAYOUT: Final = EventLayout(before_holds="partial", type_map={**{word: word for word in EVENT_TYPES}, IGNORE: IGNORE})
+"""Of every decoder's events: the parts of a change event (docs/semantics.md section 1). A source that sends less than the whole
+document before a change leaves the rest unknown."""
+
+
+def read(message: Message, what: str) -> Mapping[str, Any]:
+    """Return a message as an object.
+
+    Args:
+        what: the format, for the error.
+
+    Raises:
+        EventError: it is no JSON object.
+    """
+    if not isinstance(message, Mapping):
+        try:
+            message = json.loads(message, parse_int=number, parse_constant=_no_number)
+        except RecursionError:
+            raise EventError(EventCode.TOO_DEEP, f"{what}: nested too deep") from None
+        except UnicodeDecodeError as error:
+            raise EventError(EventCode.BAD_UTF8, f"{what}: not well-formed UTF-8", offset=error.start) from None
+        except ValueError as error:
+            raise EventError(EventCode.MALFORMED_JSON, f"{what}: {error}") from None
+    if not isinstance(message, Mapping):
+        raise EventError(EventCode.NOT_AN_OBJECT, f"{what}: a message is a JSON object, not {type(message).__name__}")
+    return message
+
+
+def number(text: str) -> int | float:
+    """Return the number of a text as an event's JSON would have it: what 64 bits hold is an int, all else a float."""
+    try:
+        integer = int(text)
+    except ValueError:
+        return float(text)
+    return integer if INT64_MIN <= integer <= UINT64_MAX else float(text)
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON number")
+
+
+_WORDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a string", int: "an integer"}
+
+
+def part(message: Mapping[str, Any], name: str, kind: type, what: str, place: str = "") -> Any:
+    """Return a member of a message, None where it is null or missing. Raises EventError where it is of another type."""
+    value = message.get(name)
+    if value is not None and not isinstance(value, kind):
+        reason = f"{what}: {name} is {_WORDS[kind]}, not {type(value).__name__}"
+        raise EventError(EventCode.WRONG_TYPE, reason, place=f"{place}/{name}")
+    return value
+
+
+def needed(message: Mapping[str, Any], name: str, kind: type, what: str, place: str = "") -> Any:
+    """Return a member that must be there, as `part` does."""
+    value = part(message, name, kind, what, place)
+    if value is None:
+        raise EventError(EventCode.WRONG_TYPE, f"{what}: {name} is missing", place=f"{place}/{name}")
+    return value
+
+
+def change(
+    kind: ChangeType,
+    collection: str,
+    *,
+    data: Mapping[str, Any] | None = None,
+    before: Mapping[str, Any] | None = None,
+    unknown: Iterable[str] = (),
+    ts: int | None = None,
+    event_id: str | None = None,
+) -> ChangeEvent:
+    """Return an event; parts that are None are left out.
+
+    Args:
+        unknown: members of `data` that the message does not carry.
+        ts: milliseconds since the epoch.
+    """
+    parts = {"id": event_id, "type": kind, "collection": collection, "ts": ts, "data": data, "before": before}
+    event: ChangeEvent = {name: value for name, value in parts.items() if value is not None}
+    pointers = [encode_pointer(("data", name)) for name in unknown]
+    return event | {"unknown": pointers} if pointers else event
+
+
+def without_document(
+    kind: ChangeType,
+    collection: str,
+    *,
+    before: Mapping[str, Any] | None = None,
+    ts: int | None = None,
+    event_id: str | None = None,
+) -> ChangeEvent:
+    """Return an event of which the message does not say what the document is now."""
+    return change(kind, collection, before=before, ts=ts, event_id=event_id) | {"unknown": ["/data"]}
+
+
+def no_change() -> ChangeEvent:
+    """Return an event that the engine ignores, and counts as ignored by its type."""
+    return {"type": IGNORE}

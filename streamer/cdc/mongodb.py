@@ -1,0 +1,121 @@
+"""Events of MongoDB's change streams, as Extended JSON (`bson.json_util.dumps` of what `watch` yields).
+
+An update carries the whole document only where the stream was opened with `full_document`, and the one before only with
+`full_document_before_change`. What it does not carry is unknown. `updateLookup` reads the document as it is when the event is
+read, which may be later than the change; `required` and `whenAvailable` give the one of the change.
+https://www.mongodb.com/docs/manual/reference/change-events/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from streamer.cdc.messages import (
+    ChangeEvent,
+    ChangeType,
+    Message,
+    change,
+    needed,
+    no_change,
+    number,
+    part,
+    read,
+    without_document,
+)
+from streamer.errors import EventCode, EventError
+
+_TYPES: Final[dict[str, ChangeType]] = {"insert": "insert", "update": "update", "replace": "update", "delete": "delete"}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WHAT: Final = "mongodb"
+#: As deep as MongoDB nests, and as this recurses.
+_MAX_DEPTH: Final = 100
+
+
+def decode(message: Message) -> list[ChangeEvent]:
+    """Return the change that an event tells of. The collection is `database.collection`.
+
+    Of Extended JSON, object ids and UUIDs become text, numbers become numbers, dates become text as RFC 3339 has it. Other types,
+    such as regular expressions, stay the objects that they are.
+
+    Raises:
+        EventError: it is no such event.
+    """
+    members = read(message, _WHAT)
+    kind = _TYPES.get(needed(members, "operationType", str, _WHAT))
+    if kind is None:
+        return [no_change()]
+    space = needed(members, "ns", dict, _WHAT)
+    collection = f"{needed(space, 'db', str, _WHAT, '/ns')}.{needed(space, 'coll', str, _WHAT, '/ns')}"
+    new, before, key = (_document(members, name) for name in ("fullDocument", "fullDocumentBeforeChange", "documentKey"))
+    ts, event_id = _milliseconds(members), _token(members)
+    if kind == "delete":
+        return [change(kind, collection, before=key if before is None else before, ts=ts, event_id=event_id)]
+    if new is None:
+        return [without_document(kind, collection, before=before, ts=ts, event_id=event_id)]
+    return [change(kind, collection, data=new, before=before, ts=ts, event_id=event_id)]
+
+
+def _document(members: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    document = part(members, name, dict, _WHAT)
+    return None if document is None else {key: _value(value, f"/{name}/{key}", 0) for key, value in document.items()}
+
+
+def _token(members: Mapping[str, Any]) -> str | None:
+    token = part(members, "_id", dict, _WHAT) or {}
+    data = token.get("_data")
+    return data if isinstance(data, str) else None
+
+
+def _milliseconds(members: Mapping[str, Any]) -> int | None:
+    wall = members.get("wallTime")
+    if isinstance(wall, Mapping) and "$date" in wall:
+        return (_moment(wall["$date"], "/wallTime") - _EPOCH) // timedelta(milliseconds=1)
+    cluster = members.get("clusterTime")
+    stamp = cluster.get("$timestamp") if isinstance(cluster, Mapping) else None
+    seconds = stamp.get("t") if isinstance(stamp, Mapping) else None
+    return seconds * 1000 if isinstance(seconds, int) else None
+
+
+def _value(given: Any, place: str, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        raise EventError(EventCode.TOO_DEEP, f"{_WHAT}: nested deeper than {_MAX_DEPTH}", place=place)
+    if isinstance(given, list):
+        return [_value(item, f"{place}/{at}", depth + 1) for at, item in enumerate(given)]
+    if not isinstance(given, Mapping):
+        return given
+    if len(given) == 1:
+        ((name, value),) = given.items()
+        if name in ("$oid", "$uuid", "$symbol") and isinstance(value, str):
+            return value
+        if name in ("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal") and isinstance(value, str):
+            return _number(value, place)
+        if name == "$date":
+            return _moment(value, place).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {name: _value(member, f"{place}/{name}", depth + 1) for name, member in given.items()}
+
+
+def _number(text: str, place: str) -> int | float | str:
+    if text in ("NaN", "Infinity", "-Infinity"):
+        # JSON has no such number; the word is all that can be said.
+        return text
+    try:
+        return number(text)
+    except ValueError:
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: {text[:40]!r} is no number", place=place) from None
+
+
+def _moment(given: Any, place: str) -> datetime:
+    """Return the time of a `$date`: milliseconds since the epoch, or text."""
+    if isinstance(given, Mapping):
+        given = given.get("$numberLong")
+    try:
+        if isinstance(given, int):
+            return _EPOCH + timedelta(milliseconds=given)
+        text = str(given)
+        if text.lstrip("-").isdecimal():
+            return _EPOCH + timedelta(milliseconds=int(text))
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise EventError(EventCode.BAD_TIMESTAMP, f"{_WHAT}: {given!r:.60} is no $date", place=place) from None

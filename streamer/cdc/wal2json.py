@@ -1,0 +1,103 @@
+"""Messages of PostgreSQL's output plugin wal2json, format version 2: one for each change, with lists of columns.
+
+An update leaves out a large value that it did not change (TOAST), and nothing in it says so. So the decoder remembers which
+columns a table has: from each insert, which always has all of them, or as it was told. A column that an update lacks is unknown;
+of a table whose columns are not known, the whole document is.
+https://github.com/eulerto/wal2json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, final
+
+from streamer.cdc.messages import ChangeEvent, Message, change, needed, no_change, number, part, read, without_document
+from streamer.errors import EventCode, EventError
+
+#: Begin and commit of a transaction, truncate, and messages of pg_logical_emit_message.
+_NO_CHANGES: Final = frozenset("BCTM")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WHAT: Final = "wal2json"
+
+
+@final
+class Decoder:
+    """Decodes the messages of one replication slot, in their order. One thread at a time may use it.
+
+    Args:
+        columns: what columns tables have, by `schema.table`, where that is known beforehand.
+    """
+
+    def __init__(self, columns: Mapping[str, Iterable[str]] | None = None) -> None:
+        self._columns = {table: frozenset(names) for table, names in (columns or {}).items()}
+
+    def decode(self, message: Message) -> list[ChangeEvent]:
+        """Return the change that a message tells of. The collection is `schema.table`; JSON columns are read as JSON.
+
+        `ts` is there with wal2json's option `include-timestamp`.
+
+        Raises:
+            EventError: it is no message of format version 2.
+        """
+        members = read(message, _WHAT)
+        action = needed(members, "action", str, _WHAT)
+        if action in _NO_CHANGES:
+            return [no_change()]
+        if action not in ("I", "U", "D"):
+            raise EventError(
+                EventCode.WRONG_TYPE, f"{_WHAT}: action is one of I, U, D, B, C, T, M, not {action!r}", place="/action"
+            )
+        table = f"{needed(members, 'schema', str, _WHAT)}.{needed(members, 'table', str, _WHAT)}"
+        ts = _milliseconds(part(members, "timestamp", str, _WHAT))
+        identity = _row(members, "identity")
+        if action == "D":
+            return [change("delete", table, before=identity, ts=ts)]
+        row = _row(members, "columns")
+        if action == "I":
+            self._columns[table] = frozenset(row)
+            return [change("insert", table, data=row, ts=ts)]
+        return [self._update(table, row, identity, ts)]
+
+    def _update(self, table: str, row: dict[str, Any], identity: dict[str, Any], ts: int | None) -> ChangeEvent:
+        known = self._columns.get(table)
+        if known is None and identity.keys() <= row.keys():
+            return without_document("update", table, before=identity, ts=ts)
+        # What the old row has and the new one lacks was not changed.
+        row = identity | row
+        columns = (known or frozenset()) | row.keys()
+        if known is not None:
+            self._columns[table] = columns
+        return change("update", table, data=row, before=identity, unknown=sorted(columns - row.keys()), ts=ts)
+
+
+def _row(members: Mapping[str, Any], name: str) -> dict[str, Any]:
+    row = {}
+    for at, column in enumerate(part(members, name, list, _WHAT) or []):
+        place = f"/{name}/{at}"
+        if not isinstance(column, Mapping):
+            raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a column is an object, not {type(column).__name__}", place=place)
+        value = column.get("value")
+        if column.get("type") in ("json", "jsonb") and isinstance(value, str):
+            value = _json(value, place)
+        row[needed(column, "name", str, _WHAT, place)] = value
+    return row
+
+
+def _json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text, parse_int=number)
+    except (ValueError, RecursionError) as error:
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a JSON column: {error}", place=f"{place}/value") from None
+
+
+def _milliseconds(text: str | None) -> int | None:
+    """Return the time of a text such as `2026-11-22 10:15:30.123456+00`."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise EventError(EventCode.BAD_TIMESTAMP, f"{_WHAT}: {text[:60]!r} is no timestamp", place="/timestamp") from None
+    return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
