@@ -12,17 +12,19 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import streamer
 from streamer.cli.config import app as config_app
 from streamer.cli.config import load, refuse
+from streamer.cli.inputs import damaged, opened, shown_name
+from streamer.cli.layouts import app as layouts_app
 from streamer.cli.output import Format, Tally, count, progress, writer
 from streamer.cli.plot import app as plot_app
 from streamer.cli.plot import check_folder, check_plot, draw
@@ -95,6 +97,7 @@ DefaultTenant = Annotated[str | None, typer.Option(help="The tenant of what name
 SoftDelete = Annotated[str | None, typer.Option(metavar="FIELD", help="The field of `data` that flags a document as deleted.")]
 
 app.add_typer(config_app)
+app.add_typer(layouts_app)
 app.add_typer(plot_app)
 app.add_typer(snapshot_app)
 
@@ -138,7 +141,7 @@ def match(
     tally, first = Tally(), FirstEvents()
     code = OK
     try:
-        with _opened(events) as source, setup.metrics(engine, told=not quiet), progress(source, tally, shown=not quiet) as seen:
+        with opened(events) as source, setup.metrics(engine, told=not quiet), progress(source, tally, shown=not quiet) as seen:
             for number, event in read_lines(source, max_bytes=setup.max_event_bytes):
                 tally.events += 1
                 seen()
@@ -151,7 +154,7 @@ def match(
                 except EventError as error:
                     tally.bad += 1
                     error.index = None
-                    note(f"{_name(events)}:{number}: {error}")
+                    note(f"{shown_name(events)}:{number}: {error}")
                     continue
                 first.saw(event, matches.ignored)
                 if matches.ignored is not None:
@@ -164,12 +167,12 @@ def match(
         code = INTERRUPTED
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     except InputError as error:
-        note(_damaged(events, error))
+        note(damaged(events, error))
         code = USAGE
     sys.stdout.flush()
     if not quiet:
         note(f"{'interrupted: ' if code == INTERRUPTED else ''}{tally}")
-        _warn_of_layout(_name(events), engine, first)
+        _warn_of_layout(shown_name(events), engine, first)
     raise typer.Exit(code or (SOME_BAD if tally.bad else OK))
 
 
@@ -204,7 +207,7 @@ def stats(
     samples = History(engine, every=0.02)
     first = FirstEvents()
     if events is not None:
-        with _opened(events) as source:
+        with opened(events) as source:
             try:
                 for line in engine.match_jsonl(source, tenant, collection):
                     if line.error is None:
@@ -212,11 +215,11 @@ def stats(
                     if plot or history:
                         samples.tick()
             except InputError as error:
-                fail(f"{_name(events)}: {error}")
+                fail(f"{shown_name(events)}: {error}")
     told = engine.stats()
     show(json.dumps(told.to_dict(), ensure_ascii=False) if as_json else str(told))
     if events is not None:
-        _warn_of_layout(_name(events), engine, first)
+        _warn_of_layout(shown_name(events), engine, first)
     if plot or history:
         samples.sample()
     if history is not None:
@@ -254,7 +257,7 @@ def explain(
         show(str(engine.explain(text, id, tenant, collection)))
     except EventError as error:
         hint = "; does the file hold several events? --line chooses one" if line is None and b"\n" in text.strip() else ""
-        note(f"{_name(event)}{f':{line}' if line else ''}: {error}{hint}")
+        note(f"{shown_name(event)}{f':{line}' if line else ''}: {error}{hint}")
         raise typer.Exit(SOME_BAD) from None
 
 
@@ -356,7 +359,7 @@ class Setup:
     @property
     def names(self) -> str:
         """The files, as messages call them."""
-        return ", ".join(map(_name, self.files))
+        return ", ".join(map(shown_name, self.files))
 
     @property
     def max_event_bytes(self) -> int:
@@ -383,7 +386,7 @@ class Setup:
 
     def add(self, engine: streamer.Engine, file: str) -> Sequence[str]:
         """Add the subscriptions of a file to an engine; return what is wrong with them, as compilers print it."""
-        with _opened(file) as source:
+        with opened(file) as source:
             try:
                 engine.add_jsonl(source)
             except BulkSubscriptionError as bulk:
@@ -394,7 +397,7 @@ class Setup:
                     for error in bulk.errors
                 ]
             except InputError as error:
-                return [_damaged(file, error)]
+                return [damaged(file, error)]
         return ()
 
     @contextmanager
@@ -484,13 +487,13 @@ def read_layout(name: str) -> EventLayout:
 def _event(name: str, line: int | None, longest: int) -> bytes:
     """Read one event: the whole file, or one of its lines."""
     text = bytearray()
-    with _opened(name) as source:
+    with opened(name) as source:
         try:
             for number, found in read_lines(source, max_bytes=longest):
                 if number != (line or number):
                     continue
                 if isinstance(found, EventError):
-                    note(f"{_name(name)}:{number}: {found}")
+                    note(f"{shown_name(name)}:{number}: {found}")
                     raise typer.Exit(SOME_BAD)
                 if line is not None:
                     return found
@@ -498,37 +501,13 @@ def _event(name: str, line: int | None, longest: int) -> bytes:
                 if len(text) > longest + 1:
                     break  # the engine says that it is too long
         except InputError as error:
-            fail(_damaged(name, error))
+            fail(damaged(name, error))
     if line is not None:
-        fail(f"{_name(name)}: no event in line {line}")
+        fail(f"{shown_name(name)}: no event in line {line}")
     return bytes(text)
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
-    """Open a file, or standard input for `-`; end the program where it cannot be opened."""
-    if name == "-":
-        if sys.stdin.isatty():
-            note("reading from the terminal, one JSON object a line; Ctrl-D ends it")
-        yield sys.stdin.buffer
-        return
-    with ExitStack() as opened:
-        try:
-            file = opened.enter_context(open(name, "rb", buffering=0))
-        except OSError as error:
-            fail(f"{name}: {error.strerror}")
-        yield file
 
 
 def located(name: str, error: SubscriptionError) -> str:
     """Print an error as compilers do: file, line, then the subscription, the place in it, and the reason."""
     line, error.index = error.index, None
-    return f"{_name(name)}{'' if line is None else f':{line + 1}'}: {error}"
-
-
-def _damaged(name: str, error: InputError) -> str:
-    return f"{_name(name)}{'' if error.line is None else f':{error.line}'}: {error}"
-
-
-def _name(name: str) -> str:
-    return "<stdin>" if name == "-" else name
+    return f"{shown_name(name)}{'' if line is None else f':{line + 1}'}: {error}"

@@ -5,9 +5,11 @@ A wrong layout is no error: every event is read, and nothing matches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, final
 
+from streamer.cdc import LAYOUT, ChangeEvent, canal, dynamodb, mongodb, wal2json
 from streamer.errors import EventError, Ignored
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource, IgnoredEvent, is_bare, read_event
@@ -16,7 +18,7 @@ from streamer.model import Event, Limits
 #: So many events tell which preset would fit.
 LOOKS: Final = 20
 #: Of `document` one can only guess, since it fits whatever is an object.
-_TELLING: Final = ("change", "debezium", "eventbridge", "cloudevents")
+_TELLING: Final = ("change", "debezium", "maxwell", "supabase", "eventbridge", "cloudevents")
 
 
 @final
@@ -55,14 +57,66 @@ def misfit(events: Iterable[EventSource], layout: EventLayout) -> str | None:
     return f"{says}, and no preset fits; --layout document takes each event for the document itself"
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How well a way of reading events fits them.
+
+    Attributes:
+        name: of a preset, or of a decoder, as `streamer.cdc.canal`.
+        events: in how many of them it finds a document, and whose it is or what happened to it.
+        collections: that it finds, in the order in which they come.
+    """
+
+    name: str
+    events: int
+    collections: tuple[str, ...]
+
+
+def detect(events: Iterable[EventSource]) -> list[Fit]:
+    """Return which presets and decoders fit some events, best first: those that find most in them.
+
+    The preset `document` fits whatever is an object, and is not among them.
+    """
+    events = list(events)
+    scored = [_scored(name, [_read(event, EventLayout.preset(name)) for event in events]) for name in _TELLING]
+    scored += [_scored(f"streamer.cdc.{name}", _decoded(events, decode)) for name, decode in _DECODERS.items()]
+    return [fit for score, fit in sorted(scored, key=lambda pair: -pair[0]) if fit.events]
+
+
+def _scored(name: str, found: Iterable[Event | Ignored | None]) -> tuple[int, Fit]:
+    told = [event for event in found if isinstance(event, Event) and _parts(event)]
+    collections = dict.fromkeys(event.collection for event in told if event.collection is not None)
+    return sum(map(_parts, told)), Fit(name, len(told), tuple(collections))
+
+
 def _fits(events: Iterable[EventSource], layout: EventLayout) -> int:
-    """Count the events in which a layout finds a document, and whose it is or what happened to it."""
-    found = (_read(event, layout) for event in events)
-    return sum(isinstance(event, Event) and event.data is not None and _is_told(event) for event in found)
+    """Count what a layout finds in events."""
+    return sum(_parts(event) for event in (_read(event, layout) for event in events) if isinstance(event, Event))
 
 
-def _is_told(event: Event) -> bool:
-    return event.type is not None or event.collection is not None
+def _parts(event: Event) -> int:
+    """Count whose document it is and what happened to it; 0 where there is no document."""
+    has_document = event.data is not None or event.unknown
+    return (event.type is not None) + (event.collection is not None) if has_document else 0
+
+
+def _decoded(events: Iterable[EventSource], decode: Callable[[Any], list[ChangeEvent]]) -> Iterator[Event | Ignored | None]:
+    for message in events:
+        try:
+            made = decode(message)
+        except EventError:
+            continue
+        # A message of several rows counts once.
+        yield from (_read(event, LAYOUT) for event in made[:1])
+
+
+_DECODERS: Final[dict[str, Callable[[Any], list[ChangeEvent]]]] = {
+    "canal": canal.decode,
+    "dynamodb": dynamodb.decode,
+    "mongodb": mongodb.decode,
+    "wal2json": lambda message: wal2json.Decoder().decode(message),
+}
 
 
 def _read(event: EventSource, layout: EventLayout) -> Event | Ignored | None:

@@ -13,7 +13,7 @@ from streamer.errors import ConfigError
 from streamer.model import INT64_MAX, INT64_MIN, Pointer, is_unicode
 
 TimestampFormat = Literal["ms", "us", "ns", "s", "rfc3339"]
-PresetName = Literal["change", "debezium", "maxwell", "cloudevents", "eventbridge", "document"]
+PresetName = Literal["change", "debezium", "maxwell", "supabase", "cloudevents", "eventbridge", "document"]
 EVENT_TYPES = ("insert", "update", "delete")
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
@@ -152,6 +152,7 @@ class EventLayout:
           collection; a template for `collection` tells them apart (docs/engine.md). Truncates (`t`) and messages (`m`) are
           ignored, and so is what tells of no change: heartbeats, transactions, changes of the schema.
         - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` holds only what was changed.
+        - `supabase`: a database webhook of Supabase. The collection is `schema.table`, and `old_record` may be partial.
         - `cloudevents`: a CloudEvents 1.0 structured event. The collection is `source`; `type` is a dotted word such as
           `com.example.order.paid` and so the topic, and there is no insert, update or delete.
         - `eventbridge`: an Amazon EventBridge event. The document is `detail`, the collection `source`, the topic `detail-type`.
@@ -447,6 +448,19 @@ def _preset(name: str) -> EventLayout:
             type_map={"insert": "insert", "bootstrap-insert": "insert", "update": "update", "delete": "delete"},
             ts_format="s",
             before_holds="changed",
+        )
+    if name == "supabase":
+        return EventLayout(
+            id=None,
+            tenant=None,
+            collection="{/schema}.{/table}",
+            ts=None,
+            topic=None,
+            data="/record",
+            before="/old_record",
+            unknown=None,
+            type_map={"INSERT": "insert", "UPDATE": "update", "DELETE": "delete", "TRUNCATE": IGNORE},
+            before_holds="partial",
         )
     if name == "cloudevents":
         return EventLayout(

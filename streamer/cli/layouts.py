@@ -1,0 +1,51 @@
+"""The commands `streamer layouts`: arguments in, text out."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from streamer.cli.inputs import damaged, opened
+from streamer.engine.fitting import LOOKS, detect
+from streamer.engine.lines import read_lines
+from streamer.errors import InputError
+from streamer.events.layout import EventLayout
+from streamer.model import Limits
+from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, quoted, show
+
+app = typer.Typer(name="layouts", help="List the presets of layouts, and find the one that fits.", invoke_without_command=True)
+
+#: So many collections are named.
+SHOWN = 5
+
+
+@app.callback()
+def layouts(context: typer.Context) -> None:
+    """List the presets of layouts; each fits one shape of events."""
+    if context.invoked_subcommand is None:
+        show("\n".join(EventLayout.PRESETS))
+        note("streamer layouts detect FILE names those that fit a file of events")
+
+
+@app.command(name="detect", epilog=EXIT_CODES.format(one="none fits"))
+def detect_command(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Events, one JSON object a line; - is standard input.", show_default=False)
+    ],
+) -> None:
+    """Name the presets and decoders that fit the first events of a file, best first."""
+    try:
+        with opened(file) as source:
+            lines = read_lines(source, max_bytes=Limits().max_event_bytes)
+            events = list(islice((line for _, line in lines if isinstance(line, bytes)), LOOKS))
+    except InputError as error:
+        fail(damaged(file, error))
+    fits = detect(events)
+    for fit in fits:
+        named = ", ".join(map(quoted, fit.collections[:SHOWN])) + (", ..." if len(fit.collections) > SHOWN else "")
+        show(f"{fit.name:<21} {fit.events:>2} of {len(events)} events" + (f"   collections: {named}" if named else ""))
+    if not fits:
+        note(f"{file}: no preset finds a document, its type and its collection; docs/sources.md says what to do then")
+        raise typer.Exit(SOME_BAD)
