@@ -8,11 +8,12 @@ from typing import Any, Literal, Self, TypeAlias, TypedDict, final
 
 from typing_extensions import Buffer, disjoint_base
 
+from streamer.automaton.native import Host as MatcherHost
 from streamer.core.arrow import Column
 from streamer.core.protocol import Held, Mode
 from streamer.errors import EventError, SubscriptionError
 from streamer.events.reading import EventSource
-from streamer.model import Match
+from streamer.model import Dialect, Match
 from streamer.native.core import Host
 from streamer.subscriptions.subscription import Subscription
 
@@ -26,6 +27,7 @@ __all__ = [
     "Draft",
     "GatheredKeys",
     "Hits",
+    "Matcher",
     "ShippedFilter",
     "__version__",
     "after_fork",
@@ -479,6 +481,70 @@ class Hits:
 
     def in_order(self) -> Hits:
         """Return the same hits in the order in which their subscriptions were added."""
+
+@final
+class Matcher:
+    """Patterns or topics under names, without subscriptions around them; `streamer.automaton` is made of it.
+
+    Thread-safe as `Core` is. A name is any object; the same object under several texts is one name, and equal objects are two.
+
+    Args:
+        dialect: of its patterns.
+        max_depth: with the other limits, of its patterns; see `streamer.Limits`.
+        event_depth: `max_depth` of events.
+        event_bytes: `max_event_bytes` of events.
+    """
+
+    def __new__(
+        cls,
+        host: MatcherHost,
+        *,
+        dialect: Dialect,
+        max_depth: int,
+        max_event_bytes: int,
+        max_conditions: int,
+        max_alternatives: int,
+        max_pattern_states: int,
+        max_regexp_size: int,
+        max_conjunctions: int,
+        event_depth: int,
+        event_bytes: int,
+    ) -> Self: ...
+    def add(self, items: list[tuple[Any, str]], *, topics: bool = False) -> list[int]:
+        """Add names, each with the text of a pattern, or with *topics* of a topic pattern; nothing is added if one is bad.
+
+        Returns:
+            A number for each, by which it is removed. No two have the same, and later ones are larger.
+
+        Raises:
+            PatternError: with the path in the pattern.
+            SubscriptionError: a topic pattern of too many words.
+        """
+
+    def remove(self, numbers: list[int]) -> int:
+        """Remove what was added under these numbers, and return how many there were."""
+
+    def match_event(self, event: Any) -> list[Any]:
+        """Return the names of the patterns that match a JSON event, each once, in order of adding. Raises EventError."""
+
+    def match_fields(self, fields: Iterable[Any]) -> list[Any]:
+        """Return the names of the patterns that match an event given as leaves, each of path, value and array positions.
+
+        Raises:
+            EventError: a value that is no scalar, or leaves of two places where one event has one, if a pattern asks for them.
+        """
+
+    def match_topic(self, key: str) -> list[Any]:
+        """Return the names of the topic patterns that match a routing key, each once, in order of adding.
+
+        Raises:
+            UnicodeEncodeError: the key holds half a surrogate pair.
+        """
+
+    def looked_at(self) -> int:
+        """Return how many conjunctions of patterns were looked at for all events so far."""
+
+    def __len__(self) -> int: ...
 
 def before_fork() -> None:
     """Wait, before a fork, until no other thread holds a lock of a core, and let none of them take one."""

@@ -43,6 +43,13 @@ class MemoryPatterns:
         """Remove all pairs of *x* and return how many there were."""
         return len(self._patterns.pop(x, ()))
 
+    def discard(self, x: Hashable, pattern: str) -> None:
+        """Remove a pair, if it is there."""
+        patterns = self._patterns.get(x, {})
+        patterns.pop(pattern, None)
+        if not patterns:
+            self._patterns.pop(x, None)
+
     def __iter__(self) -> Iterator[tuple[Any, str]]:
         """Iterate over all pairs, those of one name together."""
         for x, patterns in self._patterns.copy().items():

@@ -1,58 +1,31 @@
 """Which topic patterns match a routing key? (semantics.md section 6)
 
-The patterns are a trie of words, in which `*` and `#` are words like any other:
-
-    a.*.c, a.#, a.b          (root) ─ a ─┬─ * ── c ■
-                                         ├─ # ■          ↺ any word
-                                         └─ b ■
-
-A key is read word by word with the set of nodes where one may be: from each along the word and along `*`, staying at a `#`; and
-wherever there is a `#` below, also there at once, since it may be no word at all.
-
-Each step of a change leaves a trie that is right but for nodes that nothing hangs on, so it may be left anywhere, also by a fork.
-
-Invariant: the set holds a node once, whatever the number of ways to it, where a search that goes back takes time exponential in
-the number of `#`. Where more nodes are reached than it is worth (`#.a.#.a…` keeps all of its own), the walk is given up, and each
-pattern is compared with the key by itself. So a key costs at most some 100 µs for each pattern.
+On the native backend a `TopicMatcher` is a facade over the core, whose index of topics is that of subscriptions; on the reference
+it is a trie of words in Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Final, Generic, TypeVar
+from collections.abc import Hashable
+from typing import Any, Generic, Protocol, TypeVar
 
+from streamer import _backend
 from streamer.automaton.names import check_name
-from streamer.locks import Lock
-from streamer.reference.topics import words_match
-from streamer.subscriptions.topics import ANY_WORDS, MAX_WORDS, ONE_WORD, count_words, parse_topic, split_words
+from streamer.automaton.reference_topics import TopicTrie
+from streamer.subscriptions.topics import MAX_WORDS, count_words, parse_topic
 
 X = TypeVar("X", bound=Hashable)
-
-#: Nodes that a key may reach at least, and for each pattern, before the walk is given up.
-_FEWEST_STEPS: Final = 1_000
-_STEPS: Final = 10
-
-
-class _Node(Generic[X]):
-    __slots__ = ("below", "bound", "stays")
-
-    def __init__(self, stays: bool) -> None:
-        self.below: dict[str, _Node[X]] = {}
-        self.bound: dict[X, None] = {}
-        self.stays = stays  # a `#`, which takes any word
 
 
 class TopicMatcher(Generic[X]):
     """Bindings of topic patterns to names, as of the queues of a topic exchange in RabbitMQ.
 
-    Safe to use from any number of threads: each call holds one lock for its whole, short time.
+    Safe to use from any number of threads. On the native backend the patterns of one key have the budget of those of an event
+    (semantics.md section 6): a pattern past it does not match.
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._root: _Node[X] = _Node(stays=False)
-        self._ends: dict[tuple[str, ...], _Node[X]] = {}  # by pattern
-        self._pruned = 0
+        self._bindings: _Bindings[X] = _make_bindings()
 
     def bind(self, pattern: str, x: X) -> bool:
         """Bind *x* to a topic pattern; return whether it was not yet.
@@ -61,50 +34,15 @@ class TopicMatcher(Generic[X]):
             SubscriptionError: not a topic pattern.
             TypeError: *x* is not hashable.
         """
-        words = parse_topic(pattern).words
+        parse_topic(pattern)
         check_name(x)
-        is_new = False
-        with self._lock:
-            while True:
-                pruned = self._pruned
-                node = self._root
-                for word in words:
-                    if word not in node.below:
-                        node.below[word] = _Node(stays=word == ANY_WORDS)
-                    node = node.below[word]
-                # First, since what is bound already is not bound again.
-                self._ends[words] = node
-                if x not in node.bound:
-                    node.bound[x] = None
-                    is_new = True
-                # A handler of this thread may have unbound another, and cut off the way that was gone.
-                if self._pruned == pruned:
-                    return is_new
+        return self._bindings.add(x, pattern)
 
     def unbind(self, pattern: str, x: X) -> bool:
         """Undo `bind` of the same pattern and name; return whether they were bound. Other bindings of *x* stay."""
-        words = parse_topic(pattern).words
+        parse_topic(pattern)
         check_name(x)
-        with self._lock:
-            trail = [self._root]
-            for word in words:
-                below = trail[-1].below.get(word)
-                if below is None:
-                    return False
-                trail.append(below)
-            if x not in trail[-1].bound:
-                return False
-            trail[-1].bound.pop(x, None)
-            if not trail[-1].bound:
-                self._ends.pop(words, None)
-                self._pruned += 1
-            for word, node, above in zip(reversed(words), reversed(trail), reversed(trail[:-1]), strict=False):
-                # Python looks for no signal from here to the end of the loop's body.
-                if node.bound or node.below or word not in above.below or above.below[word] is not node:
-                    break
-                self._pruned += 1
-                del above.below[word]
-            return True
+        return self._bindings.discard(x, pattern)
 
     def match(self, key: str | None) -> list[X]:
         """Return the names with a pattern that matches the routing key, each once; none for None, an event without topic.
@@ -117,44 +55,22 @@ class TopicMatcher(Generic[X]):
             return []
         if not isinstance(key, str):
             raise TypeError(f"a routing key is a string, not {type(key).__name__}")
-        if (count := count_words(key)) > MAX_WORDS:
+        # A key of so many words has a dot after each but the last.
+        if len(key) >= MAX_WORDS and (count := count_words(key)) > MAX_WORDS:
             raise ValueError(f"a routing key of {count} words; at most {MAX_WORDS} are allowed")
-        words = split_words(key)
-        with self._lock:
-            nodes = self._walk(words)
-            if nodes is None:
-                nodes = [node for pattern, node in self._ends.copy().items() if words_match(pattern, words)]
-            found: dict[X, None] = {}
-            for node in nodes:
-                found.update(node.bound.copy())
-            return list(found)
-
-    def _walk(self, words: tuple[str, ...]) -> Iterable[_Node[X]] | None:
-        """Return the nodes that a key ends at; None where that takes more steps than it is worth."""
-        steps = _FEWEST_STEPS + _STEPS * len(self._ends)
-        nodes = _with_any_words({self._root})
-        for word in words:
-            steps -= len(nodes)
-            if steps < 0:
-                return None
-            reached = {node for node in nodes if node.stays}
-            for node in nodes:
-                for symbol in (word, ONE_WORD):
-                    below = node.below.get(symbol)
-                    if below is not None:
-                        reached.add(below)
-            nodes = _with_any_words(reached)
-            if not nodes:
-                break
-        return nodes
+        return self._bindings.match_topic(key)
 
 
-def _with_any_words(nodes: set[_Node[X]]) -> set[_Node[X]]:
-    """Add what can be reached without a word, along `#`."""
-    pending = list(nodes)
-    while pending:
-        below = pending.pop().below.get(ANY_WORDS)
-        if below is not None and below not in nodes:
-            nodes.add(below)
-            pending.append(below)
-    return nodes
+class _Bindings(Protocol[X]):
+    def add(self, x: X, pattern: str) -> bool: ...
+    def discard(self, x: X, pattern: str) -> bool: ...
+    def match_topic(self, key: str) -> list[X]: ...
+
+
+def _make_bindings() -> _Bindings[Any]:
+    # Asked for when it is used, so that a test may change it; the native core may not be there to be imported.
+    if _backend.BACKEND == "native":
+        from streamer.automaton.native import NativeTopics
+
+        return NativeTopics()
+    return TopicTrie()

@@ -174,6 +174,22 @@ impl Default for EventLayout {
 }
 
 impl EventLayout {
+    /// Of events that are asked by their paths alone.
+    pub fn without_parts() -> EventLayout {
+        EventLayout {
+            id: Part::Never,
+            tenant: Part::Never,
+            collection: Part::Never,
+            event_type: Part::Never,
+            ts: Part::Never,
+            topic: Part::Never,
+            data: Part::Never,
+            before: Part::Never,
+            unknown: Part::Never,
+            ..EventLayout::default()
+        }
+    }
+
     /// Read the JSON of `EventLayout.to_dict()`: every member given.
     ///
     /// Errors: what is wrong, with the member's name. The Python package has checked more than is checked here.

@@ -90,6 +90,11 @@ impl Found {
 }
 
 impl Shared {
+    pub fn new(engine: Engine, host: Py<PyAny>) -> Shared {
+        let most_bytes = engine.options().limits.max_event_bytes;
+        Shared { engine, host, most_bytes, scratches: Mutex::default(), is_costly: AtomicBool::new(false) }
+    }
+
     /// The text of an event.
     pub fn text<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Text<'py>> {
         Text::of(&self.host, self.most_bytes, event)
@@ -142,21 +147,42 @@ impl Shared {
     }
 
     /// Match one event on *root*, and *use_* what is found while it lies in the scratch.
-    fn find<'py, T>(
+    pub fn find_event<T>(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         root: &Arc<Root>,
-        asked: &Asked<'py, '_>,
+        asked: &Asked<'_, '_>,
         open: &mut Open<'_>,
         use_: impl FnOnce(&Matched<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
         let (text, tenant, collection) = (asked.text.as_bytes(), asked.tenant, asked.collection);
+        let (is_large, is_text) = (text.len() >= LARGE_EVENT, asked.text.is_text());
+        self.find(
+            py,
+            is_large,
+            is_text,
+            open,
+            |scratch| self.engine.match_event_on(root, text, tenant, collection, scratch),
+            use_,
+        )
+    }
+
+    /// Match one event as *find* does, with the GIL released if it *is_large*, and *use_* what is found.
+    pub fn find<T>(
+        &self,
+        py: Python<'_>,
+        is_large: bool,
+        is_text: bool,
+        open: &mut Open<'_>,
+        find: impl for<'s> FnOnce(&'s mut Scratch) -> Result<Matched<'s>, EventError> + Send,
+        use_: impl FnOnce(&Matched<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
         let mut scratch = self.scratch();
-        let found = if text.len() >= LARGE_EVENT || self.is_costly.load(Ordering::Relaxed) {
+        let found = if is_large || self.is_costly.load(Ordering::Relaxed) {
             let scratch = &mut *scratch;
-            gil::let_go(py, || self.engine.match_event_on(root, text, tenant, collection, scratch))
+            gil::let_go(py, || find(scratch))
         } else {
-            self.engine.match_event_on(root, text, tenant, collection, &mut scratch)
+            find(&mut scratch)
         };
         let result = match found {
             Ok(matched) => {
@@ -172,7 +198,7 @@ impl Shared {
             }
             Err(error) => {
                 open.settled();
-                Err(judging::raised().unwrap_or_else(|| raised(py, &error, asked.text)))
+                Err(judging::raised().unwrap_or_else(|| raised(py, &error, is_text)))
             }
         };
         self.keep(scratch);
@@ -192,8 +218,8 @@ impl Shared {
 }
 
 /// The event's error, ready to be raised.
-fn raised(py: Python<'_>, error: &EventError, text: &Text<'_>) -> PyErr {
-    errors::event_error(py, error, text.is_text()).map_or_else(|other| other, PyErr::from_value)
+fn raised(py: Python<'_>, error: &EventError, is_text: bool) -> PyErr {
+    errors::event_error(py, error, is_text).map_or_else(|other| other, PyErr::from_value)
 }
 
 /// Tenant, collection, subscriptions, segments, bytes of conditions and of the index.
@@ -274,13 +300,7 @@ impl Core {
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
-            let shared = Shared {
-                engine: Engine::new(options),
-                host,
-                most_bytes: max_event_bytes,
-                scratches: Mutex::default(),
-                is_costly: AtomicBool::new(false),
-            };
+            let shared = Shared::new(Engine::new(options), host);
             let programs = Cache::new(cache_size);
             let reading = Reading { default_tenant: default_tenant.map(Box::from), limits, layout, programs, portable };
             Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
@@ -427,7 +447,7 @@ impl Core {
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
-            self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
+            self.shared.find_event(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
                 let ids = self.shared.ids(py, matched.certain)?;
                 for (slot, _) in matched.told {
                     ids.append(host::id_of(py, &*self.shared.record(*slot)?))?;
@@ -450,7 +470,7 @@ impl Core {
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
             let count = |matched: &Matched<'_>| Ok(matched.certain.len() + matched.told.len());
-            self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, count)
+            self.shared.find_event(py, &self.shared.engine.root(), &asked, &mut open, count)
         })
     }
 
@@ -467,7 +487,7 @@ impl Core {
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
             let any = |matched: &Matched<'_>| Ok(!matched.certain.is_empty() || !matched.told.is_empty());
-            self.shared.find(py, &self.shared.engine.root(), &asked, &mut open, any)
+            self.shared.find_event(py, &self.shared.engine.root(), &asked, &mut open, any)
         })
     }
 
@@ -478,7 +498,7 @@ impl Core {
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
             let root = self.shared.engine.root();
-            let found = self.shared.find(py, &root, &asked, &mut open, |matched| Ok(Found::of(&root, matched)))?;
+            let found = self.shared.find_event(py, &root, &asked, &mut open, |matched| Ok(Found::of(&root, matched)))?;
             let old_side = || OldSide::new(root.clone(), text.to_bytes(py).unbind(), tenant, collection);
             let old_side = found.needs_text().then(old_side);
             Ok(Hits::new(&self.shared, found, old_side))

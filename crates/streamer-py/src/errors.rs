@@ -73,8 +73,12 @@ pub fn in_its_place<'py>(py: Python<'py>, result: PyResult<Bound<'py, PyAny>>, i
     Ok(result)
 }
 
-/// A `SubscriptionError` of the right class, with its *index* in the call.
-pub fn subscription_error<'py>(py: Python<'py>, error: &SubscriptionError, index: usize) -> PyResult<Bound<'py, PyAny>> {
+/// A `SubscriptionError` of the right class, with its *index* in the call, where that takes several.
+pub fn subscription_error<'py>(
+    py: Python<'py>,
+    error: &SubscriptionError,
+    index: impl Into<Option<usize>>,
+) -> PyResult<Bound<'py, PyAny>> {
     let classes = classes(py)?;
     let class = match error.kind {
         SubscriptionErrorKind::Subscription => &classes.subscription,
@@ -85,7 +89,7 @@ pub fn subscription_error<'py>(py: Python<'py>, error: &SubscriptionError, index
     let named = PyDict::new(py);
     named.set_item("place", &error.place)?;
     named.set_item("subscription_id", error.subscription_id.as_deref())?;
-    named.set_item("index", index)?;
+    named.set_item("index", index.into())?;
     if let Some((line, column)) = error.position {
         named.set_item("line", line)?;
         named.set_item("column", column)?;

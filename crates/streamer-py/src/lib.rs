@@ -6,7 +6,7 @@
 //!  host.rs    what the core asks of Python                     batch.rs   several events at once      bloom.rs   the portable Bloom layout over buffers
 //!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
 //!  open.rs    events that are not settled yet            arrow.rs     events from Arrow buffers, results into such
-//!  plain.rs   JSON text of plain values
+//!  plain.rs   JSON text of plain values                 matcher.rs  patterns and topics under names
 //!  shared_out.rs  blocks of work, for several threads   gil.rs     the GIL released, held again, forked
 //! ```
 //!
@@ -24,6 +24,7 @@ mod gil;
 mod hits;
 mod host;
 mod judging;
+mod matcher;
 mod open;
 mod plain;
 mod programs;
@@ -44,6 +45,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SIZE_BOUNDS", streamer_core::engine::telemetry::SIZES.to_vec())?;
     module.add_class::<core::Core>()?;
     module.add_class::<draft::Draft>()?;
+    module.add_class::<matcher::Matcher>()?;
     module.add_class::<programs::CelPrograms>()?;
     module.add_class::<hits::Hits>()?;
     module.add_class::<batch::Batch>()?;

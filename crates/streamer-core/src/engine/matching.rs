@@ -16,7 +16,7 @@ use crate::engine::store::flags;
 use crate::engine::telemetry::Tally;
 use crate::engine::values::{Values, ValuesScratch};
 use crate::error::{EventError, Ignored, Unread};
-use crate::flatten::{Flat, Flattener, Given, Parts, Validation};
+use crate::flatten::{Fields, Flat, Flattener, Given, Parts, Validation};
 use crate::layout::{EventType, Part};
 use crate::prefetch::{LINE, prefetch};
 use crate::subscriptions::Subscription;
@@ -142,8 +142,43 @@ impl Inner {
             let change = self.judge(one, rest)?;
             Ok((change, more(one, rest, change)))
         });
+        self.settle(change.and_then(|change| change.map_err(Unread::Bad)), scratch)
+    }
+
+    /// Find what an event matches that is given as its fields, of *tenant* and no collection.
+    pub(super) fn match_fields<'s>(
+        &self,
+        root: &Arc<Root>,
+        fields: &Fields,
+        tenant: &str,
+        scratch: &'s mut Scratch,
+    ) -> Result<Matched<'s>, EventError> {
+        scratch.output.clear();
+        scratch.tally.begin(&self.telemetry);
+        watch::begin(self.options.ask);
+        let change = self.judge_fields(root, fields, tenant, scratch).map_err(Unread::Bad);
+        self.settle(change.map(|change| (change, ())), scratch).map(|(matched, ())| matched)
+    }
+
+    fn judge_fields(&self, root: &Arc<Root>, fields: &Fields, tenant: &str, scratch: &mut Scratch) -> Result<Change, EventError> {
+        let Scratch { flattener, views, values, segment, output, old, cel, tally } = scratch;
+        let seen = self.seen_by(root, tenant, None);
+        let is_last = asks_for(&seen, views.key());
+        let view = views.get(is_last, sets(&seen), &self.options.layout, self.options.soft_delete.as_ref());
+        let flat = flattener.flatten_fields(&view.trie, fields, tenant)?;
+        let given = Given { tenant: Some(tenant), ..Given::default() };
+        let one = One { root, event: flat.event(), seen: &seen, view, flat: &flat, given };
+        self.judge(&one, &mut Rest { values, segment, output, old, cel, tally })
+    }
+
+    /// Count an event that was judged, or why it was not, and hand out what was found.
+    fn settle<'s, T: Default>(
+        &self,
+        judged: Result<(Change, T), Unread>,
+        scratch: &'s mut Scratch,
+    ) -> Result<(Matched<'s>, T), EventError> {
         let Scratch { output, tally, old, .. } = scratch;
-        let (change, more) = match change.and_then(|change| change.map_err(Unread::Bad)) {
+        let (change, more) = match judged {
             Ok(judged) => judged,
             Err(Unread::Ignored(reason)) => {
                 tally.ignore(reason);

@@ -79,6 +79,8 @@ pub fn large_merge(segments: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
 #[derive(Debug, Default)]
 pub struct Signal {
     is_asked: AtomicBool,
+    /// Whether all segments of each partition are to become one.
+    wants_one: AtomicBool,
     stop: AtomicBool,
     /// The process that the thread runs in; 0 for none.
     process: AtomicU32,
@@ -104,9 +106,20 @@ impl Drop for Engine {
 impl Engine {
     /// Wake the thread if there is something to merge; start it if it does not run, or ran before a fork.
     pub(super) fn wake(&self) {
-        if !self.inner.options.background || self.inner.lock_writer().merges.is_empty() {
-            return;
+        if self.inner.options.background && !self.inner.lock_writer().merges.is_empty() {
+            self.ask();
         }
+    }
+
+    /// Have the thread merge all segments of each partition into one: worth it when many were written one by one, and no more are.
+    pub fn settle(&self) {
+        if self.inner.options.background {
+            self.signal.wants_one.store(true, Ordering::SeqCst);
+            self.ask();
+        }
+    }
+
+    fn ask(&self) {
         self.signal.is_asked.store(true, Ordering::SeqCst);
         let process = std::process::id();
         if self.signal.process.swap(process, Ordering::SeqCst) == process {
@@ -123,19 +136,7 @@ impl Engine {
 
     /// Merge all segments of each partition into one, in this thread.
     pub fn merge(&self) {
-        let mut names = Vec::new();
-        // What lies in a file is one segment, or none yet.
-        let written = |partition: &Arc<Partition>| partition.section.is_none().then(|| partition.name.clone());
-        self.inner.root.load().partitions.for_each(|partition| names.extend(written(partition)));
-        for name in names {
-            let whole = |partition: &Partition| {
-                let segments = &partition.segments;
-                let is_merged = segments.len() == 1 && segments[0].live() == segments[0].store.len();
-                (!is_merged).then(|| segments.clone())
-            };
-            // Another writer may have changed the partition meanwhile: then try again.
-            while self.inner.merge_partition(&name, whole) == Some(false) {}
-        }
+        self.inner.merge_all(|| false);
     }
 }
 
@@ -164,6 +165,12 @@ fn run(inner: &Weak<Inner>, signal: &Signal) {
                 inner.lock_writer().merges.push(name);
             }
         }
+        if signal.wants_one.swap(false, Ordering::SeqCst)
+            && let Some(inner) = inner.upgrade()
+        {
+            let merge = || inner.merge_all(is_stopped);
+            _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(merge));
+        }
         if is_stopped() {
             return;
         }
@@ -171,6 +178,23 @@ fn run(inner: &Weak<Inner>, signal: &Signal) {
 }
 
 impl Inner {
+    /// Merge all segments of each partition into one, unless it *is_stopped*.
+    fn merge_all(&self, is_stopped: impl Fn() -> bool) {
+        let mut names = Vec::new();
+        // What lies in a file is one segment, or none yet.
+        let written = |partition: &Arc<Partition>| partition.section.is_none().then(|| partition.name.clone());
+        self.root.load().partitions.for_each(|partition| names.extend(written(partition)));
+        for name in names {
+            let whole = |partition: &Partition| {
+                let segments = &partition.segments;
+                let is_merged = segments.len() == 1 && segments[0].live() == segments[0].store.len();
+                (!is_merged).then(|| segments.clone())
+            };
+            // Another writer may have changed the partition meanwhile: then try again.
+            while !is_stopped() && self.merge_partition(&name, whole) == Some(false) {}
+        }
+    }
+
     /// Merge those segments of a partition that *choose* names. None: nothing to do; false: it has changed meanwhile.
     fn merge_partition(&self, name: &Arc<Name>, choose: impl Fn(&Partition) -> Option<Vec<Arc<Segment>>>) -> Option<bool> {
         let root = self.root.load_full();

@@ -8,6 +8,7 @@ mod checks;
 mod consistency;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 pub mod engine;
+mod fields;
 mod gathering;
 mod group;
 mod guards;

@@ -8,6 +8,7 @@
 //! exactly as a full parse does. [`Validation::Lazy`] accepts all that `Full` accepts, and finds the same values.
 
 mod envelope;
+mod fields;
 mod holes;
 mod old;
 mod order;
@@ -24,6 +25,7 @@ use records::Origin;
 use scan::{Scan, Scanned, Scratch};
 
 pub use envelope::Locator;
+pub use fields::{FieldValue, Fields};
 pub(crate) use holes::{Rest, Unknown, is_prefix};
 pub use old::OldText;
 pub(crate) use old::{find, substitute};
@@ -62,6 +64,8 @@ pub struct Flattener {
     completed: Vec<u8>,
     /// What a template of the layout came to.
     made: String,
+    /// Of an event that is given as its fields.
+    places: fields::Places,
 }
 
 impl Flattener {
@@ -99,7 +103,7 @@ impl Flattener {
         given: &Given<'a>,
         limits: &Limits,
     ) -> Result<Flat<'a>, Unread> {
-        let Flattener { slots, scratch, decoded, completed, made } = self;
+        let Flattener { slots, scratch, decoded, completed, made, .. } = self;
         let mut origin = Origin::default();
         let mut max_depth = limits.max_depth;
         let (mut event, mut text) = (event, pass::<CHECKED>(trie, slots, scratch, event, max_depth)?);

@@ -1,0 +1,343 @@
+//! Events of other formats than JSON, given as their fields: path, value, array position.
+//!
+//! ```text
+//!   {"a": [{"b": 1}, {"b": "x"}]}        a b = 1    in element 0 of array 0
+//!                                        a b = "x"  in element 1 of array 0
+//!
+//!   names    a b a b          values   1"x"          elements   (none)  0 of array 0  1 of array 0
+//! ```
+//!
+//! Such an event has paths from its root, and perhaps a topic. It has no document, no type and no collection: CEL and filters
+//! find nothing in it. Nothing of it is unknown.
+//!
+//! Invariant: an element is held once, so two values lie in the same element if and only if they share the position. A value is
+//! held as JSON writes a scalar, a string without escapes, so whatever reads a [`Flat`] reads this one.
+//!
+//! Cost: a copy of each name and value, and a look-up for each array around a value. After warm-up nothing is allocated.
+//!
+//! Rejected: to write such an event as JSON text. Its arrays would have to be built again from positions, and names and strings
+//! would be escaped here to be unescaped there.
+
+use super::slots::{Element, Entry, NO_ENTRY};
+use super::trie::{ALWAYS, LEAVES, NOWHERE, PathTrie, ROOT, VALUE};
+use super::{Flat, Flattener, Parts, Position};
+use crate::error::{EventCode, EventError};
+use crate::layout::encode_pointer;
+use crate::value::Kind;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::ops::Range;
+
+/// The scalar of a field.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FieldValue<'v> {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// An integer of 64 bits, with a sign or without.
+    Integer(i128),
+    /// A finite float64.
+    Float(f64),
+    /// The literal of a number that no float64 holds.
+    BeyondFloat(&'v str),
+    /// A string.
+    String(&'v str),
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    /// Its path: which of the names.
+    names: Range<u32>,
+    value: Range<u32>,
+    kind: Kind,
+    position: Position,
+}
+
+/// The fields of one event. Reused from event to event; see the head of this file.
+#[derive(Clone, Debug)]
+pub struct Fields {
+    names: Vec<u8>,
+    /// Where each name ends.
+    ends: Vec<u32>,
+    values: String,
+    fields: Vec<Field>,
+    elements: Vec<Element>,
+    /// Positions by outer position, array and index, as the flattener names them.
+    positions: HashMap<(Position, u64, u64), Position>,
+    /// The serial number of each array by the position around it.
+    arrays: HashMap<(Position, u64), u32>,
+    topic: Option<String>,
+}
+
+impl Default for Fields {
+    fn default() -> Fields {
+        let mut fields = Fields {
+            names: Vec::new(),
+            ends: Vec::new(),
+            values: String::new(),
+            fields: Vec::new(),
+            elements: Vec::new(),
+            positions: HashMap::new(),
+            arrays: HashMap::new(),
+            topic: None,
+        };
+        fields.clear();
+        fields
+    }
+}
+
+impl Fields {
+    /// Begin a new event.
+    pub fn clear(&mut self) {
+        self.names.clear();
+        self.ends.clear();
+        self.values.clear();
+        self.fields.clear();
+        self.elements.clear();
+        self.elements.push(Element { outer: Position::NONE, array: u32::MAX, depth: 0 });
+        self.positions.clear();
+        self.arrays.clear();
+        self.topic = None;
+    }
+
+    /// Give the event a topic.
+    pub fn set_topic(&mut self, topic: &str) {
+        let held = self.topic.get_or_insert_default();
+        held.clear();
+        held.push_str(topic);
+    }
+
+    /// The position of element *index* of an array that lies at *outer*; *array* is a number that no other array there has.
+    pub fn element(&mut self, outer: Position, array: u64, index: u64) -> Position {
+        let Fields { elements, positions, arrays, .. } = self;
+        *positions.entry((outer, array, index)).or_insert_with(|| {
+            let serial = arrays.len() as u32;
+            let array = *arrays.entry((outer, array)).or_insert(serial);
+            let depth = elements[outer.0 as usize].depth + 1;
+            elements.push(Element { outer, array, depth });
+            Position(elements.len() as u32 - 1)
+        })
+    }
+
+    /// Add a field: the names from the root of the event, the value there, and in which element it lies.
+    ///
+    /// # Errors
+    ///
+    /// All fields together are longer than 4 GiB.
+    pub fn push<'n>(
+        &mut self,
+        path: impl IntoIterator<Item = &'n str>,
+        value: FieldValue<'_>,
+        position: Position,
+    ) -> Result<(), EventError> {
+        let first = self.ends.len();
+        for name in path {
+            self.names.extend_from_slice(name.as_bytes());
+            self.ends.push(checked(self.names.len())?);
+        }
+        let start = self.values.len();
+        let kind = self.write(value);
+        self.fields.push(Field {
+            names: checked(first)?..checked(self.ends.len())?,
+            value: checked(start)?..checked(self.values.len())?,
+            kind,
+            position,
+        });
+        Ok(())
+    }
+
+    fn write(&mut self, value: FieldValue<'_>) -> Kind {
+        let values = &mut self.values;
+        // Writing to a string never fails.
+        let (written, kind) = match value {
+            FieldValue::Null => (values.write_str("null"), Kind::Null),
+            FieldValue::Bool(value) => (write!(values, "{value}"), Kind::Bool),
+            FieldValue::Integer(value) => (write!(values, "{value}"), Kind::Number),
+            FieldValue::Float(value) => (write!(values, "{value:e}"), Kind::Number),
+            FieldValue::BeyondFloat(literal) => (values.write_str(literal), Kind::BeyondFloat),
+            FieldValue::String(text) => (write!(values, "\"{text}\""), Kind::String),
+        };
+        debug_assert!(written.is_ok());
+        kind
+    }
+
+    /// Where a name begins and ends.
+    fn name(&self, at: u32) -> (usize, usize) {
+        let start = if at == 0 { 0 } else { self.ends[at as usize - 1] };
+        (start as usize, self.ends[at as usize] as usize)
+    }
+
+    fn node(&self, trie: &PathTrie, field: &Field) -> u32 {
+        let mut node = ROOT;
+        for at in field.names.clone() {
+            let (from, to) = self.name(at);
+            node = trie.member(&trie.nodes[node as usize], &self.names, from, to);
+            if node == NOWHERE {
+                break;
+            }
+        }
+        node
+    }
+
+    fn two_places(&self, field: &Field) -> EventError {
+        let name = |at| {
+            let (from, to) = self.name(at);
+            String::from_utf8_lossy(&self.names[from..to])
+        };
+        let path: Vec<_> = field.names.clone().map(name).collect();
+        EventError {
+            code: EventCode::BadValue,
+            offset: None,
+            place: Some(encode_pointer(&path).into()),
+            reason: "a flattener gave one path of one element two places; put repeated names in an array".into(),
+        }
+    }
+}
+
+fn checked(length: usize) -> Result<u32, EventError> {
+    u32::try_from(length).map_err(|_| EventError {
+        code: EventCode::TooLong,
+        offset: None,
+        place: None,
+        reason: "a flattener gave fields of more than 4 GiB".into(),
+    })
+}
+
+/// What lies at a path in one scope, the root or an element: values in this array, or the one value itself. All of it lies in one
+/// place, as it does in JSON, whose names are unique (semantics.md section 5 decides each array by itself for that).
+#[derive(Debug, Default)]
+pub(super) struct Places(HashMap<(Position, u32), u32>);
+
+const ITSELF: u32 = u32::MAX;
+
+impl Places {
+    /// Take in a value at a node; false where others lie elsewhere.
+    fn take(&mut self, elements: &[Element], node: u32, position: Position) -> bool {
+        let mut inner = position;
+        while inner != Position::NONE {
+            let Element { outer, array, .. } = elements[inner.0 as usize];
+            if *self.0.entry((outer, node)).or_insert(array) != array {
+                return false;
+            }
+            inner = outer;
+        }
+        self.0.insert((position, node), ITSELF).is_none()
+    }
+}
+
+impl Flattener {
+    /// Read an event that is given as its fields; *trie* is of a layout without parts.
+    ///
+    /// # Errors
+    ///
+    /// The fields at a path that is wanted cannot be those of one event.
+    pub fn flatten_fields<'a>(
+        &'a mut self,
+        trie: &'a PathTrie,
+        fields: &'a Fields,
+        tenant: &'a str,
+    ) -> Result<Flat<'a>, EventError> {
+        let Flattener { slots, places, .. } = self;
+        slots.begin(trie.nodes.len());
+        slots.elements.clear();
+        slots.elements.extend_from_slice(&fields.elements);
+        places.0.clear();
+        for field in &fields.fields {
+            let node = fields.node(trie, field);
+            if node == NOWHERE {
+                continue;
+            }
+            let flags = trie.nodes[node as usize].flags;
+            if flags & LEAVES == 0 && (flags & VALUE == 0 || field.position != Position::NONE) {
+                continue;
+            }
+            if !places.take(&fields.elements, node, field.position) {
+                return Err(fields.two_places(field));
+            }
+            slots.push(Entry {
+                node,
+                next: NO_ENTRY,
+                start: field.value.start,
+                end: field.value.end,
+                position: field.position,
+                plain: 0,
+                plain_length: 0,
+                kind: field.kind,
+            });
+        }
+        let parts = Parts {
+            tenant,
+            collection: None,
+            event_type: None,
+            topic: fields.topic.as_deref(),
+            ts_ns: None,
+            has_unknown: false,
+            is_known_after: false,
+            is_bare: false,
+        };
+        Ok(Flat { trie, slots, event: b"{}", text: &fields.values, plain: "", parts, data: ALWAYS, before: ALWAYS })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::EventLayout;
+    use crate::subscriptions::normal_form::{Mode, Path, Root};
+    use crate::value::{Number, ScalarRef};
+    use std::sync::Arc;
+
+    fn trie(paths: &[&[&str]]) -> PathTrie {
+        let mut builder = PathTrie::builder(Arc::new(EventLayout::without_parts()));
+        for path in paths {
+            let names: Vec<Box<str>> = path.iter().map(|name| Box::from(*name)).collect();
+            builder.want(&Path::new(Root::Raw, &names), Mode::AnyLeaf);
+        }
+        builder.build()
+    }
+
+    #[test]
+    fn what_is_pushed_is_found_by_its_path() {
+        let trie = trie(&[&["a", "b"], &["c"]]);
+        let mut fields = Fields::default();
+        let mut flattener = Flattener::new();
+        for _ in 0..2 {
+            fields.clear();
+            let (zero, one) = (fields.element(Position::NONE, 7, 0), fields.element(Position::NONE, 7, 1));
+            assert_eq!(zero, fields.element(Position::NONE, 7, 0));
+            fields.push(["a", "b"], FieldValue::String("é\"\\"), zero).unwrap();
+            fields.push(["a", "b"], FieldValue::Float(-1.5e300), one).unwrap();
+            fields.push(["a"], FieldValue::Null, one).unwrap();
+            fields.push(["c"], FieldValue::Integer(i128::from(u64::MAX)), Position::NONE).unwrap();
+            let flat = flattener.flatten_fields(&trie, &fields, "t").unwrap();
+            let found = |path| flat.leaves(crate::flatten::PathId(path)).map(|leaf| leaf.scalar()).collect::<Vec<_>>();
+            let number = ScalarRef::Number(Number::from_f64(-1.5e300).unwrap());
+            assert_eq!(found(0), [Some(ScalarRef::String("é\"\\")), Some(number)]);
+            assert_eq!(found(1), [Some(ScalarRef::Number(Number::from_u64(u64::MAX)))]);
+            assert!(!flat.consistent(zero, one) && flat.has_arrays());
+        }
+    }
+
+    #[test]
+    fn values_at_one_path_of_one_element_lie_in_one_place() {
+        let trie = trie(&[&["a"]]);
+        let array = |fields: &mut Fields, array| fields.element(Position::NONE, array, 0);
+        let none = |_: &mut Fields| Position::NONE;
+        let cases: [(&dyn Fn(&mut Fields) -> Position, &dyn Fn(&mut Fields) -> Position, bool); 5] = [
+            (&none, &none, false),
+            (&none, &|fields| array(fields, 0), false),
+            (&|fields| array(fields, 0), &none, false),
+            (&|fields| array(fields, 0), &|fields| array(fields, 1), false),
+            (&|fields| array(fields, 0), &|fields| fields.element(Position::NONE, 0, 1), true),
+        ];
+        for (one, other, is_good) in cases {
+            let mut fields = Fields::default();
+            for place in [one, other] {
+                let position = place(&mut fields);
+                fields.push(["a"], FieldValue::Bool(true), position).unwrap();
+            }
+            assert_eq!(Flattener::new().flatten_fields(&trie, &fields, "t").is_ok(), is_good);
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! Patterns and topics under names, without subscriptions around them: what `Quamina` and `TopicMatcher` stand on.
+//!
+//! ```text
+//!   add ("vip", pattern) ─► subscription "17" of an engine for events without parts, with the Place {number 17, index 4}
+//!   match (event)        ─► slots ─► places ─► names[4], if number 17 still is there ─► in order of numbers, each name once
+//! ```
+//!
+//! Names are any objects of Python. They are held here and not by the subscriptions, so that they are gone when they are removed,
+//! and so that the garbage collector sees them: an object may be a name in a matcher that it holds itself.
+//!
+//! Invariant: a subscription that can match has its name here, or was removed meanwhile. An index is given away again, a number
+//! never, so a match that began before a removal finds its own name or none.
+//!
+//! What is added pattern by pattern lies in many small segments. When so many events came since the last change that merging them
+//! is worth it, the thread of the engine does.
+//!
+//! Cost: of a match beside `Core.match_ids` a look at its name and its place in the order.
+
+use crate::core::Shared;
+use crate::errors::{self, guard};
+use crate::gil;
+use crate::host::Asked;
+use crate::judging;
+use pyo3::PyTraverseError;
+use pyo3::exceptions::PyTypeError;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use streamer_core::engine::{Addition, Engine, Matched, Mode, Options, Record, Selection};
+use streamer_core::error::{SubscriptionError, SubscriptionErrorKind};
+use streamer_core::flatten::{FieldValue, Fields, Position};
+use streamer_core::layout::EventLayout;
+use streamer_core::limits::Limits;
+use streamer_core::subscriptions::normal_form::NormalForm;
+use streamer_core::subscriptions::parse::OnUnknown;
+use streamer_core::subscriptions::patterns::{self, Dialect};
+use streamer_core::subscriptions::topics::parse_topic;
+use streamer_core::subscriptions::{Subscription, normal_form};
+
+/// Whose all subscriptions and events are.
+const TENANT: &str = "default";
+/// Events read from other formats that are kept for reuse: one for each thread that matches at the same time.
+const KEPT_FIELDS: usize = 32;
+/// Arrays and elements that the flattener names by a small number keep it; others get one of their own from here on.
+const INTERNED: u64 = 1 << 63;
+
+/// What a subscription keeps of its name.
+struct Place {
+    number: u64,
+    index: usize,
+}
+
+/// The names of all that is held.
+#[derive(Default)]
+struct Names {
+    entries: Vec<Option<(u64, Py<PyAny>)>>,
+    free: Vec<usize>,
+    next: u64,
+    /// How many entries each name has, by its address, and how many names have several.
+    uses: HashMap<usize, usize>,
+    several: usize,
+}
+
+impl Names {
+    fn add(&mut self, name: &Bound<'_, PyAny>) -> Place {
+        let uses = self.uses.entry(name.as_ptr().addr()).or_default();
+        *uses += 1;
+        self.several += usize::from(*uses == 2);
+        let number = self.next;
+        self.next += 1;
+        let entry = Some((number, name.clone().unbind()));
+        match self.free.pop() {
+            Some(index) => {
+                self.entries[index] = entry;
+                Place { number, index }
+            }
+            None => {
+                self.entries.push(entry);
+                Place { number, index: self.entries.len() - 1 }
+            }
+        }
+    }
+
+    /// Remove a name; it may be its end, which runs Python, so the caller drops it when it holds nothing.
+    fn remove(&mut self, place: &Place) -> Option<Py<PyAny>> {
+        let (_, name) = self.entries.get_mut(place.index)?.take_if(|(number, _)| *number == place.number)?;
+        self.free.push(place.index);
+        let address = name.as_ptr().addr();
+        if let Some(uses) = self.uses.get_mut(&address) {
+            *uses -= 1;
+            self.several -= usize::from(*uses == 1);
+            if *uses == 0 {
+                self.uses.remove(&address);
+            }
+        }
+        Some(name)
+    }
+
+    fn get(&self, place: &Place) -> Option<&Py<PyAny>> {
+        self.entries.get(place.index)?.as_ref().filter(|(number, _)| *number == place.number).map(|(_, name)| name)
+    }
+}
+
+fn place_of(record: &Record) -> Option<&Place> {
+    record.host.get()?.downcast_ref()
+}
+
+/// See the head of this file, and `streamer/_native.pyi`.
+#[pyclass(frozen, module = "streamer._native")]
+pub struct Matcher {
+    shared: Shared,
+    limits: Limits,
+    dialect: Dialect,
+    /// Both are only touched while the GIL is held, so they are free when the process forks.
+    names: Mutex<Names>,
+    #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the fields")]
+    fields: Mutex<Vec<Box<Fields>>>,
+    /// So many events more without a change, and it pays to merge all segments.
+    due: AtomicU64,
+}
+
+impl Matcher {
+    /// Note a change: a merge costs about as much as some hundred events for each thousand of what is held.
+    fn changed(&self) {
+        self.due.store(self.shared.engine.len() as u64 / 4 + 64, Ordering::Relaxed);
+    }
+
+    /// Note an event.
+    fn matched(&self) {
+        // Past 0 it goes on from the largest number, which is never reached.
+        if self.due.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.shared.engine.settle();
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The form of a pattern or a topic, and errors as Python has them: without a subscription.
+    fn read(&self, text: &str, is_topic: bool) -> Result<NormalForm, SubscriptionError> {
+        let (pattern, topic) = if is_topic {
+            (None, Some(parse_topic(text).map_err(|reason| SubscriptionError::new("topic", reason))?))
+        } else {
+            (Some(patterns::parse_text(text.as_bytes(), self.dialect, &self.limits, "")?), None)
+        };
+        let subscription = Subscription {
+            id: Box::default(),
+            gateway_id: None,
+            tenant: TENANT.into(),
+            collection: None,
+            types: None,
+            filters: Vec::new(),
+            pattern,
+            topic,
+            cel: None,
+            on_unknown: OnUnknown::Deliver,
+            transitions: false,
+            has_labels: false,
+            cel_evaluator: None,
+        };
+        Ok(normal_form(&subscription, &self.limits))
+    }
+
+    /// Take out the names of these places; they end when nothing is held.
+    fn forget<'p>(&self, places: impl Iterator<Item = &'p Place>) {
+        let mut names = self.names();
+        let gone: Vec<_> = places.filter_map(|place| names.remove(place)).collect();
+        drop(names);
+        drop(gone);
+    }
+
+    /// The names of what matched, in the order of adding, each once.
+    fn named<'py>(&self, py: Python<'py>, matched: &Matched<'_>) -> PyResult<Bound<'py, PyList>> {
+        let slots = matched.certain.iter().chain(matched.told.iter().map(|(slot, _)| slot));
+        let records = slots.map(|slot| self.shared.record(*slot)).collect::<PyResult<Vec<_>>>()?;
+        let names = self.names();
+        let found = records.iter().filter_map(|record| {
+            let place = place_of(record)?;
+            Some((place.number, names.get(place)?.bind(py).clone()))
+        });
+        let mut found: Vec<(u64, Bound<'py, PyAny>)> = found.collect();
+        let is_several = names.several > 0 && found.len() > 1;
+        // What comes now may run Python.
+        drop(names);
+        if is_several {
+            found.sort_unstable_by_key(|(number, name)| (name.as_ptr().addr(), *number));
+            found.dedup_by_key(|(_, name)| name.as_ptr().addr());
+        }
+        found.sort_unstable_by_key(|(number, _)| *number);
+        PyList::new(py, found.into_iter().map(|(_, name)| name))
+    }
+
+    /// Match the fields that *fill* gives.
+    fn match_filled<'py>(&self, py: Python<'py>, fill: impl FnOnce(&mut Fields) -> PyResult<()>) -> PyResult<Bound<'py, PyList>> {
+        guard(py, || {
+            self.matched();
+            let mut open = self.shared.open();
+            let kept = self.fields.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut fields = kept.unwrap_or_default();
+            fields.clear();
+            open.unless(py, fill(&mut fields))?;
+            let engine = &self.shared.engine;
+            let root = engine.root();
+            let named = |matched: &Matched<'_>| self.named(py, matched);
+            let read = &*fields;
+            let found = self.shared.find(
+                py,
+                false,
+                false,
+                &mut open,
+                |scratch| engine.match_fields_on(&root, read, TENANT, scratch),
+                named,
+            );
+            let mut kept = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() < KEPT_FIELDS {
+                kept.push(fields);
+            }
+            found
+        })
+    }
+}
+
+#[pymethods]
+impl Matcher {
+    #[new]
+    #[pyo3(signature = (host, *, dialect, max_depth, max_event_bytes, max_conditions, max_alternatives, max_pattern_states,
+                        max_regexp_size, max_conjunctions, event_depth, event_bytes))]
+    #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
+    fn new(
+        py: Python<'_>,
+        host: Py<PyAny>,
+        dialect: &str,
+        max_depth: usize,
+        max_event_bytes: usize,
+        max_conditions: usize,
+        max_alternatives: usize,
+        max_pattern_states: usize,
+        max_regexp_size: usize,
+        max_conjunctions: usize,
+        event_depth: usize,
+        event_bytes: usize,
+    ) -> PyResult<Matcher> {
+        guard(py, || {
+            let limits = Limits {
+                max_depth,
+                max_event_bytes,
+                max_conditions,
+                max_alternatives,
+                max_pattern_states,
+                max_regexp_size,
+                max_conjunctions,
+                ..Limits::default()
+            };
+            let options = Options {
+                layout: Arc::new(EventLayout::without_parts()),
+                default_tenant: Some(TENANT.into()),
+                limits: Limits { max_depth: event_depth, max_event_bytes: event_bytes, ..limits.clone() },
+                // Patterns are looked for one by one: a filter before them would have the same keys.
+                bloom: None,
+                ask: Some(judging::goes_on),
+                ..Options::default()
+            };
+            let dialect = if dialect == "strict" { Dialect::Strict } else { Dialect::EventBridge };
+            let shared = Shared::new(Engine::new(options), host);
+            Ok(Matcher { shared, limits, dialect, names: Mutex::default(), fields: Mutex::default(), due: AtomicU64::new(0) })
+        })
+    }
+
+    fn __len__(&self) -> usize {
+        self.shared.engine.len()
+    }
+
+    #[pyo3(signature = (items, *, topics=false))]
+    fn add(&self, py: Python<'_>, items: Vec<(Bound<'_, PyAny>, Bound<'_, PyString>)>, topics: bool) -> PyResult<Vec<u64>> {
+        guard(py, || {
+            let texts = items.iter().map(|(_, text)| text.to_str()).collect::<PyResult<Vec<_>>>()?;
+            let read = || texts.iter().map(|text| self.read(text, topics)).collect::<Result<Vec<_>, _>>();
+            let refuse = |error: &SubscriptionError| {
+                errors::subscription_error(py, error, None).map_or_else(|other| other, PyErr::from_value)
+            };
+            let forms = gil::let_go(py, read).map_err(|error| refuse(&error))?;
+            let mut names = self.names();
+            let places: Vec<Arc<Place>> = items.iter().map(|(name, _)| Arc::new(names.add(name))).collect();
+            drop(names);
+            let additions = forms.into_iter().zip(&places).map(|(form, place)| {
+                let host: streamer_core::engine::Host = place.clone();
+                let addition = Addition::new(place.number.to_string(), form, b"");
+                Ok(Addition { tenant: TENANT.into(), host: Some(host), ..addition })
+            });
+            let additions: Vec<_> = additions.collect();
+            if let Err(errors) = gil::let_go(py, || self.shared.engine.write(additions, Mode::Add, false)) {
+                self.forget(places.iter().map(|place| &**place));
+                let (_, error) = errors.into_iter().next().expect("an error, where there are errors");
+                let kind = if topics { SubscriptionErrorKind::Subscription } else { SubscriptionErrorKind::Pattern };
+                return Err(refuse(&SubscriptionError { kind, subscription_id: None, ..error }));
+            }
+            self.changed();
+            Ok(places.iter().map(|place| place.number).collect())
+        })
+    }
+
+    fn remove(&self, py: Python<'_>, numbers: Vec<u64>) -> PyResult<usize> {
+        guard(py, || {
+            let ids: Vec<String> = numbers.iter().map(u64::to_string).collect();
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            let selection = Selection { ids: Some(&ids), ..Selection::default() };
+            let changes = gil::let_go(py, || self.shared.engine.remove(&selection));
+            self.changed();
+            self.forget(changes.removed.iter().filter_map(|record| place_of(record)));
+            Ok(changes.removed.len())
+        })
+    }
+
+    fn match_event<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        guard(py, || {
+            self.matched();
+            let mut open = self.shared.open();
+            let text = open.unless(py, self.shared.text(event))?;
+            let asked = Asked { text: &text, tenant: None, collection: None };
+            let found = self.shared.find_event(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
+                if matched.ignored.is_some() { Ok(None) } else { self.named(py, matched).map(Some) }
+            })?;
+            match found {
+                Some(names) => Ok(names),
+                // What is ignored elsewhere is no event here, and the host says why.
+                None => Ok(self.shared.host.bind(py).call_method1("refuse", (event,))?.cast_into()?),
+            }
+        })
+    }
+
+    fn match_fields<'py>(&self, py: Python<'py>, fields: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        self.match_filled(py, |filled| {
+            let mut reader = Reader { host: self.shared.host.bind(py), interned: None };
+            fields.try_iter()?.try_for_each(|field| reader.read(&field?, filled))
+        })
+    }
+
+    fn match_topic<'py>(&self, py: Python<'py>, key: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList>> {
+        let key = key.to_str()?;
+        self.match_filled(py, |fields| {
+            fields.set_topic(key);
+            Ok(())
+        })
+    }
+
+    fn looked_at(&self) -> u64 {
+        self.shared.engine.counters().candidates.sum
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.shared.host)?;
+        // Nothing of Python is made while it is held, so this is not called then.
+        let Ok(names) = self.names.try_lock() else { return Ok(()) };
+        names.entries.iter().flatten().try_for_each(|(_, name)| visit.call(name))
+    }
+
+    fn __clear__(&self) {
+        let gone = std::mem::take(&mut *self.names());
+        drop(gone);
+    }
+}
+
+/// Reads the fields of one event: triples of path, value and array position.
+struct Reader<'a, 'py> {
+    host: &'a Bound<'py, PyAny>,
+    /// Numbers for arrays and elements that are named otherwise.
+    interned: Option<Bound<'py, PyDict>>,
+}
+
+impl<'py> Reader<'_, 'py> {
+    fn read(&mut self, field: &Bound<'py, PyAny>, fields: &mut Fields) -> PyResult<()> {
+        if self.take(field, fields)? {
+            return Ok(());
+        }
+        // Python says what is wrong with it, or spells it out.
+        let checked = self.host.call_method1("check", (field,))?;
+        if self.take(&checked, fields)? {
+            return Ok(());
+        }
+        Err(PyTypeError::new_err("a flattener gives triples of a path, a value and array positions, all of them tuples"))
+    }
+
+    /// Add a field; false where it is not plain.
+    fn take(&mut self, field: &Bound<'py, PyAny>, fields: &mut Fields) -> PyResult<bool> {
+        let Ok(field) = field.cast::<PyTuple>() else { return Ok(false) };
+        if field.len() != 3 {
+            return Ok(false);
+        }
+        let (path, value, arrays) = (field.get_item(0)?, field.get_item(1)?, field.get_item(2)?);
+        let (Ok(path), Ok(arrays)) = (path.cast::<PyTuple>(), arrays.cast::<PyTuple>()) else { return Ok(false) };
+        let text;
+        let value = if value.is_none() {
+            FieldValue::Null
+        } else if let Ok(string) = value.cast::<PyString>() {
+            match string.to_str() {
+                Ok(string) => FieldValue::String(string),
+                Err(_) => return Ok(false),
+            }
+        } else if let Ok(value) = value.cast::<PyBool>() {
+            FieldValue::Bool(value.is_true())
+        } else if let Ok(value) = value.cast::<PyInt>() {
+            match value.extract::<i64>().map(i128::from).or_else(|_| value.extract::<u64>().map(i128::from)) {
+                Ok(value) => FieldValue::Integer(value),
+                Err(_) => return Ok(false),
+            }
+        } else if let Ok(value) = value.cast::<PyFloat>() {
+            match value.value() {
+                value if value.is_finite() => FieldValue::Float(value),
+                _ => return Ok(false),
+            }
+        } else if self.host.call_method1("is_beyond_float", (&value,))?.is_truthy()? {
+            text = value.getattr("text")?.cast_into::<PyString>()?;
+            FieldValue::BeyondFloat(text.to_str()?)
+        } else {
+            return Ok(false);
+        };
+        let mut position = Position::NONE;
+        for around in arrays {
+            let Ok(around) = around.cast_into::<PyTuple>() else { return Ok(false) };
+            if around.len() != 2 {
+                return Ok(false);
+            }
+            let (array, index) = (self.number(&around.get_item(0)?)?, self.number(&around.get_item(1)?)?);
+            position = fields.element(position, array, index);
+        }
+        let names: Vec<Bound<'py, PyAny>> = path.iter().collect();
+        let texts: Option<Vec<&str>> = names.iter().map(|name| name.cast::<PyString>().ok()?.to_str().ok()).collect();
+        // No pattern asks for a name that is no text.
+        let Some(texts) = texts else { return Ok(true) };
+        fields
+            .push(texts, value, position)
+            .map_err(|error| errors::event_error(field.py(), &error, false).map_or_else(|other| other, PyErr::from_value))?;
+        Ok(true)
+    }
+
+    /// The number of what names an array or an element.
+    fn number(&mut self, named: &Bound<'py, PyAny>) -> PyResult<u64> {
+        if let Ok(number) = named.extract::<u64>()
+            && number < INTERNED
+        {
+            return Ok(number);
+        }
+        let interned = self.interned.get_or_insert_with(|| PyDict::new(named.py()));
+        if let Some(number) = interned.get_item(named)? {
+            return number.extract();
+        }
+        let number = INTERNED + interned.len() as u64;
+        interned.set_item(named, number)?;
+        Ok(number)
+    }
+}

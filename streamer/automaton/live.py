@@ -1,0 +1,140 @@
+"""Live pairs of a name and a text: where they are kept, and an index over them that others match on meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+from streamer.automaton.storage import LivePatterns, MemoryPatterns
+from streamer.locks import Lock
+
+X = TypeVar("X", bound=Hashable)
+AnIndex = TypeVar("AnIndex", bound="Index[Any]")
+
+
+class Index(Protocol[X]):
+    """Finds the names of what matches. It is changed under a lock, and matched on by any thread."""
+
+    #: Whether it says the same as the storage. False while a change is under way, and ever after one that did not get to its end.
+    is_whole: bool
+
+    def add(self, pairs: Iterable[tuple[X, str]]) -> None:
+        """Add pairs; those that are there stay as they are. Raises SubscriptionError, and adds nothing then."""
+
+    def holds(self, x: X, text: str) -> bool:
+        """Tell whether a pair is there."""
+
+    def discard(self, x: X, text: str) -> None:
+        """Remove a pair that is there."""
+
+    def delete(self, x: X) -> None:
+        """Remove all pairs of *x*."""
+
+    def count(self, x: X) -> int:
+        """Return how many pairs of *x* there are."""
+
+    def __len__(self) -> int:
+        """Return how many pairs there are."""
+
+    def match_event(self, event: Any) -> list[X]:
+        """Return the names of what matches a JSON event, each once. Raises EventError."""
+
+    def match_fields(self, fields: Iterable[Any]) -> list[X]:
+        """Return the names of what matches the leaves that a flattener gave, each once. Raises EventError."""
+
+
+class Live(Generic[X, AnIndex]):
+    """Live pairs, and their index.
+
+    A change that does not get to its end (an interrupt, a fork beside it), or that another comes into (by a signal handler),
+    leaves the index not whole: it is made anew from the storage. A match takes no lock; it waits while a change is under way.
+    """
+
+    def __init__(self, make: Callable[[], AnIndex], storage: LivePatterns) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._storage = storage
+        #: What is matched on where it is whole; else see `whole`.
+        self.current = self._load()
+
+    def whole(self) -> AnIndex:
+        """Return the index when no change is under way."""
+        with self._lock:
+            return self._whole()
+
+    def add(self, x: X, text: str) -> bool:
+        """Add a pair, and return whether it was not there. Raises SubscriptionError."""
+        with self._lock:
+            index = self._whole()
+            if index.holds(x, text):
+                return False
+            index.is_whole = False
+            try:
+                index.add([(x, text)])
+                try:
+                    self._storage.add(x, text)
+                except Exception:
+                    index.discard(x, text)
+                    raise
+            except Exception:
+                # Refused; an interrupt may come after it was done.
+                index.is_whole = True
+                raise
+            self._changed(index)
+            return True
+
+    def delete(self, x: X) -> int:
+        """Remove all pairs of *x* and return how many there were."""
+        with self._lock:
+            index = self._whole()
+            if count := index.count(x):
+                self._remove(index, lambda: self._storage.delete(x), lambda: index.delete(x))
+            return count
+
+    def _remove(self, index: AnIndex, forget: Callable[[], object], follow: Callable[[], None]) -> None:
+        index.is_whole = False
+        try:
+            forget()
+        except Exception:
+            index.is_whole = True
+            raise
+        follow()
+        self._changed(index)
+
+    def _load(self) -> AnIndex:
+        index = self._make()
+        index.add(self._storage)
+        return index
+
+    def _whole(self) -> AnIndex:
+        while not (index := self.current).is_whole:
+            made = self._load()
+            if self.current is index:
+                self.current = made
+        return index
+
+    def _changed(self, index: AnIndex) -> None:
+        # Another that was made meanwhile may or may not have seen the change.
+        self.current.is_whole = self.current is index
+
+
+class Bindings(Live[X, AnIndex]):
+    """Live pairs in memory, which are removed one by one."""
+
+    def __init__(self, make: Callable[[], AnIndex]) -> None:
+        self._pairs = MemoryPatterns()
+        super().__init__(make, self._pairs)
+
+    def discard(self, x: X, text: str) -> bool:
+        """Remove a pair, and return whether it was there."""
+        with self._lock:
+            index = self._whole()
+            if not index.holds(x, text):
+                return False
+            self._remove(index, lambda: self._pairs.discard(x, text), lambda: index.discard(x, text))
+            return True
+
+    def pairs(self) -> list[tuple[X, str]]:
+        """Return all pairs."""
+        with self._lock:
+            return list(self._pairs)

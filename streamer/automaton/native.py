@@ -1,0 +1,156 @@
+"""The index of the native backend: a `streamer._native.Matcher`, which holds one engine for events without parts.
+
+```
+add     (name, text) ──► Matcher: parsed, indexed, under a number     match   event, leaves or key ──► names, straight from there
+                              held: name → text → number
+```
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable
+from typing import Any, Final, Generic, TypeVar, final
+
+from streamer import _native
+from streamer.automaton.flattener import JsonFlattener, Leaf, check_leaf
+from streamer.automaton.live import Bindings
+from streamer.model import BeyondFloat64, Dialect, Limits
+from streamer.reference.topics import words_match
+from streamer.subscriptions.text import write_json
+from streamer.subscriptions.topics import split_words
+
+X = TypeVar("X", bound=Hashable)
+
+
+@final
+class Host:
+    """What a matcher asks of Python: to read what is not plain, and to say what is wrong with it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._json = JsonFlattener(limits)
+        self._max_depth = limits.max_depth
+
+    def encode(self, event: Any) -> bytes:
+        """Return an event as JSON text. Raises EventError."""
+        if isinstance(event, bytes | bytearray | memoryview):
+            return bytes(event)
+        value = self._json.read(event)
+        try:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()
+        except RecursionError:
+            return write_json(value, max_depth=self._max_depth + 1, max_bytes=None)[0].encode()
+
+    def refuse(self, event: Any) -> None:
+        """Say why there is no event: an engine would ignore it. Raises EventError."""
+        self._json.read(event)
+
+    def check(self, field: Any) -> Leaf:
+        """Return what a flattener gave as a plain `Leaf`. Raises EventError."""
+        return check_leaf(field)
+
+    def is_beyond_float(self, value: object) -> bool:
+        """Tell whether a value is a number that no float64 holds."""
+        return isinstance(value, BeyondFloat64)
+
+    def cel_error(self, *_: object) -> None:
+        """Take note of what went past its budget: it does not match, and there is no count of it here."""
+
+
+@final
+class _Held(Generic[X]):
+    """A name as it was first given, and the numbers of its texts."""
+
+    __slots__ = ("numbers", "x")
+
+    def __init__(self, x: X) -> None:
+        self.x: Final = x
+        self.numbers: dict[str, int] = {}
+
+
+@final
+class NativeIndex(Generic[X]):
+    """See `streamer.automaton.live.Index`.
+
+    Args:
+        limits: on patterns.
+        events: on events.
+        topics: texts are topic patterns.
+    """
+
+    def __init__(self, dialect: Dialect, limits: Limits, events: Limits, *, topics: bool = False) -> None:
+        self.matcher: Final = _native.Matcher(
+            Host(events),
+            dialect=dialect,
+            max_depth=limits.max_depth,
+            max_event_bytes=limits.max_event_bytes,
+            max_conditions=limits.max_conditions,
+            max_alternatives=limits.max_alternatives,
+            max_pattern_states=limits.max_pattern_states,
+            max_regexp_size=limits.max_regexp_size,
+            max_conjunctions=limits.max_conjunctions,
+            event_depth=events.max_depth,
+            event_bytes=events.max_event_bytes,
+        )
+        self.is_whole = True
+        self._topics = topics
+        self._held: dict[X, _Held[X]] = {}
+        # With no Python between an event and its names.
+        self.match_event = self.matcher.match_event
+        self.match_fields = self.matcher.match_fields
+        self.match_topic = self.matcher.match_topic
+
+    def __len__(self) -> int:
+        return len(self.matcher)
+
+    def holds(self, x: X, text: str) -> bool:
+        held = self._held.get(x)
+        return held is not None and text in held.numbers
+
+    def count(self, x: X) -> int:
+        held = self._held.get(x)
+        return 0 if held is None else len(held.numbers)
+
+    def add(self, pairs: Iterable[tuple[X, str]]) -> None:
+        # Of equal names the first stands for all, so that the matcher can tell names by their identity.
+        names: dict[X, X] = {}
+        new: dict[tuple[X, str], tuple[X, str]] = {}
+        for x, text in pairs:
+            if not self.holds(x, text):
+                held = self._held.get(x)
+                new.setdefault((x, text), (names.setdefault(x, x if held is None else held.x), text))
+        numbers = self.matcher.add(list(new.values()), topics=self._topics)
+        for (x, text), number in zip(new.values(), numbers, strict=True):
+            held = self._held.get(x)
+            if held is None:
+                held = self._held[x] = _Held(x)
+            held.numbers[text] = number
+
+    def discard(self, x: X, text: str) -> None:
+        held = self._held[x]
+        self.matcher.remove([held.numbers.pop(text)])
+        if not held.numbers:
+            del self._held[x]
+
+    def delete(self, x: X) -> None:
+        self.matcher.remove(list(self._held.pop(x).numbers.values()))
+
+
+@final
+class NativeTopics(Bindings[X, NativeIndex[X]]):
+    """Topic patterns that names are bound to."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: NativeIndex("strict", Limits(), Limits(), topics=True))
+
+    def match_topic(self, key: str) -> list[X]:
+        """Return the names that a pattern which matches the key is bound to, each once."""
+        index = self.current
+        if not index.is_whole:
+            index = self.whole()
+        try:
+            return index.match_topic(key)
+        except UnicodeEncodeError:
+            # Half a surrogate pair: text for Python alone, which only `*` and `#` match.
+            words = split_words(key)
+            return list(dict.fromkeys(x for x, pattern in self.pairs() if words_match(split_words(pattern), words)))

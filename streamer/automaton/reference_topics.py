@@ -1,0 +1,139 @@
+"""The topics of the reference backend: a trie of words.
+
+The patterns are a trie of words, in which `*` and `#` are words like any other:
+
+    a.*.c, a.#, a.b          (root) ─ a ─┬─ * ── c ■
+                                         ├─ # ■          ↺ any word
+                                         └─ b ■
+
+A key is read word by word with the set of nodes where one may be: from each along the word and along `*`, staying at a `#`; and
+wherever there is a `#` below, also there at once, since it may be no word at all.
+
+Each step of a change leaves a trie that is right but for nodes that nothing hangs on, so it may be left anywhere, also by a fork.
+
+Invariant: the set holds a node once, whatever the number of ways to it, where a search that goes back takes time exponential in
+the number of `#`. Where more nodes are reached than it is worth (`#.a.#.a…` keeps all of its own), the walk is given up, and each
+pattern is compared with the key by itself. So a key costs at most some 100 µs for each pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, TypeVar, final
+
+from streamer.locks import Lock
+from streamer.reference.topics import words_match
+from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, split_words
+
+X = TypeVar("X", bound=Hashable)
+
+#: Nodes that a key may reach at least, and for each pattern, before the walk is given up.
+_FEWEST_STEPS: Final = 1_000
+_STEPS: Final = 10
+
+
+class _Node(Generic[X]):
+    __slots__ = ("below", "bound", "stays")
+
+    def __init__(self, stays: bool) -> None:
+        self.below: dict[str, _Node[X]] = {}
+        self.bound: dict[X, None] = {}
+        self.stays = stays  # a `#`, which takes any word
+
+
+@final
+class TopicTrie(Generic[X]):
+    """Topic patterns that names are bound to."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._root: _Node[X] = _Node(stays=False)
+        self._ends: dict[tuple[str, ...], _Node[X]] = {}  # by pattern
+        self._pruned = 0
+
+    def add(self, x: X, pattern: str) -> bool:
+        """Bind a name, and return whether it was not yet."""
+        words = split_words(pattern)
+        is_new = False
+        with self._lock:
+            while True:
+                pruned = self._pruned
+                node = self._root
+                for word in words:
+                    if word not in node.below:
+                        node.below[word] = _Node(stays=word == ANY_WORDS)
+                    node = node.below[word]
+                # First, since what is bound already is not bound again.
+                self._ends[words] = node
+                if x not in node.bound:
+                    node.bound[x] = None
+                    is_new = True
+                # A handler of this thread may have unbound another, and cut off the way that was gone.
+                if self._pruned == pruned:
+                    return is_new
+
+    def discard(self, x: X, pattern: str) -> bool:
+        """Unbind a name, and return whether it was bound."""
+        words = split_words(pattern)
+        with self._lock:
+            trail = [self._root]
+            for word in words:
+                below = trail[-1].below.get(word)
+                if below is None:
+                    return False
+                trail.append(below)
+            if x not in trail[-1].bound:
+                return False
+            trail[-1].bound.pop(x, None)
+            if not trail[-1].bound:
+                self._ends.pop(words, None)
+                self._pruned += 1
+            for word, node, above in zip(reversed(words), reversed(trail), reversed(trail[:-1]), strict=False):
+                # Python looks for no signal from here to the end of the loop's body.
+                if node.bound or node.below or word not in above.below or above.below[word] is not node:
+                    break
+                self._pruned += 1
+                del above.below[word]
+            return True
+
+    def match_topic(self, key: str) -> list[X]:
+        """Return the names that a pattern which matches the key is bound to, each once."""
+        words = split_words(key)
+        with self._lock:
+            nodes = self._walk(words)
+            if nodes is None:
+                nodes = [node for pattern, node in self._ends.copy().items() if words_match(pattern, words)]
+            found: dict[X, None] = {}
+            for node in nodes:
+                found.update(node.bound.copy())
+            return list(found)
+
+    def _walk(self, words: tuple[str, ...]) -> Iterable[_Node[X]] | None:
+        """Return the nodes that a key ends at; None where that takes more steps than it is worth."""
+        steps = _FEWEST_STEPS + _STEPS * len(self._ends)
+        nodes = _with_any_words({self._root})
+        for word in words:
+            steps -= len(nodes)
+            if steps < 0:
+                return None
+            reached = {node for node in nodes if node.stays}
+            for node in nodes:
+                for symbol in (word, ONE_WORD):
+                    below = node.below.get(symbol)
+                    if below is not None:
+                        reached.add(below)
+            nodes = _with_any_words(reached)
+            if not nodes:
+                break
+        return nodes
+
+
+def _with_any_words(nodes: set[_Node[X]]) -> set[_Node[X]]:
+    """Add what can be reached without a word, along `#`."""
+    pending = list(nodes)
+    while pending:
+        below = pending.pop().below.get(ANY_WORDS)
+        if below is not None and below not in nodes:
+            nodes.add(below)
+            pending.append(below)
+    return nodes
