@@ -1,6 +1,6 @@
 """What a terminal is shown: nobody's data drives it.
 
-Ids, labels, member names and values are what others wrote, and a terminal obeys more than ASCII's control characters: C1 controls
+Ids, labels, member names and values are what others wrote. A terminal obeys more than ASCII's control characters: C1 controls
 begin sequences of their own, and marks of direction turn the rest of a line around.
 """
 

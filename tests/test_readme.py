@@ -253,3 +253,12 @@ def test_a_sentence_that_hides_its_subject_is_found(tmp_path: Path) -> None:
     page.write_text("It is one.\nThe same holds here.\n")
     with pytest.raises(AssertionError, match="The same holds here"):
         test_sentences_name_their_subject(page)
+
+
+def test_comments_name_their_subject() -> None:
+    """Comments and docstrings do as pages do, and say that a lock is released, not let go."""
+    hidden = re.compile(r'(?:(?://[/!]?|#:?)[ ]|""")(?:Likewise|That again|The same)\b|(?://|#|""").*\blet go\b')
+    sources = (*(ROOT / "streamer").rglob("*.py*"), *(ROOT / "crates").glob("*/src/**/*.rs"))
+    texts = {path: path.read_text("utf-8") for path in sources if path.suffix in (".py", ".pyi", ".rs")}
+    assert len(texts) > 200
+    assert [f"{path.relative_to(ROOT)}: {found[0]}" for path, text in texts.items() for found in hidden.finditer(text)] == []

@@ -17,9 +17,9 @@ mended them.
 The rates compared are both rates of *events*: of those that carry no live key, how many pass. Events that carry a live key and
 match nothing all the same are not the filter's fault, and no rebuild would mend them.
 
-Invariant: it ends. A filter is rebuilt for its rate only where the new one differs from the present one: is sized for other
-keys, for more probes, or for a lower rate than the last that failed. After `GROWTHS` such steps it is *saturated*, reported
-and left alone until something else brings a rebuild.
+Invariant: it ends. A filter is rebuilt for its rate only where the new one differs from the present one: it is sized for other
+keys, for more probes, or for a lower rate than the last that failed. After `GROWTHS` such steps it is *saturated*, reported and
+left alone until something else brings a rebuild.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def wilson_lower(hits: int, samples: int) -> float:
 def portable_capacity(keys: int, key_rate: float) -> int:
     """Return the capacity with which a portable filter of so many keys keeps *key_rate*.
 
-    Its bits follow from two offsets in a slice of *m* bits, so two keys are the same to it once in `m * m`; with a few keys and a
+    Its bits follow from two offsets in a slice of *m* bits, so it takes one of `m * m` keys for another. With a few keys and a
     small rate that is what counts. It may make a tenth of the rate: `keys / m**2 <= key_rate / 10`, and *m* is capacity / ln 2.
     """
     return max(keys, math.ceil(math.log(2) * math.sqrt(10 * max(keys, 1) / key_rate)))

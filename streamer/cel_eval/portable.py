@@ -6,9 +6,9 @@ text ─ our parser, checker, limits ─► tree ─► Evaluation ─┬─ nam
                                                           └─ is_vip(..): the user's
 ```
 
-`Evaluation` is a `celpy.Evaluator` that walks our tree in place of cel-python's. What is computed is cel-python's; how far it
-goes is counted as everywhere (docs/cel-cost.md), so a budget stops it inside nested macros, and unknown values, absent fields
-and errors mean what they mean everywhere.
+`Evaluation` is a `celpy.Evaluator` that walks our tree in place of cel-python's. What is computed is cel-python's. How far it
+goes is counted as everywhere (docs/cel-cost.md), so a budget stops it inside nested macros. Unknown values, absent fields and
+errors mean what they mean everywhere.
 
 Invariant: what the contract refuses never reaches a function of cel-python, since the contract's own function is asked first.
 The regular expression that cel-python has for durations takes exponential time, and pendulum, which reads its dates, sees one

@@ -7,9 +7,9 @@ sample  {"at": 12.0, "events": …, "filters": [{"tenant": …, "collection": �
 [ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ]  ──►  [ ▪   ▪   ▪   ▪ ]  ──►  …
 ```
 
-What is sampled are counters that only grow, rebuilds by reason among them, so that a sample that goes takes nothing along but the
-exact moment: what lies between two samples is their difference. A sample costs a pass over the filters' keys, to settle what they
-measured; the file is written in one go.
+What is sampled are counters that only grow, rebuilds by reason among them. What lies between two samples is their difference.
+So a sample that goes takes nothing along but the exact moment. A sample costs a pass over the filters' keys, to settle what
+they measured; the file is written in one go.
 
 Rejected: a thread that samples. Who matches knows when there is time, and a history that nobody asked for should cost nothing.
 """

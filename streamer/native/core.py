@@ -151,8 +151,8 @@ class Host:
 class NativeCore(_native.Core):
     """The core of the native backend; see `streamer.core.protocol.Core` for what each method does.
 
-    Thread-safe: readers take no lock, writers take turns, and none of them runs Python code in its turn: a signal handler or a
-    finalizer that writes comes before it or after it, and so does a fork.
+    Thread-safe: readers take no lock, and writers take turns. No writer runs Python code in its turn, so a signal handler or a
+    finalizer that writes comes before it or after it, and a fork does, too.
     """
 
     _options: Options

@@ -9,9 +9,9 @@ root ─┬─ entries     id → Entry                                    for g
 
 An event sees four partitions: its own, (its tenant, every collection), (every tenant, its collection) and (every, every).
 
-Invariant: everything that a root reaches is immutable, except that the bits of a filter may be set for a later root, which
-turns a NO into a MAYBE and never the other way. A reader takes `self._root` once; a writer, under the lock, makes a new root
-and assigns it. The maps are persistent (`rpds`), so a root costs what changed, not what is held.
+Invariant: everything that a root reaches is immutable, with one exception. The bits of a filter may be set for a later root,
+which turns a NO into a MAYBE and never the other way. A reader takes `self._root` once; a writer, under the lock, makes a new
+root and assigns it. The maps are persistent (`rpds`), so a root costs what changed, not what is held.
 
 Cost: a match looks at every subscription of four partitions where the filter does not say NO; a write copies the partitions that
 it touches. Rejected: one dict guarded by a lock that matches take too, since a writer in the middle of a million subscriptions

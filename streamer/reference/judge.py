@@ -22,10 +22,10 @@ side *wants* (`yes`), does not (`no`: false or an error), or cannot be told (`un
 | update without `before`, or no type | yes | | without transition |
 | | unsure | | without transition, not certain |
 
-All else is not reported. A subscription with `on_unknown: skip` gets none of the uncertain rows but the one that says so:
-there the new document is known to match. A `delete` whose last document is flagged tells of nothing that was still there,
-unless it sets the flag itself: where it also tells of `before`, that is the document judged in its place. What looks at `before`
-sees it as the event carries it, flagged or not.
+All else is not reported. A subscription with `on_unknown: skip` gets none of the uncertain rows but the one that says so: there
+the new document is known to match. A `delete` whose last document is flagged tells of nothing that was still there, unless it
+sets the flag itself. Where it also tells of `before`, `before` is judged in that document's place. What looks at `before` sees
+it as the event carries it, flagged or not.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ asked of each element alone. So a conjunction costs one visit to each scope, how
 
 Fields are bits of integers. Scopes that hold the same bits are one *shape*, so 10,000 like elements cost no more than one.
 `$or` is taken apart into conjunctions, of which those are dropped on the way that no choice of elements can satisfy. To decide
-patterns with `$or` over arrays is NP-hard (they state satisfiability, with arrays as variables), so each conjunction that is
-tried costs a unit a shape, and `BUDGET` bounds them; the native core counts the same.
+patterns with `$or` over arrays is NP-hard: they state satisfiability, with arrays as variables. So each conjunction that is
+tried costs a unit a shape, and `BUDGET` bounds these. The native core counts alike.
 
 A hole is a leaf of unknown value, at each path at, above or below it, in the scope that is known so far. Being monotone, a
 pattern is true where the known leaves satisfy it; else unknown where known and unknown leaves together do; else false.

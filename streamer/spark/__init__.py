@@ -1,4 +1,4 @@
-"""The same matches over DataFrames: `match_events` for those at hand, `match_stream` for streams, functions of
+"""Matching over DataFrames: `match_events` for those at hand, `match_stream` for streams, functions of
 SQL by `register`.
 
 Needs PySpark 4 and pyarrow: `pip install 'streamer[spark]'`. Names are imported when they are first asked for: a worker imports

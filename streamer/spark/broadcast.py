@@ -5,7 +5,7 @@ driver    engine, or a file ─► a copy, verified, named by its bytes ─► a
 workers   rows ─► mapInArrow: match_arrow on the sections of the collections that come by ─► matches
 ```
 
-Invariant: a file's name says what is in it, to the byte, so a name is added once for a session, is the same for every worker,
+Invariant: a file's name says what is in it, to the byte. So a name is added once for a session, means one file on every worker,
 and a process that has it open need not look again. All that is asked of a snapshot is asked of the copy: who replaces the file,
 or writes into it, changes nothing of what was begun.
 

@@ -13,8 +13,8 @@ each subscription (group, 0, text) ──┘                          │    com
 A *part* is a slice of the subscriptions of one (tenant, collection), either of which may be `*`. A subscription is in one part;
 an event goes to each part that it can match: those of (tenant, collection), (tenant, every), (every, collection), (every,
 every), as the engine's own partitions are asked. So subscriptions to every collection are compiled once and not in each
-collection: replicating them costs their number times that of the collections, routing an event to up to four parts costs what
-their filters let pass.
+collection. Replicating them would cost their number times that of the collections. Routing an event to up to four parts costs
+what the filters of these let pass.
 
 Invariant: a row's group follows from the row alone, never from its place in a task. The salt is a hash of the event, the split
 a hash of the subscription's id. So a shuffle that is computed again after a worker was lost gives every row to its group again.
@@ -23,8 +23,8 @@ passes, the job fails rather than lose a match.
 
 Cost: subscriptions are read three times and parsed lightly each time, events twice. An event is shuffled once for each part
 whose filter lets it pass. The subscriptions of a part are shuffled and compiled once for each salt. A worker holds the
-subscriptions of one part and a batch of events; the driver one row at a time of the parts' filters, which go to a file, and a
-count for each part that events touch.
+subscriptions of one part and a batch of events. The driver holds a count for each part that events touch, and one row at a time
+of the parts' filters, which go to a file.
 
 Rejected: `cogroup().applyInArrow`. It hands over both sides of a group as tables, so that all events of a group are in memory
 at once, and starts an Arrow stream for each of them. One sorted shuffle of both kinds is this join as a stream. Salts by a

@@ -16,8 +16,8 @@ Invariant: the order of two numbers is never turned round, whether they are int,
 float64. That may make two numbers equal, and so a bucket too large. It never puts a number on the other's wrong side. So a
 number within the bounds lies in one of the buckets, and what is in none of them is not within the bounds.
 
-Cost: at most seven probes for a number, mostly two to four, since only sizes in use are asked; 10 to 40 buckets for a range, most
-of them shared with other ranges of the same field. Rejected: one bucket of the range's own size, which for a range with one
+Cost: at most seven probes for a number, mostly two to four, since only sizes in use are asked. A range has 10 to 40 buckets,
+most of them shared with other ranges of its field. Rejected: one bucket of the range's own size, which for a range with one
 bound is everything; a table of the bounds in use, which each filter would have to carry.
 """
 

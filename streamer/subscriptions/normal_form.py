@@ -107,8 +107,8 @@ def _topic_atom(topic: TopicPattern) -> Atom:
 def _narrowed(clauses: Iterable[Clause]) -> set[Clause]:
     """Put ranges of one value together: an index looks up what lies between two bounds, not what lies beyond each.
 
-    Where nothing lies between them they stay as they are: nobody knows of an unknown value that it lies in none of them, and
-    a range without values has no keys by which it would be looked for.
+    Where nothing lies between them they stay as they are. An unknown value may lie in any of them, so they are not false of it;
+    and a range without values would have no keys by which to look for it.
     """
     kept: set[Clause] = set()
     ranges: dict[tuple[Path, Kind], list[Clause]] = {}

@@ -5,9 +5,10 @@
 //!   Array { start, len, file: Some(..) }  a part of a mapped file, which stays mapped as long as the array lives
 //! ```
 //!
-//! Contract: a mapped file is not changed while it is mapped. `Engine.save` never does: it writes another one and renames it, which
-//! leaves the mapped one whole for as long as it is mapped. Who cuts a mapped file off ends the process at the next look beyond
-//! (SIGBUS), as with every library that maps; a private copy would save it, at the price of the file's size in each process.
+//! Contract: a mapped file is not changed while it is mapped. `Engine.save` never does: it writes another one and renames it,
+//! which leaves the mapped one whole for as long as it is mapped. Cutting a mapped file off ends the process at its next look
+//! beyond the end (SIGBUS), as with every library that maps. A private copy would prevent that, at the price of the file's size
+//! in each process.
 //!
 //! Invariant: `start` and `len` are a slice that lives as long as the array, and nobody writes to it but through `&mut` of an array
 //! that owns it.

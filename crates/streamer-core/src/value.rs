@@ -9,8 +9,8 @@
 //! as integers, and the distance from there to the value. The distance is 0 for every float64, below 2048 for every 64-bit
 //! integer, and below 2^16 for the nanoseconds of every timestamp.
 //!
-//! Invariant: two literals of the same mathematical value (after rounding to float64 where the literal is neither int64
-//! nor uint64) make the same `Number`; so derived equality, ordering and hashing agree, across int64, uint64 and float64.
+//! Invariant: two literals of one mathematical value make one `Number`, after rounding to float64 where the literal is neither
+//! int64 nor uint64. So derived equality, ordering and hashing agree, across int64, uint64 and float64.
 //!
 //! Cost: 16 bytes; a comparison is two integer comparisons; no branch on the kind of number.
 //!

@@ -4,8 +4,9 @@
 //!   candidate ─► GIL taken ─► host.read(event), once for an event ─► host.verdict(compiled, event, old) ─► Verdict
 //! ```
 //!
-//! What the host raises (an interrupt, never an error of CEL) waits in the thread until its event is done, and is raised then: nothing
-//! that matches can hand an error of Python on. What a handler of a signal raises waits there while the event is given up.
+//! What the host raises (an interrupt, never an error of CEL) waits in the thread until its event is done, and is raised then.
+//! Nothing that matches can hand an error of Python on. What a handler of a signal raises waits there while the event is given
+//! up.
 
 use crate::gil;
 use crate::host::{self, Kept};

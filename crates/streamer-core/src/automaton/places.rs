@@ -5,8 +5,8 @@
 //!   pattern a.#.b.*.#.c     runs  a | b.* | c       a at place 0, c at the last; between them the first place of b.*
 //! ```
 //!
-//! A pattern is cut at each `#` into *runs*. The first stands at the beginning of the key, the last at its end, each other at the
-//! first place after the one before: no later place leaves more words to the runs that follow.
+//! A pattern is cut at each `#` into *runs*. The first stands at the beginning of the key, the last at its end. Each other
+//! stands at the first place after the one before, since no later place leaves more words to the runs that follow.
 //!
 //! Cost: a word of a run is looked for at 64 places at once. So it is at most a step for each word of the pattern, times each
 //! 64 words of the key. That is what the pattern is charged (semantics.md 6.9). `#.a.#.a…` takes a step a word.

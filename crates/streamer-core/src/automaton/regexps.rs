@@ -8,10 +8,10 @@
 //! Invariant: a text that an expression matches holds its required literal and has a length within its bounds; so what the
 //! literal rules out need not be tried.
 //!
-//! Cost: a try is linear in the text (`regex-automata`: never exponential), whatever the expression. Programs are compiled
-//! once for each distinct expression and shared by all indexes that hold them; program and cache sizes are bounded. A step for
-//! each byte and each state alive is still too much of a large expression in a long text, so a search has a budget: what would
-//! take more does not match, and is counted. An expression whose automaton is small takes one step a byte, and needs none.
+//! Cost: a try is linear in the text (`regex-automata`: never exponential), whatever the expression. Programs are compiled once
+//! for each distinct expression and shared by all indexes that hold them; program and cache sizes are bounded. A step for each
+//! byte and each state alive is still too much for a large expression in a long text. So a search has a budget. What would take
+//! more does not match, and is counted. An expression whose automaton is small takes one step a byte, and needs none.
 //!
 //! Rejected: all expressions in one automaton (its lazy DFA is rebuilt for nearly every text it has not seen: 4 to 50 ms);
 //! leaving the size open (`(\pL{1,99}){99}` would take gigabytes).

@@ -25,9 +25,9 @@
 //! thousand equalities, every event would pass to all of them. Without it, that subscription alone is looked for. `python -m
 //! benchmarks.bloom` shows these ratios.
 //!
-//! Invariant (semantics.md section 9): an event that makes a conjunction hold carries one of its keys. The choice, and the bytes
-//! of a key, are those of `streamer/subscriptions/keys.py`, but that here CEL has become clauses, too; a filter of the engine
-//! itself hashes the value instead, by value: `1` and `1.0` are one key.
+//! Invariant (semantics.md section 9): an event that makes a conjunction hold carries one of its keys.
+//! `streamer/subscriptions/keys.py` makes the same choice and the same bytes, but for CEL, which has become clauses here. A
+//! filter of the engine itself hashes the value instead of bytes: `1` and `1.0` are one key.
 //!
 //! Cost: a look at each distinct clause of a store, and one comparison for each clause of a conjunction.
 

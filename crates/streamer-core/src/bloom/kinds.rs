@@ -5,8 +5,8 @@
 //!   name begins "ab-cde"    asks for     prefix4 "ab-c"                            "ab-cxy"         carries it, too
 //! ```
 //!
-//! The kinds, what each asks a value for, how telling it is, and the buckets of numbers are those of
-//! `streamer/subscriptions/keys.py` and `buckets.py`, which say why; so are the tag and the value that a key is written with.
+//! `streamer/subscriptions/keys.py` and `buckets.py` define the kinds, what each asks a value for, how telling it is, the
+//! buckets of numbers, and the tag and value with which a key is written. They say why; this file repeats them.
 //!
 //! Invariant: a value that an atom holds for carries one of the probes of the atom, wherever [`of_atom`] gives any.
 //!

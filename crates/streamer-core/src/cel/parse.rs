@@ -8,7 +8,7 @@
 //! Operator precedence with stacks of its own: no text makes it recurse. A run of operators of one precedence becomes one
 //! flat node when an operator that binds weaker, or the end of the brackets, arrives. Time and memory are linear in the text.
 //!
-//! Which of several errors is found follows the reference, an LALR(1) parser: what is wrong with a name, literal or call as
+//! Which of several errors is found follows the reference, an LALR(1) parser. What is wrong with a name, literal or call as
 //! such is found once the token after it could follow some value.
 
 use super::ast::UnaryOp;

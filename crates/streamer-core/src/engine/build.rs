@@ -8,9 +8,9 @@
 //!          └─ more                          a bucket of its own, by what is left of them
 //! ```
 //!
-//! The cost of a clause is how many conjunctions its atoms would bring up: counted for equalities, and for other atoms
-//! estimated and taken [`PENALTY`] times, since an equality leads to a bucket that can be asked on. `exists`, `exists:
-//! false` and negations cost as much as all: they serve only where nothing else does.
+//! The cost of a clause is how many conjunctions its atoms would bring up. For equalities that is counted. For other atoms it
+//! is estimated and taken [`PENALTY`] times, since an equality leads to a bucket, in which the search goes on. `exists`,
+//! `exists: false` and negations cost as much as all: they serve only where nothing else does.
 //!
 //! Invariant: a conjunction is filed under every atom of one of its clauses, or is in a list of its bucket.
 //!

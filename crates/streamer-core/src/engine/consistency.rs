@@ -16,9 +16,9 @@
 //!
 //! Invariant: the fields satisfied outside of arrays and those of the elements chosen are exactly what the choice satisfies.
 //!
-//! Cost: one look at each leaf of each field, then the satisfying ones. With `$or` over arrays it can be exponential (it
-//! decides satisfiability of clauses), so each conjunction that is tried costs a unit a shape, at most [`BUDGET`] in all;
-//! past it nothing is known. `streamer/reference/patterns.py` counts the same.
+//! Cost: one look at each leaf of each field, then the satisfying ones. With `$or` over arrays it can be exponential, since it
+//! decides satisfiability of clauses. So each conjunction that is tried costs a unit a shape, at most [`BUDGET`] in all. Past
+//! it nothing is known. `streamer/reference/patterns.py` counts the same.
 //!
 //! Rejected: trying all choices of leaves one after the other (exponential without `$or` too).
 

@@ -10,12 +10,12 @@
 //! An image is for the version of the core that wrote it, on a processor with that order of bytes. [`KIND`] stands in the
 //! file's header. A core that has another one makes the section of its lines.
 //!
-//! Invariant: what [`decode`] returns can be searched for any event without looking outside of an array, and every search ends:
-//! numbers are below what they count, buckets are a tree of bounded depth, tables have an empty slot. Whether it is the
-//! index of those lines is what the checksum stands for.
+//! Invariant: what [`decode`] returns can be searched for any event without looking outside of an array, and every search ends.
+//! Numbers are below what they count, buckets are a tree of bounded depth, tables have an empty slot. Whether it is the index
+//! of those lines is what the checksum stands for.
 //!
-//! Cost of decoding: one look at each word, about 1 ns; the matchers are sorted anew; 4 bytes a subscription for slots and the
-//! small things are memory of the process' own, all else is the file's.
+//! Cost of decoding: one look at each word, about 1 ns, and the matchers are sorted anew. The process has of its own 4 bytes a
+//! subscription for slots, and the small things. All else is the file's memory.
 //!
 //! Rejected: matchers as arrays in the file, too (eleven formats more, for a tenth of the memory); trusting the checksum alone (a
 //! file that was written on purpose could make a search run for ever).

@@ -16,8 +16,8 @@
 //! Cost: opening a file is a checksum of its directory and one allocation a section. The first event of a section pays for
 //! its checksum (gigabytes a second) and for its segment. The first write, or look at an id, reads all lines: 0.3 µs a subscription.
 //!
-//! A section that is damaged is a [`Fault`], thrown to the edge as a panic is, without its message: every event that needs
-//! the section gets it, and the hot path has no result that grows for it.
+//! A section that is damaged is a [`Fault`], thrown to the edge as a panic is, without its message. Every event that needs the
+//! section gets it. The hot path has no larger result for it.
 //!
 //! Rejected: compiling all when the file is opened (minutes of processor time in a cluster whose workers need a few
 //! collections each); a copy of the file in memory (it would not be shared between processes).

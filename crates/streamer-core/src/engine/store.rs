@@ -39,8 +39,8 @@ pub mod flags {
     pub const SKIP: u8 = 32;
     /// This one is the host's own.
     pub const HOST: u8 = 64;
-    /// It has a pattern, and its conjunctions say all of it: what is checked on a candidate is whether one choice of array
-    /// elements meets it, so nothing where none of its values lies in an array.
+    /// It has a pattern, and its conjunctions say all of it. What is checked on a candidate is whether one choice of array
+    /// elements meets the pattern. Nothing is checked where none of its values lies in an array.
     pub const ARRAYS: u8 = 128;
 }
 

@@ -15,8 +15,8 @@
 //! How many matches an event has is counted in buckets, of which the first are the events without any: matched and unmatched
 //! are read off them.
 //!
-//! Cost: about 3 ns an event, and two clock readings (50 ns) for one event in [`EVERY`] on average, drawn at random so that no
-//! rhythm of a stream meets that of the sample. Latencies are those of the sample; counts are of all events.
+//! Cost: about 3 ns an event, and two clock readings (50 ns) for one event in [`EVERY`] on average. The events are drawn at
+//! random, so that no rhythm of a stream meets that of the sample. Latencies are those of the sample; counts are of all events.
 //!
 //! Rejected: one set of atomics for all threads (two threads on one line: 40-80 ns an event); timing every event (8 % of an
 //! event that nothing wants).

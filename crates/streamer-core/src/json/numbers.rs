@@ -6,13 +6,13 @@
 //!   after a digit  ....11.1..1...1.     shifted by one: a dot or a comma must stand here, a minus must not
 //! ```
 //!
-//! The grammar of such a list is one of neighbours, but for two rules: a number has one dot at most (an addition carries a
-//! dot over the digits after it), and brackets nest (they are counted). So nothing waits for the end of a number to know
+//! Whether such a list is good is told by neighbouring characters, but for two rules. A number has one dot at most: an addition
+//! carries a dot over the digits after it. Brackets nest: they are counted. So nothing waits for the end of a number to know
 //! where the next begins, which is what walking over numbers one by one does.
 //!
-//! Invariant: what is called complete is JSON to the letter, within the depth allowed. Nothing is ever refused here: with
-//! anything else (an exponent, a space but after a comma, a string, the last bytes of the text, a mistake) it stops at the
-//! last comma of a block that was good, and whoever asked reads on from there, one by one, and finds what is wrong and where.
+//! Invariant: what is called complete is JSON to the letter, within the depth allowed. Nothing is ever refused here. With
+//! anything else (an exponent, a space but after a comma, a string, the last bytes of the text, a mistake) it stops at the last
+//! comma of a block that was good. Whoever asked reads on from there, one by one, and finds what is wrong and where.
 //!
 //! Cost: 180 instructions for 64 bytes with AVX2, 350 without, where walking over 3 or 4 numbers of 17 digits takes 700; a list
 //! of coordinates is skipped in half the time. A stop costs a block, and the next list is tried a block later, so that all

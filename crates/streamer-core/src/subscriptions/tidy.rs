@@ -77,9 +77,9 @@ fn sort_of(clause: &Clause) -> Option<(Discriminant<Atom>, Option<Times>)> {
     }
 }
 
-/// Put together what the clauses *same*, all on one value, say of kinds, and what they say in ranges of one sort. Ranges without a
-/// common value stay as they are: nobody knows of an unknown value that it lies in none of them, and a range without values has
-/// no keys by which it would be looked for.
+/// Put together what the clauses *same*, all on one value, say of kinds, and what they say in ranges of one sort. Ranges
+/// without a common value stay as they are. An unknown value may lie in any of them, so they are not false of it; and a range
+/// without values would have no keys by which to look for it.
 fn join(clauses: &mut [Clause], same: &[usize], keep: &mut [bool]) {
     let mut done: Vec<(Discriminant<Atom>, Option<Times>)> = Vec::new();
     for &first in same {
