@@ -372,6 +372,9 @@ class Core:
     def counters(self) -> _Counters:
         """Return what was counted since the core was made, and what it holds now."""
 
+    def dump(self, max_subscriptions: int) -> str:
+        """Print partitions, segments, buckets and matchers of at most so many subscriptions."""
+
     def partitions(self) -> list[tuple[str, str, int, int, int, int]]:
         """Return tenant, collection, subscriptions, segments, bytes of conditions and of the index of each partition."""
 

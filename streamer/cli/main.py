@@ -96,10 +96,13 @@ Collection = Annotated[str | None, typer.Option(help="The collection of every ev
 DefaultTenant = Annotated[str | None, typer.Option(help="The tenant of what names none.  \\[default: default]")]
 SoftDelete = Annotated[str | None, typer.Option(metavar="FIELD", help="The field of `data` that flags a document as deleted.")]
 
+debug_app = typer.Typer(name="debug", help="Look inside an engine.", no_args_is_help=True)
+
 app.add_typer(config_app)
 app.add_typer(layouts_app)
 app.add_typer(plot_app)
 app.add_typer(snapshot_app)
+app.add_typer(debug_app)
 
 
 @app.callback(invoke_without_command=True)
@@ -319,6 +322,17 @@ def save_snapshot(
     except OSError as error:
         fail(f"{file}: {error.strerror or error}")
     note(f"{file}: {count(len(engine), 'subscription')}")
+
+
+@debug_app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
+def index(
+    subscriptions: Subscriptions = None,
+    config: ConfigFile = None,
+    most: Annotated[int, typer.Option("--max", metavar="N", min=0, help="Print at most so many subscriptions.")] = 1000,
+    default_tenant: DefaultTenant = None,
+) -> None:
+    """Print the index: partitions, segments, buckets, what each asks of an event, and where it leads."""
+    show(_setup(config, subscriptions, default_tenant=default_tenant).engine().dump(most).rstrip("\n"))
 
 
 def main() -> None:

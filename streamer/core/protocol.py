@@ -246,6 +246,9 @@ class Core(Protocol):
         A match that is under way may see the old or the new ones.
         """
 
+    def dump(self, max_subscriptions: int) -> str:
+        """Print what is held and how it is found, of at most so many subscriptions."""
+
     def plan(self, subscription_id: str) -> Plan | None:
         """Tell how a subscription is found and decided here, or None for an unknown id."""
 

@@ -549,6 +549,18 @@ class Engine:
             raise UnknownSubscriptionError(subscription_id)
         return plan
 
+    def dump(self, max_subscriptions: int = 1000) -> str:
+        """Print how the subscriptions are held: partitions, segments, buckets, what each asks, and where it leads.
+
+        The reference has no index, and prints the conditions of each subscription.
+
+        Args:
+            max_subscriptions: what is more is counted, not printed. Printing costs as much as indexing once more.
+        """
+        if max_subscriptions < 0:
+            raise ConfigError(f"expected a number of subscriptions, not {max_subscriptions}", place="max_subscriptions")
+        return self._core.dump(max_subscriptions)
+
     def lint(self) -> list[Finding]:
         """Return what is suspicious: never or always matching, duplicates, slow, arithmetic on numbers as spelled."""
         findings = lint(map(self._compile, self.subscriptions()), self._options.limits)

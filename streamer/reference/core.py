@@ -51,6 +51,7 @@ from streamer.errors import (
 from streamer.events.reading import EventSource, IgnoredEvent, as_before, is_bare
 from streamer.locks import TRIES, Lock
 from streamer.model import Event, Match
+from streamer.reference.dump import dump
 from streamer.reference.judge import Outcome, judge
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
@@ -686,6 +687,10 @@ class ReferenceCore:
     def plan(self, subscription_id: str) -> Plan | None:
         entry = self._root.entries.get(subscription_id)
         return None if entry is None else make_plan(entry.compiled, self._options.limits)
+
+    def dump(self, max_subscriptions: int) -> str:
+        entries = sorted(self._root.entries.values(), key=lambda entry: entry.order)
+        return dump((entry.compiled for entry in entries), self._options.limits, max_subscriptions)
 
 
 def _partition_name(tenant: str, collection: str) -> PartitionName:

@@ -629,6 +629,10 @@ impl Core {
         })
     }
 
+    fn dump(&self, py: Python<'_>, max_subscriptions: usize) -> PyResult<String> {
+        guard(py, || Ok(gil::let_go(py, || self.shared.engine.dump(max_subscriptions))))
+    }
+
     fn partitions(&self, py: Python<'_>) -> PyResult<Vec<PartitionTold>> {
         guard(py, || {
             let told = |held: streamer_core::engine::Held| {

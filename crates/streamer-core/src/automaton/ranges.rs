@@ -57,6 +57,11 @@ impl NumberCut {
         [self.0 as u32, (self.0 >> 32) as u32, self.1]
     }
 
+    /// Whether it is the cut above its number.
+    pub fn is_above(self) -> bool {
+        self.1 % 2 == 1
+    }
+
     /// The cut that [`NumberCut::to_words`] wrote.
     pub fn from_words(words: [u32; 3]) -> NumberCut {
         NumberCut(u64::from(words[0]) | u64::from(words[1]) << 32, words[2])

@@ -65,6 +65,17 @@ pub(super) const ANSWER: u32 = 1 << 30;
 /// How many buckets, candidates or subscriptions a segment can have.
 pub(super) const MOST: usize = (1 << 30) - 1;
 
+/// Where a transition leads.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    /// A bucket, by number.
+    Bucket(u32),
+    /// What is left to verify, by its place in the checks.
+    Candidate(u32),
+    /// A subscription.
+    Answer(u32),
+}
+
 impl Next {
     /// No transition.
     pub(super) const NOWHERE: Next = Next(u32::MAX);
@@ -79,6 +90,17 @@ impl Next {
 
     pub(super) fn answer(subscription: u32) -> Next {
         Next(subscription | ANSWER)
+    }
+
+    /// Where it leads, for people.
+    pub(super) fn target(self) -> Target {
+        if self.0 & CANDIDATE != 0 {
+            Target::Candidate(self.0 & !CANDIDATE)
+        } else if self.0 & ANSWER != 0 {
+            Target::Answer(self.0 & !ANSWER)
+        } else {
+            Target::Bucket(self.0)
+        }
     }
 }
 

@@ -138,6 +138,15 @@ pub(super) fn build_with_recipe(
     Ok((index, recipe))
 }
 
+/// The index of a store that one was built of before, and what its matchers are made of; None where it would be too large.
+///
+/// Its subscriptions have the numbers that the first building gave them, so building again changes none.
+pub(super) fn rebuilt(store: &Store, seed: &Seed, depth: Depth, is_always: impl Fn(u32) -> bool) -> Option<(Index, Recipe)> {
+    let (index, recipe, places) = Builder::run(store, seed, depth, is_always).ok()?;
+    let is_same = places.iter().enumerate().all(|(old, new)| old == *new as usize);
+    is_same.then_some((index, recipe))
+}
+
 /// What the matchers of an index were made of: for each its class, and where its atoms begin, the atoms of others than answers
 /// begin, and all end; each atom with where it is and what it leads to.
 #[derive(Debug, Default)]

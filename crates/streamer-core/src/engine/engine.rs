@@ -20,6 +20,7 @@
 
 use crate::cel::{Executable, Reason};
 use crate::engine::build::Depth;
+use crate::engine::dump::dump;
 use crate::engine::group::{Group, Located};
 use crate::engine::guards::Phase1;
 use crate::engine::judge::{Change, Outcome, Transition};
@@ -659,6 +660,11 @@ impl Engine {
             }
         });
         (stores, indexes)
+    }
+
+    /// What is held as text: partitions, segments, buckets, probes and matchers, of at most so many subscriptions.
+    pub fn dump(&self, most: usize) -> String {
+        dump(&self.inner.root.load(), &self.inner.records, &self.inner.seed, most)
     }
 
     /// What each partition holds.

@@ -6,6 +6,7 @@ pub mod buckets;
 pub mod build;
 mod checks;
 mod consistency;
+mod dump;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
 pub mod engine;
 mod fields;

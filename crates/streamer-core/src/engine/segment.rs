@@ -207,6 +207,11 @@ impl Segment {
         Segment { store, index: Some(index), removed: OnceLock::new(), dead: Dead::default(), guard }
     }
 
+    /// Its index; None for a list.
+    pub(super) fn index(&self) -> Option<&Index> {
+        self.index.as_ref()
+    }
+
     /// How many subscriptions are not removed.
     pub fn live(&self) -> usize {
         let (keyed, unkeyed) = self.dead.counts();

@@ -1,8 +1,9 @@
 //! Clauses in words, for `plan`.
 
-use super::normal_form::{Atom, Clause, Mode, Path, Range, Relation, Root, TopicWord};
+use super::normal_form::{Atom, Cidr, Clause, Mode, Path, Range, Relation, Root, TopicWord};
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 impl fmt::Display for Clause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,7 +71,8 @@ impl fmt::Display for Atom {
             Atom::EqualIgnoreCase(text) => write!(f, "= {text:?}, in any case"),
             Atom::Wildcard(pieces) => write!(f, "like {:?}", pieces.join("*")),
             Atom::Regexp(regexp) => write!(f, "matches {:?}", regexp.expression),
-            Atom::Cidr(net) => write!(f, "in {net:?}"),
+            Atom::Cidr(Cidr::V4(bits, length)) => write!(f, "in {}/{length}", Ipv4Addr::from(*bits)),
+            Atom::Cidr(Cidr::V6(bits, length)) => write!(f, "in {}/{length}", Ipv6Addr::from(*bits)),
             Atom::Element(value) => write!(f, "has an element {value}"),
             Atom::Kinds(kinds) => write_kinds(f, *kinds),
             Atom::Other { kinds, none_of } => {

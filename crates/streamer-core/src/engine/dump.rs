@@ -1,0 +1,384 @@
+//! An engine as text, for people who want to see what an index made of their subscriptions; as Quamina's pretty-printer does.
+//!
+//! ```text
+//!   partition tenant "default", collection "orders": 70 subscriptions in 1 segment
+//!     segment 1: 70 subscriptions, 1 removed; an index of 2 buckets, 71 values, 1 matcher
+//!       bucket 0 asks data.status for equal values
+//!         = "open" ─► "s3"
+//!         = "paid" ─► bucket 1
+//!       bucket 1 asks data.amount for ranges of numbers
+//!         > 5 ─► "s7" if data.user = 4
+//! ```
+//!
+//! A matcher does not keep its operands in a form that can be read back. What it was made of is found as the image of an index
+//! finds it: the index is built again of the same store, which gives the same buckets, with its recipe.
+//!
+//! Cost: that of building each segment that is shown; so the number of subscriptions that are shown is bounded.
+//!
+//! Rejected: a method in each matcher that lists its operands (nine twins of their constructors, for one reader).
+
+use crate::automaton::ranges::NumberCut;
+use crate::bloom::keys::{Access, Scope};
+use crate::engine::buckets::{Bucket, EQUALITIES, Index, Matcher, Next, Probe, Target};
+use crate::engine::build::{Depth, Recipe, rebuilt};
+use crate::engine::checks::{Check, Record as Candidate, UNNAMED, Wanted, next_check};
+use crate::engine::engine::Root;
+use crate::engine::partitions::Partition;
+use crate::engine::registry::Records;
+use crate::engine::segment::Segment;
+use crate::engine::store::{Store, flags};
+use crate::engine::words::AtomView;
+use crate::subscriptions::normal_form::{Atom, Clause, Mode, Range};
+use crate::subscriptions::regexps::Regexp;
+use crate::value::{Kinds, Number, Seed};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// So many entries of one list are written.
+const SHOWN: usize = 100;
+/// A text is cut to so many bytes.
+const WIDEST: usize = 2000;
+
+/// Write what is held under *root*, partitions by name; segments only as long as *most* subscriptions hold out.
+pub(super) fn dump(root: &Root, records: &Records, seed: &Seed, most: usize) -> String {
+    let mut partitions: Vec<Arc<Partition>> = Vec::new();
+    root.partitions.for_each(|partition| partitions.push(partition.present().clone()));
+    partitions.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut dump = Dump { out: String::new(), records, seed, version: root.version, left: most, most };
+    if partitions.is_empty() {
+        dump.line(0, "no subscriptions");
+    }
+    partitions.iter().for_each(|partition| dump.partition(partition));
+    dump.out
+}
+
+struct Dump<'e> {
+    out: String,
+    records: &'e Records,
+    seed: &'e Seed,
+    version: u64,
+    /// So many subscriptions may still be shown.
+    left: usize,
+    most: usize,
+}
+
+/// A segment with its index as it is built again.
+struct Indexed<'s> {
+    segment: &'s Segment,
+    index: Index,
+    recipe: Recipe,
+}
+
+impl Dump<'_> {
+    fn line(&mut self, depth: usize, text: &str) {
+        let most = text.len().min(WIDEST);
+        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let cut = if end < text.len() { " ..." } else { "" };
+        let _ = writeln!(self.out, "{:1$}{2}{cut}", "", 2 * depth, &text[..end]);
+    }
+
+    fn partition(&mut self, partition: &Partition) {
+        let live: usize = partition.segments.iter().map(|segment| segment.live()).sum();
+        let mut head = format!("partition tenant {:?}, collection {:?}: ", partition.name.tenant, partition.name.collection);
+        match &partition.section {
+            Some(section) if partition.segments.is_empty() => {
+                let _ = write!(head, "{}, in a file that is not read yet", count(section.len(), "subscription"));
+            }
+            _ => {
+                let _ = write!(head, "{} in {}", count(live, "subscription"), count(partition.segments.len(), "segment"));
+            }
+        }
+        if let Some(filter) = &partition.filter {
+            let _ = write!(head, "; a filter of {}", count(filter.state().keys as usize, "key"));
+        }
+        self.line(0, &head);
+        for (at, segment) in partition.segments.iter().enumerate() {
+            self.segment(at + 1, segment);
+        }
+    }
+
+    fn segment(&mut self, number: usize, segment: &Segment) {
+        let (all, live) = (segment.store.len(), segment.live());
+        let mut head = format!("segment {number}: {}", count(all, "subscription"));
+        if live < all {
+            let _ = write!(head, ", {} removed", all - live);
+        }
+        match segment.index() {
+            None => head.push_str("; a list, of which each is compared"),
+            Some(index) => {
+                let parts = [(index.buckets.len(), "bucket"), (index.values.len(), "value"), (index.matchers.len(), "matcher")];
+                let _ = write!(head, "; an index of {}", parts.map(|(number, what)| count(number, what)).join(", "));
+            }
+        }
+        let Some(left) = self.left.checked_sub(all) else {
+            let most = self.most;
+            return self.line(1, &format!("{head}; not shown: more than {} in all", count(most, "subscription")));
+        };
+        self.left = left;
+        self.line(1, &head);
+        match segment.index() {
+            None => self.list(segment),
+            Some(index) => self.index(segment, index),
+        }
+        let mut is_held = vec![false; all];
+        let targets = (0..segment.store.conjunctions() as u32).flat_map(|conjunction| segment.store.targets(conjunction));
+        targets.for_each(|at| is_held[*at as usize] = true);
+        let never: Vec<u32> = (0..all as u32).filter(|at| !is_held[*at as usize]).collect();
+        if !never.is_empty() {
+            let names = self.names(segment, &never);
+            self.line(2, &format!("nothing ─► {names}"));
+        }
+    }
+
+    fn list(&mut self, segment: &Segment) {
+        for conjunction in 0..segment.store.conjunctions() as u32 {
+            let clauses: Vec<String> =
+                segment.store.clauses(conjunction).iter().map(|clause| clause_text(&segment.store, *clause)).collect();
+            let clauses = if clauses.is_empty() { "everything".to_owned() } else { clauses.join(" and ") };
+            let wanted = self.names(segment, segment.store.targets(conjunction));
+            self.line(2, &format!("{clauses} ─► {wanted}"));
+        }
+    }
+
+    fn index(&mut self, segment: &Segment, held: &Index) {
+        let access = Access::of(&segment.store, Scope::Guarding);
+        let is_always = |conjunction| held.always.is_some() && access.is_always(conjunction);
+        let Some((index, recipe)) = rebuilt(&segment.store, self.seed, Depth::RECURSIVE, is_always) else {
+            return self.line(2, "it cannot be built again");
+        };
+        if !same(&index, held) {
+            return self.line(2, "it was built otherwise than it is built now, and cannot be shown");
+        }
+        let indexed = Indexed { segment, index, recipe };
+        for number in 0..indexed.index.buckets.len() as u32 {
+            self.bucket(&indexed, number);
+        }
+    }
+
+    fn bucket(&mut self, indexed: &Indexed<'_>, number: u32) {
+        let Indexed { segment, index, .. } = indexed;
+        let bucket: Bucket = index.buckets[number as usize];
+        let always = if index.always == Some(number) { ", whatever the filter says" } else { "" };
+        self.line(2, &format!("bucket {number}{always}"));
+        let answers = &index.lists[bucket.answers as usize..bucket.lists_end as usize];
+        if !answers.is_empty() {
+            let names = self.names(segment, answers);
+            self.line(3, &format!("─► {names}"));
+        }
+        let (mut at, mut candidates) = (bucket.candidates, Vec::new());
+        while at < bucket.candidates_end {
+            let (text, next) = self.candidate(indexed, at);
+            candidates.push(format!("─► {text}"));
+            at = next;
+        }
+        self.entries(3, candidates);
+        for probe in &index.probes[bucket.probes as usize..bucket.probes_end as usize] {
+            self.probe(indexed, number, *probe);
+        }
+    }
+
+    fn entries(&mut self, depth: usize, entries: Vec<String>) {
+        let all = entries.len();
+        entries.iter().take(SHOWN).for_each(|entry| self.line(depth, entry));
+        if all > SHOWN {
+            self.line(depth, &format!("and {} more", all - SHOWN));
+        }
+    }
+
+    fn probe(&mut self, indexed: &Indexed<'_>, bucket: u32, probe: Probe) {
+        let Indexed { segment, index, recipe } = indexed;
+        let store = &segment.store;
+        let (path, mode) = &store.paths.paths[probe.path as usize];
+        let mut entries: Vec<String> = Vec::new();
+        let what = if probe.matcher == EQUALITIES {
+            entries.extend(
+                equalities(index, bucket, probe.path)
+                    .map(|(atom, next)| format!("{} ─► {}", atom_at(store, atom), self.next(indexed, next))),
+            );
+            "equal values"
+        } else {
+            let [_, start, middle, end] = recipe.heads[probe.matcher as usize].map(|word| word as usize);
+            for [atom, subscription] in &recipe.atoms[start..middle] {
+                entries.push(format!("{} ─► {}", atom_at(store, *atom), self.names(segment, &[*subscription])));
+            }
+            for [atom, next] in &recipe.atoms[middle..end] {
+                entries.push(format!("{} ─► {}", atom_at(store, *atom), self.next(indexed, Next(*next))));
+            }
+            index.matchers[probe.matcher as usize].what()
+        };
+        let leaves = if *mode == Mode::AnyLeaf { " (any leaf)" } else { "" };
+        self.line(3, &format!("asks {path}{leaves} for {what}"));
+        self.entries(4, entries);
+    }
+
+    fn next(&self, indexed: &Indexed<'_>, next: Next) -> String {
+        match next.target() {
+            Target::Bucket(bucket) => format!("bucket {bucket}"),
+            Target::Answer(subscription) => self.names(indexed.segment, &[subscription]),
+            Target::Candidate(at) => self.candidate(indexed, at).0,
+        }
+    }
+
+    /// A candidate with what is left to verify of it, and where the next one is.
+    fn candidate(&self, indexed: &Indexed<'_>, at: u32) -> (String, u32) {
+        let Indexed { segment, index, .. } = indexed;
+        let (candidate, next) = Candidate::read(&index.checks, at);
+        let wanted = match candidate.wanted() {
+            Wanted::One(subscription) => self.names(segment, &[subscription]),
+            Wanted::All(conjunction) => self.names(segment, segment.store.targets(conjunction)),
+        };
+        let (mut rest, mut checks) = (candidate.checks, Vec::new());
+        while let Some(check) = next_check(&mut rest) {
+            checks.push(check_text(&segment.store, index, check));
+        }
+        (if checks.is_empty() { wanted } else { format!("{wanted} if {}", checks.join(" and ")) }, next)
+    }
+
+    /// The ids of subscriptions, each with what is evaluated besides.
+    fn names(&self, segment: &Segment, subscriptions: &[u32]) -> String {
+        let name = |at: &u32| {
+            let record = self.records.get(segment.store.slots[*at as usize]);
+            let mut name = record.as_ref().map_or_else(|| "?".to_owned(), |record| format!("{:?}", record.id));
+            let held = segment.store.flags[*at as usize];
+            if segment.is_gone(*at, self.version) {
+                name = "a removed one".to_owned();
+            }
+            if held & flags::VERIFY != 0 {
+                name.push_str(" and its verification");
+            }
+            if held & flags::ARRAYS != 0 {
+                name.push_str(" and one choice of array elements");
+            }
+            if held & flags::CEL != 0 {
+                name.push_str(" and its CEL");
+            }
+            name
+        };
+        let mut names: Vec<String> = subscriptions.iter().take(SHOWN).map(name).collect();
+        if subscriptions.len() > SHOWN {
+            names.push(format!("{} more", subscriptions.len() - SHOWN));
+        }
+        names.join(", ")
+    }
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Whether two indexes have the same states and transitions.
+fn same(one: &Index, other: &Index) -> bool {
+    let words = |index: &Index| -> (Vec<u8>, Vec<u8>, Vec<u32>, Vec<u32>) {
+        let (buckets, probes) = (bytemuck::cast_slice(&index.buckets[..]), bytemuck::cast_slice(&index.probes[..]));
+        (buckets.to_vec(), probes.to_vec(), index.lists.to_vec(), index.checks.to_vec())
+    };
+    words(one) == words(other) && one.matchers.len() == other.matchers.len() && one.always == other.always
+}
+
+/// The equalities of a bucket at a path: where each atom is, and what it leads to.
+fn equalities(index: &Index, bucket: u32, path: u32) -> impl Iterator<Item = (u32, Next)> {
+    let of_first = (0..index.values.len()).map(|value| (value, index.values[value].first)).filter(move |_| bucket == 0);
+    let mut of_others: Vec<(usize, Next)> =
+        index.edges.slots.iter().filter(|edge| edge.bucket == bucket).map(|edge| (edge.value as usize, edge.next)).collect();
+    of_others.sort_unstable_by_key(|(value, _)| *value);
+    of_first
+        .filter(|(_, next)| *next != Next::NOWHERE)
+        .chain(of_others)
+        .filter(move |(value, _)| index.values[*value].path == path)
+        .map(|(value, next)| (index.values[value].atom, next))
+}
+
+fn atom_at(store: &Store, position: u32) -> String {
+    store.atom_at(position).next().map_or_else(String::new, |atom| owned(&atom.view).to_string())
+}
+
+fn clause_text(store: &Store, number: u32) -> String {
+    let clause = store.clause(number);
+    let (path, mode) = &store.paths.paths[clause.path as usize];
+    Clause { path: path.clone(), mode: *mode, atoms: clause.atoms.map(|atom| owned(&atom.view)).collect() }.to_string()
+}
+
+fn check_text(store: &Store, index: &Index, check: Check<'_>) -> String {
+    let at = |path: u32, atom: Atom| {
+        let (path, mode) = &store.paths.paths[path as usize];
+        Clause { path: path.clone(), mode: *mode, atoms: vec![atom] }.to_string()
+    };
+    let atoms = |numbers: &[u32]| -> Vec<Atom> {
+        let named = numbers.iter().filter(|number| **number != UNNAMED);
+        named.flat_map(|number| store.atom_at(index.values[*number as usize].atom).map(|atom| owned(&atom.view))).collect()
+    };
+    match check {
+        Check::Values(path, numbers) => {
+            let (path, mode) = &store.paths.paths[path as usize];
+            Clause { path: path.clone(), mode: *mode, atoms: atoms(numbers) }.to_string()
+        }
+        Check::Other(path, kinds, none_of) => {
+            at(path, Atom::Other { kinds: Kinds::from_bits(kinds), none_of: atoms(none_of).into() })
+        }
+        Check::Kinds(path, kinds) => at(path, Atom::Kinds(Kinds::from_bits(kinds))),
+        Check::Numbers(path, from, to) => at(path, Atom::Numbers(numbers(from, to))),
+        Check::Clause(clause) => clause_text(store, clause),
+    }
+}
+
+/// A range of numbers by its cuts.
+fn numbers(from: Option<NumberCut>, to: Option<NumberCut>) -> Range<Number> {
+    Range { low: from.map(|cut| (cut.number(), !cut.is_above())), high: to.map(|cut| (cut.number(), cut.is_above())) }
+}
+
+/// An end of a range of strings: the cut above a text is the text and a NUL.
+fn text_end(cut: &str) -> (Box<str>, bool) {
+    match cut.strip_suffix('\0') {
+        Some(text) => (text.into(), true),
+        None => (cut.into(), false),
+    }
+}
+
+/// An atom as the normal form has it.
+fn owned(view: &AtomView<'_>) -> Atom {
+    match view {
+        AtomView::Equal(scalar) => Atom::Equal(scalar.to_scalar()),
+        AtomView::EqualTree(tree) => Atom::EqualTree(Arc::clone(tree)),
+        AtomView::Numbers(from, to) => Atom::Numbers(numbers(*from, *to)),
+        AtomView::Strings(from, to) => {
+            Atom::Strings(Range { low: from.map(text_end).map(|(text, is_above)| (text, !is_above)), high: to.map(text_end) })
+        }
+        AtomView::Times(of, from, to) => Atom::Times(*of, numbers(*from, *to)),
+        AtomView::Size(least, most) => Atom::Size(*least, *most),
+        AtomView::Prefix(text) => Atom::Prefix((*text).into()),
+        AtomView::Suffix(text) => Atom::Suffix((*text).into()),
+        AtomView::Substring(text) => Atom::Substring((*text).into()),
+        AtomView::PrefixIgnoreCase(text) => Atom::PrefixIgnoreCase((*text).into()),
+        AtomView::SuffixIgnoreCase(text) => Atom::SuffixIgnoreCase((*text).into()),
+        AtomView::EqualIgnoreCase(text) => Atom::EqualIgnoreCase((*text).into()),
+        AtomView::Wildcard(pieces) => Atom::Wildcard(pieces.to_vec().into()),
+        AtomView::Regexp(program) => Atom::Regexp(Regexp { expression: program.expression().into(), size: program.size() }),
+        AtomView::Cidr(net) => Atom::Cidr(*net),
+        AtomView::Element(value) => Atom::Element(Arc::clone(value)),
+        AtomView::Kinds(kinds) => Atom::Kinds(*kinds),
+        AtomView::Other(kinds, none_of) => {
+            Atom::Other { kinds: *kinds, none_of: none_of.map(|atom| owned(&atom.view)).collect() }
+        }
+        AtomView::Topic(words) => Atom::Topic(words.to_vec().into()),
+    }
+}
+
+impl Matcher {
+    /// What it tells values by.
+    fn what(&self) -> &'static str {
+        match self {
+            Matcher::Numbers { .. } => "ranges of numbers",
+            Matcher::Strings { .. } => "ranges of strings",
+            Matcher::Times { .. } => "ranges of times",
+            Matcher::Prefixes(_) => "prefixes",
+            Matcher::Suffixes(_) => "suffixes",
+            Matcher::IgnoreCase(_) => "texts in any case",
+            Matcher::Wildcards(_) => "wildcards",
+            Matcher::Regexps(_) => "regexps",
+            Matcher::Nets(_) => "nets",
+            Matcher::Topics(_) => "topic patterns",
+            Matcher::Kinds(_) => "kinds of value",
+            Matcher::AnythingBut(_) => "anything but",
+        }
+    }
+}

@@ -1,0 +1,39 @@
+"""What the reference holds as text: no index, so each partition with the conditions of its subscriptions."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+
+from streamer.model import Limits
+from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.normal_form import normal_form
+
+NO_INDEX = "the reference has no index: an event is compared with each subscription that the filter of its partition lets pass"
+
+
+def dump(held: Iterable[CompiledSubscription], limits: Limits, max_subscriptions: int) -> str:
+    """Print partitions by name, with the conditions of at most so many subscriptions."""
+    partitions: defaultdict[tuple[str, str], list[CompiledSubscription]] = defaultdict(list)
+    for each in held:
+        partitions[each.tenant, "*" if each.collection is None else each.collection].append(each)
+    if not partitions:
+        return "no subscriptions\n"
+    lines, left = [NO_INDEX], max_subscriptions
+    for (tenant, collection), within in sorted(partitions.items()):
+        count = f"{len(within)} subscription{'s' * (len(within) != 1)}"
+        head = f"partition tenant {_quoted(tenant)}, collection {_quoted(collection)}: {count}"
+        if len(within) > left:
+            lines.append(f"{head}; not shown: more than {max_subscriptions} in all")
+            continue
+        left -= len(within)
+        lines.append(head)
+        for each in within:
+            alternatives = sorted(map(str, normal_form(each, limits).conjunctions)) or ["nothing"]
+            lines += [f"  {alternative} ─► {_quoted(each.id)}" for alternative in alternatives]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
