@@ -7,14 +7,20 @@ PY   := $(VENV)/bin/python
 CARGO := $(shell cargo --version >/dev/null 2>&1 && echo cargo)
 RUST  := $(if $(filter 0,$(STREAMER_BUILD_RUST)),,$(if $(filter 1,$(STREAMER_BUILD_RUST)),yes,$(if $(CARGO),yes)))
 KIND  := $(if $(RUST),native,pure)
-CARGO_ENV := PYO3_PYTHON=$(abspath $(PY))
+
+# All that builds Rust, pip with its interpreters for the moment too, builds for this one: for another, everything would be built anew.
+export PYO3_PYTHON := $(abspath $(PY))
+
 RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.*' \) -print 2>/dev/null)
+
+# What pytest runs: TEST names files or folders, BACKEND one backend; all of it on all backends that are here, if neither is given.
+PYTEST = STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n logical --dist loadgroup --durations 20 $(TEST)
 
 # The reference always runs; the native engine wherever this version has one and its core was built.
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test test-integration lint types format docs rust pytest wheel fuzz bench bench-smoke install clean
+.PHONY: help demo season test test-all test-integration lint types format docs rust pytest slow wheel fuzz bench bench-smoke install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,12 +31,15 @@ demo: $(VENV)/.demo-$(KIND) ## replay the flights that left New York in 2013 aga
 season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while subscribers come and go for a year
 	@$(if $(RUST),,STREAMER_BACKEND=reference) $(PY) -m examples.flights.season --plot docs/filters.png
 
-test: lint types rust pytest wheel ## every gate: lint, types, Rust, pytest on each backend, an installed wheel
-	@echo "make test: all gates passed on: $(BACKENDS)$(if $(RUST),, (no cargo: the native core and its gates were left out))"
+test: $(if $(TEST),pytest,lint types rust pytest) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
+	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
-test-integration: $(VENV)/.dev-$(KIND) ## the tests that take long
+test-all: $(if $(TEST),slow,test slow wheel) ## `make test`, the tests that take long, an installed wheel; with TEST: a part with what takes long in it
+	@echo "make test-all: passed"
+
+test-integration: $(VENV)/.dev-$(KIND) ## what test-all leaves out: rounds that are recorded, and a broker of Kafka that is fetched
 	@set -e; for backend in $(BACKENDS); do echo "== pytest -m integration, $$backend"; \
-	  STREAMER_BACKEND=$$backend $(PY) -m pytest -q -m integration; done
+	  STREAMER_BACKEND=$$backend $(PY) -m pytest -q -m integration $(TEST); done
 
 lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
 	$(PY) -m ruff check .
@@ -52,15 +61,18 @@ docs: $(VENV)/.dev-$(KIND) ## write what is generated in docs/: the JSON Schema 
 rust: $(VENV)/.dev-$(KIND) ## rustfmt, clippy and the tests of the Rust workspace
 ifeq ($(RUST),yes)
 	cargo fmt --all --check
-	$(CARGO_ENV) cargo clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO_ENV) cargo test --workspace --locked
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked
 	cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target/peers-check
 else
 	@echo "rust: left out, there is no cargo here; everything runs on the reference"
 endif
 
-pytest: $(VENV)/.dev-$(KIND) ## pytest, once on each backend
-	@set -e; for backend in $(BACKENDS); do echo "== pytest, $$backend"; STREAMER_BACKEND=$$backend $(PY) -m pytest -q; done
+pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend
+	$(PYTEST)
+
+slow: $(VENV)/.dev-$(KIND) ## the tests that are slow, on each backend
+	$(PYTEST) -m $(if $(TEST),'not integration',slow)
 
 wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
 	@$(PY) tests/tools/check_wheel.py
@@ -73,9 +85,9 @@ bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
 	@if $(PY) -c 'import streamer._native' 2>/dev/null; then $(PY) -m benchmarks.cel; $(PY) -m benchmarks.load; fi
 	@if command -v java >/dev/null; then $(PY) -m benchmarks.spark; else echo "benchmarks.spark: left out, there is no java here"; fi
 
+bench-smoke: TEST = tests/test_benchmarks.py
 bench-smoke: $(VENV)/.dev-$(KIND) ## run every benchmark on a little data, and check its match counts
-	@set -e; for backend in $(BACKENDS); do export STREAMER_BACKEND=$$backend; $(PY) -m benchmarks --smoke; $(PY) -m benchmarks.edge --smoke; $(PY) -m benchmarks.bloom --smoke; $(PY) -m benchmarks.metrics --smoke; $(PY) -m benchmarks.changes --smoke; $(PY) -m benchmarks.lowered --smoke; $(PY) -m benchmarks.snapshot --smoke; $(PY) -m benchmarks.load --smoke; done
-	@if command -v java >/dev/null; then $(PY) -m benchmarks.spark --smoke; $(PY) -m benchmarks.spark_scale --smoke; else echo "benchmarks.spark, spark_scale: left out, there is no java here"; fi
+	$(PYTEST) -m 'not integration'
 
 install: $(VENV)/.dev-$(KIND) ## create .venv and install Streamer into it, editable, with the tools of development
 

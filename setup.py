@@ -64,8 +64,9 @@ extensions = []
 if wanted():
     from setuptools_rust import Binding, RustExtension
 
-    # debug=False: an editable build is a release build too, or every measurement of a checkout would mislead.
-    extensions.append(RustExtension("streamer._native", path=str(CRATE), binding=Binding.PyO3, debug=False))
+    # debug=False: an editable build is optimised too, or every measurement of a checkout would mislead.
+    profile = ["--profile", "editable"] if "editable_wheel" in sys.argv else None
+    extensions.append(RustExtension("streamer._native", path=str(CRATE), binding=Binding.PyO3, debug=False, args=profile))
 
 # One wheel serves every Python from 3.11 on.
 setup(rust_extensions=extensions, options={"bdist_wheel": {"py_limited_api": "cp311"}} if extensions else {})

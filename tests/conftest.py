@@ -24,6 +24,22 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# A case that fails is told with the values that were compared.
+pytest.register_assert_rewrite("tests.conformance.runner")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--case", metavar="NAME", help="run the cases of the table with NAME in their file::name alone")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("case") is None:
+        return
+    of_table = [item for item in items if "cases" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=[item for item in items if item not in of_table])
+    items[:] = of_table
+
+
 def pytest_report_header() -> str:
     return f"streamer {streamer.__version__} from {os.path.dirname(streamer.__file__)}, backend {streamer.BACKEND}"
 

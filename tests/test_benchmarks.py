@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +16,15 @@ from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
 from examples.flights.__main__ import HAND_WRITTEN
 from streamer import Engine
+from tests.spark.conftest import missing
+
+ROOT = Path(__file__).parents[1]
+QUICK = "mixed"
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize(
+    "name", ["mixed", *(pytest.param(name, marks=pytest.mark.slow) for name in BENCHMARKS if name != "mixed")]
+)
 def test_a_benchmark_finds_the_matches_that_it_must(name: str, backend: str) -> None:
     smoke = [case for case in BENCHMARKS[name].CASES if case.smoke]
     assert smoke
@@ -29,11 +38,13 @@ def test_a_benchmark_that_finds_another_number_of_matches_fails(backend: str) ->
         run(BENCHMARKS["mixed"], wrong)
 
 
+@pytest.mark.slow
 def test_the_edge_finds_the_matches_that_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     edge.main(["--smoke"])
     assert "ns a match" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_with_phase_1_and_without_it_and_sketched_the_same_is_found(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     bloom.main(["--smoke"])
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
@@ -41,11 +52,13 @@ def test_with_phase_1_and_without_it_and_sketched_the_same_is_found(backend: str
     assert len(table) == 4 + 3 + (len(bloom.SMOKE) + kinds) * len(bloom.SHARES)
 
 
+@pytest.mark.slow
 def test_what_counting_costs_is_measured_on_the_right_matches(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     metrics.main(["--smoke"])
     assert capsys.readouterr().out.count("each matches one") == 2
 
 
+@pytest.mark.slow
 def test_what_holes_and_old_documents_cost_is_measured_on_the_right_matches(
     backend: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -53,16 +66,19 @@ def test_what_holes_and_old_documents_cost_is_measured_on_the_right_matches(
     assert capsys.readouterr().out.count("transitions") == 2
 
 
+@pytest.mark.slow
 def test_cel_and_the_same_as_filters_find_the_same(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     lowered.main(["--smoke"])
     assert "times as long to match" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_was_saved_finds_the_matches_that_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     snapshot.main(["--smoke"])
     assert f"| matches | {snapshot.CASES[min(snapshot.CASES)]:,} |" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_under_load_the_matches_are_those_that_there_must_be_also_beside_changes(
     backend: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,6 +88,17 @@ def test_under_load_the_matches_are_those_that_there_must_be_also_beside_changes
     assert "300 in 2 collections" in told
     assert ", 0 changes/s |" in told
     assert told.count("| CEL cache |") == len(load.SMOKE)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("benchmarks of spark")
+@pytest.mark.parametrize("name", ["spark", "spark_scale"])
+def test_spark_finds_the_matches_that_it_must(name: str) -> None:
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--smoke"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
 def test_an_event_that_waits_for_the_one_before_it_is_late_by_that() -> None:

@@ -19,7 +19,9 @@ from streamer.errors import shortened
 from streamer.events.reading import IgnoredEvent
 from tests.conformance.table import load_all, load_known_failures
 from tests.generators import agreeing_event, agreeing_subscription, random_text
+from tests.parts import in_parts
 
+PARTS = 4
 FAILURES = {(failure.file, failure.name) for failure in load_known_failures()}
 CASES = [
     case
@@ -114,8 +116,9 @@ class Anything:
 
 
 @pytest.mark.parametrize("validation", ["full", "lazy"])
-def test_the_events_of_the_table_match_what_they_match_alone(backend: str, validation: str) -> None:
-    for case in CASES:
+@in_parts(PARTS)
+def test_the_events_of_the_table_match_what_they_match_alone(backend: str, validation: str, part: int) -> None:
+    for case in CASES[part::PARTS]:
         if validation not in case.validation:
             continue
         engine = Engine(

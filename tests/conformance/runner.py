@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import pytest
@@ -20,6 +20,17 @@ from streamer.subscriptions.parse import parse_subscription
 from tests.conformance.table import Case
 
 Validation = Literal["full", "lazy"]
+
+
+def failures(cases: Iterable[Case], evaluator: CelEvaluator = "native") -> dict[str, str]:
+    """Check *cases*; return what is wrong with those that are not as they claim, by name."""
+    wrong = {}
+    for case in cases:
+        try:
+            check(case, evaluator)
+        except (AssertionError, pytest.fail.Exception, StreamerError) as error:
+            wrong[case.name] = f"{type(error).__name__}: {error}"
+    return wrong
 
 
 def check(case: Case, evaluator: CelEvaluator = "native") -> None:

@@ -10,6 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -102,9 +103,19 @@ class KnownFailure:
     reason: str
 
 
-def load_all() -> list[Case]:
+@cache
+def load_all() -> tuple[Case, ...]:
     """Return the cases of all files, in order."""
-    return [case for path in sorted(MATCH.rglob("*.toml")) for case in load(path, path.relative_to(MATCH).as_posix())]
+    return tuple(case for path in sorted(MATCH.rglob("*.toml")) for case in load(path, path.relative_to(MATCH).as_posix()))
+
+
+def by_file(part: str | None = None) -> dict[str, list[Case]]:
+    """Return the cases of each file, or only those whose id has *part*."""
+    found: dict[str, list[Case]] = {}
+    for case in load_all():
+        if part is None or part in case.id:
+            found.setdefault(case.file, []).append(case)
+    return found
 
 
 def load(path: Path, file: str) -> list[Case]:

@@ -31,9 +31,10 @@ from streamer.reference.patterns import evaluate_pattern
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.patterns import AllOf, Field, Pattern
 from tests.generators import OPERANDS, PLACES, RECORDS, agreeing_event, agreeing_subscription, placed, random_text, recorded
+from tests.parts import in_parts
 
 SETS = int(os.environ.get("SETS", "10000"))
-CHUNKS = 20
+PARTS = 20
 SUBSCRIPTIONS, EVENTS = 20, 10
 LAYOUTS = {
     name: EventLayout.from_dict({"preset": "change", "data": data or None, "before": before})
@@ -220,10 +221,10 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_native_and_reference_agree(chunk: int) -> None:
+@in_parts(PARTS)
+def test_native_and_reference_agree(part: int) -> None:
     tally = Tally()
-    for number in range(chunk, SETS, CHUNKS):
+    for number in range(part, SETS, PARTS):
         tally.add(_run_told(number))
     assert tally.matched >= 0.2 * tally.pairs, f"only {tally.matched} of {tally.pairs} pairs match"
     matched_on = {name: count / tally.segments.total() for name, count in tally.segments.items()}
@@ -231,6 +232,7 @@ def test_native_and_reference_agree(chunk: int) -> None:
     assert tally.merges > 0
 
 
+@pytest.mark.slow
 def test_every_operator_decides_some_pairs() -> None:
     tally = Tally()
     for number in range(500):

@@ -25,6 +25,7 @@ from streamer.subscriptions.keys import access_keys, event_keys
 from streamer.subscriptions.matchers import Absent, Equal
 from streamer.subscriptions.normal_form import Conjunction, normal_form
 from tests.generators import SCALARS, random_event, random_filter, random_subscription, random_text
+from tests.parts import in_parts
 
 MISSING = object()
 
@@ -168,10 +169,10 @@ def sweep(held: list[Any]) -> Iterator[Event]:
             yield Event(raw={"data": data}, tenant="default", collection=collection, type="update", data=data, data_at=("data",))
 
 
-@pytest.mark.parametrize("chunk", range(10))
-def test_lint_raises_no_false_alarm(chunk: int) -> None:
-    """1,000 random sets a chunk: what it calls never matching matches nothing, and what it calls always matching everything."""
-    rng = random.Random(chunk)
+@in_parts(10)
+def test_lint_raises_no_false_alarm(part: int) -> None:
+    """1,000 random sets a part: what it calls never matching matches nothing, and what it calls always matching everything."""
+    rng = random.Random(part)
     limits, programs = Limits(), ProgramCache(1000)
     some, every = [some_event(rng, limits) for _ in range(60)], list(sweep(HELD))
     reported = dict.fromkeys(FindingCode, 0)

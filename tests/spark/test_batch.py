@@ -201,6 +201,7 @@ def alone(case: Case, tenant: str) -> tuple[dict[str, str], bytes]:
     return {"tenant": tenant}, begin + b'{"tenant": "' + tenant.encode() + b'"' + comma + rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_table_of_cases_holds_on_spark(spark: SparkSession, backend: str, strategy: Any) -> None:
     """All cases that share their options are one run."""

@@ -54,12 +54,15 @@ spark.stop()
 """
 
 
-def test_spark_connect_gives_the_same(tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark connect")  # a server's port is one for all
+def test_spark_connect_gives_the_same(tmp_path: Path, backend: str) -> None:
     if (reason := missing()) is not None:
         pytest.skip(reason)
     pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status (pip install 'pyspark[connect]')")
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "STREAMER_BACKEND": backend, "PYTHONPATH": path}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "PYTHONWARNINGS": "ignore"}
     # A local server that belongs to no other session.
     environment.pop("SPARK_REMOTE", None)
     done = subprocess.run(

@@ -21,6 +21,8 @@ from streamer.spark import CogroupOptions, match_events
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 #: What runs in a worker, by strategy and by where a plan takes it from.
 PLACES = {
     "matching": ("broadcast", "streamer.spark.broadcast.by_snapshot"),
@@ -107,7 +109,6 @@ def test_a_killed_worker_costs_no_match_and_doubles_none(
     die_once(spark, monkeypatch, tmp_path / "died", place, after=2)
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("after", range(4))
 @pytest.mark.parametrize("place", list(PLACES))
 def test_workers_may_be_killed_anywhere(

@@ -133,13 +133,14 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         yield master
 
 
-@pytest.mark.integration
-def test_a_task_that_runs_twice_at_once_doubles_no_match(cluster: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark cluster")  # one at a time: the copy of a task must have a core to run on
+def test_a_task_that_runs_twice_at_once_doubles_no_match(cluster: str, tmp_path: Path, backend: str) -> None:
     """Speculation: a copy of a slow task runs on the other host; what is matched is as in the embedded engine."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     root = str(Path(__file__).parents[2])
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": root}
+    environment = {**os.environ, "STREAMER_BACKEND": backend, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": root}
     command = [sys.executable, str(program), cluster, str(tmp_path), root]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]

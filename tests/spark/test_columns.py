@@ -20,6 +20,8 @@ from streamer.spark import match_events, match_stream, matches_of, publish, reje
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 STRATEGIES = ("broadcast", "cogroup")
 GOOD, BAD = '{"id": "e1", "collection": "c"}', '{"id": "e2"'
 #: A name of columns that Spark would take for a member of a struct, one with its quotes, and names of the shuffle's own kind.

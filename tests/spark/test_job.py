@@ -33,6 +33,8 @@ from streamer.spark.job.watch import Watch
 from streamer.spark.versions import publish
 from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE
 
+pytestmark = pytest.mark.slow
+
 SUBSCRIPTIONS = [
     {
         "id": f"s{number}",

@@ -19,6 +19,8 @@ from streamer.spark import match_events, match_stream, register
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 VIP = {"id": "vip", "collection": "users", "cel": "is_vip(data.id)", "cel_evaluator": "portable"}
 #: Another collection, whose sections are opened apart.
 PLAIN = {"id": "plain", "collection": "orders", "cel": "data.id > 2"}

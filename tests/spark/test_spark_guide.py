@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from tests.test_readme import ROOT, run_page
 
+pytestmark = pytest.mark.slow
+
 #: Files that the page names; the JVM has a working directory of its own, which is no place for a test's.
 NAMES = ("subscriptions", "incoming", "matches", "checkpoint", "by-batch", "another")
 

@@ -134,6 +134,7 @@ def events(draw: st.DrawFn, condition: CompiledFilter) -> Event:
     return Event(raw, "t", data=data, before=before, unknown=unknown, data_at=("data",), before_at=("before",))
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(st.data())
 def test_a_filter_means_exactly_the_expression_that_it_prints(drawn: st.DataObject) -> None:
