@@ -157,7 +157,7 @@ class EventCode(StrEnum):
 
 
 class Ignored(StrEnum):
-    """Why an event was ignored, which is no error; the label of the metric that counts such events (semantics.md section 1)."""
+    """Why an event was ignored, which is no error; the label of the metric that counts such events (semantics.md 1.44)."""
 
     EMPTY = "empty"
     NULL = "null"

@@ -21,7 +21,7 @@ class TopicMatcher(Generic[X]):
     """Bindings of topic patterns to names, as of the queues of a topic exchange in RabbitMQ.
 
     Safe to use from any number of threads. On the native backend the patterns of one key have the budget of those of an event
-    (semantics.md section 6): a pattern past it does not match.
+    (semantics.md 6.10): a pattern past it does not match.
     """
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@
     event                       {"data": {"status": "sent", "tags": ["new"]}}       carries none of them  →  NO
     event                       {"data": {"status": "paid"}}                        carries one           →  MAYBE
 
-Contract (semantics.md section 9): *zero false negatives*. For every subscription that matches an event, certainly or not, the
+Contract (semantics.md 9.1): *zero false negatives*. For every subscription that matches an event, certainly or not, the
 filter answers MAYBE for that event; a NO means that no keyed subscription matches, and nothing else may be concluded. So a key
 must come from a value that a match cannot do without, and from the value, never from its spelling. A wrong key loses a match
 without a trace:

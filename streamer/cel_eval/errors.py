@@ -1,6 +1,6 @@
 """Errors of evaluation: counted by reason and by subscription, and logged now and then.
 
-An error is 'no match' (semantics.md section 4), so a wrong expression is silent unless somebody says so; said for every event it
+An error is 'no match' (semantics.md 4.2), so a wrong expression is silent unless somebody says so; said for every event it
 would drown the log.
 """
 

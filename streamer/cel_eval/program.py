@@ -49,7 +49,7 @@ class Program:
 
     @property
     def mentions_before(self) -> bool:
-        """Whether it reads `before`, so that it is judged once, without transition (semantics.md section 7)."""
+        """Whether it reads `before`, so that it is judged once, without transition (semantics.md 7.13)."""
         return "before" in self.variables
 
 

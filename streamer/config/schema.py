@@ -235,7 +235,7 @@ class Cel(Section):
     cache_size: Whole = 10_000
     """Compiled programs that are kept for reuse."""
     evaluation_timeout: Duration = _LIMITS.evaluation_timeout_us * _MICROSECOND
-    """What one evaluation may cost, in cost units, ten to a microsecond: equal on every machine (semantics.md section 4). For
+    """What one evaluation may cost, in cost units, ten to a microsecond: equal on every machine (semantics.md 4.18). For
     cel-python it also limits the processor's time."""
 
     @field_validator("evaluation_timeout")

@@ -71,7 +71,7 @@ class Engine:
         default_tenant: tenant of events and subscriptions that name none; None makes it an error to name none.
         validation: `full` checks the whole of each event, `lazy` only what is walked.
         limits: bounds on what a subscription or an event may cost.
-        soft_delete: dotted path in `data` of the field that marks a document as deleted (semantics.md section 7).
+        soft_delete: dotted path in `data` of the field that marks a document as deleted (semantics.md 7.14).
         cache_size: how many compiled CEL programs to keep for reuse.
         bloom: how phase 1 is sized and kept healthy (docs/bloom.md); a mapping as `BloomOptions.from_dict` reads it.
         batch_size: how many events are matched at once, at most, of a stream of lines and on Spark. None for what suits each: 100
@@ -583,7 +583,7 @@ class Engine:
 
     @property
     def cel_errors(self) -> CelErrors:
-        """How many evaluations of CEL expressions ended in an error, and so in no match, by reason (semantics.md section 4).
+        """How many evaluations of CEL expressions ended in an error, and so in no match, by reason (semantics.md 4.3).
 
         `cel_errors.worst` names the subscriptions with the most errors.
         """

@@ -17,7 +17,7 @@ from streamer.model import Match
 
 @final
 class Matches(Sequence[Match]):
-    """The subscriptions that match one event, each once, in no promised order (semantics.md section 7).
+    """The subscriptions that match one event, each once, in no promised order (semantics.md 7.6).
 
     A sequence of `Match`: `len()`, truth, iteration, indexing, slicing. `in` asks for a subscription id.
     Pickled, it becomes a plain list of `Match`.

@@ -143,7 +143,7 @@ class EventLayout:
     def preset(name: str) -> EventLayout:
         """Return a layout for a common shape of events.
 
-        - `change`: the envelope of semantics.md section 1.
+        - `change`: the envelope of semantics.md 1.2.
         - `debezium`: Debezium's change event, with or without the `schema`/`payload` wrapper of Kafka Connect. The collection is
           `source.table` (`source.collection` of MongoDB), the types are `op` with `c` and `r` as insert, `ts` is `source.ts_ms`,
           the commit time in the database, else the connector's `ts_ms`. There is no id, tenant and topic. `before` is partial,

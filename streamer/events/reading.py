@@ -31,7 +31,7 @@ Default = Callable[[Any], Any]
 
 
 class IgnoredEvent(Exception):
-    """An event that matches nobody, whatever is subscribed (semantics.md section 1); no error."""
+    """An event that matches nobody, whatever is subscribed (semantics.md 1.43); no error."""
 
     def __init__(self, reason: Ignored) -> None:
         super().__init__(reason.value)

@@ -1,4 +1,4 @@
-"""Fold the case of strings, one code point to one: CaseFolding.txt, statuses C and S (semantics.md section 5).
+"""Fold the case of strings, one code point to one: CaseFolding.txt, statuses C and S (semantics.md 5.13).
 
 Python has only the full folding (C and F: `ß` to `ss`), so the simple one is derived from it. Where the full folding is a
 single code point, status C, it is the simple one. Elsewhere, status F, the simple folding is the simple lower case, or none.

@@ -24,7 +24,7 @@ conjunction has no such clause the whole subscription is *unkeyed*: it may match
 An event is asked only for the kinds that a partition's keys use at a path. What prunes little stays unkeyed: negations,
 `exists`, regexps, orderings of strings and booleans, texts too short.
 
-Invariant (the Bloom contract, semantics.md section 9): an event that a keyed subscription matches, certainly or not, carries
+Invariant (the Bloom contract, semantics.md 9.1): an event that a keyed subscription matches, certainly or not, carries
 one of its keys, or has a hole at a keyed path. Keys are made from the value, never from its spelling: made from the text, `1`
 and `1.0` would be two keys, and a subscription to `1` would lose the event that says `1.0`.
 """

@@ -53,7 +53,7 @@ def conjunctions(part: AllOf) -> Iterator[list[Field]]:
 
 
 def oracle(pattern: Pattern, event: Any) -> bool:
-    """Semantics.md section 5 to the letter."""
+    """Semantics.md 5.6 to the letter."""
     found = list(leaves(event))
     for fields in conjunctions(pattern.root):
         choices: list[list[Leaf | None]] = []
