@@ -11,6 +11,9 @@ only adds.
 The second table is about many events at once, beside one call for each: of one collection, and of many in turn. What is alike
 is to be compared: `match_jsonl` with `match` line by line, ids with ids. The ways take turns, round by round, and a ratio is
 the median of those within a round, so that a slow minute of the machine is in both.
+
+The third table is about `Quamina` and `TopicMatcher`, by turns with `match_ids` of an engine that has the same patterns or
+topics as subscriptions. A ratio is that of the best rounds. On the native backend it is at most 1.2.
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import streamer
 from benchmarks.measure import WrongMatches, order
 from streamer import Matches
+from streamer.automaton import Quamina, TopicMatcher
 
 SIZES = (1, 1_000, 100_000)
 EVENTS = 2_000
@@ -208,6 +213,59 @@ def measure_together(size: int, count: int, collections: int, rounds: int) -> di
     return {name: (min(seconds[name]) / count * 1e9, ratio(name)) for name in acts}
 
 
+def alone(size: int) -> dict[str, tuple[list[str], bytes | str, int]]:
+    """Return what is asked of `Quamina` and `TopicMatcher`, *size* times: the patterns, an event or key, and how many match."""
+    return {
+        "Quamina, one pattern": (['{"a": ["x"]}'], b'{"a": "x", "b": 1}', 1),
+        "Quamina, prefixes": ([f'{{"a": [{{"prefix": "p{n}-"}}]}}' for n in range(size)], b'{"a": "p7-x", "b": 1}', 1),
+        "Quamina, two fields": (
+            [f'{{"user": {{"id": [{n}]}}, "status": ["paid", "sent"]}}' for n in range(size)],
+            b'{"status": "paid", "user": {"id": 7}}',
+            1,
+        ),
+        "Quamina, ten match": ([f'{{"a": [{n % (size // 10)}]}}' + " " * n for n in range(size)], b'{"a": 7}', 10),
+        "TopicMatcher": ([f"a.b{n}.#" for n in range(size)], "a.b7.c.d", 1),
+    }
+
+
+def measure_alone(size: int, count: int, rounds: int) -> dict[str, tuple[float, float]]:
+    """Measure `Quamina` and `TopicMatcher`: best ns an event, and the share of the best of `match_ids`.
+
+    A round is short, so that some of them are undisturbed; the first are before segments are merged.
+
+    Raises:
+        WrongMatches: an event matched more or fewer than it must.
+    """
+    found = {}
+    for name, (sources, event, matches) in alone(size).items():
+        engine = streamer.Engine(layout=streamer.EventLayout.preset("document" if name.startswith("Quamina") else "change"))
+        if isinstance(event, bytes):
+            quamina: Quamina[int] = Quamina()
+            for n, source in enumerate(sources):
+                quamina.add_pattern(n, source)
+            engine.add_many({"id": str(n), "pattern": source, "dialect": "strict"} for n, source in enumerate(sources))
+            ask, text = partial(quamina.matches_for_event, event), event
+        else:
+            topics: TopicMatcher[int] = TopicMatcher()
+            for n, source in enumerate(sources):
+                topics.bind(source, n)
+            engine.add_many({"id": str(n), "topic": source} for n, source in enumerate(sources))
+            ask, text = partial(topics.match, event), json.dumps({"topic": event}).encode()
+        acts: tuple[Callable[[], Any], ...] = (ask, partial(engine.match_ids, text))
+        for act in acts:
+            if len(act()) != matches:
+                raise WrongMatches(f"{name}: {len(act())} matches, not {matches}, on the {streamer.BACKEND} backend")
+        seconds = [float("inf"), float("inf")]
+        for _ in range(rounds):
+            for way, act in enumerate(acts):
+                begun = time.perf_counter()
+                for _ in range(count):
+                    act()
+                seconds[way] = min(seconds[way], time.perf_counter() - begun)
+        found[name] = (seconds[0] / count * 1e9, seconds[0] / seconds[1])
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.edge", description=__doc__)
@@ -232,6 +290,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{'':>38} " + " ".join(f"{f'{collections:,} collections':>20}" for collections in together))
     for name in together[1]:
         print(f"{name:>38} " + " ".join(f"{row[name][0]:>13,.0f} {row[name][1]:>6.2f}" for row in together.values()))
+    size, count, rounds = (100, 5, 2) if options.smoke or streamer.BACKEND == "reference" else (2_000, 200, 300)
+    by_themselves = measure_alone(size, count, rounds)
+    print(f"{size:,} patterns or topics by themselves: ns an event, and the share of what match_ids takes")
+    for name, (ns, ratio) in by_themselves.items():
+        print(f"{name:>38} {ns:>13,.0f} {ratio:>6.2f}")
     if options.record:
         today = datetime.now(UTC)
         record = {
@@ -248,6 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 }
                 for collections, row in together.items()
             },
+            "by_themselves": {name: {"ns": round(ns), "ratio": round(ratio, 3)} for name, (ns, ratio) in by_themselves.items()},
         }
         RECORDS.mkdir(exist_ok=True)
         path = RECORDS / f"{today:%Y-%m-%d}-edge-{streamer.BACKEND}.json"

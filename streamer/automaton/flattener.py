@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 from streamer.errors import EventCode, EventError
 from streamer.events.layout import EventLayout, encode_pointer
 from streamer.events.reading import read_object
-from streamer.model import BeyondFloat64, Limits
+from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Limits
 from streamer.reference.patterns import Leaf, leaves
 
 __all__ = ["Flattener", "JsonFlattener", "Leaf", "check_leaf", "leaves"]
@@ -36,8 +36,9 @@ class Flattener(Protocol):
     def flatten(self, event: Any) -> Iterable[Leaf | tuple[tuple[str, ...], Any, tuple[tuple[int, int], ...]]]:
         """Return the leaves of an event, as `Leaf` or as plain triples of path, value and array position.
 
-        A value is a string, int, finite float, bool or None. In one element, or outside of all arrays, all leaves at one path
-        come from one array, or there is one leaf: names that repeat, as in XML, are an array.
+        A value is a string, int of 64 bits, finite float, bool or None. In one element, or outside of all arrays, all leaves at
+        one path come from one array, or there is one leaf: names that repeat, as in XML, are an array. Leaves that break this
+        are an `EventError` where a pattern names their path.
 
         Raises:
             EventError: it is no event of this format.
@@ -73,13 +74,17 @@ def check_leaf(leaf: Leaf | tuple[Any, ...]) -> Leaf:
     """
     leaf = Leaf(*leaf)
     value = leaf.value
-    good = value is None or isinstance(value, bool | int | BeyondFloat64) or (isinstance(value, float) and math.isfinite(value))
+    good = value is None or isinstance(value, bool | BeyondFloat64) or (isinstance(value, float) and math.isfinite(value))
+    what = type(value).__name__
     if isinstance(value, str):
         good = value.isascii() or not any(0xD800 <= ord(char) <= 0xDFFF for char in value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        # As in an event that is a dict (semantics.md section 1).
+        good, what = INT64_MIN <= value <= UINT64_MAX, "an integer beyond 64 bits"
     if not good:
         raise EventError(
             EventCode.BAD_VALUE,
-            f"a flattener gave {type(value).__name__}, not a string, int, finite float, bool or None",
+            f"a flattener gave {what}, not a string, int, finite float, bool or None",
             place=encode_pointer(leaf.path),
         )
     return leaf

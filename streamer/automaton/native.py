@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable
+from functools import partial
 from typing import Any, Final, Generic, TypeVar, final
 
 from streamer import _native
 from streamer.automaton.flattener import JsonFlattener, Leaf, check_leaf
 from streamer.automaton.live import Bindings
+from streamer.errors import PatternError
 from streamer.model import BeyondFloat64, Dialect, Limits
 from streamer.reference.topics import words_match
+from streamer.subscriptions.patterns import parse_pattern
 from streamer.subscriptions.text import write_json
 from streamer.subscriptions.topics import split_words
 
@@ -47,7 +50,8 @@ class Host:
 
     def check(self, field: Any) -> Leaf:
         """Return what a flattener gave as a plain `Leaf`. Raises EventError."""
-        return check_leaf(field)
+        leaf = check_leaf(field)
+        return leaf._replace(arrays=tuple(map(tuple, leaf.arrays)))  # type: ignore[arg-type]
 
     def is_beyond_float(self, value: object) -> bool:
         """Tell whether a value is a number that no float64 holds."""
@@ -94,6 +98,7 @@ class NativeIndex(Generic[X]):
         )
         self.is_whole = True
         self._topics = topics
+        self._check = partial(parse_pattern, dialect=dialect, limits=limits)
         self._held: dict[X, _Held[X]] = {}
         # With no Python between an event and its names.
         self.match_event = self.matcher.match_event
@@ -119,7 +124,13 @@ class NativeIndex(Generic[X]):
             if not self.holds(x, text):
                 held = self._held.get(x)
                 new.setdefault((x, text), (names.setdefault(x, x if held is None else held.x), text))
-        numbers = self.matcher.add(list(new.values()), topics=self._topics)
+        try:
+            numbers = self.matcher.add(list(new.values()), topics=self._topics)
+        except PatternError:
+            # In the words of the reference, where it finds the error, too.
+            for _, text in new.values():
+                self._check(text)
+            raise
         for (x, text), number in zip(new.values(), numbers, strict=True):
             held = self._held.get(x)
             if held is None:

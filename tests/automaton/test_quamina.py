@@ -25,7 +25,7 @@ from streamer.automaton import (
     reference_patterns,
 )
 from streamer.errors import ConfigError, EventCode, EventError, PatternError
-from streamer.model import Limits, Verdict
+from streamer.model import BeyondFloat64, Limits, Verdict
 from streamer.reference.patterns import evaluate_pattern
 from streamer.subscriptions.patterns import parse_pattern
 
@@ -200,11 +200,21 @@ class Fixed:
         return self.found
 
 
-@pytest.mark.parametrize("value", [b"bytes", float("nan"), float("inf"), "\ud800", object(), {"b": 1}])
+@pytest.mark.parametrize("value", [b"bytes", float("nan"), float("inf"), "\ud800", object(), {"b": 1}, 2**64, -(2**63) - 1])
 def test_a_flattener_must_give_scalars(value: Any) -> None:
     with pytest.raises(EventError) as caught:
         Quamina(flattener=Fixed(Leaf(("a",), value))).matches_for_event(b"")
     assert (caught.value.code, caught.value.place) == (EventCode.BAD_VALUE, "/a")
+
+
+def test_a_flattener_may_leave_out_or_list_the_positions_in_arrays() -> None:
+    q: Quamina[str] = Quamina(
+        flattener=Fixed((("a",), 2**64 - 1), (("b",), BeyondFloat64("1e400"), [[0, 1]]), (("b",), None, [[0, 2]]))
+    )
+    q.add_pattern("integer", '{"a": [18446744073709551615]}')
+    q.add_pattern("number", '{"b": [1]}')
+    q.add_pattern("anything", '{"b": [{"exists": true}]}')
+    assert q.matches_for_event(b"") == ["integer", "anything"]
 
 
 @pytest.mark.parametrize(

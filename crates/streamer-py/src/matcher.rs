@@ -323,11 +323,15 @@ impl Matcher {
             let asked = Asked { text: &text, tenant: None, collection: None };
             let found = self.shared.find_event(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
                 if matched.ignored.is_some() { Ok(None) } else { self.named(py, matched).map(Some) }
-            })?;
+            });
+            let refuse = || self.shared.host.bind(py).call_method1("refuse", (event,));
             match found {
-                Some(names) => Ok(names),
-                // What is ignored elsewhere is no event here, and the host says why.
-                None => Ok(self.shared.host.bind(py).call_method1("refuse", (event,))?.cast_into()?),
+                Ok(Some(names)) => Ok(names),
+                // What an engine ignores is no event here, and the host says why.
+                Ok(None) => Ok(refuse()?.cast_into()?),
+                // Of an event that is no text, the host tells the place.
+                Err(error) if !text.is_text() && errors::code_of(py, &error).is_some() => Err(refuse().err().unwrap_or(error)),
+                Err(error) => Err(error),
             }
         })
     }
