@@ -9,13 +9,17 @@ from typing import Any, Literal, Self, TypeAlias, TypedDict, final
 from typing_extensions import Buffer, disjoint_base
 
 from streamer.automaton.native import Host as MatcherHost
-from streamer.core.arrow import Column
+from streamer.bloom.state import FilterState
+from streamer.cel_eval.cache import ProgramCounts
+from streamer.cel_eval.errors import FailingSubscription
+from streamer.core.arrow import Chunk, Column
 from streamer.core.protocol import Held, Mode
 from streamer.errors import EventError, SubscriptionError
 from streamer.events.reading import EventSource
 from streamer.model import Dialect, Match
 from streamer.native.core import Host
 from streamer.subscriptions.subscription import Subscription
+from streamer.telemetry import PartitionCounts, PartitionSize
 
 __all__ = [
     "IMAGES",
@@ -24,6 +28,7 @@ __all__ = [
     "Batch",
     "CelPrograms",
     "Core",
+    "CoreHooks",
     "Draft",
     "GatheredKeys",
     "Hits",
@@ -146,9 +151,6 @@ class ShippedFilter:
         Raises:
             ValueError: offsets that do not fit the data.
         """
-
-_Chunk: TypeAlias = tuple[Buffer | None, Buffer | None, Buffer | None, int, int, bool]
-"""An Arrow array of texts: validity, offsets, data, offset, length, whether offsets are of 64 bits."""
 
 _Batch: TypeAlias = tuple[int, list[Column]]
 """How many rows, and the columns."""
@@ -299,7 +301,7 @@ class Core:
 
     def match_columns(
         self,
-        chunks: Iterable[_Chunk],
+        chunks: Iterable[Chunk],
         tenant: str | None,
         collection: str | None,
         threads: int,
@@ -321,7 +323,7 @@ class Core:
         """
 
     def locate_columns(
-        self, chunks: Iterable[_Chunk], tenant: str | None, collection: str | None, threads: int, text_limit: int
+        self, chunks: Iterable[Chunk], tenant: str | None, collection: str | None, threads: int, text_limit: int
     ) -> tuple[_Batch, _Batch, _Batch, _Batch, tuple[int, int] | None]:
         """Do the same without matching and without counting the events; the first batch is empty. Raises ValueError."""
 
@@ -342,25 +344,13 @@ class Core:
     def cost(self, subscription_id: str) -> Literal["keyed", "indexed", "unindexed"] | None:
         """Tell how a subscription is found, or None for an unknown id."""
 
-    def merge(self) -> None:
-        """Merge the segments of each partition into one, in this thread; else that happens by itself."""
+    def filters(self) -> list[FilterState]:
+        """Return the state of each filter there is."""
 
-    def filter_states(
-        self,
-    ) -> list[
-        tuple[
-            tuple[str, str, Literal["blocked"]],
-            tuple[int, int, int, int, int, int],
-            tuple[int, float],
-            tuple[int, int, int, int, int, int],
-        ]
-    ]:
-        """Return the members of the `FilterState` of each filter, in order."""
+    def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
+        """Build a filter anew beside the present one and put it in its place; nothing where there is none."""
 
-    def build_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> bool:
-        """Build a filter anew beside the present one and put it in its place; False where there is none."""
-
-    def settle_filter(self, tenant: str, collection: str) -> None:
+    def measure_filter(self, tenant: str, collection: str) -> None:
         """Compare the samples of a filter with the live keys."""
 
     def gathered(self, partitions: list[tuple[str, str]]) -> GatheredKeys:
@@ -375,11 +365,11 @@ class Core:
     def dump(self, max_subscriptions: int) -> str:
         """Print partitions, segments, buckets and matchers of at most so many subscriptions."""
 
-    def partitions(self) -> list[tuple[str, str, int, int, int, int]]:
-        """Return tenant, collection, subscriptions, segments, bytes of conditions and of the index of each partition."""
+    def partitions(self) -> list[PartitionSize]:
+        """Return what each partition holds."""
 
-    def shares(self) -> list[tuple[str, str, int, int, int]]:
-        """Return tenant, collection, and of a sample the events that saw each partition, their candidates and matches there."""
+    def partition_counts(self) -> list[PartitionCounts]:
+        """Return what was counted of each partition, of a sample of the events."""
 
     def set_bloom(self, bloom: tuple[float, int] | None) -> None:
         """Let phase 1 work so from now on, or leave it out; what is there stays as it was sized."""
@@ -387,28 +377,37 @@ class Core:
     def reject(self, code: str) -> None:
         """Count an event that was rejected before the core saw it; for a word that is no `EventCode`, as `internal`."""
 
-    def _record(self, on: bool) -> None:
-        """Count from now on, or no longer: what counting costs is measured so."""
-
     def set_cel(self, budget: int, cache_size: int) -> None:
         """Let CEL programs cost so much, and keep so many compiled, from now on."""
 
     def cel_errors(self) -> list[tuple[str, int]]:
         """Return how many errors of CEL there were, by reason."""
 
-    def failing(self, most: int) -> list[tuple[str, int, str]]:
-        """Return the subscriptions with the most errors of CEL, the worst first: id, how many, the last reason that was told."""
+    def failing(self, most: int) -> list[FailingSubscription]:
+        """Return the subscriptions with the most errors of CEL, the worst first."""
 
-    def programs(self) -> tuple[int, int, int]:
-        """Return the hits and misses of the cache of CEL programs, and how many it holds."""
+    def programs(self) -> ProgramCounts:
+        """Return what the cache of CEL programs counted, and how many it holds."""
 
     def __len__(self) -> int: ...
     def __contains__(self, subscription_id: object, /) -> bool: ...
-    def _before_publish(self, call: Callable[[], object] | None) -> None:
-        """Call this inside each write before it is seen; what it raises is a panic there. For tests."""
 
-    def _panic(self, threads: int = 1) -> None:
-        """Panic, in a thread that is not the caller's if there are several. For tests."""
+@final
+class CoreHooks:
+    """What tests and benchmarks do to a core that nobody else does."""
+
+    def __new__(cls, core: Core) -> Self: ...
+    def record(self, on: bool) -> None:
+        """Count from now on, or no longer: what counting costs is measured so."""
+
+    def merge(self) -> None:
+        """Merge the segments of each partition into one, in this thread; else that happens by itself."""
+
+    def before_publish(self, call: Callable[[], object] | None) -> None:
+        """Call this inside each write before it is seen; what it raises is a panic there."""
+
+    def panic(self, threads: int = 1) -> None:
+        """Panic, in a thread that is not the caller's if there are several."""
 
 @final
 class Draft:

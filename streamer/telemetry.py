@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from streamer.errors import EventCode, Ignored
 from streamer.locks import Lock
@@ -72,6 +72,29 @@ class Distribution:
                 return low + (high - low) * (wanted - seen) / count
             seen += count
         return None
+
+
+@final
+class PartitionSize(NamedTuple):
+    """What a core holds of one tenant (or `*`) and collection (or `*`)."""
+
+    tenant: str
+    collection: str
+    subscriptions: int
+    segments: int
+    subscription_bytes: int
+    index_bytes: int
+
+
+@final
+class PartitionCounts(NamedTuple):
+    """Events that saw a partition, and of these events the candidates and the matches there."""
+
+    tenant: str
+    collection: str
+    events: int
+    candidates: int
+    matches: int
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from streamer.cel_eval.program import Program, compile_cel
 from streamer.cel_eval.registered import Functions
@@ -15,6 +15,15 @@ from streamer.model import CelEvaluator, Limits
 
 DEFAULT_SIZE = 10_000
 PORTABLE: Final = 'ask for it with "cel_evaluator": "portable"'
+
+
+@final
+class ProgramCounts(NamedTuple):
+    """How often a program was found in a cache and how often it was not, and how many a cache holds."""
+
+    hits: int = 0
+    misses: int = 0
+    held: int = 0
 
 
 @final
@@ -41,24 +50,24 @@ class ProgramCache:
         self.runs: Final = Runs()
         self._hits = 0
         self._misses = 0
-        self._also: list[Callable[[], tuple[int, int, int]]] = []
+        self._also: list[Callable[[], ProgramCounts]] = []
         self._programs: OrderedDict[tuple[str, Limits, CelEvaluator], Program] = OrderedDict()
         self._lock = Lock()
 
     @property
     def hits(self) -> int:
         """How many programs were found here."""
-        return self._hits + sum(counts()[0] for counts in self._also)
+        return self._hits + sum(counts().hits for counts in self._also)
 
     @property
     def misses(self) -> int:
         """How many had to be compiled, those that turned out not to be CEL included."""
-        return self._misses + sum(counts()[1] for counts in self._also)
+        return self._misses + sum(counts().misses for counts in self._also)
 
     @property
     def held(self) -> int:
         """How many programs are kept, here and in a native core."""
-        return len(self) + sum(counts()[2] for counts in self._also)
+        return len(self) + sum(counts().held for counts in self._also)
 
     @property
     def portable(self) -> int:
@@ -67,7 +76,7 @@ class ProgramCache:
             # Not by the order: to follow it every key is hashed, in Python, where another may come in between.
             return sum(evaluator == "portable" for _, _, evaluator in list(dict.keys(self._programs)))
 
-    def also(self, counts: Callable[[], tuple[int, int, int]]) -> None:
+    def also(self, counts: Callable[[], ProgramCounts]) -> None:
         """Add the hits and misses of a native core, and how many programs it keeps, to these."""
         self._also.append(counts)
 

@@ -73,8 +73,8 @@ class Counting(Protocol):
     def cel_errors(self) -> Iterable[tuple[str, int]]:
         """Return how many errors there were, by reason."""
 
-    def failing(self, most: int, /) -> Iterable[tuple[str, int, str]]:
-        """Return the subscriptions with the most errors: id, how many, the last reason."""
+    def failing(self, most: int, /) -> Iterable[FailingSubscription]:
+        """Return the subscriptions with the most errors, the worst first."""
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class ErrorLog:
             failing = [FailingSubscription(name, heard.errors, heard.reason.value) for name, heard in self._heard.copy().items()]
         native = self._native()
         if native is not None:
-            failing += [FailingSubscription(*each) for each in native.failing(most)]
+            failing += native.failing(most)
         return tuple(sorted(failing, key=lambda each: (-each.errors, each.subscription_id))[:most])
 
     def also(self, native: Callable[[], Counting | None]) -> None:

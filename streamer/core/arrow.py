@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, final
 
 from streamer.errors import EventError, Ignored, shortened
 
@@ -115,14 +115,31 @@ def _plain(array: Any, pa: Any) -> Any:
     raise TypeError(f"events are an array of binary or string, not of {array.type}")
 
 
-def lend(arrays: Sequence[pa.Array]) -> list[tuple[Any, Any, Any, int, int, bool]]:
-    """Return for each array what the native core reads: validity, offsets, data, offset, length, whether offsets are wide."""
+@final
+class Chunk(NamedTuple):
+    """An Arrow array of texts, as the native core reads it; a buffer that is not there is None."""
+
+    validity: Any
+    offsets: Any
+    data: Any
+    offset: int
+    length: int
+    is_large: bool
+    """Whether its offsets are of 64 bits."""
+
+
+def lend(arrays: Sequence[pa.Array]) -> list[Chunk]:
+    """Return for each array what the native core reads."""
     types = import_pyarrow().types
 
     def is_large(array: Any) -> bool:
         return bool(types.is_large_binary(array.type) or types.is_large_string(array.type))
 
-    return [(*array.buffers(), array.offset, len(array), is_large(array)) for array in arrays]
+    def chunk(array: Any) -> Chunk:
+        validity, offsets, data = array.buffers()
+        return Chunk(validity, offsets, data, array.offset, len(array), is_large(array))
+
+    return list(map(chunk, arrays))
 
 
 Batch: TypeAlias = tuple[int, Sequence[Column]]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streamer.core.arrow import ArrowMatches
     from streamer.core.plan import Plan
     from streamer.core.snapshot import Head
-    from streamer.telemetry import Telemetry
+    from streamer.telemetry import PartitionCounts, PartitionSize, Telemetry
 
 Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
 """A subscription as a user may give it; bytes and str are JSON text."""
@@ -255,14 +255,11 @@ class Core(Protocol):
     def reject(self, code: str) -> None:
         """Count an event that was rejected on its way here, by its `EventCode`."""
 
-    def partitions(self) -> Sequence[tuple[str, str, int, int, int, int]]:
-        """Return tenant, collection, subscriptions, segments, bytes of conditions and of the index of each partition."""
+    def partitions(self) -> Sequence[PartitionSize]:
+        """Return what each partition holds."""
 
-    def _record(self, on: bool) -> None:
-        """Count from now on, or no longer: what counting costs is measured so."""
-
-    def partition_counts(self) -> Sequence[tuple[str, str, int, int, int]]:
-        """Return tenant, collection, events that saw it, and of these the candidates and the matches there, of each partition.
+    def partition_counts(self) -> Sequence[PartitionCounts]:
+        """Return what was counted of each partition.
 
         Natively of a sample: of one event in 16 on average, drawn at random. At most 4,096 partitions are counted.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, final
 
@@ -11,7 +11,7 @@ from streamer.cel_eval import CelErrors, FailingSubscription, ProgramCache
 from streamer.core.protocol import Core
 from streamer.errors import Ignored
 from streamer.sizes import PERCENTILES, percentiles_text, size_text
-from streamer.telemetry import BOUNDS
+from streamer.telemetry import BOUNDS, PartitionCounts
 
 #: Fewer samples tell nothing of a rate.
 SAMPLES: Final = 100
@@ -193,21 +193,22 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
     told = core.telemetry()
     runs = programs.runs.read()
     filters = {state.name: state for state in core.filters()}
-    counts = {(tenant, collection): rest for tenant, collection, *rest in core.partition_counts()}
+    counts = {(each.tenant, each.collection): each for each in core.partition_counts()}
     collections = [
         _collection(
             CollectionStats(
-                tenant=tenant,
-                collection=collection,
-                subscriptions=subscriptions,
-                segments=segments,
-                memory_bytes=stores + indexes,
-                candidates_per_event=_mean_of(counts, (tenant, collection), 1),
-                matches_per_event=_mean_of(counts, (tenant, collection), 2),
+                tenant=held.tenant,
+                collection=held.collection,
+                subscriptions=held.subscriptions,
+                segments=held.segments,
+                memory_bytes=held.subscription_bytes + held.index_bytes,
+                candidates_per_event=counted.candidates / counted.events if counted else None,
+                matches_per_event=counted.matches / counted.events if counted else None,
             ),
-            filters.get((tenant, collection)),
+            filters.get((held.tenant, held.collection)),
         )
-        for tenant, collection, subscriptions, segments, stores, indexes in core.partitions()
+        for held in core.partitions()
+        for counted in [_counted(counts.get((held.tenant, held.collection)))]
     ]
     return Stats(
         subscriptions=told.subscriptions,
@@ -238,9 +239,9 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
     )
 
 
-def _mean_of(counts: Mapping[tuple[str, str], Sequence[int]], name: tuple[str, str], at: int) -> float | None:
-    events, *_ = counted = counts.get(name, (0, 0, 0))
-    return counted[at] / events if events else None
+def _counted(counts: PartitionCounts | None) -> PartitionCounts | None:
+    """Return what was counted of events, if there were any."""
+    return counts if counts is not None and counts.events else None
 
 
 def _collection(one: CollectionStats, state: FilterState | None) -> CollectionStats:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 from streamer import _native
 from streamer.bloom.portable import PortableBloomFilter
 from streamer.bloom.shipping import Gathered, places_from_json
-from streamer.bloom.state import FilterState
 from streamer.cel_eval import CelReason, ErrorLog, Functions, ProgramCache, evaluate_cel
+from streamer.cel_eval.cache import ProgramCounts
 from streamer.cel_eval.narrowing import narrowing
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
@@ -192,7 +192,7 @@ class NativeCore(_native.Core):
         # Weakly: the core holds its host, which holds the log.
         this = weakref.ref(core)
         cel_errors.also(this)
-        programs.also(lambda: core.programs() if (core := this()) is not None else (0, 0, 0))
+        programs.also(lambda: core.programs() if (core := this()) is not None else ProgramCounts())
         return core
 
     def reconfigure(self, options: Options) -> None:
@@ -359,12 +359,6 @@ class NativeCore(_native.Core):
 
     # Phase 1
 
-    def filters(self) -> tuple[FilterState, ...]:
-        return tuple(FilterState(*name, *keys, *bits, *counts) for name, keys, bits, counts in self.filter_states())
-
-    def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
-        self.build_filter(tenant, collection, capacity, key_fp_rate)
-
     def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered:
         keys = self.gathered(list(dict.fromkeys(partitions)))
 
@@ -379,12 +373,6 @@ class NativeCore(_native.Core):
             holes_pass=keys.holes_pass,
             fill=fill,
         )
-
-    def partition_counts(self) -> list[tuple[str, str, int, int, int]]:
-        return self.shares()
-
-    def measure_filter(self, tenant: str, collection: str) -> None:
-        self.settle_filter(tenant, collection)
 
     def telemetry(self) -> Telemetry:
         counters = self.counters()

@@ -62,7 +62,7 @@ from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.text import canonical_text, check_length
 from streamer.subscriptions.values import private_copy, same_subscription
-from streamer.telemetry import Name, Recorder, Telemetry
+from streamer.telemetry import Name, PartitionCounts, PartitionSize, Recorder, Telemetry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -578,16 +578,15 @@ class ReferenceCore:
         root = self._root
         return self._recorder.read(subscriptions=len(root.entries), partitions=len(root.partitions))
 
-    def partitions(self) -> list[tuple[str, str, int, int, int, int]]:
-        return [(tenant, collection or "*", len(held), 1, 0, 0) for (tenant, collection), held in self._root.partitions.items()]
+    def partitions(self) -> list[PartitionSize]:
+        held = self._root.partitions
+        return [PartitionSize(tenant, collection or "*", len(entries), 1, 0, 0) for (tenant, collection), entries in held.items()]
 
-    def partition_counts(self) -> list[tuple[str, str, int, int, int]]:
+    def partition_counts(self) -> list[PartitionCounts]:
         held = self._root.partitions
         counted = self._recorder.partitions()
-        return [(*name, *counts) for name, counts in counted.items() if held.get(_partition_name(*name)) is not None]
-
-    def _record(self, on: bool) -> None:
-        self._recorder.is_on = on
+        present = (name for name in counted if held.get(_partition_name(*name)) is not None)
+        return [PartitionCounts(*name, *counted[name]) for name in present]
 
     def _settled(self, root: Root, event: EventSource, tenant: str | None, collection: str | None) -> ReferenceHits:
         """Match an event, and count what became of it."""

@@ -18,6 +18,7 @@ import streamer
 from streamer import Engine
 from streamer.core import arrow
 from tests.generators import agreeing_event, agreeing_subscription, random_text
+from tests.tools.hooks import hooks
 
 EVENT = b'{"id": "e1", "collection": "orders", "data": {"a": 1}}'
 
@@ -171,5 +172,5 @@ def test_the_host_hears_of_errors_of_cel(backend: str, caplog: pytest.LogCapture
 
 def test_a_panic_is_an_internal_error_and_the_engine_goes_on(filled: Engine) -> None:
     with pytest.raises(streamer.InternalError):
-        filled._core._panic()  # type: ignore[attr-defined]
+        hooks(filled).panic()
     assert filled.match_arrow(pa.array([EVENT])).matches.num_rows == 10

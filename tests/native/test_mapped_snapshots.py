@@ -18,6 +18,7 @@ from streamer import Engine, SnapshotError, _backend, _native
 from streamer.core import snapshot
 from streamer.core.snapshot import Directory, read_directory, read_head
 from tests.generators import agreeing_event, agreeing_subscription, random_event, random_subscription
+from tests.tools.hooks import hooks
 
 COLLECTIONS = "cde"
 
@@ -87,8 +88,8 @@ def test_images_lines_and_the_reference_match_alike(tmp_path: Path, seed: int) -
         for n in range(0, 400, 7):
             engine.replace({"id": f"s{n}", "tenant": "t", "collection": "c", "filters": []})
             engine.remove(f"s{n + 1}")
-    engine._core.merge()  # type: ignore[attr-defined]
-    mapped._core.merge()  # type: ignore[attr-defined]
+    hooks(engine).merge()
+    hooks(mapped).merge()
     for n in range(0, 400, 7):
         e.replace({"id": f"s{n}", "tenant": "t", "collection": "c", "filters": []})
         e.remove(f"s{n + 1}")
@@ -100,9 +101,9 @@ def test_images_lines_and_the_reference_match_alike(tmp_path: Path, seed: int) -
 def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
     filled(1).save(path := tmp_path / "s")
     e = Engine.load(path)
-    segments = lambda: {name: count for _, name, _, count, _, _ in e._core.partitions()}  # noqa: E731
+    segments = lambda: {each.collection: each.segments for each in e._core.partitions()}  # noqa: E731
     assert (len(e), segments()) == (400, dict.fromkeys(COLLECTIONS, 0))
-    assert sum(held for _, _, held, *_ in e._core.partitions()) == 400
+    assert sum(each.subscriptions for each in e._core.partitions()) == 400
     e.match({"tenant": "t", "collection": "d", "data": {}})
     assert segments() == {"c": 0, "d": 1, "e": 0}
     assert e.stats().subscriptions == 400

@@ -21,6 +21,7 @@ import pytest
 from streamer import BulkSubscriptionError, ConfigError, Engine, EventError, InternalError, Match, Subscription, _native
 from streamer.native.core import NativeCore
 from streamer.telemetry import BOUNDS, REJECTIONS, SIZES
+from tests.tools.hooks import hooks
 
 MakeEngine = Callable[..., Engine]
 
@@ -45,7 +46,7 @@ def test_a_panic_is_an_internal_error_and_the_engine_goes_on(engine: MakeEngine,
     e.add({"id": "s", "filters": ONE})
     for _ in range(3):
         with pytest.raises(InternalError, match="the native core failed: as it was asked to"):
-            core_of(e)._panic()
+            hooks(e).panic()
         assert e.match_ids(EVENT) == ["s"]
     assert e.add({"id": "t"}).added == ("t",)
     assert "panicked" in capfd.readouterr().err
@@ -56,7 +57,7 @@ def test_a_panic_in_one_thread_stops_the_others_and_ends_the_call(engine: MakeEn
     e = engine()
     e.add({"id": "s", "filters": ONE})
     with pytest.raises(InternalError, match="as it was asked to"):
-        core_of(e)._panic(threads)
+        hooks(e).panic(threads)
     assert [len(hits) for hits in e.match_batch([EVENT] * 100, threads=threads)] == [1] * 100  # type: ignore[arg-type]
 
 
@@ -88,10 +89,10 @@ def test_a_panic_in_the_midst_of_a_write_changes_nothing(engine: MakeEngine) -> 
         lambda: e.remove("t"),
         lambda: e.apply([]),
     ):
-        core_of(e)._before_publish(fail)
+        hooks(e).before_publish(fail)
         with pytest.raises(InternalError, match="in the midst"):
             write()
-        core_of(e)._before_publish(None)
+        hooks(e).before_publish(None)
         assert sorted(e.match_ids(EVENT)) == ["s", "t"]
         assert sorted(e) == ["s", "t"]
     e.add({"id": "new", "filters": ONE})
@@ -109,7 +110,7 @@ def test_1000000_matches_finish_while_a_writer_stands_inside_add(engine: MakeEng
         inside.set()
         assert go_on.wait(120)
 
-    core_of(e)._before_publish(stop)
+    hooks(e).before_publish(stop)
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(e.add, {"id": "new", "filters": ONE})
         assert inside.wait(30)
@@ -117,7 +118,7 @@ def test_1000000_matches_finish_while_a_writer_stands_inside_add(engine: MakeEng
         assert sum(len(hits) for _ in range(100) for hits in core_of(e).match_batch(batch)) == 1_000_000  # type: ignore[arg-type]
         assert e.match_ids(EVENT) == ["old"]
         assert not writing.done()
-        core_of(e)._before_publish(None)
+        hooks(e).before_publish(None)
         go_on.set()
         writing.result(30)
     assert sorted(e.match_ids(EVENT)) == ["new", "old"]
@@ -374,7 +375,7 @@ def test_a_bad_subscription_object_says_what_is_wrong(engine: MakeEngine) -> Non
 def test_the_core_counts_its_work(engine: MakeEngine) -> None:
     e = engine()
     e.add_many({"id": f"s{n}", "filters": [{"field": "a", "op": "==", "value": n}]} for n in range(1000))
-    core_of(e).merge()
+    hooks(e).merge()
     for n in range(100):
         assert e.match_count(b'{"data": {"a": %d}}' % (n + 1_000_000)) == 0
     counters = core_of(e).counters()

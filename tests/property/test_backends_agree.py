@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from streamer import _native
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.core.options import Options
 from streamer.core.protocol import Hits, Selection
@@ -101,7 +102,7 @@ class Pair:
 
     def merge_perhaps(self) -> None:
         if self.rng.random() < self.merging:
-            self.core.merge()
+            _native.CoreHooks(self.core).merge()
             self.tally.merges += 1
 
     def change(self) -> None:

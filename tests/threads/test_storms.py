@@ -14,6 +14,7 @@ import pytest
 
 from streamer import Engine, locks
 from streamer.errors import ReentryError
+from tests.tools.hooks import hooks
 
 MakeEngine = Callable[..., Engine]
 
@@ -105,9 +106,9 @@ def test_a_write_by_what_a_write_calls_is_an_error_and_never_waits_for_itself(ba
                 act()
             told.append(caught.value)
 
-    e._core._before_publish(write)  # type: ignore[attr-defined]
+    hooks(e).before_publish(write)
     e.add({"id": "other", "filters": ONE})
-    e._core._before_publish(None)  # type: ignore[attr-defined]
+    hooks(e).before_publish(None)
     assert len(told) == 3
     assert sorted(e.match_ids(EVENT)) == ["other", "s"]
 

@@ -15,6 +15,7 @@ import pytest
 
 from streamer import Engine
 from streamer.reference import core as reference_core
+from tests.tools.hooks import hooks
 
 MakeEngine = Callable[..., Engine]
 
@@ -123,7 +124,7 @@ def test_every_result_is_that_of_some_state_between(engine: MakeEngine, backend:
     def merge() -> int:
         count = 0
         while not done.is_set():
-            e._core.merge()  # type: ignore[attr-defined]
+            hooks(e).merge()
             count += 1
         return count
 

@@ -9,8 +9,9 @@ use crate::gil;
 use crate::hits::{Hits, OldSide};
 use crate::host::{self, Asked, Text};
 use crate::judging::{self, HostJudge};
+use crate::named;
 use crate::open::Open;
-use crate::shared_out::{Pulse, shared_out};
+use crate::testing::{Hook, call};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString, PyTuple};
@@ -18,14 +19,12 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use streamer_core::cel::Cache;
 use streamer_core::engine::mapped;
 use streamer_core::engine::partitions::Name;
 use streamer_core::engine::telemetry;
 use streamer_core::engine::{
-    CelError, Change, CostClass, Engine, Fault, FilterState, Matched, Mode, Options, Outcome, Phase1, Pin, Record, Root, Scratch,
-    Selection,
+    CelError, Change, CostClass, Engine, Fault, Matched, Mode, Options, Outcome, Phase1, Pin, Record, Root, Scratch, Selection,
 };
 use streamer_core::error::{EventCode, EventError, Ignored};
 use streamer_core::flatten::Validation;
@@ -222,18 +221,12 @@ fn raised(py: Python<'_>, error: &EventError, is_text: bool) -> PyErr {
     errors::event_error(py, error, is_text).map_or_else(|other| other, PyErr::from_value)
 }
 
-/// Tenant, collection, subscriptions, segments, bytes of conditions and of the index.
-type PartitionTold = (String, String, usize, usize, usize, usize);
-
-/// Tenant, collection, and of a sample events, candidates and matches.
-type ShareTold = (String, String, u64, u64, u64);
-
 /// An engine in native memory; see `streamer/_native.pyi`.
 #[pyclass(frozen, subclass, weakref, module = "streamer._native")]
 pub struct Core {
     pub shared: Arc<Shared>,
     pub reading: Arc<Reading>,
-    hook: Arc<Mutex<Option<Py<PyAny>>>>,
+    pub hook: Arc<Hook>,
 }
 
 #[pymethods]
@@ -545,40 +538,22 @@ impl Core {
         self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches: None, is_matching: false })
     }
 
-    fn merge(&self, py: Python<'_>) -> PyResult<()> {
+    fn filters<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         guard(py, || {
-            gil::let_go(py, || self.shared.engine.merge());
+            let states = gil::let_go(py, || self.shared.engine.filters());
+            states.iter().map(|state| named::filter_state(py, state)).collect()
+        })
+    }
+
+    fn rebuild_filter(&self, py: Python<'_>, tenant: &str, collection: &str, capacity: usize, key_fp_rate: f64) -> PyResult<()> {
+        let name = Name { tenant: tenant.into(), collection: collection.into() };
+        guard(py, || {
+            gil::let_go(py, || self.shared.engine.rebuild_filter(&name, capacity, key_fp_rate));
             Ok(())
         })
     }
 
-    #[allow(clippy::type_complexity, reason = "the members of a FilterState, in order")]
-    fn filter_states(
-        &self,
-        py: Python<'_>,
-    ) -> PyResult<
-        Vec<((String, String, &'static str), (u64, u64, usize, u64, usize, usize), (u64, f64), (u64, u64, u64, u64, u64, u64))>,
-    > {
-        guard(py, || {
-            let states = gil::let_go(py, || self.shared.engine.filters());
-            let told = states.into_iter().map(|FilterState { name, keyed, state }| {
-                (
-                    (name.tenant.to_string(), name.collection.to_string(), "blocked"),
-                    (state.version, state.keys, state.capacity, state.stale, keyed.0, keyed.1),
-                    (state.bits.bits, state.bits.fill),
-                    (state.asked, state.no, state.probes, state.sampled, state.false_positives, state.grown),
-                )
-            });
-            Ok(told.collect())
-        })
-    }
-
-    fn build_filter(&self, py: Python<'_>, tenant: &str, collection: &str, capacity: usize, key_fp_rate: f64) -> PyResult<bool> {
-        let name = Name { tenant: tenant.into(), collection: collection.into() };
-        guard(py, || Ok(gil::let_go(py, || self.shared.engine.rebuild_filter(&name, capacity, key_fp_rate))))
-    }
-
-    fn settle_filter(&self, py: Python<'_>, tenant: &str, collection: &str) -> PyResult<()> {
+    fn measure_filter(&self, py: Python<'_>, tenant: &str, collection: &str) -> PyResult<()> {
         let name = Name { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
             gil::let_go(py, || self.shared.engine.measure_filter(&name));
@@ -633,22 +608,14 @@ impl Core {
         guard(py, || Ok(gil::let_go(py, || self.shared.engine.dump(max_subscriptions))))
     }
 
-    fn partitions(&self, py: Python<'_>) -> PyResult<Vec<PartitionTold>> {
-        guard(py, || {
-            let told = |held: streamer_core::engine::Held| {
-                let (tenant, collection) = (held.name.tenant.to_string(), held.name.collection.to_string());
-                (tenant, collection, held.subscriptions, held.segments, held.store_bytes, held.index_bytes)
-            };
-            Ok(self.shared.engine.partitions().into_iter().map(told).collect())
-        })
+    fn partitions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        guard(py, || self.shared.engine.partitions().iter().map(|held| named::partition_size(py, held)).collect())
     }
 
-    fn shares(&self, py: Python<'_>) -> PyResult<Vec<ShareTold>> {
+    fn partition_counts<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         guard(py, || {
-            let told = |(name, [events, candidates, matches]): (Arc<Name>, [u64; 3])| {
-                (name.tenant.to_string(), name.collection.to_string(), events, candidates, matches)
-            };
-            Ok(self.shared.engine.shares().into_iter().map(told).collect())
+            let shares = self.shared.engine.shares();
+            shares.into_iter().map(|(name, counts)| named::partition_counts(py, &name, counts)).collect()
         })
     }
 
@@ -664,10 +631,6 @@ impl Core {
         self.shared.engine.telemetry().reject(EventCode::from_word(code));
     }
 
-    fn _record(&self, on: bool) {
-        self.shared.engine.telemetry().record(on);
-    }
-
     fn set_cel(&self, budget: u64, cache_size: usize) {
         self.shared.engine.set_cel_budget(budget);
         self.reading.programs.resize(cache_size);
@@ -677,45 +640,11 @@ impl Core {
         self.shared.engine.cel_errors().map(|(reason, count)| (reason.as_str(), count)).collect()
     }
 
-    fn failing(&self, most: usize) -> Vec<(String, u64, &'static str)> {
-        let failing = self.shared.engine.failing(most);
-        failing.into_iter().map(|each| (each.id, each.errors, each.reason.as_str())).collect()
+    fn failing<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.shared.engine.failing(most).iter().map(|each| named::failing(py, each)).collect()
     }
 
-    fn programs(&self) -> (u64, u64, usize) {
-        let counts = self.reading.programs.counts();
-        (counts.hits, counts.misses, self.reading.programs.len())
-    }
-
-    fn _before_publish(&self, call: Option<Py<PyAny>>) {
-        *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = call;
-    }
-
-    #[pyo3(signature = (threads=1))]
-    fn _panic(&self, py: Python<'_>, threads: usize) -> PyResult<()> {
-        guard(py, || {
-            let caller = thread::current().id();
-            let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.shared.scratch()).collect();
-            let work = |_, _: &mut Scratch, pulse: &mut Pulse<'_>| {
-                assert!(threads > 1 && thread::current().id() == caller, "as it was asked to");
-                while pulse.beat() {
-                    thread::yield_now();
-                }
-            };
-            shared_out(py, threads, &mut scratches, work).map(|_| ())
-        })
-    }
-}
-
-/// Call the test's function, if there is one. What it raises is a panic in the midst of a write.
-fn call(hook: &Mutex<Option<Py<PyAny>>>) {
-    let is_set = hook.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-    if is_set {
-        gil::held(|py| {
-            let hook = hook.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|hook| hook.clone_ref(py));
-            if let Some(Err(error)) = hook.map(|hook| hook.call0(py)) {
-                panic!("{error}");
-            }
-        });
+    fn programs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        named::program_counts(py, &self.reading.programs)
     }
 }

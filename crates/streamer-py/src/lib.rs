@@ -8,6 +8,7 @@
 //!  open.rs    events that are not settled yet            arrow.rs     events from Arrow buffers, results into such
 //!  plain.rs   JSON text of plain values                 matcher.rs  patterns and topics under names
 //!  shared_out.rs  blocks of work, for several threads   gil.rs     the GIL released, held again, forked
+//!  named.rs   types of Python that are made here        testing.rs what only tests do to a core
 //! ```
 //!
 //! Two rules keep threads apart. The writer's lock is only waited for with the GIL released, since its holder may be
@@ -25,10 +26,12 @@ mod hits;
 mod host;
 mod judging;
 mod matcher;
+mod named;
 mod open;
 mod plain;
 mod programs;
 mod shared_out;
+mod testing;
 
 use pyo3::prelude::*;
 
@@ -51,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<bloom::GatheredKeys>()?;
     module.add_class::<bloom::ShippedFilter>()?;
+    module.add_class::<testing::CoreHooks>()?;
     module.add_function(wrap_pyfunction!(gil::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(gil::after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(gil::after_fork_in_child, module)?)?;

@@ -1,10 +1,10 @@
-//! A filter that was shipped, asked for whole events: what `streamer.bloom.Filter` of the Python package says of them.
+//! A filter that was shipped, asked for whole events: what `streamer.bloom.ShippedFilter` of the Python package says of them.
 //!
 //! ```text
 //!   event bytes ─ flatten, in full ─► values at the places ─► bytes of their keys ─ murmur3 ─► bits        none there: NO
 //! ```
 //!
-//! Invariant: NO only where `Filter.ask` says NO. An event with holes is left to it ([`Told::Open`]): which of them touch a
+//! Invariant: NO only where `ShippedFilter.ask` says NO. An event with holes is left to it ([`Told::Open`]): which of them touch a
 //! place is for nobody to work out twice. A malformed event is an error, never NO, or nobody would hear of it.
 //!
 //! Cost: about that of reading the event in full, and 50 to 100 ns for each key that it carries.
@@ -64,7 +64,7 @@ struct Asked {
 /// What a filter says of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// As `Filter.ask` does.
+    /// As `ShippedFilter.ask` does.
     Answer(Answer),
     /// Nothing: the event has holes.
     Open,

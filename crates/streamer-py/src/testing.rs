@@ -1,0 +1,71 @@
+//! What tests and benchmarks do to a core that nobody else does.
+
+use crate::core::Core;
+use crate::errors::guard;
+use crate::gil;
+use crate::shared_out::{Pulse, shared_out};
+use pyo3::prelude::*;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use streamer_core::engine::Scratch;
+
+/// Hooks into one core; see `streamer/_native.pyi`.
+#[pyclass(frozen, module = "streamer._native")]
+pub struct CoreHooks {
+    core: Py<Core>,
+}
+
+#[pymethods]
+impl CoreHooks {
+    #[new]
+    fn new(core: Py<Core>) -> CoreHooks {
+        CoreHooks { core }
+    }
+
+    fn record(&self, on: bool) {
+        self.core.get().shared.engine.telemetry().record(on);
+    }
+
+    fn merge(&self, py: Python<'_>) -> PyResult<()> {
+        guard(py, || {
+            gil::let_go(py, || self.core.get().shared.engine.merge());
+            Ok(())
+        })
+    }
+
+    fn before_publish(&self, call: Option<Py<PyAny>>) {
+        *self.core.get().hook.lock().unwrap_or_else(PoisonError::into_inner) = call;
+    }
+
+    #[pyo3(signature = (threads=1))]
+    fn panic(&self, py: Python<'_>, threads: usize) -> PyResult<()> {
+        guard(py, || {
+            let shared = &self.core.get().shared;
+            let caller = thread::current().id();
+            let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| shared.scratch()).collect();
+            let work = |_, _: &mut Scratch, pulse: &mut Pulse<'_>| {
+                assert!(threads > 1 && thread::current().id() == caller, "as it was asked to");
+                while pulse.beat() {
+                    thread::yield_now();
+                }
+            };
+            shared_out(py, threads, &mut scratches, work).map(|_| ())
+        })
+    }
+}
+
+/// What a test wants to be called in the midst of a write.
+pub type Hook = Mutex<Option<Py<PyAny>>>;
+
+/// Call the test's function, if there is one. What it raises is a panic in the midst of a write.
+pub fn call(hook: &Hook) {
+    let is_set = hook.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    if is_set {
+        gil::held(|py| {
+            let hook = hook.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|hook| hook.clone_ref(py));
+            if let Some(Err(error)) = hook.map(|hook| hook.call0(py)) {
+                panic!("{error}");
+            }
+        });
+    }
+}
