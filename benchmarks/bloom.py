@@ -44,7 +44,7 @@ from streamer import _backend
 from streamer.bloom import Answer, ShippedFilter
 from streamer.bloom.options import BloomOptions
 from streamer.bloom.portable import PortableBloomFilter
-from streamer.sizes import size_text
+from streamer.sizes import format_size
 
 ROUNDS = 9
 SHARES = (1, 10, 100)
@@ -280,7 +280,7 @@ def shipping_row(count: int, rounds: int) -> str:
     stopped = sum(guard.ask(event) is Answer.NO for event in foreign)
     if stopped < 0.95 * len(foreign):
         raise WrongMatches(f"the shipped filter stopped {stopped} of {len(foreign)} events")
-    return f"| {count:,} | {best:.3f} s | {size_text(len(exported))} | {stopped / len(foreign):.1%} |"
+    return f"| {count:,} | {best:.3f} s | {format_size(len(exported))} | {stopped / len(foreign):.1%} |"
 
 
 SHIPPING_HEADER = (

@@ -84,7 +84,7 @@ def pairs(subscriptions: int, events: int) -> dict[str, tuple[Side, Side]]:
     told = engine_of(subscriptions, transitions=True)
     soft = engine_of(subscriptions, soft_delete="deleted")
     updates, moves = events_of(events, subscriptions), events_of(events, subscriptions, moved)
-    # A hole is weighed against every subscription that reads there, so there are few of both.
+    # An unknown is weighed against every subscription that reads there, so there are few of both.
     few = engine_of(subscriptions // 100)
     some = events_of(max(1, events // 10), subscriptions // 100)
     return {

@@ -30,7 +30,7 @@ from typing import Any, Final
 import streamer
 from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine
-from streamer.sizes import PERCENTILES, percentiles_text, size_text, time_text
+from streamer.sizes import PERCENTILES, format_percentiles, format_size, format_time
 
 COUNTRIES: Final = ("DE", "FR", "GB", "ES", "IT", "NL", "PL", "SE", "US", "JP")
 STATES: Final = ("new", "paid", "sent", "returned")
@@ -210,7 +210,7 @@ def percentiles(nanoseconds: Sequence[int]) -> str:
     """Return p50, p99, p99.9 and the slowest, in words."""
     ordered = sorted(nanoseconds)
     told = {name: ordered[math.ceil(share * len(ordered)) - 1] / 1e9 for name, share in PERCENTILES.items()}
-    return percentiles_text(told | {"slowest": ordered[-1] / 1e9})
+    return format_percentiles(told | {"slowest": ordered[-1] / 1e9})
 
 
 def measure(case: Case) -> list[tuple[str, str]]:
@@ -235,7 +235,7 @@ def measure(case: Case) -> list[tuple[str, str]]:
     if played.matches != again * case.matches + sum(found[:rest]):
         raise WrongMatches(f"{case}: {played.matches} matches while it was timed")
     return [
-        ("subscriptions", f"{case.subscriptions:,} in {case.collections} collections, added in {time_text(adding)}"),
+        ("subscriptions", f"{case.subscriptions:,} in {case.collections} collections, added in {format_time(adding)}"),
         ("asked for", f"{case.rate:,} events/s for {case.seconds:g} s, {case.changes:,} changes/s"),
         ("done", f"{count / played.seconds:,.0f} events/s, {changes.made / played.seconds:,.0f} changes/s"),
         ("latency", percentiles(played.latencies)),
@@ -259,7 +259,7 @@ def held(engine: streamer.Engine, before: streamer.Stats) -> Iterator[tuple[str,
         yield "phase 1", f"stopped {no / asked:.1%} of the events; {wrong} false positives of {sampled:,} sampled without a key"
     looked = programs.hits + programs.misses
     yield "CEL cache", f"{programs.hits / max(looked, 1):.1%} found of {looked:,} looked for, {programs.held:,} kept"
-    yield "memory", f"{size_text(told.memory_bytes)} of subscriptions, index and filters"
+    yield "memory", f"{format_size(told.memory_bytes)} of subscriptions, index and filters"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

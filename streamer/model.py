@@ -17,7 +17,7 @@ Pointer: TypeAlias = tuple[str, ...]
 """A JSON Pointer, split into its unescaped tokens; the empty tuple is the whole document."""
 
 REST: Final = "\ud800"
-"""In place of a hole's last token: each member that the object there lacks. No name of a member, being half of a character."""
+"""In place of an unknown's last token: each member that the object there lacks. No member has this name, half of a character."""
 
 Transition = Literal["enter", "stay", "leave"]
 Dialect = Literal["strict", "eventbridge"]
@@ -156,7 +156,9 @@ class Event:
         at = self.before_at
         if self.untold:
             return False
-        return self.before is not None or (at is not None and any(hole[: len(at)] == at[: len(hole)] for hole in self.unknown))
+        return self.before is not None or (
+            at is not None and any(unknown[: len(at)] == at[: len(unknown)] for unknown in self.unknown)
+        )
 
 
 @final

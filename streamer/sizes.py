@@ -12,7 +12,7 @@ from typing import Final
 PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 
 
-def size_text(size: float) -> str:
+def format_size(size: float) -> str:
     """Return a number of bytes in three digits and the unit that fits: `0 B`, `1.5 KiB`, `107 MiB`, `2.3 GiB`."""
     for unit in ("B", "KiB", "MiB"):
         # What rounds to 1,024 of a unit is one of the next.
@@ -22,7 +22,7 @@ def size_text(size: float) -> str:
     return f"{size:,.0f} GiB" if size >= 999.5 else f"{size:.3g} GiB"
 
 
-def time_text(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Return a time in three digits and the unit that fits: `850 ns`, `12.3 µs`, `1.5 ms`, `2 s`."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         # What rounds to 1,000 of a unit is one of the next.
@@ -31,6 +31,6 @@ def time_text(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
-def percentiles_text(percentiles: Mapping[str, float]) -> str:
+def format_percentiles(percentiles: Mapping[str, float]) -> str:
     """Return seconds by the names of percentiles: `p50 12.3 µs, p99 1.5 ms, p99.9 2 s`."""
-    return ", ".join(f"{name} {time_text(seconds)}" for name, seconds in percentiles.items())
+    return ", ".join(f"{name} {format_time(seconds)}" for name, seconds in percentiles.items())

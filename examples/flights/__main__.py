@@ -20,7 +20,7 @@ from rich.table import Table
 
 import streamer
 from examples.flights import generated, records
-from streamer.sizes import PERCENTILES, percentiles_text, time_text
+from streamer.sizes import PERCENTILES, format_percentiles, format_time
 
 HAND_WRITTEN = Path(__file__).parent / "subscriptions.jsonl"
 
@@ -49,7 +49,9 @@ def main() -> None:
     engine.add_many(made)
     took = time.perf_counter() - started
     by_hand = len(engine) - count
-    console.print(f"  {len(engine):>9,} subscriptions added in {time_text(took)}: {by_hand} written by hand, {count:,} generated")
+    console.print(
+        f"  {len(engine):>9,} subscriptions added in {format_time(took)}: {by_hand} written by hand, {count:,} generated"
+    )
 
     with console.status("reading the year, measuring"):
         every = options.every or choose_every(engine, options.seconds)
@@ -149,13 +151,13 @@ def report(console: Console, replay: Replay, every: int) -> None:
     for number, text in rows:
         console.print(f"  {'' if number is None else f'{number:,.0f}':>9} {text}")
     times = {name: cuts[round(1_000 * share) - 1] / 1e9 for name, share in PERCENTILES.items()}
-    console.print(f"  {'':>9} {percentiles_text(times)} an event")
+    console.print(f"  {'':>9} {format_percentiles(times)} an event")
     console.print()
     console.print(
-        f"  [bold]In {time_text(seconds)} the {streamer.BACKEND} backend matched {replay.flights:,} flights against "
+        f"  [bold]In {format_time(seconds)} the {streamer.BACKEND} backend matched {replay.flights:,} flights against "
         f"{len(replay.engine):,} subscriptions[/];"
     )
-    console.print(f"  with making the events and counting it took {time_text(replay.seconds)}.")
+    console.print(f"  with making the events and counting it took {format_time(replay.seconds)}.")
     if every > 1:
         console.print(f"  Those are one flight in {every:,}, spread over the year.")
         console.print("  `python -m examples.flights --every 1` replays all of them.")

@@ -68,7 +68,7 @@ class Gathered:
         places: where an event is asked for them.
         unkeyed: subscriptions that have none.
         transitions: whether any subscription wants to be told of what no longer matches.
-        holes_pass: whether they say nothing of an event with unknown values. There an error beside an unknown is unknown,
+        unknown_passes: whether they say nothing of an event with unknown values. There an error beside an unknown is unknown,
             while of a condition that has become another one, as CEL does natively, nobody knows what is an error.
         fill: sets the bits of all of them.
     """
@@ -77,7 +77,7 @@ class Gathered:
     places: frozenset[Place]
     unkeyed: int
     transitions: bool
-    holes_pass: bool
+    unknown_passes: bool
     fill: Callable[[PortableBloomFilter], object]
 
 
@@ -152,7 +152,7 @@ def ship(
         "soft_delete": shipment.soft_delete,
         # A document that the engine's flag hides is judged by what it was before, for every subscription.
         "transitions": keys.transitions or shipment.soft_delete is not None,
-        "holes_pass": keys.holes_pass,
+        "holes_pass": keys.unknown_passes,
         "max_depth": shipment.limits.max_depth,
         "max_event_bytes": shipment.limits.max_event_bytes,
         "always": always,
@@ -193,7 +193,7 @@ class ShippedFilter:
         self._layout: Final = EventLayout.from_dict(header["layout"])
         self._default_tenant: Final[str | None] = _of_type(header["default_tenant"], str, type(None))
         self._transitions: Final[bool] = _of_type(header["transitions"], bool)
-        self._holes_pass: Final[bool] = _of_type(header["holes_pass"], bool)
+        self._unknown_passes: Final[bool] = _of_type(header["holes_pass"], bool)
         self._limits: Final = Limits(max_depth=header["max_depth"], max_event_bytes=header["max_event_bytes"])
         self._places: Final = frozenset(places_from_json(header["places"]))
         self._clock: Final = clock
@@ -279,7 +279,7 @@ class ShippedFilter:
             return Answer.MAYBE
         if (read.tenant, read.collection) != (self.tenant, self.collection):
             return Answer.MAYBE
-        if read.unknown and self._holes_pass:
+        if read.unknown and self._unknown_passes:
             return Answer.MAYBE
         has_old_side = self._transitions and read.tells_of_before
         carried = carried_keys([read, as_before(read, self._layout)] if has_old_side else [read], self._places)

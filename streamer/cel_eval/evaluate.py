@@ -62,7 +62,7 @@ from streamer.cel_eval.values import (
 )
 from streamer.model import REST, BeyondFloat64, Event, Pointer
 
-Holes: TypeAlias = dict[str, "Holes | None"]
+Unknowns: TypeAlias = dict[str, "Unknowns | None"]
 """The unknown pointers below a value, by their first token; None: the whole value is unknown."""
 
 #: What compiling a regexp that is not constant costs, as string work: the memory that RE2 may use for it.
@@ -84,10 +84,10 @@ class BudgetSpentError(Exception):
 @final
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A value with holes somewhere below: a map or list, unless the event contradicts itself."""
+    """A value with unknowns somewhere below: a map or list, unless the event contradicts itself."""
 
     value: Any
-    holes: Holes
+    unknowns: Unknowns
 
 
 _MISSING: Final = object()
@@ -315,18 +315,18 @@ class Run:
         return value
 
     def _index(self, value: Value, key: Value) -> Value:
-        container, holes = (value.value, value.holes) if type(value) is Partial else (value, {})
+        container, unknowns = (value.value, value.unknowns) if type(value) is Partial else (value, {})
         stopped = _strict([container, key])
         if stopped is not None:
             return stopped
         if type(container) is dict and (type(key) in KEYS or type(key) is float):
             self._charge_key(key)
-            return _below(container.get(as_key(key), _MISSING), holes, key)
+            return _below(container.get(as_key(key), _MISSING), unknowns, key)
         if type(container) is not list or type(key) not in NUMBERS or key != key // 1:
             return no_overload("[]", [container, key])
         if not 0 <= key < len(container):
             return Failure(CelReason.INDEX_OUT_OF_RANGE, f"index {int(key)} of a list of {len(container)}")
-        return _below(container[int(key)], holes, str(int(key)))
+        return _below(container[int(key)], unknowns, str(int(key)))
 
     def _macro(self, macro: Macro, over: Value) -> Value:
         if type(over) is list:
@@ -416,12 +416,12 @@ class Run:
         return no_overload("in", [item, container])
 
     def _in_partial(self, key: Value, partial: Partial) -> Value:
-        """Whether a map with holes has a member: known unless the source did not carry that member."""
+        """Whether a map with unknowns has a member: known unless the source did not carry that member."""
         if type(partial.value) is not dict:
             return UNKNOWN if type(partial.value) is list else no_overload("in", [key, partial.value])
-        if type(key) is str and key in partial.holes and (partial.holes[key] is None or key not in partial.value):
+        if type(key) is str and key in partial.unknowns and (partial.unknowns[key] is None or key not in partial.value):
             return UNKNOWN
-        if type(key) is str and REST in partial.holes and key not in partial.value:
+        if type(key) is str and REST in partial.unknowns and key not in partial.value:
             return UNKNOWN
         return self._in(key, partial.value)
 
@@ -530,25 +530,25 @@ def _strict(values: Iterable[Value]) -> Failure | Unknown | None:
 
 
 def _select(value: Value, name: str) -> Value:
-    container, holes = (value.value, value.holes) if type(value) is Partial else (value, {})
+    container, unknowns = (value.value, value.unknowns) if type(value) is Partial else (value, {})
     if container is UNKNOWN or type(container) is Failure:
         return container
     if type(container) is not dict:
         return no_overload(f".{name}", [container])
-    return _below(container.get(name, _MISSING), holes, name)
+    return _below(container.get(name, _MISSING), unknowns, name)
 
 
-def _below(value: Any, holes: Holes, key: Value) -> Value:
-    """Go on to what stands at *key* of a container with these holes."""
-    if type(key) is str and key in holes:
-        below = holes[key]
-        # Above a hole nothing can be said to be missing: the source did not carry it.
+def _below(value: Any, unknowns: Unknowns, key: Value) -> Value:
+    """Go on to what stands at *key* of a container with these unknowns."""
+    if type(key) is str and key in unknowns:
+        below = unknowns[key]
+        # Above an unknown nothing can be said to be missing: the source did not carry it.
         if below is None or value is _MISSING:
             return UNKNOWN
         if type(value) is not BeyondFloat64:
             return Partial(value, below)
     if value is _MISSING:
-        if type(key) is str and REST in holes:
+        if type(key) is str and REST in unknowns:
             return UNKNOWN
         return Failure(CelReason.NO_SUCH_FIELD, f"no such field: {_shown(key)}")
     return read(value)
@@ -572,24 +572,24 @@ def _variables(event: Event) -> dict[str, Value]:
 
 
 def _document(document: Mapping[str, Any] | None, at: Pointer | None, unknown: tuple[Pointer, ...]) -> Value:
-    """Return `data` or `before` with its holes, which *unknown* gives from the root of the event."""
+    """Return `data` or `before` with its unknowns, which *unknown* gives from the root of the event."""
     if at is None or not unknown:
         return document
-    holes: Holes = {}
+    unknowns: Unknowns = {}
     for pointer in unknown:
         if at[: len(pointer)] == pointer:
             return UNKNOWN
         if pointer[: len(at)] != at:
             continue
         *way, last = pointer[len(at) :]
-        level: Holes | None = holes
+        level: Unknowns | None = unknowns
         for token in way:
             level = level.setdefault(token, {}) if level is not None else None
         if level is not None:
             level[last] = None
-    if not holes:
+    if not unknowns:
         return document
-    return UNKNOWN if document is None else Partial(document, holes)
+    return UNKNOWN if document is None else Partial(document, unknowns)
 
 
 _EVALUATE: Final[Mapping[type, Callable[[Run, Any], Value]]] = {

@@ -10,7 +10,7 @@ does exactly as the contract says. They are text for the native core, which lowe
 
 Invariant: where the whole is true on cel-python, each of these operands is true by the contract. So an index that finds every
 event of which they are true loses no match. Budgets and clocks only ever end an evaluation without a match, and an event with
-holes is for the whole program alone.
+unknowns is for the whole program alone.
 
 Cost: a walk over the tree and another reading of that part when a subscription is added.
 

@@ -1,7 +1,7 @@
 """The portable evaluator: expressions on cel-python, under the limits of the contract, with functions written in Python.
 
 ```
-text ─ our parser, checker, limits ─► tree ─► Evaluation ─┬─ names, fields, && ||, ==, <, in, macros, holes: the contract's
+text ─ our parser, checker, limits ─► tree ─► Evaluation ─┬─ names, fields, && ||, ==, <, in, macros, unknowns: the contract's
                                                           ├─ arithmetic, conversions, texts, times: cel-python's functions
                                                           └─ is_vip(..): the user's
 ```

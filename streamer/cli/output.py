@@ -22,7 +22,7 @@ import streamer
 from streamer.core.histogram import Histogram
 from streamer.engine.matches import Matches
 from streamer.engine.stats import ignored_text
-from streamer.sizes import percentiles_text
+from streamer.sizes import format_percentiles
 from streamer.terminal import json_text, printable_json, quoted
 
 
@@ -58,7 +58,7 @@ class Tally:
             parts.append(ignored_text(self.ignored))
         if self.events > self.bad:
             parts += [
-                f"{percentiles_text(self.durations.percentiles())} an event",
+                f"{format_percentiles(self.durations.percentiles())} an event",
                 f"{self.rate:,.0f} events/s",
             ]
         parts.append(f"{streamer.BACKEND} backend")

@@ -8,7 +8,7 @@ Engine (the facade: argument checks, lazy results)  ──►  Core (subscriptio
 
 Contract of every core, which the tests in tests/api and tests/threads hold both backends to:
 
-- One immutable root. A match begins on the root that is current then and sees nothing of later changes. It takes no
+- One immutable version. A match begins on the version that is current then and sees nothing of later changes. It takes no
   lock and never waits for a writer, wherever that writer stands.
 - Writers take turns. Each prepares its whole change out of readers' sight and publishes it with one assignment. So every event
   sees all of the change or nothing of it, also of a `replace` that moves a subscription to another tenant or collection, of a
@@ -96,7 +96,7 @@ class Selection:
 class Hits(Protocol):
     """The subscriptions that one event matched, packed, in no promised order.
 
-    Immutable. It pins the root that it was taken from, so that a position means the same subscription
+    Immutable. It pins the version of the engine that it was taken from, so that a position means the same subscription
     whatever writers do meanwhile.
     """
 
@@ -185,7 +185,7 @@ class Core(Protocol):
         """Return a subscription as it was given, or None."""
 
     def select(self, selection: Selection) -> list[Subscription]:
-        """Return the selected subscriptions of one root, in order of adding."""
+        """Return the selected subscriptions of one version, in order of adding."""
 
     def ids(self, selection: Selection) -> list[str]:
         """Return only their ids."""
@@ -212,7 +212,7 @@ class Core(Protocol):
     def match_batch(
         self, events: Sequence[EventSource], tenant: str | None, collection: str | None, threads: int = 1
     ) -> HitsOfSeveral:
-        """Match several events on one root; aligned, with the error in a bad event's place.
+        """Match several events on one version; aligned, with the error in a bad event's place.
 
         Args:
             threads: how many may be used.
@@ -226,7 +226,7 @@ class Core(Protocol):
         threads: int,
         max_matches: int | None = None,
     ) -> ArrowMatches:
-        """Match the rows of arrays of binary or string, one array after the other, on one root.
+        """Match the rows of arrays of binary or string, one array after the other, on one version.
 
         Args:
             max_matches: the first event with which there are so many is the last that is matched.
@@ -270,7 +270,7 @@ class Core(Protocol):
     # Phase 1. A partition is named by tenant and collection, "*" for every one; one that is not there has no filter.
 
     def filters(self) -> Sequence[FilterState]:
-        """Return the state of each filter there is, of one root."""
+        """Return the state of each filter there is, of one version."""
 
     def rebuild_filter(self, tenant: str, collection: str, capacity: int, key_fp_rate: float) -> None:
         """Build a filter of the live keys of a partition beside the present one, and put it in its place.
@@ -284,7 +284,7 @@ class Core(Protocol):
         """
 
     def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered:
-        """Return the live keys of partitions, with a filter or without, of one root."""
+        """Return the live keys of partitions, with a filter or without, of one version."""
 
     def measure_filter(self, tenant: str, collection: str) -> None:
         """Settle the samples that wait to be compared with the live keys; `FilterState` then counts them."""

@@ -13,9 +13,10 @@ from streamer.core.options import Options
 from streamer.errors import SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import BeyondFloat64, Transition, Verdict
+from streamer.reference.conditions import Condition, Values, conditions, evaluate
 from streamer.reference.filters import Absence
-from streamer.reference.judge import Condition, Values, conditions, evaluate, judge, mentions_before, old_side
 from streamer.reference.searches import REFUSED
+from streamer.reference.transition import find_outcome, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.to_cel import subscription_to_cel
 
@@ -98,7 +99,7 @@ def explain(
         )
     budget = options.limits.cel_budget
     REFUSED.begin()
-    outcome = judge(compiled, read, options.layout, options.soft_delete, budget=budget)
+    outcome = find_outcome(compiled, read, options.layout, options.soft_delete, budget=budget)
     old = None if mentions_before(compiled, options.layout) else old_side(read, options.layout)
     before = [] if old is None else [row for row in conditions(compiled, old, budget=budget) if row.kind in _OF_THE_DOCUMENT]
     verdict = evaluate(compiled, read, budget=budget)

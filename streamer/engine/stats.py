@@ -10,7 +10,7 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval import CelErrors, FailingSubscription, ProgramCache
 from streamer.core.protocol import Core
 from streamer.errors import Ignored
-from streamer.sizes import PERCENTILES, percentiles_text, size_text
+from streamer.sizes import PERCENTILES, format_percentiles, format_size
 from streamer.telemetry import BOUNDS, PartitionCounts
 
 #: Fewer samples tell nothing of a rate.
@@ -129,7 +129,7 @@ class Stats:
                 _printable(each.collection),
                 f"{each.subscriptions:,}",
                 str(each.segments),
-                size_text(each.memory_bytes),
+                format_size(each.memory_bytes),
                 keys,
                 *map(_share, (each.fill, each.estimated_rate, each.measured_rate, each.stopped)),
                 *map(_mean, (each.candidates_per_event, each.matches_per_event)),
@@ -148,7 +148,7 @@ class Stats:
         )
         return (
             f"{_count(self.subscriptions, 'subscription')} in {_count(self.segments, 'segment')}, "
-            f"{size_text(self.memory_bytes)}; {_count(self.rebuilds, 'rebuild')}\n"
+            f"{format_size(self.memory_bytes)}; {_count(self.rebuilds, 'rebuild')}\n"
             f"{_count(self.events, 'event')}: "
             f"{self.matched:,} matched, {self.unmatched:,} unmatched, {ignored_text(self.ignored)}, {self.rejected:,} rejected\n"
             f"{_count(self.matches, 'match', 'matches')} ({self.matches_per_event:.3g} an event), {self.uncertain:,} uncertain; "
@@ -160,7 +160,7 @@ class Stats:
         if not self.percentiles:
             return ""
         was = "was" if self.timed == 1 else "were"
-        return f"{percentiles_text(self.percentiles)} an event, of {_count(self.timed, 'event')} that {was} timed\n"
+        return f"{format_percentiles(self.percentiles)} an event, of {_count(self.timed, 'event')} that {was} timed\n"
 
     @property
     def _failing(self) -> str:

@@ -37,11 +37,11 @@ def is_prefix(short: Pointer, long: Pointer) -> bool:
     return long[: len(short)] == short
 
 
-def covers(hole: Pointer, place: Pointer, value: Any) -> bool:
-    """Tell whether a hole in *value* hides what stands at a place."""
-    if hole[-1:] != (REST,):
-        return is_prefix(hole, place)
-    return len(place) >= len(hole) and is_prefix(hole[:-1], place) and not resolve(value, place[: len(hole)])[0]
+def covers(unknown: Pointer, place: Pointer, value: Any) -> bool:
+    """Tell whether an unknown in *value* hides what stands at a place."""
+    if unknown[-1:] != (REST,):
+        return is_prefix(unknown, place)
+    return len(place) >= len(unknown) and is_prefix(unknown[:-1], place) and not resolve(value, place[: len(unknown)])[0]
 
 
 def _is_index(token: str) -> bool:

@@ -21,7 +21,7 @@ from streamer.errors import EventCode, EventError, Ignored
 from streamer.events import json
 from streamer.events.layout import IGNORE, Constant, EventLayout, decode_pointer, encode_pointer
 from streamer.events.places import covers, is_prefix, resolve, substitute
-from streamer.events.records import completed, decoded, duplicate_member, holes, members_of_before, unchanged_holes
+from streamer.events.records import completed, decoded, duplicate_member, members_of_before, unchanged_unknowns, unknowns
 from streamer.model import INT64_MIN, REST, UINT64_MAX, BeyondFloat64, Event, Limits, Pointer
 
 EventSource: TypeAlias = bytes | bytearray | memoryview | str | Mapping[str, Any] | None
@@ -205,19 +205,19 @@ class _Parts:
         data_at, data = self._object("data")
         before_at, before = self._object("before")
         unknown = self._unknown()
-        unknown = (*unknown, *holes(self.layout, data_at, data, before_at, before))
+        unknown = (*unknown, *unknowns(self.layout, data_at, data, before_at, before))
         data_at = data_at if data_at is not None else self._would_stand("data", unknown)
         before_at = before_at if before_at is not None else self._would_stand("before", unknown)
         # A delete without `data` has `before` in its place.
         is_completed = self.layout.before_holds == "changed" and (event_type != "delete" or data is not None)
         if is_completed and data_at is not None and before_at is not None and before is not None:
-            unknown = (*unknown, *unchanged_holes(unknown, data_at, before_at, self.held))
+            unknown = (*unknown, *unchanged_unknowns(unknown, data_at, before_at, self.held))
         is_partial = self.layout.before_holds == "partial" and before_at is not None
         untold = is_partial and event_type == "update" and before is None and not _overlaps(unknown, before_at)
         is_last = is_partial and event_type == "delete" and data is None
         if before_at is not None and (untold or is_last):
             unknown = (*unknown, before_at if before is None else (*before_at, REST))
-        # The last known document of a delete may stand in `before`, also where it is a hole there.
+        # The last known document of a delete may stand in `before`, also where it is unknown there.
         is_before = before is not None or not _overlaps(unknown, data_at) or _overlaps(unknown, before_at)
         if event_type == "delete" and data is None and before_at is not None and is_before:
             data_at, data = before_at, before
@@ -259,7 +259,7 @@ class _Parts:
         return None, None
 
     def _would_stand(self, part: str, unknown: tuple[Pointer, ...]) -> Pointer | None:
-        """Where a part that is missing belongs: where its hole is, else where there is room for it, else at the first pointer."""
+        """Return where a missing part belongs: where it is unknown, else where there is room for it, or at the first pointer."""
         pointers = self.layout.pointers(part)
         for pointer in pointers:
             if _overlaps(unknown, pointer):
@@ -356,7 +356,7 @@ class _Parts:
         return frozenset(
             part
             for part in ("type", "ts", "topic")
-            if any(covers(hole, pointer, self.raw) for hole in unknown for pointer in self.layout.pointers(part))
+            if any(covers(each, pointer, self.raw) for each in unknown for pointer in self.layout.pointers(part))
         )
 
     def _wrong_type(self, part: str, at: Pointer | None, expected: str, value: Any) -> EventError:
@@ -504,7 +504,7 @@ def _watch(layout: EventLayout) -> json.Watch:
 
 
 def _overlaps(unknown: tuple[Pointer, ...], place: Pointer | None) -> bool:
-    return place is not None and any(is_prefix(hole, place) or is_prefix(place, hole) for hole in unknown)
+    return place is not None and any(is_prefix(each, place) or is_prefix(place, each) for each in unknown)
 
 
 def _is_int(value: Any) -> bool:

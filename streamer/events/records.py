@@ -94,14 +94,14 @@ def members_of_before(document: json.Document, layout: EventLayout) -> frozenset
     return frozenset(before) if isinstance(before, dict) else frozenset()
 
 
-def holes(
+def unknowns(
     layout: EventLayout,
     data_at: Pointer | None,
     data: dict[str, Any] | None,
     before_at: Pointer | None,
     before: dict[str, Any] | None,
 ) -> Iterator[Pointer]:
-    """Yield the holes that the layout tells of in what the documents hold, or of two do not."""
+    """Yield the unknowns that the layout tells of in what the documents hold, or of two do not."""
     if texts := layout.unknown_texts:
         for at, document in ((data_at, data), (before_at, before)):
             if at is not None and document is not None:
@@ -138,12 +138,12 @@ def _is_unknown(value: Any, texts: frozenset[str]) -> bool:
     return isinstance(value, str) and value in texts
 
 
-def unchanged_holes(
+def unchanged_unknowns(
     unknown: tuple[Pointer, ...], data_at: Pointer, before_at: Pointer, before: frozenset[str]
 ) -> Iterator[Pointer]:
-    """Yield the holes that `before` has since it is as `data` in what it does not hold."""
-    for hole in unknown:
-        if is_prefix(hole, data_at):
+    """Yield the unknowns that `before` has since it is as `data` in what it does not hold."""
+    for each in unknown:
+        if is_prefix(each, data_at):
             yield before_at
-        elif is_prefix(data_at, hole) and hole[len(data_at)] not in before:
-            yield before_at + hole[len(data_at) :]
+        elif is_prefix(data_at, each) and each[len(data_at)] not in before:
+            yield before_at + each[len(data_at) :]

@@ -2,7 +2,7 @@
 
 ```
 sources ──► Draft (parsed, CEL compiled) ──► commit: one new root
-event   ──► flatten, index, CEL, sides, holes ──► slots of what matches, packed hits
+event   ──► flatten, index, CEL, sides, unknowns ──► numbers of the subscriptions that match, packed hits
 ```
 
 Methods that take an event are those of `streamer._native.Core`: no Python stands between an event and its matches.
@@ -370,7 +370,7 @@ class NativeCore(_native.Core):
             places=frozenset(places_from_json(keys.places)),
             unkeyed=keys.unkeyed,
             transitions=keys.transitions,
-            holes_pass=keys.holes_pass,
+            unknown_passes=keys.holes_pass,
             fill=fill,
         )
 

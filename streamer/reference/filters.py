@@ -3,9 +3,9 @@
 Each operator says by hand what the expression printed by `CompiledFilter.to_cel()` says in CEL; a property test holds the two
 together. Reading a path gives a `Reading`: a value, or why there is none.
 
-A number that no float64 holds is there (`exists`), but to read it is an error, also on the way to a field below it. A hole (a
-pointer in the event's `unknown`) hides what it covers; where the document ends above a hole, what lies on the way to the hole
-is unknown too. A hole that ends in `REST` hides what the object there lacks.
+A number that no float64 holds is there (`exists`), but to read it is an error, also on the way to a field below it. An unknown (a
+pointer in the event's `unknown`) hides what it covers. Where the document ends above an unknown, what lies on the way to it is
+unknown too. An unknown that ends in `REST` hides what the object there lacks.
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ def read(document: Mapping[str, Any] | None, path: tuple[str, ...], at: Pointer 
     value: Any = MISSING if document is None else document
     for depth in range(len(path) + 1):
         place = None if at is None else at + path[:depth]
-        if place is not None and any(hole == place[: len(hole)] for hole in unknown):
+        if place is not None and any(each == place[: len(each)] for each in unknown):
             # What is hidden is known to be present only where the source said so, and it did not.
             return Reading(UNKNOWN, Absence.UNKNOWN, UNKNOWN)
-        has_hole_below = place is not None and any(place == hole[: len(place)] for hole in unknown)
+        has_unknown_below = place is not None and any(place == each[: len(place)] for each in unknown)
         if value is MISSING:
-            if has_hole_below or (place is not None and (*place[:-1], REST) in unknown):
+            if has_unknown_below or (place is not None and (*place[:-1], REST) in unknown):
                 return Reading(UNKNOWN, Absence.UNKNOWN, UNKNOWN)
             # Without a document the first step has nothing to be asked of, as in CEL, where `data` is null then.
             return Reading(FALSE, MISSING, ERROR, on_the_way=depth > 0)
         if depth == len(path):
             if isinstance(value, BeyondFloat64):
                 return Reading(TRUE, value, ERROR)
-            return Reading(TRUE, value, UNKNOWN if has_hole_below else TRUE)
+            return Reading(TRUE, value, UNKNOWN if has_unknown_below else TRUE)
         if isinstance(value, BeyondFloat64):
             return Reading(ERROR, MISSING, ERROR, on_the_way=False)
         if not isinstance(value, Mapping):

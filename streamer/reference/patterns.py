@@ -1,4 +1,4 @@
-"""Match patterns against events: leaves, values, arrays, holes (semantics.md sections 5 and 8).
+"""Match patterns against events: leaves, values, arrays, unknowns (semantics.md sections 5 and 8).
 
 A pattern holds if one leaf can be chosen for each field named, so that for every array instance that contains two chosen leaves
 both lie in the same element. Taken without arrays the wrong answer is easily had:
@@ -21,7 +21,7 @@ Fields are bits of integers. Scopes that hold the same bits are one *shape*, so 
 patterns with `$or` over arrays is NP-hard: they state satisfiability, with arrays as variables. So each conjunction that is
 tried costs a unit a shape, and `BUDGET` bounds these. The native core counts alike.
 
-A hole is a leaf of unknown value, at each path at, above or below it, in the scope that is known so far. Being monotone, a
+An unknown is a leaf of unknown value, at each path at, above or below it, in the scope that is known so far. Being monotone, a
 pattern is true where the known leaves satisfy it; else unknown where known and unknown leaves together do; else false.
 
 Rejected: enumerating choices of leaves, which is exponential in the fields (it is the oracle of the tests); and recursion over
@@ -179,7 +179,7 @@ def evaluate_pattern(pattern: Pattern, raw: Any, unknown: Iterable[Pointer] = ()
     """
     plan = _plan_of(pattern)
     view = _View(plan)
-    view.read(raw, _Hole.tree(unknown))
+    view.read(raw, _Unknown.tree(unknown))
     return view.verdict()
 
 
@@ -307,23 +307,23 @@ def _make_plan(pattern: Pattern) -> _Plan:
     return _Plan(trie, nodes, absent, never, tree)
 
 
-class _Hole:
+class _Unknown:
     """A tree of JSON Pointers; at the end of each, everything is unknown."""
 
     __slots__ = ("below", "is_end")
 
     def __init__(self) -> None:
-        self.below: dict[str, _Hole] = {}
+        self.below: dict[str, _Unknown] = {}
         self.is_end = False
 
     @classmethod
-    def tree(cls, pointers: Iterable[Pointer]) -> _Hole | None:
-        root: _Hole | None = None
+    def tree(cls, pointers: Iterable[Pointer]) -> _Unknown | None:
+        root: _Unknown | None = None
         for pointer in pointers:
-            root = hole = root or cls()
+            root = unknown = root or cls()
             for token in pointer:
-                hole = hole.below.setdefault(token, cls())
-            hole.is_end = True
+                unknown = unknown.below.setdefault(token, cls())
+            unknown.is_end = True
         return root
 
 
@@ -362,26 +362,26 @@ class _View:
 
     # Reading
 
-    def read(self, raw: Any, holes: _Hole | None) -> None:
+    def read(self, raw: Any, unknowns: _Unknown | None) -> None:
         """Take in what stands at the paths of the pattern."""
         arrays = 0
-        pending: list[tuple[Any, _Node, _Scope, _Hole | None]] = [(raw, self.plan.trie, self.root, holes)]
+        pending: list[tuple[Any, _Node, _Scope, _Unknown | None]] = [(raw, self.plan.trie, self.root, unknowns)]
         while pending:
-            value, node, scope, hole = pending.pop()
-            if hole is not None and hole.is_end:
+            value, node, scope, unknown = pending.pop()
+            if unknown is not None and unknown.is_end:
                 self._mark_unknown(scope, node.through)
             elif isinstance(value, Mapping):
-                below = {} if hole is None else hole.below
+                below = {} if unknown is None else unknown.below
                 for name, child in node.children.items():
                     if name in value:
                         pending.append((value[name], child, scope, below.get(name)))
                     elif (beyond := below.get(REST) or below.get(name)) is not None:
-                        self._read_hole(beyond, child, scope)
-                if hole is not None:
+                        self._read_unknown(beyond, child, scope)
+                if unknown is not None:
                     self._mark_unknown(scope, node.ends)
             elif isinstance(value, list | tuple):
                 array, arrays = arrays, arrays + 1
-                below = {} if hole is None else dict(hole.below)
+                below = {} if unknown is None else dict(unknown.below)
                 for i, item in enumerate(value):
                     # An element is found by its index as a pointer spells it: "01" is none.
                     inner = below.pop(str(i), None) if below else None
@@ -390,10 +390,10 @@ class _View:
                     elif inner is not None or item:
                         pending.append((item, node, self._enter(scope, array, i), inner))
                 for token, beyond in below.items():
-                    self._read_hole(beyond, node, self._enter(scope, array, token))
+                    self._read_unknown(beyond, node, self._enter(scope, array, token))
             else:
-                if hole is not None:
-                    self._read_hole(hole, node, scope)
+                if unknown is not None:
+                    self._read_unknown(unknown, node, scope)
                 if node.ends:
                     self._mark_known(scope, node, value)
 
@@ -406,17 +406,17 @@ class _View:
                 element = self._enter(scope, array, ("satisfies", satisfied))
                 element.sure = element.maybe = satisfied
 
-    def _read_hole(self, hole: _Hole, node: _Node, scope: _Scope) -> None:
-        """Take in a hole where the event itself has nothing, so that a number may be a name or an index."""
-        pending = [(hole, node)]
+    def _read_unknown(self, unknown: _Unknown, node: _Node, scope: _Scope) -> None:
+        """Take in an unknown where the event itself has nothing, so that a number may be a name or an index."""
+        pending = [(unknown, node)]
         seen = set()
         while pending:
-            hole, node = pending.pop()
-            if (id(hole), id(node)) in seen:
+            unknown, node = pending.pop()
+            if (id(unknown), id(node)) in seen:
                 continue
-            seen.add((id(hole), id(node)))
-            self._mark_unknown(scope, node.through if hole.is_end else node.ends)
-            for token, beyond in hole.below.items():
+            seen.add((id(unknown), id(node)))
+            self._mark_unknown(scope, node.through if unknown.is_end else node.ends)
+            for token, beyond in unknown.below.items():
                 if token in node.children:
                     pending.append((beyond, node.children[token]))
                 if token.isascii() and token.isdigit():

@@ -34,7 +34,7 @@ from streamer.core.snapshot import MAGIC
 from streamer.engine.engine import Engine, check_positive
 from streamer.errors import BackendError, ConfigError
 from streamer.events.layout import EventLayout
-from streamer.sizes import size_text
+from streamer.sizes import format_size
 from streamer.spark import broadcast, cogroup, schema
 from streamer.spark.functions import carried
 from streamer.spark.paths import on_driver
@@ -302,5 +302,5 @@ def _choose(given: _Given, strategy: Strategy, most: int) -> tuple[Literal["broa
     if isinstance(given.source, Engine):
         return "broadcast", what
     if size <= most:
-        return "broadcast", f"{what} has {size_text(size)} of subscriptions, of at most {size_text(most)}"
-    return "cogroup", f"{what} has {size_text(size)} of subscriptions, more than {size_text(most)}"
+        return "broadcast", f"{what} has {format_size(size)} of subscriptions, of at most {format_size(most)}"
+    return "cogroup", f"{what} has {format_size(size)} of subscriptions, more than {format_size(most)}"

@@ -50,8 +50,8 @@ from streamer.spark.groups import (
     BODY,
     GROUP,
     KIND,
+    PART,
     SALTED,
-    SLOT,
     TOLD,
     Split,
     build_parts,
@@ -160,16 +160,16 @@ def prepare(
     parts = _ship_parts(spark, texts, options, numbers, splits, backend)
     asked = Pass(EVENT, (), False, "matches", False, backend)
     counted = chosen.given.select(EVENT).mapInArrow(
-        touch(asked, options, parts, prune=numbers.prune), f"{SLOT} bigint, events bigint"
+        touch(asked, options, parts, prune=numbers.prune), f"{PART} bigint, events bigint"
     )
     touched = bytearray()
     salts = {}
-    for row in counted.groupBy(SLOT).agg(F.sum("events").alias("events")).toLocalIterator():
-        slot, found = row[SLOT], row["events"]
-        touched.extend(bytes(max(0, slot // 8 + 1 - len(touched))))
-        touched[slot // 8] |= 1 << slot % 8
+    for row in counted.groupBy(PART).agg(F.sum("events").alias("events")).toLocalIterator():
+        part_number, found = row[PART], row["events"]
+        touched.extend(bytes(max(0, part_number // 8 + 1 - len(touched))))
+        touched[part_number // 8] |= 1 << part_number % 8
         if found > numbers.events_per_task:
-            salts[slot] = min(-(-found // numbers.events_per_task), SALTS)
+            salts[part_number] = min(-(-found // numbers.events_per_task), SALTS)
     return Prepared(texts, options, numbers, parts, splits, salts, bytes(touched))
 
 
@@ -191,13 +191,13 @@ def plan(prepared: Prepared, chosen: schema.Chosen, asked: Pass) -> DataFrame:
 
 def _routed(prepared: Prepared, chosen: schema.Chosen, asked: Pass, carried: Sequence[StructField]) -> DataFrame:
     """Return events as rows of the shuffle: one for each part whose filter lets an event pass."""
-    numbers = [StructField(SLOT, LongType()), StructField(SALTED, LongType()), StructField(KIND, ByteType())]
+    numbers = [StructField(PART, LongType()), StructField(SALTED, LongType()), StructField(KIND, ByteType())]
     routed = chosen.given.mapInArrow(
         route(asked, prepared.options, prepared.parts, prepared.salts, prune=prepared.numbers.prune),
         StructType([*numbers, StructField(BODY, BinaryType()), *carried]),
     )
     salt = F.when(F.col(SALTED) > 1, F.pmod(F.xxhash64(BODY), F.col(SALTED))).otherwise(0)
-    group = (F.col(SLOT) * SALTS + salt).alias(GROUP)
+    group = (F.col(PART) * SALTS + salt).alias(GROUP)
     return routed.select(group, KIND, BODY, *(field.name for field in carried))
 
 
@@ -205,12 +205,12 @@ def _copies(prepared: Prepared, backend: _backend.Backend, carried: Sequence[Str
     """Return subscriptions as rows of the shuffle: one for each salt of their part."""
     held = prepared.texts.mapInArrow(
         carry_subscriptions(prepared.options, backend, prepared.parts, prepared.splits, prepared.salts, prepared.touched),
-        f"{SLOT} bigint, {SALTED} bigint, {BODY} binary",
+        f"{PART} bigint, {SALTED} bigint, {BODY} binary",
     )
     every_salt = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col(SALTED) - 1)).alias("salt")
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in carried]
-    return held.select(SLOT, BODY, every_salt).select(
-        (F.col(SLOT) * SALTS + F.col("salt")).alias(GROUP), F.lit(0).cast("tinyint").alias(KIND), BODY, *nulls
+    return held.select(PART, BODY, every_salt).select(
+        (F.col(PART) * SALTS + F.col("salt")).alias(GROUP), F.lit(0).cast("tinyint").alias(KIND), BODY, *nulls
     )
 
 

@@ -45,7 +45,7 @@ Run: TypeAlias = Callable[[Batches], Batches]
 Options: TypeAlias = Mapping[str, Any]
 
 #: Columns of the shuffle, beside those that are kept, which may have any other name.
-SLOT: Final = "_streamer_slot"
+PART: Final = "_streamer_part"
 SALTED: Final = "_streamer_salts"
 GROUP: Final = "_streamer_group"
 BODY: Final = "_streamer_body"
@@ -59,7 +59,7 @@ EVENT: Final = 1
 BAD_EVENT: Final = 2
 COUNT: Final = 3
 BAD_EVENTS: Final = (-1, 64)
-COUNTS_SLOT: Final = -2
+COUNTS_PART: Final = -2
 
 #: A filter is asked in the run that it was made for.
 LEASE: Final = LONGEST_LEASE
@@ -103,40 +103,42 @@ def carry_subscriptions(
     salts: Mapping[int, int],
     touched: bytes,
 ) -> Run:
-    """Of texts, give those that events can meet, with the part that they are in: `slot, salts, body`."""
+    """Of texts, give those that events can meet, with the part that they are in: `part_number, salts, body`."""
 
     def run(batches: Batches) -> Batches:
         names, parts_of, parts = Names(options, backend), _parts_of(splits), mapped(parts_name)
         for batch in batches:
             tenant, collection, id_, _ = names.of(batch.column("text"))
             split = _split(tenant, collection, id_, parts_of)
-            slots = []
+            numbers = []
             places: dict[tuple[Any, ...], int | None] = {}
             for place in zip(tenant.to_pylist(), collection.to_pylist(), split.to_pylist(), strict=True):
                 if place not in places:
-                    places[place] = _slot(parts, *place, touched)
-                slots.append(places[place])
+                    places[place] = _part_number(parts, *place, touched)
+                numbers.append(places[place])
             rows = pa.record_batch(
                 {
-                    SLOT: pa.array(slots, pa.int64()),
-                    SALTED: pa.array([1 if slot is None else salts.get(slot, 1) for slot in slots], pa.int64()),
+                    PART: pa.array(numbers, pa.int64()),
+                    SALTED: pa.array(
+                        [1 if part_number is None else salts.get(part_number, 1) for part_number in numbers], pa.int64()
+                    ),
                     BODY: batch.column("text").cast(pa.binary()),
                 }
             )
-            yield rows.filter(pc.is_valid(rows.column(SLOT)))
+            yield rows.filter(pc.is_valid(rows.column(PART)))
 
     return run
 
 
-def _slot(parts: Parts, tenant: str | None, collection: str | None, split: int, touched: bytes) -> int | None:
+def _part_number(parts: Parts, tenant: str | None, collection: str | None, split: int, touched: bytes) -> int | None:
     """Return where a subscription is; None where no event goes there."""
     if tenant is None or collection is None:
         raise StreamerError(f"the subscriptions changed: one cannot be read any more; {_CHANGED}")
-    slots = parts.slots(tenant, collection)
-    if split >= len(slots):
+    numbers = parts.numbers(tenant, collection)
+    if split >= len(numbers):
         raise StreamerError(f"the subscriptions changed: {tenant}/{collection} was not there; {_CHANGED}")
-    slot = slots[split]
-    return slot if slot // 8 < len(touched) and touched[slot // 8] >> slot % 8 & 1 else None
+    part_number = numbers[split]
+    return part_number if part_number // 8 < len(touched) and touched[part_number // 8] >> part_number % 8 & 1 else None
 
 
 class Names:
@@ -276,7 +278,7 @@ class Router:
         return located
 
     def route(self, events: pa.Array, located: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-        """Return pairs of a slot and a row of the batch: each row as often as there are parts that may match it."""
+        """Return pairs of a part_number and a row of the batch: each row as often as there are parts that may match it."""
         given = pa.table(
             {
                 "tenant": located.column("tenant"),
@@ -296,19 +298,19 @@ class Router:
             rows = lists[at].values
             for t in (tenant, "*"):
                 for c in (collection, "*") if collection is not None else ("*",):
-                    if self._parts.slots(t, c):
+                    if self._parts.numbers(t, c):
                         rows_of.setdefault((t, c), []).append(rows)
-        slots, passing = [], []
+        numbers, passing = [], []
         for (tenant, collection), lists_ in rows_of.items():
             rows = pa.concat_arrays(lists_)
             asked = events.take(rows) if self._prune else None
-            for slot in self._parts.slots(tenant, collection):
-                passed = rows if asked is None else rows.filter(self._parts.may_match(slot, asked))
+            for part_number in self._parts.numbers(tenant, collection):
+                passed = rows if asked is None else rows.filter(self._parts.may_match(part_number, asked))
                 if len(passed):
-                    slots.append(repeated(slot, len(passed), pa.int64()))
+                    numbers.append(repeated(part_number, len(passed), pa.int64()))
                     passing.append(passed)
         empty = pa.array([], pa.int64())
-        return pa.concat_arrays([empty, *slots]), pa.concat_arrays([empty, *passing])
+        return pa.concat_arrays([empty, *numbers]), pa.concat_arrays([empty, *passing])
 
 
 def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
@@ -334,7 +336,7 @@ def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
 
 
 def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run:
-    """Count the events that go to each part: `slot, events`."""
+    """Count the events that go to each part: `part_number, events`."""
 
     def run(batches: Batches) -> Batches:
         asked.begin()
@@ -343,19 +345,19 @@ def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run
         for batch in batches:
             router = router or Router(options, mapped(parts_name), prune=prune)
             events = batch.column(asked.event_col)
-            slots, _ = router.route(events, router.locate(events)[0])
-            counted = pc.value_counts(slots)
-            for slot, number in zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True):
-                found[slot] = found.get(slot, 0) + number
+            numbers, _ = router.route(events, router.locate(events)[0])
+            counted = pc.value_counts(numbers)
+            for part_number, number in zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True):
+                found[part_number] = found.get(part_number, 0) + number
         if found:
-            yield pa.record_batch({SLOT: pa.array(found.keys(), pa.int64()), "events": pa.array(found.values(), pa.int64())})
+            yield pa.record_batch({PART: pa.array(found.keys(), pa.int64()), "events": pa.array(found.values(), pa.int64())})
 
     return run
 
 
 def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, int], *, prune: bool) -> Run:
-    """Send events to the parts that may match them: `slot, salts, kind, body` [, `told`] and what is kept."""
-    hot = [(slot, number) for slot, number in salts.items() if number > 1]
+    """Send events to the parts that may match them: `part_number, salts, kind, body` [, `told`] and what is kept."""
+    hot = [(part_number, number) for part_number, number in salts.items() if number > 1]
 
     def run(batches: Batches) -> Batches:
         asked.begin()
@@ -365,25 +367,30 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
         kept: pa.Schema | None = None
 
         def rows(
-            batch: pa.RecordBatch | None, slots: pa.Array, salted: pa.Array, kind: int, picked: pa.Array, told: pa.Array | None
+            batch: pa.RecordBatch | None,
+            numbers: pa.Array,
+            salted: pa.Array,
+            kind: int,
+            picked: pa.Array,
+            told: pa.Array | None,
         ) -> pa.RecordBatch:
-            parts = {SLOT: slots, SALTED: salted, KIND: repeated(kind, len(slots), pa.int8())}
+            parts = {PART: numbers, SALTED: salted, KIND: repeated(kind, len(numbers), pa.int8())}
             if batch is None:
-                parts[BODY] = pa.nulls(len(slots), pa.binary())
+                parts[BODY] = pa.nulls(len(numbers), pa.binary())
             else:
                 parts[BODY] = batch.column(asked.event_col).take(picked).cast(pa.binary())
             if asked.want == "all":
-                parts[TOLD] = pa.nulls(len(slots), pa.binary()) if told is None else told
+                parts[TOLD] = pa.nulls(len(numbers), pa.binary()) if told is None else told
             assert kept is not None
             for name, own in zip(asked.keep, inner(len(asked.keep)), strict=True):
-                parts[own] = pa.nulls(len(slots), kept.field(name).type) if batch is None else batch.column(name).take(picked)
+                parts[own] = pa.nulls(len(numbers), kept.field(name).type) if batch is None else batch.column(name).take(picked)
             return pa.record_batch(parts)
 
         def counts() -> Batches:
             told = pa.array([json.dumps(row).encode() for row in tallies.take()], pa.binary())
             if len(told):
-                slots = repeated(COUNTS_SLOT, len(told), pa.int64())
-                yield rows(None, slots, repeated(1, len(told), pa.int64()), COUNT, slots, told)
+                numbers = repeated(COUNTS_PART, len(told), pa.int64())
+                yield rows(None, numbers, repeated(1, len(told), pa.int64()), COUNT, numbers, told)
 
         for batch in (named(asked, each) for each in batches):
             router = router or Router(options, mapped(parts_name), prune=prune)
@@ -393,17 +400,17 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Mapping[int, in
             if asked.fail:
                 refuse(asked, router.engine, batch, rejected, first.__add__)
             first += batch.num_rows
-            slots, picked = router.route(events, located)
-            if len(slots):
-                salted = repeated(1, len(slots), pa.int64())
-                for slot, number in hot:
-                    salted = pc.if_else(pc.equal(slots, slot), number, salted)
-                yield rows(batch, slots, salted, EVENT, picked, None)
+            numbers, picked = router.route(events, located)
+            if len(numbers):
+                salted = repeated(1, len(numbers), pa.int64())
+                for part_number, number in hot:
+                    salted = pc.if_else(pc.equal(numbers, part_number), number, salted)
+                yield rows(batch, numbers, salted, EVENT, picked, None)
             if asked.want == "all":
                 if rejected.num_rows:
                     told = pa.array([json.dumps(row).encode() for row in rejected.drop_columns("row").to_pylist()], pa.binary())
-                    slots, salted = (repeated(number, len(told), pa.int64()) for number in BAD_EVENTS)
-                    yield rows(batch, slots, salted, BAD_EVENT, rejected.column("row"), told)
+                    numbers, salted = (repeated(number, len(told), pa.int64()) for number in BAD_EVENTS)
+                    yield rows(batch, numbers, salted, BAD_EVENT, rejected.column("row"), told)
                 count(tallies, located, rejected)
                 _count_routed(tallies, located, picked)
                 if len(tallies) > MOST_TALLIES:
@@ -465,16 +472,16 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
                 texts += batch.column(BODY).slice(start, run.num_rows).cast(pa.string()).to_pylist()
             elif kind == EVENT:
                 if engine is None:
-                    slot = this // SALTS
-                    if len(texts) != (expected := parts.subscriptions(slot)):
-                        name = "/".join(parts.name(slot))
+                    part_number = this // SALTS
+                    if len(texts) != (expected := parts.subscriptions(part_number)):
+                        name = "/".join(parts.name(part_number))
                         changed = f"{len(texts)} subscriptions came, {expected} were counted: these or the events changed"
                         raise StreamerError(f"{name}: {changed}; {_CHANGED}")
-                    if compiled is None or compiled[0] != slot:
+                    if compiled is None or compiled[0] != part_number:
                         compiled = None
                         made = Engine(**options)
                         made.add_many(texts)
-                        compiled = (slot, made)
+                        compiled = (part_number, made)
                     texts, engine = [], compiled[1]
                 yield from match_rows(asked, output, engine, rows, tallies, counting=False)
             else:

@@ -2,7 +2,7 @@
 
 ```
 filters, one after another, as they come              index, an Arrow file                        where the index begins
-│ bytes of a ShippedFilter │ ...                            │ slot  tenant  collection  split  ...     │ 8 bytes
+│ bytes of a ShippedFilter │ ...                            │ part_number  tenant  collection  split  ...     │ 8 bytes
                                                        0     *       *           0      12
                                                        1     acme    orders      0      200000    sorted, so that a name is
                                                        2     acme    orders      1      199871    found in log2(n) looks
@@ -27,7 +27,7 @@ import pyarrow as pa
 from streamer.bloom import ShippedFilter
 from streamer.spark.opened import travelled
 
-#: Groups of the shuffle are `slot * SALTS + salt`.
+#: Groups of the shuffle are `part_number * SALTS + salt`.
 SALTS: Final = 4096
 #: Bytes of filters that a process keeps open.
 OPEN_BYTES: Final = 256 * 1024 * 1024
@@ -96,7 +96,7 @@ class Parts:
     def __len__(self) -> int:
         return len(self._counts)
 
-    def slots(self, tenant: str, collection: str) -> range:
+    def numbers(self, tenant: str, collection: str) -> range:
         """Return the parts of one tenant (or `*`) and collection (or `*`); none where nobody subscribes to it."""
         name = (tenant, collection)
         found = self._found.get(name)
@@ -110,32 +110,32 @@ class Parts:
             found = self._found[name] = range(first, end)
         return found
 
-    def name(self, slot: int) -> tuple[str, str]:
-        return self._names[0][slot].as_py(), self._names[1][slot].as_py()
+    def name(self, part_number: int) -> tuple[str, str]:
+        return self._names[0][part_number].as_py(), self._names[1][part_number].as_py()
 
-    def subscriptions(self, slot: int) -> int:
+    def subscriptions(self, part_number: int) -> int:
         """Return how many subscriptions a part has."""
-        count: int = self._counts[slot].as_py()
+        count: int = self._counts[part_number].as_py()
         return count
 
-    def may_match(self, slot: int, events: pa.Array) -> pa.BooleanArray:
+    def may_match(self, part_number: int, events: pa.Array) -> pa.BooleanArray:
         """Ask a part's filter which of these events may match, all of its own tenant and collection."""
-        guard = self._filter(slot)
+        guard = self._filter(part_number)
         if guard is None:
             return pa.repeat(pa.scalar(True), len(events))
-        tenant, collection = self.name(slot)
+        tenant, collection = self.name(part_number)
         return guard.probe_arrow(events, tenant=label(tenant), collection=label(collection))
 
-    def _filter(self, slot: int) -> ShippedFilter | None:
-        held = self._open.get(slot)
+    def _filter(self, part_number: int) -> ShippedFilter | None:
+        held = self._open.get(part_number)
         if held is None:
-            start, length = (place[slot].as_py() for place in self._places)
+            start, length = (place[part_number].as_py() for place in self._places)
             data = self._data[start : start + length].to_pybytes()
-            held = self._open[slot] = (ShippedFilter.load(data) if data else None, len(data))
+            held = self._open[part_number] = (ShippedFilter.load(data) if data else None, len(data))
             self._open_bytes += len(data)
             while self._open_bytes > OPEN_BYTES and len(self._open) > 1:
                 self._open_bytes -= self._open.popitem(last=False)[1][1]
-        self._open.move_to_end(slot)
+        self._open.move_to_end(part_number)
         return held[0]
 
 

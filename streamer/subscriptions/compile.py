@@ -31,7 +31,7 @@ class CompiledSubscription:
         subscription: as it was given, with its shape checked. tenant: a name, or `"*"` for every tenant. collection: a name;
         None for every collection. types: None for all. mentions_before: whether a filter or the CEL expression looks at
         `before`, so that it is judged once (semantics.md 7.13).
-            What a pattern mentions depends on the layout: see `streamer.reference.judge.mentions_before`.
+            What a pattern mentions depends on the layout: see `streamer.reference.transition.mentions_before`.
     """
 
     subscription: Subscription

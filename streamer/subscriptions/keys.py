@@ -25,7 +25,7 @@ An event is asked only for the kinds that a partition's keys use at a path. What
 `exists`, regexps, orderings of strings and booleans, texts too short.
 
 Invariant (the Bloom contract, semantics.md 9.1): an event that a keyed subscription matches, certainly or not, carries
-one of its keys, or has a hole at a keyed path. Keys are made from the value, never from its spelling: made from the text, `1`
+one of its keys, or has an unknown at a keyed path. Keys are made from the value, never from its spelling: made from the text, `1`
 and `1.0` would be two keys, and a subscription to `1` would lose the event that says `1.0`.
 """
 
@@ -162,7 +162,7 @@ def _choose(conjunction: Conjunction) -> tuple[Clause, frozenset[Key]] | None:
 
 def clause_keys(clause: Clause) -> tuple[int, frozenset[Key]] | None:
     """Return how telling a clause is and its keys; None where one of its atoms makes none."""
-    # A clause without atoms has no key to tell of its place, where a hole makes it unknown.
+    # A clause without atoms has no key to tell of its place, where an unknown makes it unknown.
     if not clause.atoms:
         return None
     worst = _EXACT
@@ -266,16 +266,16 @@ def _net(version: int, width: int, length: int, address: int) -> Probe:
 def event_keys(event: Event, places: Iterable[Place]) -> frozenset[Key] | None:
     """Return the keys that *event* carries at *places*; None where more may be there, so that nothing can be ruled out."""
     keys: set[Key] = set()
-    holes = [_omit_arrays(event.raw, pointer) for pointer in event.unknown]
+    unknowns = [_omit_arrays(event.raw, pointer) for pointer in event.unknown]
     kinds: dict[tuple[Path, Mode], list[Place]] = {}
     for place in places:
         kinds.setdefault((place.path, place.mode), []).append(place)
     for (path, mode), asked in kinds.items():
-        if holes and _touched(event, path, holes):
+        if unknowns and _touched(event, path, unknowns):
             return None
         values = list(_values(event, path, mode))
         for place in asked:
-            if holes and mode is Mode.VALUE and path.root in (Root.DATA, Root.BEFORE) and _is_error(place.kind, values):
+            if unknowns and mode is Mode.VALUE and path.root in (Root.DATA, Root.BEFORE) and _is_error(place.kind, values):
                 return None
             for value in values:
                 probes = _probes(place.kind, value)
@@ -286,7 +286,7 @@ def event_keys(event: Event, places: Iterable[Place]) -> frozenset[Key] | None:
 
 
 def _is_error(kind: str, values: list[Any]) -> bool:
-    """Tell whether a filter on the value there may be an error: beside an unknown that is an unknown, and any hole is one."""
+    """Tell whether a filter on the value there may be an error; beside any unknown such an error is unknown."""
     if not values or isinstance(values[0], BeyondFloat64):
         return True
     (value,) = values
@@ -368,8 +368,8 @@ def _net_probes(version: int, length: int, text: str) -> Iterable[Probe]:
     return (_net(version, address.max_prefixlen, length, int(address)),)
 
 
-def _touched(event: Event, path: Path, holes: list[Pointer]) -> bool:
-    """Tell whether a hole equals, contains or lies below a path."""
+def _touched(event: Event, path: Path, unknowns: list[Pointer]) -> bool:
+    """Tell whether an unknown equals, contains or lies below a path."""
     base: Pointer | None
     match path.root:
         case Root.EVENT:
@@ -383,16 +383,16 @@ def _touched(event: Event, path: Path, holes: list[Pointer]) -> bool:
     if base is None:
         return False
     place = base + path.names
-    # Only the document of a delete has such a hole, and it stands in `before`, or on the old side in `data`.
+    # Only the document of a delete has such an unknown, and it stands in `before`, or on the old side in `data`.
     held = event.data if event.before is None else event.before
-    return any(_meets(hole, place, held or {}) for hole in holes)
+    return any(_meets(unknown, place, held or {}) for unknown in unknowns)
 
 
-def _meets(hole: Pointer, place: Pointer, held: Mapping[str, Any]) -> bool:
-    """Tell whether a hole, perhaps in the document *held*, equals, contains or lies below a place."""
-    if hole[-1:] != (REST,):
-        return hole[: len(place)] == place[: len(hole)]
-    at, below = hole[:-1], place[len(hole) - 1 :]
+def _meets(unknown: Pointer, place: Pointer, held: Mapping[str, Any]) -> bool:
+    """Tell whether an unknown, perhaps in the document *held*, equals, contains or lies below a place."""
+    if unknown[-1:] != (REST,):
+        return unknown[: len(place)] == place[: len(unknown)]
+    at, below = unknown[:-1], place[len(unknown) - 1 :]
     return at[: len(place)] == place[: len(at)] and not (below and below[0] in held)
 
 

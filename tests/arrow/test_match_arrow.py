@@ -378,11 +378,11 @@ def test_a_change_is_told_as_it_is_of_a_single_event(engine: Callable[..., Engin
     made.add({"id": "all", "transitions": True, "cel": "data.a > 1"})
     made.add({"id": "looks", "filters": [{"field": "a", "op": "changed"}]})
     texts = [
-        json.dumps({"type": kind, "data": {"a": new}, "before": {"a": old}, "unknown": holes}).encode()
+        json.dumps({"type": kind, "data": {"a": new}, "before": {"a": old}, "unknown": unknowns}).encode()
         for kind in ("insert", "update", "delete")
         for new in (1, 2)
         for old in (1, 2)
-        for holes in ([], ["/before/a"], ["/data"])
+        for unknowns in ([], ["/before/a"], ["/data"])
     ]
     found = check(made, pa.array(texts), texts)
     assert {"enter", "stay", "leave", None} <= set(found.matches.column("transition").to_pylist())

@@ -11,7 +11,7 @@ from streamer import Engine
 from streamer.bloom.manager import Manager
 from streamer.bloom.options import BloomOptions
 from streamer.reference import core as reference_core
-from streamer.reference.judge import judge
+from streamer.reference.transition import find_outcome
 
 
 def test_what_makes_no_key_is_not_lost(engine: Any) -> None:
@@ -69,7 +69,7 @@ def test_what_passes_is_compared_with_the_candidates_alone(monkeypatch: pytest.M
 
     def counting(compiled: Any, *rest: Any, **named: Any) -> Any:
         judged.append(compiled.id)
-        return judge(compiled, *rest, **named)
+        return find_outcome(compiled, *rest, **named)
 
     monkeypatch.setattr(reference_core, "judge", counting)
     e = Engine()

@@ -15,7 +15,7 @@ from streamer.cel_eval import ProgramCache
 from streamer.events.layout import EventLayout
 from streamer.events.reading import read_event
 from streamer.model import Limits
-from streamer.reference.judge import judge
+from streamer.reference.transition import find_outcome
 from streamer.subscriptions.compile import compile_subscription
 
 VALUES: list[Any] = [0, 1, 1.0, 2**53, 2**53 + 1, 0.5, True, False, None, "", "1", "x", "paid"]
@@ -196,7 +196,7 @@ def test_the_filter_never_loses_a_match(engine: Any, seed: int) -> None:
         for _ in range(8):
             event = random_event(rng)
             read = read_event(event, layout=layout, default_tenant="default", limits=Limits())
-            outcomes = {c.id: judge(c, read, layout, soft_delete) for c in compiled}
+            outcomes = {c.id: find_outcome(c, read, layout, soft_delete) for c in compiled}
             expected = {(name, o.transition, o.certain) for name, o in outcomes.items() if o is not None}
             found = {(m.subscription_id, m.transition, m.certain) for m in e.match(event)}
             assert found == expected, (event, [held[name].to_dict() for name, *_ in found ^ expected])
@@ -266,7 +266,7 @@ def test_a_filter_of_all_kinds_over_many_loses_nothing(engine: Any, seed: int) -
             if rng.random() < 0.1:
                 event["unknown"] = [rng.choice(["/data/a", "/data/c", "/before", "/topic"])]
             read = read_event(event, layout=EventLayout(), default_tenant="default", limits=Limits())
-            outcomes = {c.id: judge(c, read, EventLayout(), "flag" if seed == 3 else None) for c in compiled}
+            outcomes = {c.id: find_outcome(c, read, EventLayout(), "flag" if seed == 3 else None) for c in compiled}
             expected = {(name, o.transition, o.certain) for name, o in outcomes.items() if o is not None}
             found = {(m.subscription_id, m.transition, m.certain) for m in e.match(event)}
             assert found == expected, (event, [held[name].to_dict() for name, *_ in found ^ expected])
@@ -308,6 +308,6 @@ def test_keys_of_removed_subscriptions_do_not_pile_up(monkeypatch: pytest.Monkey
     for n in range(500):
         e.add({"id": "s", "collection": "c", "filters": [{"field": f"f{n}", "op": "==", "value": n}]})
         e.remove("s")
-    ((_, partition),) = e._core._root.partitions.items()  # type: ignore[attr-defined]
+    ((_, partition),) = e._core._version.partitions.items()  # type: ignore[attr-defined]
     assert partition.filter is not None
     assert len(partition.filter.places) <= 4

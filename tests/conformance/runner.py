@@ -14,7 +14,7 @@ from streamer.cel_eval import ProgramCache, evaluate_cel
 from streamer.errors import EventCode, EventError, Ignored, SubscriptionError
 from streamer.events.reading import read_event
 from streamer.model import INT64_MIN, UINT64_MAX, CelEvaluator
-from streamer.reference.judge import evaluate
+from streamer.reference.conditions import evaluate
 from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.parse import parse_subscription
 from tests.conformance.table import Case

@@ -100,24 +100,24 @@ def _large_events() -> Iterator[Row]:
         expect=False,
     )
     for at, pattern in enumerate(by_two):
-        for holes in ([], ["/data/other"]):
+        for unknowns in ([], ["/data/other"]):
             for right, expect in (([], False), (["v9999"], True)):
                 data: Any = {"a": [*wanted, *wanted], "b": [*seen, *right]}
                 if at == 1:
                     data = {"l": [{"a": value, "b": value} for value in seen], "a": 1}
                     data["l"] += [{"a": "v1", "b": "w"}, {"a": "w", "b": "v1"}, *({"a": value, "b": value} for value in right)]
                 yield Row(
-                    f"10,000 alternatives twice, {at}, {len(holes)} holes, {'one right' if expect else 'none right'}",
+                    f"10,000 alternatives twice, {at}, {len(unknowns)} unknowns, {'one right' if expect else 'none right'}",
                     subscription={"id": "s", "pattern": pattern},
-                    event=json.dumps({"data": data, "unknown": holes}).encode(),
+                    event=json.dumps({"data": data, "unknown": unknowns}).encode(),
                     expect=expect,
                 )
-    for holes in ([], ["/data/other"]):
+    for unknowns in ([], ["/data/other"]):
         for right, expect in (([], False), (["v"], True)):
             yield Row(
-                f"20,000 excluded strings against as many, {len(holes)} holes, {'one right' if expect else 'none right'}",
+                f"20,000 excluded strings against as many, {len(unknowns)} unknowns, {'one right' if expect else 'none right'}",
                 subscription={"id": "s", "pattern": {"data": {"a": [{"anything-but": seen}]}}},
-                event=json.dumps({"data": {"a": [*seen, *right]}, "unknown": holes}).encode(),
+                event=json.dumps({"data": {"a": [*seen, *right]}, "unknown": unknowns}).encode(),
                 expect=expect,
             )
     nested: Any = {"a": 1, "b": 2}
@@ -127,11 +127,11 @@ def _large_events() -> Iterator[Row]:
         event=json.dumps({"l": reduce(lambda inner, _: [inner] * 9, range(5), nested)}).encode(),
         expect=False,
     )
-    holes = ",".join(f'"/data/k{i}"' for i in range(20_000))
+    unknowns = ",".join(f'"/data/k{i}"' for i in range(20_000))
     yield Row(
-        "20,000 different holes",
+        "20,000 different unknowns",
         subscription={"id": "s", "filters": [{"field": "k19999", "op": "==", "value": 1}]},
-        event=f'{{"data":{{}},"unknown":[{holes}]}}'.encode(),
+        event=f'{{"data":{{}},"unknown":[{unknowns}]}}'.encode(),
         expect=True,
         certain=False,
     )

@@ -92,7 +92,7 @@ def varied(source: str, choose: random.Random) -> str:
 
 def event_of(made: Expressions, choose: random.Random) -> bytes:
     """Return an event: documents with fields missing, null and of wrong types, numbers past int64 and float64, names that stand
-    twice, and holes."""
+    twice, and unknowns."""
     event: dict[str, Any] = {"type": choose.choice(("insert", "update", "delete")), "data": made.document()}
     parts = {"tenant": "acme", "collection": "a", "topic": "a.b", "ts": 1_234_567_890_123}
     event.update((part, value) for part, value in parts.items() if choose.random() < 0.7)

@@ -68,7 +68,7 @@ def test_no_function_is_called_for_an_event_that_the_other_operands_exclude() ->
     assert (plan.cost, plan.evaluator, plan.cel is not None) == ("keyed", "portable", True)
     assert "data.kind == 'order'" in str(plan)
     assert "evaluated by cel-python on candidates" in str(plan)
-    # What a hole may hide is for the whole expression.
+    # What an unknown may hide is for the whole expression.
     (match,) = engine.match({"data": {"n": 3}, "unknown": ["/data/kind"]})
     assert not match.certain
 

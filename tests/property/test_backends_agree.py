@@ -27,8 +27,8 @@ from streamer.events.reading import read_event
 from streamer.model import Event, Limits, Match, Verdict
 from streamer.native.core import NativeCore
 from streamer.reference.filters import evaluate_filter
-from streamer.reference.judge import judge
 from streamer.reference.patterns import evaluate_pattern
+from streamer.reference.transition import find_outcome
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.patterns import AllOf, Field, Pattern
 from tests.generators import OPERANDS, PLACES, RECORDS, agreeing_event, agreeing_subscription, placed, random_text, recorded
@@ -134,7 +134,7 @@ class Pair:
     def compare(self, text: bytes, *, decided: bool) -> None:
         """Match one event on both. Raises AssertionError."""
         event = read_event(text, layout=self.layout, default_tenant="default", limits=LIMITS)
-        outcomes = {name: judge(compiled, event, self.layout, self.soft_delete) for name, compiled in self.held.items()}
+        outcomes = {name: find_outcome(compiled, event, self.layout, self.soft_delete) for name, compiled in self.held.items()}
         expected = {(name, o.transition, o.certain) for name, o in outcomes.items() if o is not None}
         self.tally.segments[self.segments()] += 1
         self.tally.pairs += len(self.held)

@@ -13,7 +13,7 @@ from streamer.cel_eval import ProgramCache
 from streamer.events.layout import EventLayout
 from streamer.events.reading import as_before, read_event
 from streamer.model import Limits
-from streamer.reference.judge import judge
+from streamer.reference.transition import find_outcome
 from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.keys import access_keys
 from streamer.subscriptions.normal_form import normal_form
@@ -128,6 +128,6 @@ def test_what_matches_carries_a_key(sort: str) -> None:
             passes = carried is None or not keys.isdisjoint(carried)
             stopped += not passes
             if not passes:
-                assert judge(compiled, event, layout) is None, f"{members} loses {event.raw}"
+                assert find_outcome(compiled, event, layout) is None, f"{members} loses {event.raw}"
     assert keyed > 100
     assert stopped > 5 * keyed

@@ -16,7 +16,7 @@ from streamer.engine.lint import FindingCode, lint
 from streamer.events.layout import EventLayout
 from streamer.events.reading import read_event
 from streamer.model import BeyondFloat64, Event, Limits, Verdict
-from streamer.reference.judge import evaluate
+from streamer.reference.conditions import evaluate
 from streamer.reference.patterns import leaves, matches_value
 from streamer.reference.topics import topic_matches
 from streamer.subscriptions.atoms import Atom, Clause, Contains, InTopic, IsKind, Kind, Matches, Mode, Not, Range, Root, kind_of

@@ -95,7 +95,7 @@ def random_events(rng: random.Random, number: int) -> list[bytes]:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_random_sets_match_as_in_the_embedded_engine(spark: SparkSession, backend: str, strategy: Any) -> None:
-    """Also with `*`, transitions, holes, bad events, splits, salts, and one event a partition in places."""
+    """Also with `*`, transitions, unknowns, bad events, splits, salts, and one event a partition in places."""
     rng = random.Random(11)
     engine = random_engine(rng, 60)
     events = random_events(rng, 300)

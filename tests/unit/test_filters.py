@@ -128,8 +128,10 @@ def events(draw: st.DrawFn, condition: CompiledFilter) -> Event:
                     at[name] = {}
                 at = at[name]
             at[condition.path[-1]] = draw(st.just(condition.value) | EVENT_VALUES)
-    holes = draw(st.lists(st.tuples(st.sampled_from(["data", "before"]), st.lists(NAMES | st.just("0"), max_size=3)), max_size=2))
-    unknown = tuple((root, *names) for root, names in holes)
+    unknowns = draw(
+        st.lists(st.tuples(st.sampled_from(["data", "before"]), st.lists(NAMES | st.just("0"), max_size=3)), max_size=2)
+    )
+    unknown = tuple((root, *names) for root, names in unknowns)
     raw = {"data": data, "before": before}
     return Event(raw, "t", data=data, before=before, unknown=unknown, data_at=("data",), before_at=("before",))
 

@@ -1,4 +1,4 @@
-"""Array consistency, `$or` and holes of patterns, against an oracle that tries every choice of leaves."""
+"""Array consistency, `$or` and unknowns of patterns, against an oracle that tries every choice of leaves."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_verdict_despite_a_hole_holds_whatever_the_hole_contains(source: Any, 
     for value in data.draw(st.lists(JSON, min_size=1, max_size=5)):
         filled = _filled(event, pointer, value)
         assert verdict in (Verdict.UNKNOWN, evaluate_pattern(pattern, filled))
-        assert evaluate_pattern(pattern, filled, [pointer]) is verdict, "what stands in a hole is ignored"
+        assert evaluate_pattern(pattern, filled, [pointer]) is verdict, "what stands in an unknown is ignored"
 
 
 def test_ten_thousand_elements_and_ten_fields_take_no_exponential_time() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamer.sizes import size_text, time_text
+from streamer.sizes import format_size, format_time
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from streamer.sizes import size_text, time_text
     ],
 )
 def test_a_size_has_three_digits_and_the_unit_that_fits(size: float, text: str) -> None:
-    assert size_text(size) == text
+    assert format_size(size) == text
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_a_size_has_three_digits_and_the_unit_that_fits(size: float, text: str) 
     ],
 )
 def test_a_time_has_three_digits_and_the_unit_that_fits(seconds: float, text: str) -> None:
-    assert time_text(seconds) == text
+    assert format_time(seconds) == text

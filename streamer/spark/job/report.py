@@ -27,7 +27,7 @@ from statistics import fmean
 from typing import Final, final
 
 from streamer.cli.output import count
-from streamer.sizes import size_text
+from streamer.sizes import format_size
 
 #: More collections than this are drawn as one.
 COLLECTIONS: Final = 20
@@ -341,7 +341,7 @@ def _tasks(report: Report) -> str:
             f"{stage.tasks:,}",
             f"{stage.records:,}",
             f"{stage.shuffled_records:,}",
-            size_text(stage.shuffled_bytes),
+            format_size(stage.shuffled_bytes),
             _duration(stage.durations[2]),
             _duration(stage.durations[-1]),
         ]

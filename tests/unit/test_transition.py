@@ -12,8 +12,9 @@ from streamer.cel_eval import ProgramCache
 from streamer.events.layout import EventLayout
 from streamer.events.reading import read_event
 from streamer.model import Event, Limits, Verdict
+from streamer.reference.conditions import Condition, conditions, evaluate
 from streamer.reference.filters import MISSING, Absence
-from streamer.reference.judge import Condition, Outcome, conditions, evaluate, judge, mentions_before, old_side
+from streamer.reference.transition import Outcome, find_outcome, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 
 CHANGE = EventLayout()
@@ -45,7 +46,7 @@ def known_outcome(kind: str, new: dict[str, Any], old: dict[str, Any], transitio
 
 
 def worlds(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The documents that one with holes (None) may be."""
+    """The documents that one with unknowns (None) may be."""
     return [
         {"a": a, "gone": gone}
         for a in ([1, 2] if document["a"] is None else [document["a"]])
@@ -67,7 +68,7 @@ def test_what_is_reported_holds_in_every_world_that_the_event_allows(kind: str, 
             before={name: value for name, value in old.items() if value is not None},
             unknown=[f"/{at}/{name}" for at, doc in (("data", new), ("before", old)) for name in doc if doc[name] is None],
         )
-        outcome = judge(subscription, seen, CHANGE, "gone")
+        outcome = find_outcome(subscription, seen, CHANGE, "gone")
         possible = {known_outcome(kind, one, other, transitions) for one in worlds(new) for other in worlds(old)}
         if outcome is None:
             assert possible == {None} or (on_unknown == "skip" and len(possible) > 1), (new, old)
@@ -83,7 +84,7 @@ def test_what_is_reported_holds_in_every_world_that_the_event_allows(kind: str, 
 
 
 def test_the_old_side_is_there_only_for_an_update_that_tells_of_it() -> None:
-    """With `before`, or with a hole in its place."""
+    """With `before`, or with an unknown in its place."""
     assert old_side(event(type="update", data={"a": 1}, before={"a": 2}), CHANGE) is not None
     assert old_side(event(type="update", data={"a": 1}, unknown=["/before"]), CHANGE) is not None
     assert old_side(event(type="update", data={"a": 1}, unknown=["/before/a"]), CHANGE) is not None
@@ -111,16 +112,16 @@ def test_the_layout_says_which_patterns_mention_before() -> None:
 def test_a_subscription_that_mentions_before_is_judged_once() -> None:
     """The verdict of the event as it stands, without transition."""
     subscription = compiled(cel="before.a == 1", transitions=True)
-    assert judge(subscription, event(type="update", data={}, before={"a": 1}), CHANGE) == Outcome(None)
-    assert judge(subscription, event(type="update", data={"a": 1}, before={}), CHANGE) is None
+    assert find_outcome(subscription, event(type="update", data={}, before={"a": 1}), CHANGE) == Outcome(None)
+    assert find_outcome(subscription, event(type="update", data={"a": 1}, before={}), CHANGE) is None
 
 
 def test_the_budget_of_cel_is_for_each_side() -> None:
     """A side whose program is stopped does not match; the other does."""
     subscription = compiled(cel="data.a.all(x, x > 0)")
     seen = event(type="update", data={"a": [1]}, before={"a": [1] * 1000})
-    assert judge(subscription, seen, CHANGE) == Outcome("stay")
-    assert judge(subscription, seen, CHANGE, budget=100) == Outcome("enter")
+    assert find_outcome(subscription, seen, CHANGE) == Outcome("stay")
+    assert find_outcome(subscription, seen, CHANGE, budget=100) == Outcome("enter")
 
 
 # What explain tells
@@ -214,11 +215,11 @@ def test_fields_that_match_in_different_elements_are_told_as_a_condition_of_thei
 def test_conditions_and_verdict_agree() -> None:
     """The conditions together are the verdict."""
     subscription = compiled(filters=[{"field": "a", "op": "==", "value": 1}], pattern={"data": {"b": [1]}}, cel="data.c == 1")
-    values: list[Any] = [1, 2, None, "hole"]
+    values: list[Any] = [1, 2, None, "unknown"]
     for a, b, c in itertools.product(values, repeat=3):
         document = {"a": a, "b": b, "c": c}
         seen = event(
-            data={name: value for name, value in document.items() if value not in (None, "hole")},
-            unknown=[f"/data/{name}" for name, value in document.items() if value == "hole"],
+            data={name: value for name, value in document.items() if value not in (None, "unknown")},
+            unknown=[f"/data/{name}" for name, value in document.items() if value == "unknown"],
         )
         assert evaluate(subscription, seen) is Verdict.all([each.verdict for each in conditions(subscription, seen)])

@@ -1,48 +1,16 @@
-"""Does a subscription want an event, with which transition, and how certain is that (semantics.md sections 7 and 8)?
-
-A *side* is the subscription's condition on one document: `new` on the event as it is, `old` on the event as it was before. A
-side *wants* (`yes`), does not (`no`: false or an error), or cannot be told (`unsure`: unknown). A document that the
-`soft_delete` field flags counts as absent, so its side is `no`; where the flag is unknown, a `yes` becomes `unsure`.
-
-| event | new | old | reported |
-|---|---|---|---|
-| subscription mentions `before` | yes | | without transition |
-| | unsure | | without transition, not certain |
-| insert | yes | | enter |
-| | unsure | | enter, not certain |
-| delete (`new` is the last document) | yes | | leave, to every subscription |
-| | unsure | | leave, not certain, to every subscription |
-| update with `before` | yes | yes | stay |
-| | yes | no | enter |
-| | yes | unsure | enter, not certain, also to `skip` |
-| | unsure | yes | stay, not certain |
-| | unsure | no, unsure | enter, not certain |
-| | no | yes | leave, if the subscription wants `transitions` |
-| | no | unsure | leave, not certain, if the subscription wants `transitions` |
-| update without `before`, or no type | yes | | without transition |
-| | unsure | | without transition, not certain |
-
-All else is not reported. A subscription with `on_unknown: skip` gets none of the uncertain rows but the one that says so: there
-the new document is known to match. A `delete` whose last document is flagged tells of nothing that was still there, unless it
-sets the flag itself. Where it also tells of `before`, `before` is judged in that document's place. What looks at `before` sees
-it as the event carries it, flagged or not.
-"""
+"""What is known of each part of a subscription, for one event: together for a match, one by one for `explain`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias, final
 
 from streamer.cel_eval import CelReason, Program, evaluate_cel
 from streamer.cel_eval.times import format_timestamp
 from streamer.cel_eval.values import Timestamp
-from streamer.events.layout import EventLayout
-from streamer.events.reading import as_before
-from streamer.model import BeyondFloat64, Event, Limits, Transition, Verdict
+from streamer.model import BeyondFloat64, Event, Limits, Verdict
 from streamer.reference.filters import MISSING, Absence, evaluate_filter, read
 from streamer.reference.patterns import evaluate_pattern, leaves
 from streamer.reference.searches import REFUSED
@@ -50,30 +18,16 @@ from streamer.reference.stopwatch import CEL_TIME
 from streamer.reference.topics import topic_matches
 from streamer.subscriptions.cel_text import cel_path
 from streamer.subscriptions.compile import EVERY, CompiledSubscription
-from streamer.subscriptions.filters import CompiledFilter, parse_path
+from streamer.subscriptions.filters import CompiledFilter
 from streamer.subscriptions.operands import type_name
 from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
 from streamer.subscriptions.places import Place
 
-_CEL_BUDGET = Limits().cel_budget
+CEL_BUDGET = Limits().cel_budget
 _SPENT = "the choice of array elements for its pattern takes more than its budget"
 
 OnCelError: TypeAlias = Callable[[str, CelReason, str | None], None]
 """Takes the subscription's id, the reason and the reason in words."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """That a subscription wants an event.
-
-    Attributes:
-        transition: None where the event does not tell, or the subscription mentions `before`.
-        certain: False where the event lacks a value that the match or its transition needed.
-    """
-
-    transition: Transition | None
-    certain: bool = True
 
 
 @final
@@ -104,66 +58,8 @@ class Condition:
     reason: str | None = None
 
 
-class Side(Enum):
-    """Whether the subscription wants one document."""
-
-    YES = "yes"
-    NO = "no"
-    UNSURE = "unsure"
-
-
-def judge(
-    compiled: CompiledSubscription,
-    event: Event,
-    layout: EventLayout,
-    soft_delete: str | None = None,
-    *,
-    budget: int = _CEL_BUDGET,
-    on_cel_error: OnCelError | None = None,
-) -> Outcome | None:
-    """Return how a subscription wants an event; None if it does not (the table at the top of this module).
-
-    Its topic is charged to the event with which `REFUSED.begin()` was called last in this thread.
-
-    Args:
-        soft_delete: dotted path of the field of `data` that flags a document as deleted.
-        budget: cost units that one evaluation of its CEL expression may use.
-        on_cel_error: told of each error of a CEL expression, which is no match.
-    """
-    new = _side(compiled, event, soft_delete, budget, on_cel_error)
-    if mentions_before(compiled, layout):
-        return _report(compiled, new, None)
-    match event.type:
-        case "insert":
-            return _report(compiled, new, "enter")
-        case "delete":
-            flagged = _is_flagged(event, soft_delete)
-            if flagged is not Verdict.FALSE and event.tells_of_before:
-                old = _side(compiled, as_before(event, layout), soft_delete, budget, on_cel_error)
-                last = _wants(compiled, event, budget, on_cel_error)
-                new = old if flagged is Verdict.TRUE or last is old else Side.UNSURE
-            return _report(compiled, new, "leave")
-        case "update" if (before := old_side(event, layout)) is not None:
-            return _compare(compiled, new, _side(compiled, before, soft_delete, budget, on_cel_error))
-        case _:
-            return _report(compiled, new, None)
-
-
-def old_side(event: Event, layout: EventLayout) -> Event | None:
-    """Return the event as it was before an update; None where it does not tell, for no `before` nor a hole in its place."""
-    return as_before(event, layout) if event.type == "update" and event.tells_of_before else None
-
-
-def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool:
-    """Tell whether a subscription looks at `before`: in a filter, in CEL, or in its pattern (the layout says where)."""
-    if compiled.mentions_before or compiled.pattern is None:
-        return compiled.mentions_before
-    pointers = layout.pointers("before")
-    return any(field.path[: len(pointer)] == pointer for field in _fields(compiled.pattern.root) for pointer in pointers)
-
-
 def evaluate(
-    compiled: CompiledSubscription, event: Event, *, budget: int = _CEL_BUDGET, on_cel_error: OnCelError | None = None
+    compiled: CompiledSubscription, event: Event, *, budget: int = CEL_BUDGET, on_cel_error: OnCelError | None = None
 ) -> Verdict:
     """Return what is known of all parts of a subscription together, for the event as it stands."""
     # What this thread refused before was no part of this event: to explain one, or a `Quamina`.
@@ -179,7 +75,7 @@ def evaluate(
     return Verdict.all(verdicts)
 
 
-def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = _CEL_BUDGET) -> list[Condition]:
+def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CEL_BUDGET) -> list[Condition]:
     """Return each condition of a subscription as it comes out for an event, in the order in which a subscription is read."""
     REFUSED.begin()
     found = [
@@ -206,53 +102,6 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = _C
         reason = outcome.reason and f"{outcome.reason}: {outcome.detail}"
         found.append(Condition("cel", compiled.cel.source, "cel", _seen_by_cel(compiled.cel, event), outcome.verdict, reason))
     return found
-
-
-def _side(
-    compiled: CompiledSubscription, event: Event, soft_delete: str | None, budget: int, on_cel_error: OnCelError | None
-) -> Side:
-    flagged = _is_flagged(event, soft_delete)
-    if flagged is Verdict.TRUE:
-        return Side.NO
-    side = _wants(compiled, event, budget, on_cel_error)
-    return Side.UNSURE if side is Side.YES and flagged is Verdict.UNKNOWN else side
-
-
-def _wants(compiled: CompiledSubscription, event: Event, budget: int, on_cel_error: OnCelError | None) -> Side:
-    """Judge one document whatever its flag."""
-    verdict = evaluate(compiled, event, budget=budget, on_cel_error=on_cel_error)
-    return {Verdict.TRUE: Side.YES, Verdict.UNKNOWN: Side.UNSURE}.get(verdict, Side.NO)
-
-
-def _report(compiled: CompiledSubscription, side: Side, transition: Transition | None) -> Outcome | None:
-    if side is Side.UNSURE and compiled.subscription.on_unknown == "deliver":
-        return Outcome(transition, certain=False)
-    return Outcome(transition) if side is Side.YES else None
-
-
-def _compare(compiled: CompiledSubscription, new: Side, old: Side) -> Outcome | None:
-    if new is not Side.NO:
-        outcome = _report(compiled, new, "stay" if old is Side.YES else "enter")
-        return replace(outcome, certain=False) if outcome and old is Side.UNSURE else outcome
-    return _report(compiled, old, "leave") if compiled.subscription.transitions else None
-
-
-def _is_flagged(event: Event, soft_delete: str | None) -> Verdict:
-    """Whether the document carries the soft-delete flag, with anything but missing, null, false, 0 or ""."""
-    if soft_delete is None:
-        return Verdict.FALSE
-    reading = read(event.data, _path_of_flag(soft_delete), event.data_at, event.unknown)
-    if reading.value is Absence.UNKNOWN:
-        return Verdict.UNKNOWN
-    value = reading.value
-    return Verdict.of(
-        not (value is MISSING or value is None or value == "" or (isinstance(value, bool | int | float) and not value))
-    )
-
-
-@lru_cache(maxsize=16)
-def _path_of_flag(soft_delete: str) -> tuple[str, ...]:
-    return parse_path(soft_delete, place="soft_delete")
 
 
 # The parts, cheapest first
@@ -357,7 +206,7 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
             seen: Any = seen_at.get(part.path, MISSING)
             text = f"{_place('', part.path)}: {' or '.join(map(str, part.matchers))}"
         else:
-            paths = sorted({field.path for field in _fields(AllOf((part,)))})
+            paths = sorted({field.path for field in fields_of(AllOf((part,)))})
             seen = Values((_place("", path), seen_at.get(path, MISSING)) for path in paths)
             place, text = "pattern.$or", f"any of {len(part.alternatives)} alternatives"
         found.append(Condition("pattern", text, place, seen, verdict, _why_refused()))
@@ -369,7 +218,7 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> list[Condition]:
     return found
 
 
-def _fields(root: AllOf) -> Iterator[Field]:
+def fields_of(root: AllOf) -> Iterator[Field]:
     pending: list[Field | AnyOf] = list(root.fields)
     while pending:
         part = pending.pop()

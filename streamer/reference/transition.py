@@ -1,0 +1,163 @@
+"""Does a subscription want an event, with which transition, and how certain is that (semantics.md sections 7 and 8)?
+
+A *side* is the subscription's condition on one document: `new` on the event as it is, `old` on the event as it was before. A
+side *wants* (`yes`), does not (`no`: false or an error), or cannot be told (`unsure`: unknown). A document that the
+`soft_delete` field flags counts as absent, so its side is `no`; where the flag is unknown, a `yes` becomes `unsure`.
+
+| event | new | old | reported |
+|---|---|---|---|
+| subscription mentions `before` | yes | | without transition |
+| | unsure | | without transition, not certain |
+| insert | yes | | enter |
+| | unsure | | enter, not certain |
+| delete (`new` is the last document) | yes | | leave, to every subscription |
+| | unsure | | leave, not certain, to every subscription |
+| update with `before` | yes | yes | stay |
+| | yes | no | enter |
+| | yes | unsure | enter, not certain, also to `skip` |
+| | unsure | yes | stay, not certain |
+| | unsure | no, unsure | enter, not certain |
+| | no | yes | leave, if the subscription wants `transitions` |
+| | no | unsure | leave, not certain, if the subscription wants `transitions` |
+| update without `before`, or no type | yes | | without transition |
+| | unsure | | without transition, not certain |
+
+All else is not reported. A subscription with `on_unknown: skip` gets none of the uncertain rows but the one that says so: there
+the new document is known to match. A `delete` whose last document is flagged tells of nothing that was still there, unless it
+sets the flag itself. Where it also tells of `before`, `before` is looked at in that document's place. What looks at `before` sees
+it as the event carries it, flagged or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+from typing import final
+
+from streamer.events.layout import EventLayout
+from streamer.events.reading import as_before
+from streamer.model import Event, Transition, Verdict
+from streamer.reference.conditions import CEL_BUDGET, OnCelError, evaluate, fields_of
+from streamer.reference.filters import MISSING, Absence, read
+from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.filters import parse_path
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """That a subscription wants an event.
+
+    Attributes:
+        transition: None where the event does not tell, or the subscription mentions `before`.
+        certain: False where the event lacks a value that the match or its transition needed.
+    """
+
+    transition: Transition | None
+    certain: bool = True
+
+
+class Side(Enum):
+    """Whether the subscription wants one document."""
+
+    YES = "yes"
+    NO = "no"
+    UNSURE = "unsure"
+
+
+def find_outcome(
+    compiled: CompiledSubscription,
+    event: Event,
+    layout: EventLayout,
+    soft_delete: str | None = None,
+    *,
+    budget: int = CEL_BUDGET,
+    on_cel_error: OnCelError | None = None,
+) -> Outcome | None:
+    """Return how a subscription wants an event; None if it does not (the table at the top of this module).
+
+    Its topic is charged to the event with which `REFUSED.begin()` was called last in this thread.
+
+    Args:
+        soft_delete: dotted path of the field of `data` that flags a document as deleted.
+        budget: cost units that one evaluation of its CEL expression may use.
+        on_cel_error: told of each error of a CEL expression, which is no match.
+    """
+    new = _side(compiled, event, soft_delete, budget, on_cel_error)
+    if mentions_before(compiled, layout):
+        return _report(compiled, new, None)
+    match event.type:
+        case "insert":
+            return _report(compiled, new, "enter")
+        case "delete":
+            flagged = _is_flagged(event, soft_delete)
+            if flagged is not Verdict.FALSE and event.tells_of_before:
+                old = _side(compiled, as_before(event, layout), soft_delete, budget, on_cel_error)
+                last = _wants(compiled, event, budget, on_cel_error)
+                new = old if flagged is Verdict.TRUE or last is old else Side.UNSURE
+            return _report(compiled, new, "leave")
+        case "update" if (before := old_side(event, layout)) is not None:
+            return _compare(compiled, new, _side(compiled, before, soft_delete, budget, on_cel_error))
+        case _:
+            return _report(compiled, new, None)
+
+
+def old_side(event: Event, layout: EventLayout) -> Event | None:
+    """Return the event as it was before an update; None where it does not tell, for no `before` and no unknown in its place."""
+    return as_before(event, layout) if event.type == "update" and event.tells_of_before else None
+
+
+def mentions_before(compiled: CompiledSubscription, layout: EventLayout) -> bool:
+    """Tell whether a subscription looks at `before`: in a filter, in CEL, or in its pattern (the layout says where)."""
+    if compiled.mentions_before or compiled.pattern is None:
+        return compiled.mentions_before
+    pointers = layout.pointers("before")
+    return any(field.path[: len(pointer)] == pointer for field in fields_of(compiled.pattern.root) for pointer in pointers)
+
+
+def _side(
+    compiled: CompiledSubscription, event: Event, soft_delete: str | None, budget: int, on_cel_error: OnCelError | None
+) -> Side:
+    flagged = _is_flagged(event, soft_delete)
+    if flagged is Verdict.TRUE:
+        return Side.NO
+    side = _wants(compiled, event, budget, on_cel_error)
+    return Side.UNSURE if side is Side.YES and flagged is Verdict.UNKNOWN else side
+
+
+def _wants(compiled: CompiledSubscription, event: Event, budget: int, on_cel_error: OnCelError | None) -> Side:
+    """Say whether one document is wanted, whatever its flag."""
+    verdict = evaluate(compiled, event, budget=budget, on_cel_error=on_cel_error)
+    return {Verdict.TRUE: Side.YES, Verdict.UNKNOWN: Side.UNSURE}.get(verdict, Side.NO)
+
+
+def _report(compiled: CompiledSubscription, side: Side, transition: Transition | None) -> Outcome | None:
+    if side is Side.UNSURE and compiled.subscription.on_unknown == "deliver":
+        return Outcome(transition, certain=False)
+    return Outcome(transition) if side is Side.YES else None
+
+
+def _compare(compiled: CompiledSubscription, new: Side, old: Side) -> Outcome | None:
+    if new is not Side.NO:
+        outcome = _report(compiled, new, "stay" if old is Side.YES else "enter")
+        return replace(outcome, certain=False) if outcome and old is Side.UNSURE else outcome
+    return _report(compiled, old, "leave") if compiled.subscription.transitions else None
+
+
+def _is_flagged(event: Event, soft_delete: str | None) -> Verdict:
+    """Whether the document carries the soft-delete flag, with anything but missing, null, false, 0 or ""."""
+    if soft_delete is None:
+        return Verdict.FALSE
+    reading = read(event.data, _path_of_flag(soft_delete), event.data_at, event.unknown)
+    if reading.value is Absence.UNKNOWN:
+        return Verdict.UNKNOWN
+    value = reading.value
+    return Verdict.of(
+        not (value is MISSING or value is None or value == "" or (isinstance(value, bool | int | float) and not value))
+    )
+
+
+@lru_cache(maxsize=16)
+def _path_of_flag(soft_delete: str) -> tuple[str, ...]:
+    return parse_path(soft_delete, place="soft_delete")
