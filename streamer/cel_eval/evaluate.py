@@ -14,13 +14,11 @@ Recursion is bounded by the depth of the tree, which the parser limits; values, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 import re2
 
-from streamer.cel_eval import times
 from streamer.cel_eval.functions import FUNCTIONS, no_overload
 from streamer.cel_eval.operators import ORDERS, double_arithmetic, int_arithmetic, invert, negate, time_arithmetic
 from streamer.cel_eval.regexps import compile_regexp, regexp_error, regexp_size
@@ -45,6 +43,7 @@ from streamer.cel_eval.tree import (
     Unary,
     Variable,
 )
+from streamer.cel_eval.unknowns import MISSING, Partial, below, select, variables
 from streamer.cel_eval.values import (
     KEYS,
     NUMBERS,
@@ -60,10 +59,7 @@ from streamer.cel_eval.values import (
     read,
     utf8_length,
 )
-from streamer.model import REST, BeyondFloat64, Event, Pointer
-
-Unknowns: TypeAlias = dict[str, "Unknowns | None"]
-"""The unknown pointers below a value, by their first token; None: the whole value is unknown."""
+from streamer.model import REST, Event
 
 #: What compiling a regexp that is not constant costs, as string work: the memory that RE2 may use for it.
 REGEXP_BYTES: Final = 64 * 1024
@@ -79,18 +75,6 @@ _LARGEST_CHARGED_SIZE: Final = 4_096
 
 class BudgetSpentError(Exception):
     """The program used up its cost units; says so in words where it was something else that it used up."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """A value with unknowns somewhere below: a map or list, unless the event contradicts itself."""
-
-    value: Any
-    unknowns: Unknowns
-
-
-_MISSING: Final = object()
 
 
 def _small_regexp(source: str) -> Any:
@@ -111,7 +95,7 @@ def _compiled(source: str) -> Any:
 class Run:
     """One evaluation of one program; what computes on values may be another's (`streamer.cel_eval.portable`)."""
 
-    __slots__ = ("_constant_regexps", "_locals", "_new_regexps", "_variables", "budget", "cost")
+    __slots__ = ("_constant_regexps", "_locals", "_new_regexps", "budget", "cost", "variables")
 
     def __init__(self, regexps: Mapping[str, Any], slots: int, event: Event, budget: int) -> None:
         self.cost = 0
@@ -119,7 +103,7 @@ class Run:
         self._constant_regexps = regexps
         self._new_regexps: set[str] = set()
         self._locals: list[Value] = [None] * slots
-        self._variables = _variables(event)
+        self.variables = variables(event)
 
     # --- cost
 
@@ -187,7 +171,7 @@ class Run:
         meaning = node.meaning
         if type(meaning) is Local:
             return read(self._locals[meaning.slot])
-        return self._variables[meaning.name] if type(meaning) is Variable else meaning
+        return self.variables[meaning.name] if type(meaning) is Variable else meaning
 
     def _paren(self, node: Paren) -> Value:
         return _EVALUATE[type(node.inner)](self, node.inner)
@@ -300,7 +284,7 @@ class Run:
         for step in node.steps:
             match step:
                 case Select():
-                    value = _select(value, step.name)
+                    value = select(value, step.name)
                 case Index():
                     value = self._index(value, _EVALUATE[type(step.key)](self, step.key))
                 case Method():
@@ -321,12 +305,12 @@ class Run:
             return stopped
         if type(container) is dict and (type(key) in KEYS or type(key) is float):
             self._charge_key(key)
-            return _below(container.get(as_key(key), _MISSING), unknowns, key)
+            return below(container.get(as_key(key), MISSING), unknowns, key)
         if type(container) is not list or type(key) not in NUMBERS or key != key // 1:
             return no_overload("[]", [container, key])
         if not 0 <= key < len(container):
             return Failure(CelReason.INDEX_OUT_OF_RANGE, f"index {int(key)} of a list of {len(container)}")
-        return _below(container[int(key)], unknowns, str(int(key)))
+        return below(container[int(key)], unknowns, str(int(key)))
 
     def _macro(self, macro: Macro, over: Value) -> Value:
         if type(over) is list:
@@ -363,7 +347,7 @@ class Run:
                 continue
             if len(pairs) > 1:
                 self.charge(1)
-            if pair[1] is _MISSING:
+            if pair[1] is MISSING:
                 return False
             left, right = read(pair[0]), read(pair[1])
             if type(left) is Failure or type(right) is Failure:
@@ -383,7 +367,7 @@ class Run:
     def _entries(self, left: dict[Any, Value], right: dict[Any, Value]) -> Iterator[tuple[Value, Value]]:
         for key, value in left.items():
             self._charge_key(key)
-            yield value, right.get(key, _MISSING)
+            yield value, right.get(key, MISSING)
 
     def _equal_scalars(self, left: Value, right: Value) -> bool:
         if type(left) is not type(right):
@@ -527,69 +511,6 @@ def _strict(values: Iterable[Value]) -> Failure | Unknown | None:
         if failure is None and type(value) is Failure:
             failure = value
     return failure
-
-
-def _select(value: Value, name: str) -> Value:
-    container, unknowns = (value.value, value.unknowns) if type(value) is Partial else (value, {})
-    if container is UNKNOWN or type(container) is Failure:
-        return container
-    if type(container) is not dict:
-        return no_overload(f".{name}", [container])
-    return _below(container.get(name, _MISSING), unknowns, name)
-
-
-def _below(value: Any, unknowns: Unknowns, key: Value) -> Value:
-    """Go on to what stands at *key* of a container with these unknowns."""
-    if type(key) is str and key in unknowns:
-        below = unknowns[key]
-        # Above an unknown nothing can be said to be missing: the source did not carry it.
-        if below is None or value is _MISSING:
-            return UNKNOWN
-        if type(value) is not BeyondFloat64:
-            return Partial(value, below)
-    if value is _MISSING:
-        if type(key) is str and REST in unknowns:
-            return UNKNOWN
-        return Failure(CelReason.NO_SUCH_FIELD, f"no such field: {_shown(key)}")
-    return read(value)
-
-
-def _shown(key: Value) -> str:
-    return repr(key) if type(key) is not str or len(key) <= 60 else f"{key[:60]!r}..."
-
-
-def _variables(event: Event) -> dict[str, Value]:
-    return {
-        "data": _document(event.data, event.data_at, event.unknown),
-        "before": _document(event.before, event.before_at, event.unknown),
-        "collection": event.collection or "",
-        "tenant": event.tenant,
-        "type": event.type or "",
-        "topic": event.topic or "",
-        "ts": None if event.ts_ns is None else times.timestamp(event.ts_ns),
-        **dict.fromkeys(event.unknown_parts, UNKNOWN),
-    }
-
-
-def _document(document: Mapping[str, Any] | None, at: Pointer | None, unknown: tuple[Pointer, ...]) -> Value:
-    """Return `data` or `before` with its unknowns, which *unknown* gives from the root of the event."""
-    if at is None or not unknown:
-        return document
-    unknowns: Unknowns = {}
-    for pointer in unknown:
-        if at[: len(pointer)] == pointer:
-            return UNKNOWN
-        if pointer[: len(at)] != at:
-            continue
-        *way, last = pointer[len(at) :]
-        level: Unknowns | None = unknowns
-        for token in way:
-            level = level.setdefault(token, {}) if level is not None else None
-        if level is not None:
-            level[last] = None
-    if not unknowns:
-        return document
-    return UNKNOWN if document is None else Partial(document, unknowns)
 
 
 _EVALUATE: Final[Mapping[type, Callable[[Run, Any], Value]]] = {

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
 from streamer.cel_eval.check import NO_FUNCTIONS, Arity, Remark, check
-from streamer.cel_eval.evaluate import BudgetSpentError, Partial, Run
+from streamer.cel_eval.evaluate import BudgetSpentError, Run
 from streamer.cel_eval.parse import parse
 from streamer.cel_eval.tree import Node
+from streamer.cel_eval.unknowns import Partial
 from streamer.cel_eval.values import UNKNOWN, CelReason, Failure, type_name
 from streamer.model import Event, Limits, Verdict
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
@@ -20,6 +20,7 @@ from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.core.options import Options
 from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Core, Mode, Selection, Source
+from streamer.engine.arguments import OnError, check_names, check_positive, is_text, selection, several, skips
 from streamer.engine.batch import LineResult, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.explain import Explanation, explain
@@ -31,14 +32,12 @@ from streamer.engine.stats import Stats, read_stats
 from streamer.errors import (
     BulkSubscriptionError,
     ConfigError,
-    EventCode,
-    EventError,
     SnapshotError,
     UnknownSubscriptionError,
 )
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource
-from streamer.model import INT64_MAX, CelEvaluator, Limits, is_unicode
+from streamer.model import CelEvaluator, Limits
 from streamer.reference.core import ReferenceCore
 from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.subscription import Subscription
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
     from streamer.config import Config
     from streamer.engine.reload import Configured, Reload
     from streamer.metrics import Server
-
-OnError = Literal["raise", "skip"]
-T = TypeVar("T")
 
 
 @final
@@ -297,7 +293,7 @@ class Engine:
         Raises:
             BulkSubscriptionError: some are bad; `errors` has each with index, id, place and reason. Nothing was changed.
         """
-        return self._written(self._core.write(_several(subscriptions), "replace" if replace else "add", skip=_skips(on_error)))
+        return self._written(self._core.write(several(subscriptions), "replace" if replace else "add", skip=skips(on_error)))
 
     def add_jsonl(self, source: LineSource, *, replace: bool = False, on_error: OnError = "raise") -> Changes:
         """Add the subscriptions of a JSON-lines file, one a line, as `add_many` does; `index` of an error is its line from 0.
@@ -309,11 +305,11 @@ class Engine:
             BulkSubscriptionError: some are bad; nothing was changed.
         """
         mode: Mode = "replace" if replace else "add"
-        return self._written(write_lines(self._core, source, self._options, mode, skip=_skips(on_error)))
+        return self._written(write_lines(self._core, source, self._options, mode, skip=skips(on_error)))
 
     def remove(self, subscription_id: str) -> Changes:
         """Remove one subscription; an id that is not held changes nothing, so `if engine.remove(id):` tells."""
-        return self._core.remove(_selection([subscription_id], None, None, None))
+        return self._core.remove(selection([subscription_id], None, None, None))
 
     def remove_many(
         self,
@@ -337,7 +333,7 @@ class Engine:
             raise TypeError("remove_many() needs at least one criterion; apply([]) removes everything")
         if isinstance(ids, str):
             raise TypeError("ids: expected several ids, not a str; remove(id) removes one")
-        return self._core.remove(_selection(ids, gateway_id, tenant, collection))
+        return self._core.remove(selection(ids, gateway_id, tenant, collection))
 
     def apply(self, desired: Iterable[Source]) -> Changes:
         """Make the engine hold exactly these subscriptions, in one step.
@@ -345,7 +341,7 @@ class Engine:
         Raises:
             BulkSubscriptionError: some are bad; nothing was changed.
         """
-        return self._written(self._core.write(_several(desired), "apply"))
+        return self._written(self._core.write(several(desired), "apply"))
 
     def _written(self, changes: Changes) -> Changes:
         self._bloom.watch()
@@ -355,13 +351,13 @@ class Engine:
 
     def get(self, subscription_id: str) -> Subscription | None:
         """Return a subscription, or None where the id is not held."""
-        return self._core.get(subscription_id) if _is_text(subscription_id) else None
+        return self._core.get(subscription_id) if is_text(subscription_id) else None
 
     def subscriptions(
         self, *, tenant: str | None = None, collection: str | None = None, gateway_id: str | None = None
     ) -> list[Subscription]:
         """Return the subscriptions that meet every criterion given (see `remove_many`), in order of adding."""
-        return self._core.select(_selection(None, gateway_id, tenant, collection))
+        return self._core.select(selection(None, gateway_id, tenant, collection))
 
     def __len__(self) -> int:
         return len(self._core)
@@ -371,7 +367,7 @@ class Engine:
         return True
 
     def __contains__(self, subscription_id: object) -> bool:
-        return _is_text(subscription_id) and subscription_id in self._core
+        return is_text(subscription_id) and subscription_id in self._core
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._core.ids(Selection()))
@@ -390,25 +386,25 @@ class Engine:
             EventError: the event cannot be read.
         """
         if tenant is not None or collection is not None:
-            _check_names(tenant, collection)
+            check_names(tenant, collection)
         return Matches(self._core.match(event, tenant, collection), event)
 
     def match_ids(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> list[str]:
         """Return the ids of the subscriptions that match an event, in no promised order. Raises EventError."""
         if tenant is not None or collection is not None:
-            _check_names(tenant, collection)
+            check_names(tenant, collection)
         return self._core.match_ids(event, tenant, collection)
 
     def match_count(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> int:
         """Return how many subscriptions match an event. Raises EventError."""
         if tenant is not None or collection is not None:
-            _check_names(tenant, collection)
+            check_names(tenant, collection)
         return self._core.match_count(event, tenant, collection)
 
     def matches_any(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> bool:
         """Tell whether any subscription matches an event. Raises EventError."""
         if tenant is not None or collection is not None:
-            _check_names(tenant, collection)
+            check_names(tenant, collection)
         return self._core.matches_any(event, tenant, collection)
 
     def match_batch(
@@ -430,8 +426,8 @@ class Engine:
         """
         threads = self._threads(threads)
         if tenant is not None or collection is not None:
-            _check_names(tenant, collection)
-        given = list(_several(events))
+            check_names(tenant, collection)
+        given = list(several(events))
         return BatchMatches(self._core.match_batch(given, tenant, collection, threads), given)
 
     def match_jsonl(
@@ -458,7 +454,7 @@ class Engine:
             check_positive("batch_size", batch_size)
         threads = self._threads(threads)
         if tenant is not None or collection is not None:
-            _check_names(tenant, collection)
+            check_names(tenant, collection)
         return match_lines(self._core, source, self._options, tenant, collection, batch_size=batch_size, threads=threads)
 
     def match_arrow(
@@ -492,7 +488,7 @@ class Engine:
         if max_matches is not None:
             check_positive("max_matches", max_matches)
         if tenant is not None or collection is not None:
-            _check_names(tenant, collection)
+            check_names(tenant, collection)
         return self._core.match_arrow(read_arrays(events), tenant, collection, threads, max_matches)
 
     def locate_arrow(
@@ -513,7 +509,7 @@ class Engine:
         """
         threads = self._threads(threads)
         if tenant is not None or collection is not None:
-            _check_names(tenant, collection)
+            check_names(tenant, collection)
         return self._core.locate_arrow(read_arrays(events), tenant, collection, threads)
 
     def _threads(self, threads: int | None) -> int:
@@ -544,7 +540,7 @@ class Engine:
         Raises:
             UnknownSubscriptionError: the id is not held.
         """
-        plan = self._core.plan(subscription_id) if _is_text(subscription_id) else None
+        plan = self._core.plan(subscription_id) if is_text(subscription_id) else None
         if plan is None:
             raise UnknownSubscriptionError(subscription_id)
         return plan
@@ -660,52 +656,3 @@ def _unpickle(options: Options, held: Sequence[Any]) -> Engine:
     engine = Engine._of(options)
     engine.add_many(unpacked(*each) if isinstance(each, tuple) else each for each in held)
     return engine
-
-
-def _is_text(value: object) -> bool:
-    """Tell whether a value is a string that UTF-8 can hold; nothing else is an id or a name that anything has."""
-    return isinstance(value, str) and is_unicode(value)
-
-
-def check_positive(name: str, value: int) -> None:
-    """Refuse an argument that is no whole number from 1 on. Raises TypeError and ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} is an integer, not {type(value).__name__}")
-    if value < 1:
-        raise ValueError(f"{name}: expected at least 1, not {value}")
-    if value > INT64_MAX:
-        raise ValueError(f"{name}: expected at most {INT64_MAX}, not {value}")
-
-
-def _check_names(tenant: str | None, collection: str | None) -> None:
-    """Refuse arguments that no event could hold, whichever core runs."""
-    for part, name in (("tenant", tenant), ("collection", collection)):
-        if name is None:
-            continue
-        if not isinstance(name, str):
-            raise TypeError(f"{part} is a string, not {type(name).__name__}")
-        if not _is_text(name):
-            raise EventError(EventCode.LONE_SURROGATE, f"the {part} given holds half of a surrogate pair")
-
-
-def _several(given: Iterable[T]) -> Iterable[T]:
-    """Refuse one where several are expected; a string would be taken for its characters, a mapping for its names."""
-    if isinstance(given, str | bytes | bytearray | memoryview | Mapping | Subscription):
-        raise TypeError(f"expected several in a list or another iterable, not a single {type(given).__name__}")
-    return given
-
-
-def _skips(on_error: OnError) -> bool:
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error: expected 'raise' or 'skip', not {on_error!r}")
-    return on_error == "skip"
-
-
-def _selection(ids: Iterable[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None) -> Selection:
-    for name, value in (("gateway_id", gateway_id), ("tenant", tenant), ("collection", collection)):
-        if value is not None and not isinstance(value, str):
-            raise TypeError(f"{name} is a string, not {type(value).__name__}")
-        if value is not None and not _is_text(value):
-            return Selection(ids=frozenset())
-    chosen = None if ids is None else frozenset(filter(_is_text, ids))
-    return Selection(ids=chosen, gateway_id=gateway_id, tenant=tenant, collection=collection)

@@ -31,7 +31,8 @@ from streamer import _backend
 from streamer.cel_eval import Functions
 from streamer.core.options import Options
 from streamer.core.snapshot import MAGIC
-from streamer.engine.engine import Engine, check_positive
+from streamer.engine.arguments import check_positive
+from streamer.engine.engine import Engine
 from streamer.errors import BackendError, ConfigError
 from streamer.events.layout import EventLayout
 from streamer.sizes import format_size

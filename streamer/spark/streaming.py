@@ -95,7 +95,7 @@ def match_stream(
     from pyspark.sql import functions
 
     from streamer import _backend
-    from streamer.engine.engine import check_positive
+    from streamer.engine.arguments import check_positive
     from streamer.spark import schema
     from streamer.spark.follow import PATH, REFUSED, SNAPSHOT, by_looking, by_version
     from streamer.spark.functions import carried, check

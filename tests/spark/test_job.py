@@ -27,8 +27,9 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from streamer.spark.job.failures import said
-from streamer.spark.job.job import FAILED, TERMINATED, app
+from streamer.spark.job.job import FAILED, app
 from streamer.spark.job.places import Address, Format, Place, place, read
+from streamer.spark.job.session import TERMINATED
 from streamer.spark.job.watch import Watch
 from streamer.spark.versions import publish
 from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE
@@ -216,7 +217,7 @@ def test_subscriptions_are_looked_at_before_spark_is_started(
     def started(*_: Any) -> Any:
         pytest.fail("Spark was started")
 
-    monkeypatch.setattr("streamer.spark.job.job._session", started)
+    monkeypatch.setattr("streamer.spark.job.job.session", started)
     (tmp_path / "events.jsonl").write_bytes(b"\n".join(events(3)))
     (tmp_path / "bad.jsonl").write_text('{"id": "a"}\n{"id": "b", "collection": 7}\n')
     engine = Engine()

@@ -16,21 +16,10 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import signal
-import sys
-import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from enum import StrEnum
-from pathlib import Path
-from queue import SimpleQueue
-from threading import Event, Thread
-from types import FrameType
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -40,11 +29,12 @@ from streamer.cli.main import located, read_layout
 from streamer.engine.fitting import LOOKS, misfit
 from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.events.layout import EventLayout
+from streamer.spark.job.account import Account
+from streamer.spark.job.asked import Asked, Backend, OnError, Strategy, check, check_apart, pairs_of, rejected_place
 from streamer.spark.job.console import Console
 from streamer.spark.job.failures import Bad, said
 from streamer.spark.job.metrics import Counts
 from streamer.spark.job.places import (
-    Address,
     Format,
     Place,
     check_subscriptions,
@@ -59,7 +49,8 @@ from streamer.spark.job.places import (
     to_kafka,
     write,
 )
-from streamer.spark.job.report import Batch, Point, Report, Stage, render
+from streamer.spark.job.report import Batch
+from streamer.spark.job.session import TERMINATED, interruptible, is_not_of_py4j, session
 from streamer.spark.job.watch import Watch
 from streamer.spark.paths import local_path
 from streamer.spark.streaming import BatchWriter, Settled, Write, match_batches
@@ -70,72 +61,11 @@ if TYPE_CHECKING:
 
 #: Spark itself failed: a worker that was lost too often, a disk that is full.
 FAILED: Final = 3
-TERMINATED: Final = 128 + signal.SIGTERM
 
 EPILOG: Final = (
     "Exit codes: 0 all is well; 1 some events were rejected, the others were matched; 2 wrong usage, bad subscriptions, or "
     "places that cannot be read or written; 3 Spark failed; 130 interrupted by Ctrl-C, 143 by SIGTERM."
 )
-
-
-class Strategy(StrEnum):
-    """How subscriptions reach the workers."""
-
-    auto = "auto"
-    broadcast = "broadcast"
-    cogroup = "cogroup"
-
-
-class OnError(StrEnum):
-    """What becomes of an event that cannot be read."""
-
-    reject = "reject"
-    fail = "fail"
-
-
-class Backend(StrEnum):
-    """What evaluates in the workers."""
-
-    native = "native"
-    reference = "reference"
-
-
-@dataclass(slots=True, kw_only=True)
-class Asked:
-    """The arguments, read."""
-
-    events: Place
-    subscriptions: str
-    out: Place
-    rejected: Place | None
-    event_col: str
-    keep: tuple[str, ...]
-    keep_event: bool
-    by_gateway: bool
-    overwrite: bool
-    strategy: Strategy
-    on_error: OnError
-    backend: Backend | None
-    batch_size: int | None
-    stream: bool
-    checkpoint: str | None
-    trigger: str | None
-    metrics_file: str | None
-    report: str | None
-    title: str
-    engine: Mapping[str, Any] = field(default_factory=dict)
-
-    def matching(self) -> dict[str, Any]:
-        """What `match_events` is told."""
-        return {
-            "event_col": self.event_col,
-            "keep": self.keep,
-            "keep_event": self.keep_event,
-            "strategy": self.strategy.value,
-            "on_error": self.on_error.value,
-            "backend": None if self.backend is None else self.backend.value,
-            "batch_size": self.batch_size,
-        }
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
@@ -215,7 +145,7 @@ def job(
             "default_tenant": default_tenant,
             "soft_delete": soft_delete,
         }
-        source = place(events, events_format, _pairs("--option", option))
+        source = place(events, events_format, pairs_of("--option", option))
         target = place(
             out,
             out_format or (None if out.startswith("kafka://") else Format.jsonl if out.endswith(".jsonl") else Format.parquet),
@@ -224,7 +154,7 @@ def job(
             events=source,
             subscriptions=subscriptions,
             out=target,
-            rejected=_rejected(rejected, target),
+            rejected=rejected_place(rejected, target),
             event_col=event_col if source.format is Format.parquet else "value",
             keep=tuple(keep or ()),
             keep_event=keep_event,
@@ -242,13 +172,13 @@ def job(
             title=title,
             engine={name: value for name, value in engine.items() if value is not None},
         )
-        _check(asked)
-        _check_apart(asked, layout if layout is not None and os.path.isfile(layout) else None)
+        check(asked)
+        check_apart(asked, layout if layout is not None and os.path.isfile(layout) else None)
     except Bad as error:
         fail(str(error))
     set_up_logging("WARNING")
     for handler in logging.getLogger().handlers:
-        handler.addFilter(_is_not_of_py4j)
+        handler.addFilter(is_not_of_py4j)
     counts, console = Counts(), Console(quiet=quiet)
     with ExitStack() as stack:
         try:
@@ -256,7 +186,7 @@ def job(
                 port, server = counts.serve(metrics_port, metrics_addr)
                 stack.callback(server.shutdown)
                 console.say(f"metrics on http://{metrics_addr}:{port}/metrics")
-            code = _run(asked, counts, console, stack, _pairs("--conf", conf), master, log_level)
+            code = _run(asked, counts, console, stack, pairs_of("--conf", conf), master, log_level)
         except BulkSubscriptionError as bulk:
             _tell_bad(subscriptions, bulk)
             code = USAGE
@@ -292,12 +222,12 @@ def _run(
         with console.phase("looking at the subscriptions"):
             check_subscriptions(asked.subscriptions, asked.engine)
         with console.phase("starting Spark"):
-            spark = stack.enter_context(_session(conf, master, level))
+            spark = stack.enter_context(session(conf, master, level))
         for target in (asked.out, asked.rejected):
             if target is not None:
                 check_writable(spark, target)
         work = _stream if asked.stream else _batch
-        code = _interruptible(lambda stop: work(spark, asked, counts, console, account, stop))
+        code = interruptible(lambda stop: work(spark, asked, counts, console, account, stop))
         if code in (OK, SOME_BAD):
             counts.end()
     except KeyboardInterrupt:
@@ -469,232 +399,6 @@ def _followed(asked: Asked, account: Account) -> str:
     # They are the snapshot's now.
     asked.engine = {}
     return os.path.join(folder, "subscriptions.snapshot")
-
-
-class Account:
-    """Writes what there is to tell, now and then: metrics and the report."""
-
-    EVERY: Final = 5.0
-
-    def __init__(self, asked: Asked, counts: Counts) -> None:
-        self._asked = asked
-        self._counts = counts
-        self._began = datetime.now(UTC)
-        self._due = 0.0
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self.watch: Watch | None = None
-        self.stages: list[Stage] = []
-        self.facts: dict[str, str] = {
-            "events": str(asked.events),
-            "subscriptions": asked.subscriptions,
-            "out": str(asked.out),
-            "backend": asked.backend.value if asked.backend else streamer.BACKEND,
-        }
-
-    def temporary(self) -> str:
-        """Return a folder that lasts until this is closed."""
-        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="streamer-")
-        return self._folder.name
-
-    def close(self) -> None:
-        """Remove the folder."""
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    def write(self, *, force: bool = False) -> None:
-        """Write each file that was asked for, if it is time."""
-        if not force and time.monotonic() < self._due:
-            return
-        self._due = time.monotonic() + self.EVERY
-        if self._asked.metrics_file is not None:
-            self._counts.write(self._asked.metrics_file)
-        if self._asked.report is not None:
-            path = Path(self._asked.report)
-            beside = path.with_name(f".{path.name}.new")
-            beside.write_text(render(self.report()), encoding="utf-8")
-            beside.replace(path)
-
-    def report(self) -> Report:
-        """Return what there is to tell."""
-        counts = self._counts
-        points = self.watch.points if self.watch is not None else _rates(counts.batches)
-        return Report(
-            title=self._asked.title,
-            began=self._began,
-            seconds=counts.seconds,
-            matching=counts.matching,
-            facts={name: text for name, text in self.facts.items() if text},
-            parts=counts.parts(),
-            codes=dict(counts.codes),
-            points=list(points),
-            batches=list(counts.batches),
-            stages=self.stages,
-        )
-
-
-def _rates(batches: Sequence[Batch]) -> list[Point]:
-    return [Point(batch.began + batch.seconds, batch.events / batch.seconds) for batch in batches if batch.seconds]
-
-
-def _interruptible(work: Callable[[ExitStack], int]) -> int:
-    """Run what waits for Spark in a thread of its own, while this one waits for it, or for a signal.
-
-    An exception that a signal raises in the midst of a call into the JVM is taken by py4j for a broken connection, or leaves one
-    behind with half an answer in it. So a signal raises nothing: it ends the waiting.
-
-    Args:
-        work: takes a stack of what stops it, and returns an exit code.
-    """
-    results: SimpleQueue[int | BaseException] = SimpleQueue()
-    stop = ExitStack()
-
-    def run() -> None:
-        try:
-            results.put(work(stop))
-        except BaseException as error:
-            results.put(error)
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        results.put(128 + number)
-
-    try:
-        before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:
-        # Not in the main thread, where signals come.
-        return work(stop)
-    thread = Thread(target=run, name="streamer-job", daemon=True)
-    try:
-        thread.start()
-        result = results.get()
-        if result in (INTERRUPTED, TERMINATED):
-            with suppress(Exception):
-                stop.close()
-            # It has nothing more to do than to notice; where it does something else, as building an engine, nobody waits for it.
-            thread.join(5)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if isinstance(result, BaseException):
-        raise result
-    return result
-
-
-@contextmanager
-def _session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator[SparkSession]:
-    """Return the session that is there, or make one and stop it in the end."""
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
-    from pyspark.logger import PySparkLogger
-    from pyspark.sql import SparkSession
-
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        # They print what PySpark raises, too, and `said` tells in a sentence: as JSON, with the stack trace.
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
-        return
-    builder = SparkSession.builder.appName("streamer").config("spark.ui.showConsoleProgress", "false")
-    with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
-        if "PYSPARK_GATEWAY_PORT" not in os.environ:
-            # No spark-submit has started a JVM: this will, and it should be as quiet as it is told.
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            quiet = Path(folder) / "log4j2.properties"
-            quiet.write_text(_LOG.format(level=level.lower()))
-            java = conf.get("spark.driver.extraJavaOptions", "")
-            builder = builder.master(master or "local[*]").config("spark.ui.enabled", "false")
-            builder = builder.config("spark.driver.extraJavaOptions", f"{java} -Dlog4j2.configurationFile=file:{quiet}".strip())
-            conf = {name: value for name, value in conf.items() if name != "spark.driver.extraJavaOptions"}
-        elif master is not None:
-            builder = builder.master(master)
-        for name, value in conf.items():
-            builder = builder.config(name, value)
-        spark = builder.getOrCreate()
-        try:
-            with suppress(Exception):
-                spark.sparkContext.setLogLevel(level.upper())
-            yield spark
-        finally:
-            with suppress(Exception):
-                spark.stop()
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Leave out what py4j logs, in part under the name of the root: each is a stack trace of what is raised, and told, anyway."""
-    return Path(record.pathname).parent.name != "py4j"
-
-
-_LOG: Final = """rootLogger.level = {level}
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %p %c{{1}}: %m%n%ex
-logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = {level}
-"""
-
-
-# Arguments.
-
-_EVERY: Final = re.compile(r"\d+ *(?:milli)?seconds?|\d+ *(?:minute|hour)s?")
-
-
-def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    pairs = {}
-    for each in given or ():
-        name, equals, value = each.partition("=")
-        if not equals or not name:
-            raise Bad(f"{option} {each}: expected NAME=VALUE")
-        pairs[name] = value
-    return pairs
-
-
-def _rejected(named: str | None, out: Place) -> Place | None:
-    if named is not None:
-        return place(
-            named, Format.kafka if named.startswith("kafka:") else out.format if out.format is not Format.kafka else None
-        )
-    return None if out.format is Format.kafka else Place(f"{out.text.rstrip('/')}.rejected", out.format)
-
-
-def _check(asked: Asked) -> None:
-    if asked.out.format is Format.kafka and asked.by_gateway:
-        raise Bad("--by-gateway is for folders; in Kafka the gateway is a message's key")
-    if asked.stream and asked.checkpoint is None:
-        raise Bad("--stream needs --checkpoint DIR, where it keeps how far it is")
-    if not asked.stream and (asked.checkpoint is not None or asked.trigger is not None):
-        raise Bad("--checkpoint and --trigger are for --stream")
-    if asked.stream and asked.overwrite:
-        raise Bad("--overwrite is not for --stream, which adds to what is there")
-    if asked.trigger not in (None, "available-now") and not _EVERY.fullmatch(str(asked.trigger)):
-        raise Bad(f"--trigger {asked.trigger}: expected a time as '10 seconds', or available-now")
-    for path in (asked.metrics_file, asked.report):
-        if path is not None and not Path(path).absolute().parent.is_dir():
-            raise Bad(f"{path}: its folder does not exist")
-
-
-def _check_apart(asked: Asked, layout: str | None) -> None:
-    """Refuse places of which one would be written into, or over, another."""
-    read = {"--events": asked.events.text, "--subscriptions": asked.subscriptions, "--layout": layout}
-    written = {
-        "--out": asked.out.text,
-        "--rejected": None if asked.rejected is None else asked.rejected.text,
-        "--checkpoint": asked.checkpoint,
-        "--metrics-file": asked.metrics_file,
-        "--report": asked.report,
-    }
-    others = [(option, text, Address.all_of(text)) for option, text in read.items() if text is not None]
-    for option, text in written.items():
-        if text is None:
-            continue
-        address = Address.of(text)
-        for other, name, addresses in others:
-            overlap = next(filter(None, map(address.overlap, addresses)), None)
-            if overlap is not None:
-                how = "are the same place" if overlap == "is" else f"overlap: the first {overlap} the second"
-                raise Bad(f"{option} {text} and {other} {name} {how}")
-        others.append((option, text, {address}))
 
 
 def main() -> None:

@@ -1,0 +1,98 @@
+"""What of an event a CEL expression reads, and what of it the source did not carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, final
+
+from streamer.cel_eval import times
+from streamer.cel_eval.functions import no_overload
+from streamer.cel_eval.values import (
+    UNKNOWN,
+    CelReason,
+    Failure,
+    Value,
+    read,
+)
+from streamer.model import REST, BeyondFloat64, Event, Pointer
+
+Unknowns: TypeAlias = dict[str, "Unknowns | None"]
+"""The unknown pointers below a value, by their first token; None: the whole value is unknown."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A value with unknowns somewhere below: a map or list, unless the event contradicts itself."""
+
+    value: Any
+    unknowns: Unknowns
+
+
+MISSING: Final = object()
+
+
+def select(value: Value, name: str) -> Value:
+    """Return a member of a value, `value.name`."""
+    container, unknowns = (value.value, value.unknowns) if type(value) is Partial else (value, {})
+    if container is UNKNOWN or type(container) is Failure:
+        return container
+    if type(container) is not dict:
+        return no_overload(f".{name}", [container])
+    return below(container.get(name, MISSING), unknowns, name)
+
+
+def below(value: Any, unknowns: Unknowns, key: Value) -> Value:
+    """Go on to what stands at *key* of a container with these unknowns."""
+    if type(key) is str and key in unknowns:
+        below = unknowns[key]
+        # Above an unknown nothing can be said to be missing: the source did not carry it.
+        if below is None or value is MISSING:
+            return UNKNOWN
+        if type(value) is not BeyondFloat64:
+            return Partial(value, below)
+    if value is MISSING:
+        if type(key) is str and REST in unknowns:
+            return UNKNOWN
+        return Failure(CelReason.NO_SUCH_FIELD, f"no such field: {_shown(key)}")
+    return read(value)
+
+
+def _shown(key: Value) -> str:
+    return repr(key) if type(key) is not str or len(key) <= 60 else f"{key[:60]!r}..."
+
+
+def variables(event: Event) -> dict[str, Value]:
+    """Return the variables of an expression for one event."""
+    return {
+        "data": _document(event.data, event.data_at, event.unknown),
+        "before": _document(event.before, event.before_at, event.unknown),
+        "collection": event.collection or "",
+        "tenant": event.tenant,
+        "type": event.type or "",
+        "topic": event.topic or "",
+        "ts": None if event.ts_ns is None else times.timestamp(event.ts_ns),
+        **dict.fromkeys(event.unknown_parts, UNKNOWN),
+    }
+
+
+def _document(document: Mapping[str, Any] | None, at: Pointer | None, unknown: tuple[Pointer, ...]) -> Value:
+    """Return `data` or `before` with its unknowns, which *unknown* gives from the root of the event."""
+    if at is None or not unknown:
+        return document
+    unknowns: Unknowns = {}
+    for pointer in unknown:
+        if at[: len(pointer)] == pointer:
+            return UNKNOWN
+        if pointer[: len(at)] != at:
+            continue
+        *way, last = pointer[len(at) :]
+        level: Unknowns | None = unknowns
+        for token in way:
+            level = level.setdefault(token, {}) if level is not None else None
+        if level is not None:
+            level[last] = None
+    if not unknowns:
+        return document
+    return UNKNOWN if document is None else Partial(document, unknowns)

@@ -1,0 +1,66 @@
+"""What the methods of an engine are given, checked: the same on every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeVar
+
+from streamer.core.protocol import Selection
+from streamer.errors import (
+    EventCode,
+    EventError,
+)
+from streamer.model import INT64_MAX, is_unicode
+from streamer.subscriptions.subscription import Subscription
+
+OnError = Literal["raise", "skip"]
+T = TypeVar("T")
+
+
+def is_text(value: object) -> bool:
+    """Tell whether a value is a string that UTF-8 can hold; nothing else is an id or a name that anything has."""
+    return isinstance(value, str) and is_unicode(value)
+
+
+def check_positive(name: str, value: int) -> None:
+    """Refuse an argument that is no whole number from 1 on. Raises TypeError and ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is an integer, not {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name}: expected at least 1, not {value}")
+    if value > INT64_MAX:
+        raise ValueError(f"{name}: expected at most {INT64_MAX}, not {value}")
+
+
+def check_names(tenant: str | None, collection: str | None) -> None:
+    """Refuse arguments that no event could hold, whichever core runs."""
+    for part, name in (("tenant", tenant), ("collection", collection)):
+        if name is None:
+            continue
+        if not isinstance(name, str):
+            raise TypeError(f"{part} is a string, not {type(name).__name__}")
+        if not is_text(name):
+            raise EventError(EventCode.LONE_SURROGATE, f"the {part} given holds half of a surrogate pair")
+
+
+def several(given: Iterable[T]) -> Iterable[T]:
+    """Refuse one where several are expected; a string would be taken for its characters, a mapping for its names."""
+    if isinstance(given, str | bytes | bytearray | memoryview | Mapping | Subscription):
+        raise TypeError(f"expected several in a list or another iterable, not a single {type(given).__name__}")
+    return given
+
+
+def skips(on_error: OnError) -> bool:
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error: expected 'raise' or 'skip', not {on_error!r}")
+    return on_error == "skip"
+
+
+def selection(ids: Iterable[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None) -> Selection:
+    for name, value in (("gateway_id", gateway_id), ("tenant", tenant), ("collection", collection)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} is a string, not {type(value).__name__}")
+        if value is not None and not is_text(value):
+            return Selection(ids=frozenset())
+    chosen = None if ids is None else frozenset(filter(is_text, ids))
+    return Selection(ids=chosen, gateway_id=gateway_id, tenant=tenant, collection=collection)

@@ -1,0 +1,81 @@
+"""What there is to tell of a job, written now and then: metrics and the report."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import streamer
+from streamer.spark.job.asked import Asked
+from streamer.spark.job.metrics import Counts
+from streamer.spark.job.report import Batch, Point, Report, Stage, render
+from streamer.spark.job.watch import Watch
+
+
+class Account:
+    """Writes what there is to tell, now and then: metrics and the report."""
+
+    EVERY: Final = 5.0
+
+    def __init__(self, asked: Asked, counts: Counts) -> None:
+        self._asked = asked
+        self._counts = counts
+        self._began = datetime.now(UTC)
+        self._due = 0.0
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.watch: Watch | None = None
+        self.stages: list[Stage] = []
+        self.facts: dict[str, str] = {
+            "events": str(asked.events),
+            "subscriptions": asked.subscriptions,
+            "out": str(asked.out),
+            "backend": asked.backend.value if asked.backend else streamer.BACKEND,
+        }
+
+    def temporary(self) -> str:
+        """Return a folder that lasts until this is closed."""
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="streamer-")
+        return self._folder.name
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def write(self, *, force: bool = False) -> None:
+        """Write each file that was asked for, if it is time."""
+        if not force and time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + self.EVERY
+        if self._asked.metrics_file is not None:
+            self._counts.write(self._asked.metrics_file)
+        if self._asked.report is not None:
+            path = Path(self._asked.report)
+            beside = path.with_name(f".{path.name}.new")
+            beside.write_text(render(self.report()), encoding="utf-8")
+            beside.replace(path)
+
+    def report(self) -> Report:
+        """Return what there is to tell."""
+        counts = self._counts
+        points = self.watch.points if self.watch is not None else _rates(counts.batches)
+        return Report(
+            title=self._asked.title,
+            began=self._began,
+            seconds=counts.seconds,
+            matching=counts.matching,
+            facts={name: text for name, text in self.facts.items() if text},
+            parts=counts.parts(),
+            codes=dict(counts.codes),
+            points=list(points),
+            batches=list(counts.batches),
+            stages=self.stages,
+        )
+
+
+def _rates(batches: Sequence[Batch]) -> list[Point]:
+    return [Point(batch.began + batch.seconds, batch.events / batch.seconds) for batch in batches if batch.seconds]

@@ -1,0 +1,138 @@
+"""The arguments of a job, read and checked together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from streamer.spark.job.failures import Bad
+from streamer.spark.job.places import (
+    Address,
+    Format,
+    Place,
+    place,
+)
+
+
+class Strategy(StrEnum):
+    """How subscriptions reach the workers."""
+
+    auto = "auto"
+    broadcast = "broadcast"
+    cogroup = "cogroup"
+
+
+class OnError(StrEnum):
+    """What becomes of an event that cannot be read."""
+
+    reject = "reject"
+    fail = "fail"
+
+
+class Backend(StrEnum):
+    """What evaluates in the workers."""
+
+    native = "native"
+    reference = "reference"
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """The arguments, read."""
+
+    events: Place
+    subscriptions: str
+    out: Place
+    rejected: Place | None
+    event_col: str
+    keep: tuple[str, ...]
+    keep_event: bool
+    by_gateway: bool
+    overwrite: bool
+    strategy: Strategy
+    on_error: OnError
+    backend: Backend | None
+    batch_size: int | None
+    stream: bool
+    checkpoint: str | None
+    trigger: str | None
+    metrics_file: str | None
+    report: str | None
+    title: str
+    engine: Mapping[str, Any] = field(default_factory=dict)
+
+    def matching(self) -> dict[str, Any]:
+        """What `match_events` is told."""
+        return {
+            "event_col": self.event_col,
+            "keep": self.keep,
+            "keep_event": self.keep_event,
+            "strategy": self.strategy.value,
+            "on_error": self.on_error.value,
+            "backend": None if self.backend is None else self.backend.value,
+            "batch_size": self.batch_size,
+        }
+
+
+_EVERY: Final = re.compile(r"\d+ *(?:milli)?seconds?|\d+ *(?:minute|hour)s?")
+
+
+def pairs_of(option: str, given: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise Bad(f"{option} {each}: expected NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def rejected_place(named: str | None, out: Place) -> Place | None:
+    if named is not None:
+        return place(
+            named, Format.kafka if named.startswith("kafka:") else out.format if out.format is not Format.kafka else None
+        )
+    return None if out.format is Format.kafka else Place(f"{out.text.rstrip('/')}.rejected", out.format)
+
+
+def check(asked: Asked) -> None:
+    if asked.out.format is Format.kafka and asked.by_gateway:
+        raise Bad("--by-gateway is for folders; in Kafka the gateway is a message's key")
+    if asked.stream and asked.checkpoint is None:
+        raise Bad("--stream needs --checkpoint DIR, where it keeps how far it is")
+    if not asked.stream and (asked.checkpoint is not None or asked.trigger is not None):
+        raise Bad("--checkpoint and --trigger are for --stream")
+    if asked.stream and asked.overwrite:
+        raise Bad("--overwrite is not for --stream, which adds to what is there")
+    if asked.trigger not in (None, "available-now") and not _EVERY.fullmatch(str(asked.trigger)):
+        raise Bad(f"--trigger {asked.trigger}: expected a time as '10 seconds', or available-now")
+    for path in (asked.metrics_file, asked.report):
+        if path is not None and not Path(path).absolute().parent.is_dir():
+            raise Bad(f"{path}: its folder does not exist")
+
+
+def check_apart(asked: Asked, layout: str | None) -> None:
+    """Refuse places of which one would be written into, or over, another."""
+    read = {"--events": asked.events.text, "--subscriptions": asked.subscriptions, "--layout": layout}
+    written = {
+        "--out": asked.out.text,
+        "--rejected": None if asked.rejected is None else asked.rejected.text,
+        "--checkpoint": asked.checkpoint,
+        "--metrics-file": asked.metrics_file,
+        "--report": asked.report,
+    }
+    others = [(option, text, Address.all_of(text)) for option, text in read.items() if text is not None]
+    for option, text in written.items():
+        if text is None:
+            continue
+        address = Address.of(text)
+        for other, name, addresses in others:
+            overlap = next(filter(None, map(address.overlap, addresses)), None)
+            if overlap is not None:
+                how = "are the same place" if overlap == "is" else f"overlap: the first {overlap} the second"
+                raise Bad(f"{option} {text} and {other} {name} {how}")
+        others.append((option, text, {address}))

@@ -1,0 +1,123 @@
+"""A session of Spark for one job, and the wait for what it does: a signal ends it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from streamer.terminal import INTERRUPTED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TERMINATED: Final = 128 + signal.SIGTERM
+
+
+def interruptible(work: Callable[[ExitStack], int]) -> int:
+    """Run what waits for Spark in a thread of its own, while this one waits for it, or for a signal.
+
+    An exception that a signal raises in the midst of a call into the JVM is taken by py4j for a broken connection, or leaves one
+    behind with half an answer in it. So a signal raises nothing: it ends the waiting.
+
+    Args:
+        work: takes a stack of what stops it, and returns an exit code.
+    """
+    results: SimpleQueue[int | BaseException] = SimpleQueue()
+    stop = ExitStack()
+
+    def run() -> None:
+        try:
+            results.put(work(stop))
+        except BaseException as error:
+            results.put(error)
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        results.put(128 + number)
+
+    try:
+        before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:
+        # Not in the main thread, where signals come.
+        return work(stop)
+    thread = Thread(target=run, name="streamer-job", daemon=True)
+    try:
+        thread.start()
+        result = results.get()
+        if result in (INTERRUPTED, TERMINATED):
+            with suppress(Exception):
+                stop.close()
+            # It has nothing more to do than to notice; where it does something else, as building an engine, nobody waits for it.
+            thread.join(5)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+@contextmanager
+def session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator[SparkSession]:
+    """Return the session that is there, or make one and stop it in the end."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql import SparkSession
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        # They print what PySpark raises, too, and `said` tells in a sentence: as JSON, with the stack trace.
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    builder = SparkSession.builder.appName("streamer").config("spark.ui.showConsoleProgress", "false")
+    with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            # No spark-submit has started a JVM: this will, and it should be as quiet as it is told.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            quiet = Path(folder) / "log4j2.properties"
+            quiet.write_text(_LOG.format(level=level.lower()))
+            java = conf.get("spark.driver.extraJavaOptions", "")
+            builder = builder.master(master or "local[*]").config("spark.ui.enabled", "false")
+            builder = builder.config("spark.driver.extraJavaOptions", f"{java} -Dlog4j2.configurationFile=file:{quiet}".strip())
+            conf = {name: value for name, value in conf.items() if name != "spark.driver.extraJavaOptions"}
+        elif master is not None:
+            builder = builder.master(master)
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        try:
+            with suppress(Exception):
+                spark.sparkContext.setLogLevel(level.upper())
+            yield spark
+        finally:
+            with suppress(Exception):
+                spark.stop()
+
+
+def is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Leave out what py4j logs, in part under the name of the root: each is a stack trace of what is raised, and told, anyway."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
+_LOG: Final = """rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c{{1}}: %m%n%ex
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = {level}
+"""
