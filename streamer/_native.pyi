@@ -12,7 +12,7 @@ from streamer.automaton.native import Host as MatcherHost
 from streamer.bloom.state import FilterState
 from streamer.cel_eval.cache import ProgramCounts
 from streamer.cel_eval.errors import FailingSubscription
-from streamer.core.arrow import Chunk, Column
+from streamer.core.arrow import Chunk, Columns
 from streamer.core.protocol import Held, Mode
 from streamer.errors import EventError, SubscriptionError
 from streamer.events.reading import EventSource
@@ -87,13 +87,13 @@ class GatheredKeys:
     Attributes:
         unkeyed: how many of these have no key.
         transitions: whether any of them wants to be told of what no longer matches.
-        holes_pass: whether they say nothing of an event with unknown values.
+        unknown_passes: whether they say nothing of an event with unknown values.
         places: root, mode, names and kind of each place where an event is asked for them.
     """
 
     unkeyed: int
     transitions: bool
-    holes_pass: bool
+    unknown_passes: bool
     places: list[tuple[str, str, list[str], str]]
 
     def __len__(self) -> int: ...
@@ -151,9 +151,6 @@ class ShippedFilter:
         Raises:
             ValueError: offsets that do not fit the data.
         """
-
-_Batch: TypeAlias = tuple[int, list[Column]]
-"""How many rows, and the columns."""
 
 class _Changes(TypedDict):
     added: list[str]
@@ -307,7 +304,7 @@ class Core:
         threads: int,
         text_limit: int,
         max_matches: int | None = None,
-    ) -> tuple[_Batch, _Batch, _Batch, _Batch, tuple[int, int] | None]:
+    ) -> Columns:
         """Match the rows of Arrow arrays, with the GIL released, reading the buffers where they lie.
 
         Args:
@@ -316,7 +313,7 @@ class Core:
             max_matches: the first event with which there are so many is the last that is matched.
 
         Returns:
-            The batches of `ArrowMatches`, in order, and the lowest and the highest address that the engine read events at.
+            The batches of `ArrowMatches`.
 
         Raises:
             ValueError: an array whose buffers are not those of a valid one.
@@ -324,7 +321,7 @@ class Core:
 
     def locate_columns(
         self, chunks: Iterable[Chunk], tenant: str | None, collection: str | None, threads: int, text_limit: int
-    ) -> tuple[_Batch, _Batch, _Batch, _Batch, tuple[int, int] | None]:
+    ) -> Columns:
         """Do the same without matching and without counting the events; the first batch is empty. Raises ValueError."""
 
     def commit(self, draft: Draft, mode: Mode, skip: bool) -> _Changes:
@@ -421,10 +418,10 @@ class Draft:
         A source that is not JSON alone is a text to parse, a unique name to keep in its place, and the object.
 
         Returns:
-            The positions of those whose CEL is the host's: it refuses them, or calls `judged`.
+            The positions of those whose CEL is the host's: it refuses them, or calls `external`.
         """
 
-    def judged(self, position: int, mentions_before: bool, narrowing: str | None = None) -> None:
+    def external(self, position: int, mentions_before: bool, narrowing: str | None = None) -> None:
         """Take what the host found out about a source whose CEL it evaluates.
 
         Args:

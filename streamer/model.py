@@ -80,7 +80,7 @@ class Limits:
     """Bounds on what a user or an event may cost. Every one is checked before the cost is paid.
 
     Attributes:
-        allow_unindexed: False refuses subscriptions that would be judged for every event of their partition: those whose `plan`
+        allow_unindexed: False refuses subscriptions that would be evaluated for every event of their partition: their `plan`
             shows the cost `unkeyed`.
         max_subscription_bytes: how long the JSON text of a subscription may be; labels of one that is given as an object are
             left out.

@@ -185,7 +185,7 @@ class Buckets:
 
 @final
 class Recorder:
-    """Counts for the reference. Safe for threads; its lock is held for a few additions, never while anything is judged."""
+    """Counts for the reference. Safe for threads; its lock is held for a few additions, never while anything is evaluated."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -236,7 +236,7 @@ class Recorder:
                 self._cel.add(cel)
 
     def partitions(self) -> dict[Name, tuple[int, int, int]]:
-        """Return how many events each partition saw, and what it judged and matched."""
+        """Return how many events each partition saw, and what it evaluated and matched."""
         with self._lock:
             partitions = self._partitions.copy()
             return {name: (events, candidates, matches) for name, (events, candidates, matches) in partitions.items()}

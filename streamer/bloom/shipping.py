@@ -150,7 +150,7 @@ def ship(
         "layout": shipment.layout.to_dict(),
         "default_tenant": shipment.default_tenant,
         "soft_delete": shipment.soft_delete,
-        # A document that the engine's flag hides is judged by what it was before, for every subscription.
+        # A document that the engine's flag hides is matched by what it was before, for every subscription.
         "transitions": keys.transitions or shipment.soft_delete is not None,
         "holes_pass": keys.unknown_passes,
         "max_depth": shipment.limits.max_depth,
@@ -214,7 +214,7 @@ class ShippedFilter:
         """Read what `export` made.
 
         Args:
-            clock: seconds since the epoch, by which the lease is judged.
+            clock: seconds since the epoch, by which the lease ends.
 
         Raises:
             ShippedFilterError: damaged, cut off, no filter at all, or of a format that this version does not know.

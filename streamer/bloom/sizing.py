@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-#: Standard deviations that a measured rate must lie beyond a threshold: a filter is judged again and again, and must not be
+#: Standard deviations that a measured rate must lie beyond a threshold: a filter is looked at again and again, and must not be
 #: rebuilt for chance alone.
 CONFIDENCE = 3.0
 #: What no filter is asked to be better than: 43 bits a key.

@@ -1,4 +1,4 @@
-"""What a core tells of one filter: enough to judge whether it should be rebuilt, and to show it."""
+"""What a core tells of one filter: enough to decide whether it should be rebuilt, and to show it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Program:
 
     @property
     def mentions_before(self) -> bool:
-        """Whether it reads `before`, so that it is judged once, without transition (semantics.md 7.13)."""
+        """Whether it reads `before`, so that it is evaluated once, without transition (semantics.md 7.13)."""
         return "before" in self.variables
 
 

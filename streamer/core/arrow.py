@@ -32,6 +32,8 @@ IGNORED: Final = ("row", "reason")
 
 Column: TypeAlias = tuple[str, bytes | None, bytes | None, bytes, int]
 """Kind of column, validity, offsets, data, and how many are null."""
+Batch: TypeAlias = tuple[int, Sequence[Column]]
+"""How many rows, and the columns."""
 
 
 class ArrowExportable(Protocol):
@@ -128,6 +130,18 @@ class Chunk(NamedTuple):
     """Whether its offsets are of 64 bits."""
 
 
+@final
+class Columns(NamedTuple):
+    """What the events of an array came to, as buffers; see `ArrowMatches`."""
+
+    matches: Batch
+    events: Batch
+    rejected: Batch
+    ignored: Batch
+    addresses: tuple[int, int] | None
+    """The lowest and the highest address that events were read at."""
+
+
 def lend(arrays: Sequence[pa.Array]) -> list[Chunk]:
     """Return for each array what the native core reads."""
     types = import_pyarrow().types
@@ -140,10 +154,6 @@ def lend(arrays: Sequence[pa.Array]) -> list[Chunk]:
         return Chunk(validity, offsets, data, array.offset, len(array), is_large(array))
 
     return list(map(chunk, arrays))
-
-
-Batch: TypeAlias = tuple[int, Sequence[Column]]
-"""How many rows, and the columns."""
 
 
 def make_batches(*given: tuple[Sequence[str], Batch]) -> list[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """The engine in native memory: what the index decides, and what it leaves to the reference.
 
 ```
-sources ──► Draft (parsed, CEL compiled) ──► commit: one new root
+sources ──► Draft (parsed, CEL compiled) ──► commit: the next version
 event   ──► flatten, index, CEL, sides, unknowns ──► numbers of the subscriptions that match, packed hits
 ```
 
@@ -266,7 +266,7 @@ class NativeCore(_native.Core):
                     continue
                 try:
                     compiled = self._host.compile(source)
-                    draft.judged(position, compiled.mentions_before, compiled.cel and narrowing(compiled.cel))
+                    draft.external(position, compiled.mentions_before, compiled.cel and narrowing(compiled.cel))
                 except SubscriptionError as error:
                     refuse(position, error)
 
@@ -340,12 +340,13 @@ class NativeCore(_native.Core):
         max_matches: int | None = None,
     ) -> ArrowMatches:
         given = arrow.lend(arrays)
-        matches, events, rejected, ignored, _ = self.match_columns(
-            given, tenant, collection, threads, arrow.TEXT_LIMIT, max_matches
-        )
+        found = self.match_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT, max_matches)
         return ArrowMatches(
             *arrow.make_batches(
-                (arrow.MATCHES, matches), (arrow.EVENTS, events), (arrow.REJECTED, rejected), (arrow.IGNORED, ignored)
+                (arrow.MATCHES, found.matches),
+                (arrow.EVENTS, found.events),
+                (arrow.REJECTED, found.rejected),
+                (arrow.IGNORED, found.ignored),
             )
         )
 
@@ -353,8 +354,8 @@ class NativeCore(_native.Core):
         self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         given = arrow.lend(arrays)
-        _, events, rejected, *_ = self.locate_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT)
-        located, refused = arrow.make_batches((arrow.EVENTS, events), (arrow.REJECTED, rejected))
+        found = self.locate_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT)
+        located, refused = arrow.make_batches((arrow.EVENTS, found.events), (arrow.REJECTED, found.rejected))
         return located, refused
 
     # Phase 1
@@ -370,7 +371,7 @@ class NativeCore(_native.Core):
             places=frozenset(places_from_json(keys.places)),
             unkeyed=keys.unkeyed,
             transitions=keys.transitions,
-            unknown_passes=keys.holes_pass,
+            unknown_passes=keys.unknown_passes,
             fill=fill,
         )
 

@@ -1,6 +1,6 @@
 """How long this thread has spent in CEL programs.
 
-Kept for the thread and not handed down through the judgement, where nothing else depends on it.
+Kept for the thread and not handed down through the evaluation, where nothing else depends on it.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Work:
     """What one event came to.
 
     Attributes:
-        partitions: tenant and collection of each that it saw, with the entries judged there and those that matched.
+        partitions: tenant and collection of each that it saw, with the entries evaluated there and those that matched.
         bloom: nanoseconds spent on filters, None where there was none to ask.
         is_bare: see `streamer.events.reading.is_bare`.
     """

@@ -30,7 +30,7 @@ class CompiledSubscription:
     Attributes:
         subscription: as it was given, with its shape checked. tenant: a name, or `"*"` for every tenant. collection: a name;
         None for every collection. types: None for all. mentions_before: whether a filter or the CEL expression looks at
-        `before`, so that it is judged once (semantics.md 7.13).
+        `before`, so that it is evaluated once (semantics.md 7.13).
             What a pattern mentions depends on the layout: see `streamer.reference.transition.mentions_before`.
     """
 

@@ -19,11 +19,12 @@
 use crate::core::{Core, Shared};
 use crate::errors::guard;
 use crate::gil;
+use crate::named;
 use crate::shared_out::{MOST_THREADS, Pulse, shared_out};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -472,13 +473,13 @@ fn words<'py, 'p>(
 }
 
 /// How many rows, and the columns.
-type Batch<'py> = (usize, Bound<'py, PyList>);
+pub type Buffers<'py> = (usize, Bound<'py, PyList>);
 
-fn batch<'py, const N: usize>(py: Python<'py>, length: usize, columns: [Column<'py>; N]) -> PyResult<Batch<'py>> {
+fn batch<'py, const N: usize>(py: Python<'py>, length: usize, columns: [Column<'py>; N]) -> PyResult<Buffers<'py>> {
     Ok((length, PyList::new(py, columns)?))
 }
 
-fn matches<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Batch<'py>> {
+fn matches<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Buffers<'py>> {
     let parts = parts.iter().map(|part| &part.matches);
     let length = parts.clone().map(|part| part.rows.len()).sum();
     let columns = [
@@ -491,7 +492,7 @@ fn matches<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Batch
     batch(py, length, columns)
 }
 
-fn events<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Batch<'py>> {
+fn events<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Buffers<'py>> {
     let parts = parts.iter().map(|part| &part.events);
     let length = parts.clone().map(|part| part.types.len()).sum();
     let columns = [
@@ -503,7 +504,7 @@ fn events<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Batch<
     batch(py, length, columns)
 }
 
-fn rejected<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Batch<'py>> {
+fn rejected<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Buffers<'py>> {
     let parts = parts.iter().map(|part| &part.rejected);
     let length = parts.clone().map(|part| part.rows.len()).sum();
     let columns = [
@@ -515,7 +516,7 @@ fn rejected<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Batc
     batch(py, length, columns)
 }
 
-fn ignored<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Batch<'py>> {
+fn ignored<'py>(py: Python<'py>, parts: &[Part], limit: usize) -> PyResult<Buffers<'py>> {
     let parts = parts.iter().map(|part| &part.passed);
     let length = parts.clone().map(|part| part.rows.len()).sum();
     let columns = [
@@ -541,7 +542,7 @@ pub struct Ask<'a> {
 
 impl Core {
     /// Match the rows of *chunks*; see `streamer/_native.pyi`.
-    pub fn columns<'py>(&self, py: Python<'py>, chunks: &Bound<'py, PyAny>, ask: &Ask<'_>) -> PyResult<Bound<'py, PyTuple>> {
+    pub fn columns<'py>(&self, py: Python<'py>, chunks: &Bound<'py, PyAny>, ask: &Ask<'_>) -> PyResult<Bound<'py, PyAny>> {
         let Ask { tenant, collection, threads, text_limit: limit, max_matches, is_matching } = *ask;
         guard(py, || {
             let rows = Rows::of(py, chunks)?;
@@ -568,9 +569,13 @@ impl Core {
             }
             let span = |one: (usize, usize), other: (usize, usize)| (one.0.min(other.0), one.1.max(other.1));
             let read = parts.iter().filter_map(|part| part.read).reduce(span);
-            let (events, rejected, ignored) =
-                (events(py, &parts, limit)?, rejected(py, &parts, limit)?, ignored(py, &parts, limit)?);
-            let result = (matches(py, &parts, limit)?, events, rejected, ignored, read).into_pyobject(py)?;
+            let batches = [
+                matches(py, &parts, limit)?,
+                events(py, &parts, limit)?,
+                rejected(py, &parts, limit)?,
+                ignored(py, &parts, limit)?,
+            ];
+            let result = named::columns(py, batches, read)?;
             drop(root);
             Ok(result)
         })

@@ -111,7 +111,7 @@ impl GatheredKeys {
     }
 
     #[getter]
-    fn holes_pass(&self) -> bool {
+    fn unknown_passes(&self) -> bool {
         self.gathered.holes_pass
     }
 

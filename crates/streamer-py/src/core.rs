@@ -14,7 +14,7 @@ use crate::open::Open;
 use crate::testing::{Hook, call};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -521,7 +521,7 @@ impl Core {
         threads: usize,
         text_limit: usize,
         max_matches: Option<usize>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches, is_matching: true })
     }
 
@@ -534,7 +534,7 @@ impl Core {
         collection: Option<&str>,
         threads: usize,
         text_limit: usize,
-    ) -> PyResult<Bound<'py, PyTuple>> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches: None, is_matching: false })
     }
 

@@ -56,7 +56,7 @@ impl Reading {
         if program.as_ref().is_some_and(|program| !and_cel(&mut form, program.program(), &self.limits)) {
             bits |= core_flags::CEL;
         }
-        // What the host says of it is put in by `judged`.
+        // What the host says of it is put in by `external`.
         if portable {
             bits |= core_flags::CEL;
         }
@@ -158,7 +158,7 @@ impl Draft {
     }
 
     #[pyo3(signature = (position, mentions_before, narrowing=None))]
-    fn judged(&self, py: Python<'_>, position: usize, mentions_before: bool, narrowing: Option<&str>) -> PyResult<()> {
+    fn external(&self, py: Python<'_>, position: usize, mentions_before: bool, narrowing: Option<&str>) -> PyResult<()> {
         guard(py, || {
             let limits = &self.reading.limits;
             // What cannot be compiled here, for its brackets too many, narrows nothing.

@@ -1,6 +1,7 @@
 //! Types of Python that are made here, so that both cores return the same ones. Each is made by the names of its members: for what
-//! is asked now and then, never for a match.
+//! is asked now and then, or once for a whole array, never for a match.
 
+use crate::arrow::Buffers;
 use crate::gil;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,6 +16,7 @@ struct Classes {
     filter: Py<PyAny>,
     failing: Py<PyAny>,
     programs: Py<PyAny>,
+    columns: Py<PyAny>,
 }
 
 fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
@@ -27,6 +29,7 @@ fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
             filter: class("streamer.bloom.state", "FilterState")?,
             failing: class("streamer.cel_eval.errors", "FailingSubscription")?,
             programs: class("streamer.cel_eval.cache", "ProgramCounts")?,
+            columns: class("streamer.core.arrow", "Columns")?,
         })
     })
 }
@@ -96,4 +99,18 @@ pub fn program_counts<'py>(py: Python<'py>, cache: &Cache) -> PyResult<Bound<'py
     members.set_item("misses", counts.misses)?;
     members.set_item("held", cache.len())?;
     made(py, &classes(py)?.programs, &members)
+}
+
+pub fn columns<'py>(
+    py: Python<'py>,
+    [matches, events, rejected, ignored]: [Buffers<'py>; 4],
+    addresses: Option<(usize, usize)>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let members = PyDict::new(py);
+    members.set_item("matches", matches)?;
+    members.set_item("events", events)?;
+    members.set_item("rejected", rejected)?;
+    members.set_item("ignored", ignored)?;
+    members.set_item("addresses", addresses)?;
+    made(py, &classes(py)?.columns, &members)
 }
