@@ -8,13 +8,7 @@ from typing import Any, Final, TypeAlias, final
 
 from streamer.cel_eval import times
 from streamer.cel_eval.functions import no_overload
-from streamer.cel_eval.values import (
-    UNKNOWN,
-    CelReason,
-    Failure,
-    Value,
-    read,
-)
+from streamer.cel_eval.values import UNKNOWN, CelReason, Failure, Value, read
 from streamer.model import REST, BeyondFloat64, Event, Pointer
 
 Unknowns: TypeAlias = dict[str, "Unknowns | None"]

@@ -44,7 +44,7 @@ import mmh3
 
 from streamer.bloom.options import BloomOptions
 from streamer.core.options import Options
-from streamer.errors import SnapshotError
+from streamer.errors import ConfigError, SnapshotError
 from streamer.model import Limits
 from streamer.subscriptions.compile import EVERY
 from streamer.subscriptions.subscription import Subscription
@@ -141,6 +141,26 @@ class Head:
     def engine_options(self) -> dict[str, Any]:
         """Return the options as `Engine` takes them. Raises SnapshotError for those that this version does not know."""
         return _read_options(self.options, self.path)
+
+    def options_with(self, overrides: Mapping[str, Any]) -> Options:
+        """Return the options of the file with some that do not change what matches.
+
+        Raises:
+            ConfigError: one that cannot be, or is the file's.
+            SnapshotError: options of the file that cannot be.
+        """
+        stored = self.engine_options()
+        try:
+            options = Options.checked(**{**stored, **overrides})
+            kept = Options.checked(**stored) if overrides else options
+        except ConfigError as error:
+            if error.place.split(".")[0] in overrides:
+                raise
+            raise SnapshotError(f"options that cannot be: {error}", path=self.path, place="directory") from None
+        for name in FIXED:
+            if getattr(options, name) != getattr(kept, name):
+                raise ConfigError("a snapshot was made with another one, which its subscriptions were accepted under", place=name)
+        return options
 
 
 def path_of(path: str | os.PathLike[str]) -> str:

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeVar
 
 from streamer.core.protocol import Selection
-from streamer.errors import (
-    EventCode,
-    EventError,
-)
+from streamer.errors import EventCode, EventError
 from streamer.model import INT64_MAX, is_unicode
 from streamer.subscriptions.subscription import Subscription
 

@@ -29,12 +29,7 @@ from streamer.engine.lint import Finding, FindingCode, lint
 from streamer.engine.matches import BatchMatches, Matches
 from streamer.engine.metrics import EngineMetrics
 from streamer.engine.stats import Stats, read_stats
-from streamer.errors import (
-    BulkSubscriptionError,
-    ConfigError,
-    SnapshotError,
-    UnknownSubscriptionError,
-)
+from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, UnknownSubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource
 from streamer.model import CelEvaluator, Limits
@@ -177,17 +172,7 @@ class Engine:
             TypeError: what is no path as text.
         """
         head = snapshot.read_head(path)
-        stored = head.engine_options()
-        try:
-            options = Options.checked(**{**stored, **overrides})
-            kept = Options.checked(**stored) if overrides else options
-        except ConfigError as error:
-            if error.place.split(".")[0] in overrides:
-                raise
-            raise SnapshotError(f"options that cannot be: {error}", path=head.path, place="directory") from None
-        for name in snapshot.FIXED:
-            if getattr(options, name) != getattr(kept, name):
-                raise ConfigError("a snapshot was made with another one, which its subscriptions were accepted under", place=name)
+        options = head.options_with(overrides)
         # Tables in the file were hashed with its seed; an engine whose core cannot use them has one of its own.
         engine = cls._of(options, head.seed if head.images else None)
         try:

@@ -33,13 +33,7 @@ from streamer.core.options import Options
 from streamer.core.plan import Plan, make_plan
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
 from streamer.core.snapshot import Head, read_named
-from streamer.errors import (
-    BulkSubscriptionError,
-    DuplicateSubscriptionError,
-    EventError,
-    ReentryError,
-    SubscriptionError,
-)
+from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, ReentryError, SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent, as_before, is_bare
 from streamer.locks import TRIES, Lock
 from streamer.model import Match

@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamer.spark.job.failures import Bad
-from streamer.spark.job.places import (
-    Address,
-    Format,
-    Place,
-    place,
-)
+from streamer.spark.job.places import Address, Format, Place, place
 
 
 class Strategy(StrEnum):
