@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from streamer import Engine, SnapshotError
+from streamer import ConfigError, Engine, SnapshotError
+from streamer.engine import engine as engine_module
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
 pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer[spark]')")
 
-from streamer.spark import broadcast
+from streamer.spark import batch, broadcast
 
 
 class Session:
@@ -132,3 +133,21 @@ def test_a_damaged_file_is_named_and_not_held(backend: str, tmp_path: Path) -> N
     assert list(broadcast._folder().iterdir()) == []
     engine.save(path)
     assert broadcast.hold(path).directory.subscriptions == 100
+
+
+def test_options_are_checked_without_making_an_engine(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an engine, of a snapshot, and of JSON lines."""
+    engine, spark = filled(), cast(Any, Session())
+    engine.save(tmp_path / "snapshot")
+    (tmp_path / "lines").write_text('{"id": "a"}\n')
+
+    def make(*_: Any) -> Any:
+        raise AssertionError("a core was made")
+
+    monkeypatch.setattr(engine_module, "_make_core", make)
+    for source in (engine, tmp_path / "snapshot"):
+        assert batch._given(spark, source, {"default_tenant": "default"}).options["default_tenant"] == "default"
+        with pytest.raises(ConfigError, match="has another one"):
+            batch._given(spark, source, {"default_tenant": "other"})
+    with pytest.raises(ConfigError, match="is no tenant"):
+        batch._given(spark, tmp_path / "lines", {"default_tenant": "*"})
