@@ -32,8 +32,12 @@ JSON = "application/json"
 class Quamina(Generic[X]):
     """Patterns under names, and which names an event matches.
 
-    Safe to use from any number of threads, while others add and delete: writers hold a lock, a match holds it only to look its
-    candidates up. A match sees what was added before it began, and may see what is added meanwhile.
+    Safe to use from any number of threads, while others add and delete. A change holds a lock. A match takes none on the native
+    backend; it waits only while a change is under way. A match sees what was added before it began, and may see what is added
+    meanwhile.
+
+    A pattern or a regexp that an event takes past its budget does not match that event, as in an engine (semantics.md 3.23,
+    5.10); here nobody counts it.
 
     Args:
         dialect: `strict` is Quamina's, `eventbridge` that of EventBridge.
@@ -41,7 +45,7 @@ class Quamina(Generic[X]):
         flattener: reads events of another format.
         pattern_deletion: False refuses `delete_patterns`. It costs nothing here, so it is on unless switched off.
         pattern_storage: where the live patterns are kept; those that it already holds are loaded.
-        limits: bounds on patterns and on JSON events.
+        limits: bounds on patterns and on JSON events; `allow_unindexed` and `max_subscription_bytes` ask nothing here.
 
     Raises:
         ConfigError: an unknown media type, or one beside a flattener.

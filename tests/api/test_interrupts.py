@@ -13,6 +13,7 @@ from types import FrameType
 import pytest
 
 from streamer import Engine
+from streamer.automaton import Quamina
 
 MakeEngine = Callable[..., Engine]
 
@@ -110,3 +111,15 @@ def test_a_handler_that_returns_lets_the_match_go_on_and_may_match_and_write(eng
             assert len(e.match_ids(event)) == 3
     assert "added" in seen[0]
     assert len(seen[0]) == 4
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_long_match_of_quamina_ends_with_what_a_handler_raises() -> None:
+    quamina: Quamina[int] = Quamina(dialect="eventbridge")
+    for n in range(390):
+        quamina.add_pattern(n, {"a": [{"regexp": f"[ab]*a[ab]{{{300 + n}}}[cd][ab]*"}]})
+    dice = random.Random(4)
+    long = json.dumps({"a": ["".join(dice.choices("ab", k=10_000)) for _ in range(50)]}).encode()
+    with alarm(stop, 0.2), pytest.raises(StopNow):
+        quamina.matches_for_event(long)
+    assert quamina.matches_for_event(b'{"a": "b"}') == []

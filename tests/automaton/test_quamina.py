@@ -128,6 +128,17 @@ def test_the_dialect_is_quaminas_unless_another_is_asked_for() -> None:
         Quamina(dialect="other")  # type: ignore[arg-type]
 
 
+def test_a_pattern_past_its_budget_does_not_match_and_the_others_do() -> None:
+    groups = [f"g{n}" for n in range(15)]
+    event = {"r": [{group: {"x": 1, "y": 1} for group in groups}]}
+    for flattener in (None, JsonByLeaves()):
+        q: Quamina[str] = Quamina(dialect="eventbridge", flattener=flattener)
+        q.add_pattern("hard", {"r": {group: {"$or": [{"x": [1]}, {"y": [1]}]} for group in groups}})
+        q.add_pattern("easy", '{"r": {"g0": {"x": [1]}}}')
+        assert q.matches_for_event(event) == ["hard", "easy"]
+        assert q.matches_for_event({"r": [*event["r"], *({group: {part: 1}} for group in groups for part in "xy")]}) == ["easy"]
+
+
 def test_a_media_type_names_a_flattener_and_excludes_one() -> None:
     assert Quamina(media_type="application/json").matches_for_event("{}") == []
     with pytest.raises(ConfigError, match="application/cbor"):
