@@ -43,7 +43,6 @@ __all__ = [
     "bloom_probe_any",
     "canonical",
     "cel_check",
-    "cel_lower",
     "plain_json",
 ]
 
@@ -194,6 +193,17 @@ class CelPrograms:
     def count(self, event: bytes, budget: int) -> int:
         """Count those that are true of an event. Raises EventError."""
 
+class _Plan(TypedDict):
+    tenant: str
+    collection: str
+    alternatives: list[list[str]]
+    pattern: str | None  # what no clause says of it
+    access: list[str] | None  # by which equality each alternative is found
+    keys: list[bytes]  # those of a filter to ship
+    cel: str | None  # what is evaluated of it natively
+    is_portable: bool
+    cost: Literal["keyed", "indexed", "unkeyed"]
+
 class _Counters(TypedDict):
     events: int
     matched: int
@@ -338,8 +348,12 @@ class Core:
     ) -> list[tuple[str, Held]]:
         """Return ids and subscriptions of what meets every criterion given, in order of adding."""
 
-    def cost(self, subscription_id: str) -> Literal["keyed", "indexed", "unindexed"] | None:
-        """Tell how a subscription is found, or None for an unknown id."""
+    def plan_in_words(self, subscription_id: str, narrowing: str | None = None) -> _Plan | None:
+        """Tell how a subscription is found and decided, or None for an unknown id.
+
+        Args:
+            narrowing: the part of an expression that cel-python evaluates by which the index may narrow it.
+        """
 
     def filters(self) -> list[FilterState]:
         """Return the state of each filter there is."""
@@ -564,15 +578,4 @@ def plain_json(value: Any, max_bytes: int) -> bytes | None:
     """Return the compact JSON text of a value that is made of `dict`, `list`, `str`, `int`, `float`, `bool` and None themselves.
 
     None for one of any other type, one that JSON cannot say or that is nested deep, and one of more than *max_bytes*.
-    """
-
-def cel_lower(source: str, max_conjunctions: int) -> tuple[list[list[str]], bool, list[str] | None]:
-    """Tell what the index decides of a CEL expression.
-
-    Returns:
-        Alternatives, each the conditions of a conjunction in words; whether they are all of it: the program is not evaluated; and
-        of each alternative the equality that it is found by, where all of them have one.
-
-    Raises:
-        ValueError: it is no CEL expression.
     """

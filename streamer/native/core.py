@@ -15,7 +15,6 @@ import json
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from streamer import _native
@@ -27,16 +26,16 @@ from streamer.cel_eval.narrowing import narrowing
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
 from streamer.core.options import Options
-from streamer.core.plan import Plan, native_plan
+from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
 from streamer.core.snapshot import Head, read_named
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource, as_before, encode, json_value
 from streamer.model import Event, Verdict, is_unicode
+from streamer.native.plan import as_plan
 from streamer.subscriptions.compile import EVERY, CompiledSubscription, compile_subscription
 from streamer.subscriptions.filters import parse_path
-from streamer.subscriptions.keys import Key
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.text import canonical_text, check_length, exact_text, partial_text, write_json
@@ -396,23 +395,14 @@ class NativeCore(_native.Core):
         )
 
     def plan(self, subscription_id: str) -> Plan | None:
-        held, cost = self.source(subscription_id), self.cost(subscription_id)
-        if held is None or cost is None:
-            return None
-        compiled = self._host.compiled(held)
-        plan = native_plan(compiled, self._options.limits, cost, _native.cel_lower)
-        keys = self._keys_alone(held, plan)
-        # A collection or tenant that CEL asks for is found by the index, and is no key of a filter, which has only one of each.
-        access = tuple(map(str, keys)) or plan.access_keys
-        return replace(plan, access_keys=access, bloom_keys=tuple(key.to_bytes() for key in keys))
-
-    def _keys_alone(self, held: Held, plan: Plan) -> list[Key]:
-        """Return the keys that one subscription makes, by itself: what CEL or `> false` comes to is known to the core alone."""
-        options = self._options
-        alone = NativeCore(options, ProgramCache(1, self._host.functions, options.cel_evaluator), ErrorLog())
-        alone.write([held], "add")
-        keys, _ = alone.keys_of(plan.tenant, plan.collection)
-        return sorted(map(Key.from_bytes, keys), key=str)
+        told = self.plan_in_words(subscription_id)
+        if told is None or not told["is_portable"]:
+            return None if told is None else as_plan(subscription_id, told)
+        held = self.source(subscription_id)
+        program = None if held is None else self._host.compiled(held).cel
+        # It may have been removed meanwhile.
+        told = None if program is None else self.plan_in_words(subscription_id, narrowing(program))
+        return None if told is None or program is None else as_plan(subscription_id, told, program.source)
 
 
 def _phase1(options: Options) -> tuple[float, int] | None:

@@ -30,7 +30,7 @@ from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
 from streamer.core.options import Options
-from streamer.core.plan import Plan, make_plan
+from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
 from streamer.core.snapshot import Head, read_named
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, ReentryError, SubscriptionError
@@ -38,6 +38,7 @@ from streamer.events.reading import EventSource, IgnoredEvent, as_before, is_bar
 from streamer.locks import TRIES, Lock
 from streamer.model import Match
 from streamer.reference.dump import dump
+from streamer.reference.plan import make_plan
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
 from streamer.reference.transition import Outcome, find_outcome

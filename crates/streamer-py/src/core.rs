@@ -19,18 +19,20 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use streamer_core::cel::Cache;
+use streamer_core::cel::{Cache, compile};
 use streamer_core::engine::mapped;
 use streamer_core::engine::partitions::Name;
 use streamer_core::engine::telemetry;
 use streamer_core::engine::{
     CelError, Change, CostClass, Engine, Fault, Matched, Mode, Options, Outcome, Phase1, Pin, Record, Root, Scratch, Selection,
+    flags, plan,
 };
 use streamer_core::error::{EventCode, EventError, Ignored};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::map::Bytes;
+use streamer_core::subscriptions::and_cel;
 use streamer_core::subscriptions::normal_form::{Path, Root as PathRoot};
 
 /// An event from this size on is matched with the GIL released: that costs about 80 ns, and this takes microseconds.
@@ -348,14 +350,41 @@ impl Core {
         })
     }
 
-    fn cost(&self, py: Python<'_>, subscription_id: &Bound<'_, PyString>) -> PyResult<Option<&'static str>> {
+    #[pyo3(signature = (subscription_id, narrowing=None))]
+    fn plan_in_words<'py>(
+        &self,
+        py: Python<'py>,
+        subscription_id: &Bound<'_, PyString>,
+        narrowing: Option<&str>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
         guard(py, || {
             let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
-            Ok(found.map(|(_, record)| match record.cost_class {
+            let Some((_, record)) = found else { return Ok(None) };
+            let text = record.conditions.as_ref().unwrap_or(&record.text);
+            // What was accepted is read again.
+            let Ok(mut addition) = self.reading.read(text, &record.text, None) else { return Ok(None) };
+            if let Some(program) = narrowing.and_then(|source| compile(source, &self.reading.limits).ok()) {
+                and_cel(&mut addition.form, &program, &self.reading.limits);
+            }
+            let plan = plan(&addition.form);
+            let is_left = addition.flags & flags::CEL != 0;
+            let cel = addition.program.as_ref().filter(|_| is_left).map(|program| &*program.program().source);
+            let result = PyDict::new(py);
+            result.set_item("tenant", &*addition.tenant)?;
+            result.set_item("collection", addition.collection.as_deref().unwrap_or("*"))?;
+            result.set_item("alternatives", plan.alternatives)?;
+            result.set_item("pattern", plan.pattern)?;
+            result.set_item("access", plan.access)?;
+            result.set_item("keys", plan.keys.iter().map(|key| PyBytes::new(py, key)).collect::<Vec<_>>())?;
+            result.set_item("cel", cel)?;
+            result.set_item("is_portable", addition.portable)?;
+            let cost = match plan.cost {
                 CostClass::Keyed => "keyed",
                 CostClass::Indexed => "indexed",
-                CostClass::Unindexed => "unindexed",
-            }))
+                CostClass::Unindexed => "unkeyed",
+            };
+            result.set_item("cost", cost)?;
+            Ok(Some(result))
         })
     }
 

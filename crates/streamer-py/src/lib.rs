@@ -59,7 +59,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(gil::after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(gil::after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(cel::cel_check, module)?)?;
-    module.add_function(wrap_pyfunction!(cel::cel_lower, module)?)?;
     module.add_function(wrap_pyfunction!(draft::canonical, module)?)?;
     module.add_function(wrap_pyfunction!(plain::plain_json, module)?)?;
     module.add_function(wrap_pyfunction!(bloom::bloom_fill, module)?)?;

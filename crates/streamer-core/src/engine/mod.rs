@@ -25,6 +25,7 @@ pub mod partitions;
 pub mod paths;
 #[cfg(test)]
 mod phase1_tests;
+mod plan;
 mod programs;
 pub mod registry;
 pub mod segment;
@@ -52,6 +53,7 @@ pub use guards::{FilterState, Phase1};
 pub use image::KIND as IMAGES;
 pub use judge::{Change, Outcome, Transition};
 pub use mapped::Fault;
+pub use plan::{Plan, plan};
 pub use programs::{CelError, FailingSubscription, Judge, Judged, Side};
 pub use registry::{Host, Record};
 pub use store::flags;

@@ -1,0 +1,39 @@
+"""How the native core finds and decides a subscription: the core says it, and this shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer.core.plan import Plan
+from streamer.subscriptions.keys import Key
+
+if TYPE_CHECKING:
+    from streamer._native import _Plan
+
+
+def as_plan(subscription_id: str, told: _Plan, external: str | None = None) -> Plan:
+    """Return what the core tells of a subscription as a plan.
+
+    Args:
+        external: the expression that cel-python evaluates.
+    """
+    cel = external if told["is_portable"] else told["cel"]
+    residual = tuple(f"{part}: {text}" for part, text in (("cel", cel), ("pattern", told["pattern"])) if text is not None)
+    form = {(*sorted({*alternative}), *residual) for alternative in told["alternatives"]}
+    keys = sorted(map(Key.from_bytes, told["keys"]), key=str)
+    # A collection or tenant that CEL asks for is found by the index, and is no key of a filter, which has only one of each.
+    found = None if told["access"] is None else tuple(sorted({*told["access"]}))
+    then = "" if cel is None else ", then cel-python on candidates" if told["is_portable"] else ", then its CEL natively"
+    return Plan(
+        subscription_id=subscription_id,
+        tenant=told["tenant"],
+        collection=told["collection"],
+        normal_form=tuple(sorted(form)),
+        access_keys=tuple(map(str, keys)) or found,
+        bloom_keys=tuple(key.to_bytes() for key in keys),
+        cel=cel,
+        residual=residual,
+        cost=told["cost"],
+        decided_by=f"the native index{then}",
+        evaluator=None if cel is None else "portable" if told["is_portable"] else "native",
+    )
