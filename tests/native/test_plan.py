@@ -64,4 +64,4 @@ def test_a_plan_makes_no_engine_and_compiles_nothing_in_python(monkeypatch: pyte
             "cel: data.a == 1 && data.b - data.c > 2",
         ),
     )
-    assert plan.bloom_keys == (b'["data","value",["a"],"number",1]',)
+    assert plan.bloom_keys == (b'["data","value",["a"],"number","1"]',)

@@ -30,7 +30,8 @@ pub fn plan(form: &NormalForm) -> Plan {
     let in_words = |clauses: &[_]| clauses.iter().map(ToString::to_string).chain(pairs.iter().cloned()).collect();
     let found: Vec<_> = form.conjunctions.iter().map(access_of).collect();
     let access = form.conjunctions.iter().zip(&found).map(|(conjunction, found)| match found {
-        (Some(at), CostClass::Keyed) => Some(conjunction.clauses[*at].to_string()),
+        // What nothing satisfies is found by nothing.
+        (Some(at), CostClass::Keyed) if !conjunction.clauses[*at].atoms.is_empty() => Some(conjunction.clauses[*at].to_string()),
         _ => None,
     });
     let pattern = form.verify.as_ref().filter(|verify| verify.pattern.is_some()).map(|verify| match verify.is_cut {
