@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 #: Sources that are parsed at once, with the GIL released.
 CHUNK: Final = 4096
-#: Compiled subscriptions that are kept for their labels and plans; past it all are forgotten.
+#: So many subscriptions are kept compiled, and so many labels; past it all are forgotten.
 COMPILED: Final = 20_000
 
 
@@ -82,6 +82,7 @@ class Host:
         self._programs: Final = programs
         self._cel_errors: Final = cel_errors
         self._compiled: dict[bytes | int, CompiledSubscription] = {}
+        self._labels: dict[bytes, Mapping[str, Any] | None] = {}
 
     def encode(self, event: EventSource) -> bytes:
         """Return an event as JSON text. Raises EventError."""
@@ -127,7 +128,16 @@ class Host:
 
     def labels(self, held: Held) -> Mapping[str, Any] | None:
         """Return the labels of a subscription."""
-        return held.labels if isinstance(held, Subscription) else self.compiled(held).subscription.labels
+        if isinstance(held, Subscription):
+            return held.labels
+        known = self._labels
+        if held in known:
+            return known[held]
+        if len(known) >= COMPILED:
+            # Another thread may still read the old ones.
+            known = self._labels = {}
+        labels = known[held] = parse_subscription(held).labels
+        return labels
 
     def compiled(self, held: Held) -> CompiledSubscription:
         """Return a subscription that is held, compiled."""

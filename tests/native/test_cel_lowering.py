@@ -24,6 +24,8 @@ from tests.differential.records import record
 
 PAIRS = int(os.environ.get("PAIRS", "10000"))
 SUBSCRIPTIONS, EVENTS = 25, 8
+pytestmark = pytest.mark.usefixtures("backend")
+
 LIMITS = Limits()
 
 FIELDS = ("a", "b", "c", "d.e", "d['f g']", "l", "m", "`x-y`")

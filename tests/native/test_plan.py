@@ -15,6 +15,8 @@ from streamer.reference.plan import make_plan
 from streamer.subscriptions.compile import compile_subscription
 from tests.generators import random_subscription
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def test_both_cores_plan_the_same_partition_and_keys() -> None:
     """Orderings of booleans apart, which have keys natively, since true and false are all there is."""
