@@ -13,6 +13,7 @@ import streamer
 from streamer import Engine
 from streamer.errors import ConfigError
 from tests.generators import random_subscription
+from tests.tools.hooks import hooks
 
 MakeEngine = Callable[..., Engine]
 
@@ -20,7 +21,7 @@ MakeEngine = Callable[..., Engine]
 def merge(engine: Engine) -> None:
     """Make one segment of each partition, which happens by itself only after a while."""
     if streamer.BACKEND == "native":
-        engine._core.merge()  # type: ignore[attr-defined]
+        hooks(engine).merge()
 
 
 def orders(number: int, *filters: tuple[str, str, Any], **parts: Any) -> dict[str, Any]:

@@ -89,7 +89,7 @@ enum Place {
     Bad(Py<PyAny>),
 }
 
-/// What several events matched; see `streamer/_native.pyi`.
+/// What several events matched, packed: a sequence of hits, made when they are asked for, and of errors of bad events.
 #[pyclass(frozen, sequence, module = "streamer._native")]
 pub struct Batch {
     shared: Arc<Shared>,

@@ -27,6 +27,7 @@ fn slices(length: usize, slices: usize, bits_per_slice: usize) -> PyResult<Slice
     found.ok_or_else(|| PyValueError::new_err("there are fewer bits than slices * bits_per_slice, or none"))
 }
 
+/// Set the bits of *keys* in the portable layout; what `PortableBloomFilter.add` sets for each.
 #[pyfunction]
 pub fn bloom_fill(
     py: Python<'_>,
@@ -53,11 +54,13 @@ fn has(slices: Slices, bits: &[u8], key: &[u8]) -> bool {
     slices.bits_of(key).all(|(byte, bit)| bits[byte] & bit != 0)
 }
 
+/// Tell whether all bits of *key* are set in the portable layout. Raises ValueError for a buffer that is too small.
 #[pyfunction]
 pub fn bloom_probe(py: Python<'_>, bits: &[u8], num_slices: usize, bits_per_slice: usize, key: &[u8]) -> PyResult<bool> {
     guard(py, || Ok(has(slices(bits.len(), num_slices, bits_per_slice)?, bits, key)))
 }
 
+/// Tell whether all bits of any of *keys* are set: phase 1 for an event that carries them. Raises ValueError.
 #[pyfunction]
 pub fn bloom_probe_any(
     py: Python<'_>,
@@ -77,7 +80,7 @@ pub fn bloom_probe_any(
     })
 }
 
-/// The keys that a filter to ship is made of; see `streamer/_native.pyi`.
+/// The keys that a filter to ship is made of, of the subscriptions that were held when they were gathered.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct GatheredKeys {
     gathered: Gathered,
@@ -131,7 +134,7 @@ impl GatheredKeys {
     }
 }
 
-/// A filter that was shipped, for rows of events; see `streamer/_native.pyi`.
+/// A filter that was exported, for rows of events; `streamer.bloom.ShippedFilter.probe_arrow`. Thread-safe.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct ShippedFilter {
     shipped: Shipped,

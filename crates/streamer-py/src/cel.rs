@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use streamer_core::cel;
 use streamer_core::limits::Limits;
 
-/// Check an expression; returns line, column and what is wrong.
+/// Check a CEL expression; return line, column and what is wrong, or None. For tests: an engine checks by itself.
 #[pyfunction]
 pub fn cel_check(py: Python<'_>, source: &str, max_bytes: usize, max_depth: usize) -> PyResult<Option<(u32, u32, String)>> {
     guard(py, || {

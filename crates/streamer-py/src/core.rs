@@ -223,7 +223,7 @@ fn raised(py: Python<'_>, error: &EventError, is_text: bool) -> PyErr {
     errors::event_error(py, error, is_text).map_or_else(|other| other, PyErr::from_value)
 }
 
-/// An engine in native memory; see `streamer/_native.pyi`.
+/// The subscriptions of one engine and the index over them.
 #[pyclass(frozen, subclass, weakref, module = "streamer._native")]
 pub struct Core {
     pub shared: Arc<Shared>,

@@ -99,7 +99,7 @@ type Given<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Host
 /// A position, what is held under the same id, and what that is known by.
 type Held<'py> = (usize, Bound<'py, PyAny>, Bound<'py, PyBytes>);
 
-/// Subscriptions on their way in; see `streamer/_native.pyi`.
+/// Subscriptions on their way into a core, numbered from 0. For one thread.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct Draft {
     reading: Arc<Reading>,
@@ -230,7 +230,7 @@ impl Draft {
 /// Tenant, collection and text of a subscription as a snapshot has it.
 type Written<'py> = (Option<String>, Option<String>, Bound<'py, PyBytes>);
 
-/// Write an accepted subscription as a snapshot has it; None for one that Python is to write.
+/// Return tenant, collection and text of an accepted subscription, as a snapshot has it; None for one that Python writes.
 #[pyfunction]
 pub fn canonical<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Option<Written<'py>>> {
     guard(py, || {

@@ -67,19 +67,19 @@ pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> PyResult<T>) -> PyResu
     }
 }
 
-/// Before a fork: wait until no other thread holds a lock of the core.
+/// Wait, before a fork, until no other thread holds a lock of a core, and let none of them take one.
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
     let_go(py, fork::before);
 }
 
-/// After a fork, in the parent.
+/// Let them go on, in the parent.
 #[pyfunction]
 pub fn after_fork() {
     fork::after();
 }
 
-/// After a fork, in the child.
+/// Begin anew, in the child.
 #[pyfunction]
 pub fn after_fork_in_child() {
     fork::after_in_child();

@@ -28,7 +28,7 @@ impl OldSide {
     }
 }
 
-/// The subscriptions that one event matched; see `streamer.core.protocol.Hits`.
+/// What one event matched; see `streamer.core.protocol.Hits`.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct Hits {
     pub shared: Arc<Shared>,

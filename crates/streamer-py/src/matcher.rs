@@ -108,7 +108,7 @@ fn place_of(record: &Record) -> Option<&Place> {
     record.host.get()?.downcast_ref()
 }
 
-/// See the head of this file, and `streamer/_native.pyi`.
+/// Patterns or topics under names, without subscriptions around them; `streamer.automaton` is made of it.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct Matcher {
     shared: Shared,

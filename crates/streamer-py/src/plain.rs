@@ -172,7 +172,8 @@ impl Writer {
     }
 }
 
-/// Write a value that is plain and has no tuples; see `streamer/_native.pyi`.
+/// Return the compact JSON text of a value that is made of `dict`, `list`, `str`, `int`, `float`, `bool` and None
+/// themselves.
 #[pyfunction]
 pub fn plain_json<'py>(value: &Bound<'py, PyAny>, max_bytes: usize) -> Option<Bound<'py, PyBytes>> {
     write(value, max_bytes, false).ok().map(|text| PyBytes::new(value.py(), &text))

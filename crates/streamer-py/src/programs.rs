@@ -13,7 +13,7 @@ use streamer_core::limits::Limits;
 /// Verdict, reason of an error, the same in words, cost units.
 type Told = (&'static str, Option<&'static str>, Option<String>, u64);
 
-/// Programs for events of one layout; see `streamer/_native.pyi`.
+/// CEL expressions evaluated without an engine. For tests and benchmarks. Immutable, so any number of threads may use it.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct CelPrograms {
     executables: Vec<Executable>,

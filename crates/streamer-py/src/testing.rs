@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use streamer_core::engine::Scratch;
 
-/// Hooks into one core; see `streamer/_native.pyi`.
+/// What tests and benchmarks do to a core that nobody else does.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct CoreHooks {
     core: Py<Core>,
