@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import random
 import sys
@@ -258,6 +259,8 @@ def main() -> None:
     if arguments.number is not None:
         print(run_set(arguments.number))
         return
+    # Random CEL fails all the time, which is what is compared here.
+    logging.disable(logging.WARNING)
     begun, tally, sets = time.monotonic(), Tally(), 0
     # Far beyond those of the gate, and elsewhere in every run.
     first = random.SystemRandom().randrange(1 << 20, 1 << 40)
