@@ -58,6 +58,22 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return name
 
 
+class NotAsked:
+    """What stands for the backend where a test does not take it."""
+
+    def __eq__(self, other: object) -> bool:
+        pytest.fail("this test depends on the backend: it takes the fixture `backend`, and so runs on each")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.fixture(autouse=True)
+def _no_backend_unasked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test runs once that takes no backend; so it must not depend on one."""
+    if "backend" not in request.fixturenames:
+        monkeypatch.setattr(_backend, "BACKEND", NotAsked())
+
+
 @pytest.fixture
 def engine(backend: str) -> Callable[..., Any]:
     """Make an engine on the backend under test: `engine(default_tenant=None)`."""

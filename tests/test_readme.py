@@ -144,7 +144,11 @@ def run_page(page: str, directory: Path, capture: pytest.CaptureFixture[str], na
     return ran
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [PAGES[0], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:])], ids=named)
 def test_the_examples_of_the_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], backend: str
 ) -> None:
@@ -202,7 +206,7 @@ def named_anchors(page: Path) -> list[str]:
     return re.findall(r'<a id="([^"]+)"></a>', page.read_text())
 
 
-@pytest.mark.parametrize("page", [*PAGES, *(ROOT / name for name in OTHERS)], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *(ROOT / name for name in OTHERS)], ids=named)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for file, anchor in local_links(page):
         assert file.exists(), file

@@ -38,7 +38,7 @@ def test_a_value_that_cannot_be_is_named(name: str, value: Any) -> None:
     assert raised.value.place == f"bloom.{name}"
 
 
-def test_an_option_that_is_not_there_is_told_with_the_nearest() -> None:
+def test_an_option_that_is_not_there_is_told_with_the_nearest(backend: str) -> None:
     with pytest.raises(ConfigError, match="did you mean fp_rate"):
         BloomOptions.from_dict({"fprate": 0.1})
     with pytest.raises(ConfigError, match="expected one of"):

@@ -36,7 +36,7 @@ def test_an_empty_file_is_all_defaults() -> None:
     assert load("matching:\n  cel:\n#   cache_size: 5\nlogging:\n").config == Config()
 
 
-def test_the_defaults_are_those_of_the_engine() -> None:
+def test_the_defaults_are_those_of_the_engine(backend: str) -> None:
     options = Config().engine_options()
     engine = streamer.Engine()
     assert {name: getattr(engine._options, name) for name in options} == options

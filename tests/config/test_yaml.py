@@ -157,9 +157,9 @@ def test_hostile_text_is_refused_in_bounded_work(name: str, monkeypatch: pytest.
             return super().get_event()
 
     monkeypatch.setattr(yaml, "_Parser", Counting)
-    began = time.perf_counter()
+    began = time.thread_time()
     found = refused(text)
-    took = time.perf_counter() - began
+    took = time.thread_time() - began
     assert any(expected in error for error in found), found[:3]
     assert events <= 2 * MAX_VALUES + 10
     assert deepest <= 3 * MAX_DEPTH

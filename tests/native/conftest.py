@@ -7,7 +7,7 @@ import pytest
 from streamer import _backend
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def backend(monkeypatch: pytest.MonkeyPatch) -> str:
     """The native backend."""
     monkeypatch.setattr(_backend, "BACKEND", "native")

@@ -142,6 +142,7 @@ def compare(seeds: range) -> tuple[Counter[str], Counter[str], str]:
     return verdicts, reasons, "\n".join(sources)
 
 
+@pytest.mark.slow
 def test_ten_thousand_pairs_come_to_the_same_and_use_everything() -> None:
     verdicts, reasons, text = compare(range(4500))
     assert verdicts.total() > 10_000

@@ -84,6 +84,7 @@ def test_a_side_before_the_change_is_narrowed_like_the_side_after() -> None:
     assert told == {(1, 1): {"s": "stay", "b": None}, (1, 2): {"s": "leave", "b": None}, (2, 1): {"s": "enter"}, (2, 2): {}}
 
 
+@pytest.mark.slow
 def test_random_expressions_match_what_cel_python_says_of_them() -> None:
     counted = Counter[str]()
     for seed in range(90):

@@ -124,6 +124,7 @@ def test_1000000_matches_finish_while_a_writer_stands_inside_add(engine: MakeEng
     assert sorted(e.match_ids(EVENT)) == ["new", "old"]
 
 
+@pytest.mark.slow
 def test_memory_returns_after_1000000_rounds_of_adding_and_removing(engine: MakeEngine) -> None:
     """No match in between; a thousand a call, since a call each would measure Python."""
     e = engine()

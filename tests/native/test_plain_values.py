@@ -57,7 +57,6 @@ def test_numbers_are_as_python_writes_them(number: float) -> None:
         {"\udfff": 1},
         object(),
     ],
-    ids=repr,
 )
 def test_what_is_not_plain_is_left_to_python(value: Any) -> None:
     assert _native.plain_json({"a": [value]}, MOST) is None

@@ -221,7 +221,7 @@ NEVER = [
 
 
 @pytest.mark.parametrize(("claim", "parts"), NEVER, ids=[claim for claim, _ in NEVER])
-def test_lint_finds_what_can_never_match(claim: str, parts: dict[str, Any]) -> None:
+def test_lint_finds_what_can_never_match(claim: str, parts: dict[str, Any], backend: str) -> None:
     engine = Engine()
     engine.add({"id": "s", **parts})
     assert [finding.code for finding in engine.lint()][:1] == [FindingCode.NEVER_MATCHES], claim
@@ -243,7 +243,7 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("code", "parts"), OTHER)
-def test_lint_finds(code: FindingCode, parts: dict[str, Any]) -> None:
+def test_lint_finds(code: FindingCode, parts: dict[str, Any], backend: str) -> None:
     engine = Engine()
     engine.add({"id": "s", **parts})
     assert code in [finding.code for finding in engine.lint()]
@@ -264,13 +264,13 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("parts", HARMLESS)
-def test_lint_is_silent_where_nothing_is_wrong(parts: dict[str, Any]) -> None:
+def test_lint_is_silent_where_nothing_is_wrong(parts: dict[str, Any], backend: str) -> None:
     engine = Engine()
     engine.add({"id": "s", **parts})
     assert engine.lint() == []
 
 
-def test_lint_names_the_subscription_that_asks_for_the_same() -> None:
+def test_lint_names_the_subscription_that_asks_for_the_same(backend: str) -> None:
     engine = Engine()
     engine.add({"id": "one", **filters(("a", "==", 1), ("b", "==", 2))})
     engine.add({"id": "two", **filters(("b", "==", 2.0), ("a", "==", 1.0))})

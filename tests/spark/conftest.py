@@ -53,8 +53,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(f"spark {backend}".strip()))
 
 
+@pytest.fixture
+def spark(spark_session: SparkSession, backend: str) -> SparkSession:
+    """The session; what takes it runs on each backend, since workers are told on which."""
+    return spark_session
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark_session() -> Iterator[SparkSession]:
     if (reason := missing()) is not None:
         pytest.skip(reason)
     from pyspark.sql import SparkSession

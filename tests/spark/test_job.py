@@ -210,7 +210,7 @@ def test_a_stream_takes_what_is_there_and_goes_on_with_what_comes(files: Path, s
 
 @pytest.mark.parametrize("stream", [(), ("--stream", "--checkpoint", "checkpoint")], ids=["batch", "stream"])
 def test_subscriptions_are_looked_at_before_spark_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: tuple[str, ...]
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: tuple[str, ...]
 ) -> None:
     """Which takes twenty seconds on a small machine."""
 

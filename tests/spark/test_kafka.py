@@ -87,6 +87,12 @@ class Kafka:
         return subprocess.run(command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=500, check=False)
 
 
+@pytest.fixture(autouse=True)
+def backend(monkeypatch: pytest.MonkeyPatch) -> str:
+    """That of STREAMER_BACKEND, as in the processes that these tests start: `make test-integration` names each in turn."""
+    return streamer.BACKEND
+
+
 @pytest.fixture(scope="module")
 def engine() -> streamer.Engine:
     engine = streamer.Engine()

@@ -221,11 +221,11 @@ def test_nested_macros_stop_at_the_default_budget() -> None:
 )
 def test_no_expression_does_more_work_than_its_budget_however_it_grows(source: str) -> None:
     data = {"s": "x" * 100_000, "l": list(range(2000)), "r": [f"\\pL{{100}}{i}" for i in range(2000)]}
-    started = time.perf_counter()
+    started = time.thread_time()
     outcome = evaluate_cel(compiled(source), event(data), 100_000)
     # The last operation, which is not done, may be larger than all before it.
     assert outcome.cost <= 100_000 or outcome.reason is CelReason.BUDGET
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_values_of_any_depth_are_compared() -> None:

@@ -125,9 +125,9 @@ def test_a_verdict_despite_a_hole_holds_whatever_the_hole_contains(source: Any, 
 def test_ten_thousand_elements_and_ten_fields_take_no_exponential_time() -> None:
     event = {"a": [{f"k{j}": (i * 7 + j) % 13 for j in range(10)} for i in range(10_000)]}
     never = parsed({"a": {f"k{j}": [5] for j in range(10)}})
-    began = time.perf_counter()
+    began = time.thread_time()
     assert evaluate_pattern(never, event) is Verdict.FALSE
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def test_nested_or_over_arrays_takes_no_exponential_time_in_the_event() -> None:
@@ -136,9 +136,9 @@ def test_nested_or_over_arrays_takes_no_exponential_time_in_the_event() -> None:
     source: dict[str, Any] = {"z": [1]}
     for j in range(10):
         source = {"$or": [{f"k{j}": {"x": [0], "y": [1]}}, {f"k{j}": {"x": [1]}, **source}]}
-    began = time.perf_counter()
+    began = time.thread_time()
     assert evaluate_pattern(parsed(source), event) is Verdict.FALSE
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def test_five_hundred_nested_arrays_are_no_recursion() -> None:

@@ -108,16 +108,16 @@ def test_what_is_shared_a_million_times_is_refused_before_it_is_built() -> None:
     shared: Any = {"x": [1]}
     for _ in range(60):
         shared = {"a": shared, "b": shared}
-    began = time.perf_counter()
+    began = time.thread_time()
     assert "max_pattern_states" in refused(shared, max_pattern_states=10_000).reason
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_long_names_and_many_members_take_no_quadratic_time() -> None:
     long = {"n" * 1_000_000: {f"m{i}": [1] for i in range(20_000)}}
-    began = time.perf_counter()
+    began = time.thread_time()
     assert len(parsed(long).root.fields) == 20_000
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def test_ten_thousand_wildcards_on_one_path_are_accepted_and_match() -> None:

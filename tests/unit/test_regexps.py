@@ -91,11 +91,11 @@ def test_the_largest_that_are_accepted_compile(source: str) -> None:
 
 
 def test_more_than_ten_thousand_states_are_refused_without_building_them() -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     for source in ("(~p{L}{99}){2}", "a" * 10_001, "|" * 20_000, "()" * 20_000, "(" + "ab" * 60 + "){99}"):
         with pytest.raises(RegexpError):
             translate(source, "strict")
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
 
 
 @pytest.mark.parametrize("category", ["L", "Lu", "M", "N", "Nd", "P", "S", "Z", "Cc", "Cf", "Co", "C", "Cn"])
@@ -111,7 +111,7 @@ def test_a_category_and_its_complement_part_all_characters(category: str) -> Non
 
 
 def test_hostile_texts_take_linear_time() -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     assert not matches("(a*)*b", "a" * 100_000, "strict")
     assert not matches("(a|aa)+b", "a" * 100_000, "eventbridge")
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
