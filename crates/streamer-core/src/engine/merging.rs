@@ -357,6 +357,22 @@ mod tests {
     }
 
     #[test]
+    fn an_engine_that_settles_has_one_segment_and_finds_the_same() {
+        let engine = Engine::new(Options::default());
+        (0..100).for_each(|n| write(&engine, [asks(&format!("s{n}"), &value(n))].into_iter()));
+        assert!(engine.shape().1 > 1);
+        engine.settle();
+        for _ in 0..3000 {
+            if engine.shape().1 == 1 {
+                break;
+            }
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(engine.shape().1, 1);
+        assert_found(&engine, &[]);
+    }
+
+    #[test]
     fn a_merge_loses_nothing_of_a_write_that_is_taken_back() {
         assert_found(&beside(true, replace, |engine| engine.merge()), &[]);
     }
