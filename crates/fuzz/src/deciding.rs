@@ -75,7 +75,8 @@ fn verified(form: &NormalForm) -> impl Iterator<Item = (&Path, Mode)> {
 
 /// Whether an atom holds for what stands at a path, by the words of its documentation.
 fn holds(atom: &Atom, leaf: Option<streamer_core::flatten::Leaf<'_>>) -> bool {
-    use streamer_core::automaton::{folding::fold, places, regexps::Program, wildcards::wildcard_matches};
+    use streamer_core::automaton::{folding::fold, places, wildcards::wildcard_matches};
+    use streamer_core::regexps::CompiledRegexp;
     let Some(leaf) = leaf else {
         return matches!(atom, Atom::Kinds(kinds) if kinds.has(Kind::Missing));
     };
@@ -104,7 +105,7 @@ fn holds(atom: &Atom, leaf: Option<streamer_core::flatten::Leaf<'_>>) -> bool {
             Atom::SuffixIgnoreCase(operand) => fold(text).ends_with(&**operand),
             Atom::EqualIgnoreCase(operand) => fold(text) == **operand,
             Atom::Wildcard(pieces) => wildcard_matches(pieces.iter().map(|piece| &**piece), text),
-            Atom::Regexp(regexp) => Program::compile(regexp).unwrap().is_match(text),
+            Atom::Regexp(regexp) => CompiledRegexp::compile(regexp).unwrap().is_match(text),
             Atom::Topic(words) => places::topic_matches(words.iter().map(places::Symbol::from), text),
             _ => false,
         }),

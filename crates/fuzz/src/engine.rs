@@ -4,7 +4,7 @@ use super::events::{Choices, event};
 use super::flattening::WATCHED;
 use super::subscriptions::subscription;
 use std::sync::Arc;
-use streamer_core::engine::{Addition, Engine, Mode as Write, Options as EngineOptions, Scratch, Selection};
+use streamer_core::engine::{Addition, Engine, Options as EngineOptions, Scratch, Selection, WriteMode};
 use streamer_core::flatten::Validation;
 use streamer_core::limits::Limits;
 use streamer_core::naive;
@@ -38,7 +38,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
             held.retain(|other| *other.id != *id);
             held.push(parsed);
         }
-        engine.write(items, Write::Replace, false).expect("good subscriptions");
+        engine.write(items, WriteMode::Replace, false).expect("good subscriptions");
         match choices.below(5) {
             0 => engine.merge(),
             2 => {
@@ -58,9 +58,9 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
             let Ok(read) = naive::Event::read(&event, &layout, &limits) else { continue };
             let stopped = |engine: &Engine| engine.filters().first().map(|filter| (filter.state.no, filter.keyed.1));
             let before = stopped(&engine);
-            let Ok(found) = engine.match_event(&event, None, None, &mut scratch) else { continue };
+            let Ok(found) = engine.match_event(&event, &mut scratch) else { continue };
             if !found.told.is_empty() {
-                continue; // an event with holes
+                continue; // an event with unknown values
             }
             let mut ids: Vec<Box<str>> =
                 found.certain.iter().map(|slot| engine.record(*slot).expect("a subscription").id.clone()).collect();

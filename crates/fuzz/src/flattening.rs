@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use streamer_core::error::{EventCode, Ignored, Unread};
 use streamer_core::flatten::{Flat, Flattener, Given, PathId, PathTrie, Position, Validation};
-use streamer_core::json::{self, Options, Tree};
+use streamer_core::json::{self, ParseOptions, Tree};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::naive;
@@ -61,7 +61,7 @@ pub(super) fn given() -> Given<'static> {
 }
 
 pub(super) fn read_whole(text: &[u8]) -> Result<Value, streamer_core::error::EventError> {
-    json::parse(text, Options::default())
+    json::parse(text, ParseOptions::default())
 }
 
 /// Whether a name stands twice in any object.
@@ -112,7 +112,7 @@ pub fn flatten(text: &[u8]) {
                 assert_eq!(full.parts().tenant, lazy.parts().tenant);
                 assert_eq!(full.parts().topic, lazy.parts().topic);
                 assert_eq!(full.parts().event_type, lazy.parts().event_type);
-                if json::parse::<Tree>(text, Options::default()).is_ok_and(|tree| has_twice(&tree)) {
+                if json::parse::<Tree>(text, ParseOptions::default()).is_ok_and(|tree| has_twice(&tree)) {
                     let once = json::write(raw);
                     let event = naive::Event::read(once.as_bytes(), &watched.layout, &limits).unwrap();
                     let mut flattener = Flattener::new();

@@ -4,7 +4,9 @@ use super::events::{Choices, event};
 use super::flattening::WATCHED;
 use super::subscriptions::subscription;
 use std::sync::{Arc, LazyLock};
-use streamer_core::engine::{Addition, Engine, Fault, Options as EngineOptions, Scratch, Selection, mapped};
+use streamer_core::engine::{
+    Addition, Engine, Options as EngineOptions, ReadSubscription, Scratch, Selection, SnapshotFault, mapped,
+};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::map::Bytes;
@@ -20,7 +22,7 @@ struct Compiled {
 
 const SEED: u64 = 4711;
 
-fn reader(limits: Limits) -> mapped::Reader {
+fn reader(limits: Limits) -> ReadSubscription {
     Arc::new(move |text: &[u8]| {
         let parsed = Subscription::parse(text, Some("default"), &limits)?;
         let form = normal_form(&parsed, &limits);
@@ -103,7 +105,7 @@ pub fn image(data: &[u8]) -> bool {
     let run = || {
         for event in &events {
             let Ok(read) = naive::Event::read(event, &layout, &limits) else { continue };
-            let Ok(found) = engine.match_event(event, None, None, &mut scratch) else { continue };
+            let Ok(found) = engine.match_event(event, &mut scratch) else { continue };
             let (is_told, slots) = (!found.told.is_empty(), found.certain.to_vec());
             let mut ids: Vec<Box<str>> =
                 slots.iter().map(|slot| engine.record(*slot).expect("a subscription").id.clone()).collect();
@@ -121,7 +123,7 @@ pub fn image(data: &[u8]) -> bool {
     };
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
         Ok(()) => true,
-        Err(thrown) if thrown.is::<Fault>() && !is_good => false,
+        Err(thrown) if thrown.is::<SnapshotFault>() && !is_good => false,
         Err(thrown) => std::panic::resume_unwind(thrown),
     }
 }

@@ -6,7 +6,7 @@
 //! different runs compare only on the same quiet machine.
 
 use std::time::{Duration, Instant};
-use streamer_core::engine::{Addition, Depth, Engine, Mode, Options, Scratch};
+use streamer_core::engine::{Addition, Depth, Engine, Options, Scratch, WriteMode};
 use streamer_core::layout::{EventLayout, Part};
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::{Subscription, normal_form};
@@ -152,7 +152,7 @@ fn addition(text: String, limits: &Limits) -> Addition {
         collection: subscription.collection,
         flags: 0,
         program: None,
-        portable: false,
+        external_cel: false,
         same_as: None,
         conditions: None,
         text: text.into_bytes().into(),
@@ -172,7 +172,7 @@ fn load(engine: &Engine, texts: Vec<String>) -> (Duration, Duration) {
     let start = Instant::now();
     let items: Vec<_> = texts.into_iter().map(|text| Ok(addition(text, &limits))).collect();
     let parsed = start.elapsed();
-    engine.write(items, Mode::Add, false).expect("good subscriptions");
+    engine.write(items, WriteMode::Add, false).expect("good subscriptions");
     (parsed, start.elapsed() - parsed)
 }
 
@@ -185,7 +185,7 @@ fn measure(name: &str, engine: &Engine, events: &[String]) {
     for _ in 0..passes {
         for (event, fastest) in events.iter().zip(&mut fastest) {
             let start = Instant::now();
-            let matched = engine.match_event(event.as_bytes(), None, None, &mut scratch);
+            let matched = engine.match_event(event.as_bytes(), &mut scratch);
             std::hint::black_box(&matched);
             *fastest = (*fastest).min(start.elapsed().as_nanos() as u64);
         }
@@ -298,10 +298,8 @@ fn files(patterns: &str, events: &str) {
     engine.merge();
     let events: Vec<String> = read(events).lines().map(str::to_owned).collect();
     let mut scratch = Scratch::default();
-    let matches: usize = events
-        .iter()
-        .map(|event| engine.match_event(event.as_bytes(), None, None, &mut scratch).expect("a good event").certain.len())
-        .sum();
+    let matches: usize =
+        events.iter().map(|event| engine.match_event(event.as_bytes(), &mut scratch).expect("a good event").certain.len()).sum();
     println!(
         "{patterns}: {matches} matches of {} events; parsed {:.2} s, indexed {:.2} s",
         events.len(),

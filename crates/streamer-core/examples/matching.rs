@@ -15,7 +15,7 @@
 //! does; candidates stay under 4 × matches + 64, and are none for events that share no value.
 
 use std::time::Instant;
-use streamer_core::engine::{Addition, Depth, Engine, Mode, Options, Scratch, Selection};
+use streamer_core::engine::{Addition, Depth, Engine, Options, Scratch, Selection, WriteMode};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::naive;
@@ -276,7 +276,7 @@ impl Run {
         let items: Vec<_> = texts.iter().map(|text| Ok(addition(text, &limits))).collect();
         let read_s = started.elapsed().as_secs_f64();
         let started = Instant::now();
-        engine.write(items, Mode::Add, false).expect("good subscriptions");
+        engine.write(items, WriteMode::Add, false).expect("good subscriptions");
         Loaded { engine, read_s, build_s: started.elapsed().as_secs_f64(), resident: resident_bytes() - before }
     }
 
@@ -291,7 +291,7 @@ impl Run {
             matches = 0;
             for (event, fastest) in events.iter().zip(&mut fastest) {
                 let started = Instant::now();
-                let matched = engine.match_event(event.as_bytes(), None, None, &mut scratch).expect("a good event");
+                let matched = engine.match_event(event.as_bytes(), &mut scratch).expect("a good event");
                 let found = matched.certain.len();
                 *fastest = started.elapsed().as_nanos().min(*fastest);
                 matches += found;
@@ -377,7 +377,7 @@ fn addition(text: &str, limits: &Limits) -> Addition {
         collection: subscription.collection,
         flags: 0,
         program: None,
-        portable: false,
+        external_cel: false,
         same_as: None,
         conditions: None,
         text: text.as_bytes().into(),
@@ -516,7 +516,7 @@ fn check() {
                 let read = naive::Event::read(event.as_bytes(), &layout, &limits).expect("a good event");
                 let mut expected: Vec<&str> =
                     held.iter().filter(|subscription| naive::wants(subscription, &read)).map(|found| &*found.id).collect();
-                let matched = engine.match_event(event.as_bytes(), None, None, &mut scratch).expect("a good event");
+                let matched = engine.match_event(event.as_bytes(), &mut scratch).expect("a good event");
                 let records: Vec<_> = matched.certain.iter().filter_map(|slot| engine.record(*slot)).collect();
                 let mut found: Vec<&str> = records.iter().map(|record| &*record.id).collect();
                 expected.sort_unstable();

@@ -194,7 +194,7 @@ impl EventLayout {
     ///
     /// Errors: what is wrong, with the member's name. The Python package has checked more than is checked here.
     pub fn from_json(text: &[u8]) -> Result<EventLayout, String> {
-        let value: Value = json::parse(text, json::Options::default()).map_err(|error| error.to_string())?;
+        let value: Value = json::parse(text, json::ParseOptions::default()).map_err(|error| error.to_string())?;
         let part = |name: &str| -> Result<Part, String> {
             let shown = || format!("{name}: expected a JSON Pointer, a list of them, a constant or null");
             match value.get(name) {

@@ -23,6 +23,7 @@ pub mod limits;
 pub mod map;
 pub mod naive;
 pub mod prefetch;
+pub mod regexps;
 pub mod subscriptions;
 pub mod value;
 pub mod watch;

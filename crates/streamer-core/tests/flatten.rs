@@ -222,7 +222,7 @@ fn found(flattener: &mut Flattener, trie: &PathTrie, ids: &[PathId], event: &[u8
 
 #[test]
 fn what_was_read_before_changes_nothing() {
-    // The order of members is remembered from event to event, whatever their trie: here it is new in most of them.
+    // A flattener keeps its memory from event to event, whatever their trie: here it is another one in most of them.
     let tries = [
         trie(&[
             (Root::Data, &["a"], Mode::Scalar),

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
-use streamer_core::engine::{Addition, Engine, Mode, Options, Scratch};
+use streamer_core::engine::{Addition, Engine, Event, Options, Scratch, WriteMode};
 use streamer_core::error::{EventError, Ignored, SubscriptionErrorKind, Unread};
 use streamer_core::flatten::{Flattener, Given, PathTrie, Validation};
-use streamer_core::json::{self, Options as JsonOptions, Tree};
+use streamer_core::json::{self, ParseOptions, Tree};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::naive;
@@ -90,7 +90,7 @@ impl Case {
 
 /// As the reference's runner: a subscription without an id gets one as its first member.
 fn with_id(text: &str) -> String {
-    match json::parse::<Tree>(text.as_bytes(), JsonOptions::default()) {
+    match json::parse::<Tree>(text.as_bytes(), ParseOptions::default()) {
         Ok(Tree::Object(members)) if !members.iter().any(|(name, _)| &**name == "id") => {
             let rest = text.trim_start().strip_prefix('{').unwrap();
             format!("{{\"id\":\"s\"{}{rest}", if members.is_empty() { "" } else { "," })
@@ -181,7 +181,7 @@ fn left_to_host(case: &Case, subscriptions: &[String]) -> Option<&'static str> {
     if case.engine("soft_delete").is_some() {
         return Some("soft_delete");
     }
-    let trees = subscriptions.iter().filter_map(|text| json::parse::<Tree>(text.as_bytes(), JsonOptions::default()).ok());
+    let trees = subscriptions.iter().filter_map(|text| json::parse::<Tree>(text.as_bytes(), ParseOptions::default()).ok());
     let members: Vec<(Box<str>, Tree)> =
         trees.filter_map(|tree| if let Tree::Object(members) = tree { Some(members) } else { None }).flatten().collect();
     let is = |name: &str, value: Option<&Tree>| members.iter().any(|(n, v)| &**n == name && value.is_none_or(|value| v == value));
@@ -316,18 +316,18 @@ fn by_engine(
             form: normal_form(subscription, limits),
             flags: 0,
             program: None,
-            portable: false,
+            external_cel: false,
             same_as: None,
             conditions: None,
             text: Box::default(),
             host: None,
         })
     });
-    engine.write(additions.collect(), Mode::Add, false).map_err(|errors| format!("the engine refused: {errors:?}"))?;
+    engine.write(additions.collect(), WriteMode::Add, false).map_err(|errors| format!("the engine refused: {errors:?}"))?;
     let mut scratch = Scratch::default();
     let mut find = || -> Result<Vec<String>, String> {
         let matched = engine
-            .match_event(event, case.text("tenant"), case.text("collection"), &mut scratch)
+            .match_event(Event::new(event, case.text("tenant"), case.text("collection")), &mut scratch)
             .map_err(|error| format!("the engine refused the event: {error}"))?;
         if matched.ignored.map(Ignored::as_str) != case.text("ignored") {
             return Err(format!("the engine ignored the event: {:?}", matched.ignored));

@@ -20,7 +20,7 @@ use crate::core::{Core, Shared};
 use crate::errors::guard;
 use crate::gil;
 use crate::named;
-use crate::shared_out::{MOST_THREADS, Pulse, shared_out};
+use crate::parallel::{MOST_THREADS, Pulse, parallel};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -28,7 +28,9 @@ use pyo3::types::{PyBytes, PyList};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use streamer_core::engine::{CelError, Change, Group, Identity, Matched, Outcome, Record, Root, Scratch, Stays, Transition};
+use streamer_core::engine::{
+    CelError, Change, Event, Group, Identity, Matched, Outcome, Record, Scratch, Stays, Transition, Version,
+};
 use streamer_core::error::{EventError, Ignored};
 use streamer_core::flatten::EventId;
 use streamer_core::layout::EventType;
@@ -547,7 +549,7 @@ impl Core {
         guard(py, || {
             let rows = Rows::of(py, chunks)?;
             // It pins every slot until the last text is copied.
-            let root = self.shared.engine.root();
+            let version = self.shared.engine.version();
             let threads = match max_matches {
                 None => threads.min(MOST_THREADS).clamp(1, rows.blocks.len().max(1)),
                 // Several would match events, and count them, that come after the last one.
@@ -555,8 +557,8 @@ impl Core {
             };
             let left = max_matches.map(AtomicUsize::new);
             let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.shared.scratch()).collect();
-            let parts = shared_out(py, rows.blocks.len(), &mut scratches, |block, scratch, pulse| match is_matching {
-                true => self.match_rows(&root, rows.block(block), tenant, collection, left.as_ref(), scratch, pulse),
+            let parts = parallel(py, rows.blocks.len(), &mut scratches, |block, scratch, pulse| match is_matching {
+                true => self.match_rows(&version, rows.block(block), tenant, collection, left.as_ref(), scratch, pulse),
                 false => self.identify_rows(rows.block(block), tenant, collection, scratch, pulse),
             })?;
             scratches.into_iter().for_each(|scratch| self.shared.keep(scratch));
@@ -576,7 +578,7 @@ impl Core {
                 ignored(py, &parts, limit)?,
             ];
             let result = named::columns(py, batches, read)?;
-            drop(root);
+            drop(version);
             Ok(result)
         })
     }
@@ -585,7 +587,7 @@ impl Core {
     #[allow(clippy::too_many_arguments, reason = "a block of rows, and how it is matched")]
     fn match_rows<'e>(
         &self,
-        root: &Arc<Root>,
+        version: &Arc<Version>,
         rows: impl Iterator<Item = (usize, Option<&'e [u8]>)>,
         tenant: Option<&str>,
         collection: Option<&str>,
@@ -595,7 +597,7 @@ impl Core {
     ) -> Part {
         let mut part = Part::default();
         // In the order of the rows, so that the results are.
-        let mut group = Group::new(root);
+        let mut group = Group::new(version);
         for (row, event) in rows {
             if left.is_some_and(|left| left.load(Ordering::Relaxed) == 0) || !pulse.beat() {
                 break;
@@ -610,7 +612,8 @@ impl Core {
                 continue;
             };
             let tell = |identity: Identity<'_>| events.push(Some(identity));
-            let matched = self.shared.engine.match_in_full(&mut group, event, tenant, collection, scratch, tell);
+            let asked = Event::new(event, tenant, collection);
+            let matched = self.shared.engine.match_in_full(&mut group, asked, scratch, tell);
             open.settled();
             match matched {
                 Ok((Matched { ignored: Some(reason), .. }, _)) => {
@@ -651,7 +654,7 @@ impl Core {
             let Part { events, rejected, passed, .. } = &mut part;
             let tell = |identity: Identity<'_>| events.push(Some(identity));
             let read = match event {
-                Some(event) => self.shared.engine.identify(event, tenant, collection, scratch, tell),
+                Some(event) => self.shared.engine.identify(Event::new(event, tenant, collection), scratch, tell),
                 None => Ok(Some(Ignored::Null)),
             };
             match read {

@@ -19,13 +19,13 @@ use crate::errors::{self, guard};
 use crate::gil;
 use crate::hits::{Hits, OldSide};
 use crate::host::Text;
-use crate::shared_out::{MOST_THREADS, Pulse, shared_out};
+use crate::parallel::{MOST_THREADS, Pulse, parallel};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ops::Range;
 use std::sync::Arc;
-use streamer_core::engine::{AHEAD, CelError, Change, Group, Located, Matched, Outcome, Pin, Root, Scratch};
+use streamer_core::engine::{CelError, Change, Event, Group, Located, Matched, Outcome, PREFETCHED, Pin, Scratch, Version};
 use streamer_core::error::{EventError, Ignored};
 
 /// So many events, or bytes, are read before any of them is matched, for each thread.
@@ -96,7 +96,7 @@ pub struct Batch {
     /// Keeps the slots from being given to others.
     pin: Pin,
     /// Only where there are `texts`: it keeps all that is held at one moment.
-    root: Option<Arc<Root>>,
+    version: Option<Arc<Version>>,
     tenant: Option<Box<str>>,
     collection: Option<Box<str>>,
     places: Vec<Place>,
@@ -141,10 +141,9 @@ impl Batch {
         let slots = self.slots[span.start..][..span.length].into();
         let found = Found { slots, outcomes, change: span.change, ignored: span.ignored, pin: self.pin.clone() };
         let text = self.texts.binary_search_by_key(&position, |(at, _)| *at).ok().map(|at| self.texts[at].1.bind(py).clone());
-        let old_side =
-            self.root.as_ref().zip(text).map(|(root, text)| {
-                OldSide::new(root.clone(), text.unbind(), self.tenant.as_deref(), self.collection.as_deref())
-            });
+        let old_side = self.version.as_ref().zip(text).map(|(version, text)| {
+            OldSide::new(version.clone(), text.unbind(), self.tenant.as_deref(), self.collection.as_deref())
+        });
         Hits::new(&self.shared, found, old_side)
     }
 
@@ -152,7 +151,7 @@ impl Batch {
     fn extend(
         &mut self,
         py: Python<'_>,
-        root: &Arc<Root>,
+        version: &Arc<Version>,
         texts: &[PyResult<Text<'_>>],
         order: &Order<'_>,
         runs: Vec<Run>,
@@ -178,7 +177,7 @@ impl Batch {
             let bad = match (text, found) {
                 (Ok(text), Some(Ok(span))) => {
                     if span.change == Change::Compare && span.length > span.told {
-                        self.root.get_or_insert_with(|| root.clone());
+                        self.version.get_or_insert_with(|| version.clone());
                         self.texts.push((position, text.to_bytes(py).unbind()));
                     }
                     self.places.push(Place::Found(span));
@@ -257,11 +256,11 @@ impl Core {
         guard(py, || {
             let events = events.try_iter()?.collect::<PyResult<Vec<_>>>()?;
             let threads = threads.min(MOST_THREADS).clamp(1, events.len().div_ceil(FEWEST).max(1));
-            let root = self.shared.engine.root();
+            let version = self.shared.engine.version();
             let mut batch = Batch {
                 shared: self.shared.clone(),
-                pin: root.pin(),
-                root: None,
+                pin: version.pin(),
+                version: None,
                 tenant: tenant.map(Box::from),
                 collection: collection.map(Box::from),
                 places: Vec::with_capacity(events.len()),
@@ -287,13 +286,13 @@ impl Core {
                 let readable: Vec<Option<&[u8]>> = texts.iter().map(|text| Some(text.as_ref().ok()?.as_bytes())).collect();
                 let order = self.order(py, &readable, tenant, collection, &mut scratches)?;
                 let blocks = blocks(&readable, &order, threads);
-                let runs = shared_out(py, blocks.len(), &mut scratches, |block, scratch, pulse| {
-                    self.run(&root, &readable, &order, blocks[block].clone(), tenant, collection, scratch, pulse)
+                let runs = parallel(py, blocks.len(), &mut scratches, |block, scratch, pulse| {
+                    self.run(&version, &readable, &order, blocks[block].clone(), tenant, collection, scratch, pulse)
                 })?;
                 for run in &runs {
                     self.shared.tell(py, &run.errors)?;
                 }
-                batch.extend(py, &root, &texts, &order, runs)?;
+                batch.extend(py, &version, &texts, &order, runs)?;
             }
             scratches.into_iter().for_each(|scratch| self.shared.keep(scratch));
             Ok(batch)
@@ -313,7 +312,7 @@ impl Core {
             return Ok(Order::default());
         };
         let locate = |event: &Option<&'e [u8]>, scratch: &mut Scratch| {
-            event.map(|event| self.shared.engine.locate(event, tenant, collection, scratch))
+            event.map(|event| self.shared.engine.locate(Event::new(event, tenant, collection), scratch))
         };
         let mut looks = events.iter().step_by(events.len().div_ceil(LOOKS)).chain(events.last());
         let mut key = || looks.next().map(|event| locate(event, own).map(|located| located.key));
@@ -323,7 +322,7 @@ impl Core {
         }
         let parts: Vec<&[Option<&'e [u8]>]> = events.chunks(MOST).collect();
         let scratches = if events.len() < WORTH_THREADS { &mut scratches[..1] } else { scratches };
-        let located = shared_out(py, parts.len(), scratches, |part, scratch, pulse| {
+        let located = parallel(py, parts.len(), scratches, |part, scratch, pulse| {
             parts[part].iter().take_while(|_| pulse.beat()).map(|event| locate(event, scratch)).collect::<Vec<_>>()
         })?;
         Ok(gil::let_go(py, || Order::by(located.concat())))
@@ -333,7 +332,7 @@ impl Core {
     #[allow(clippy::too_many_arguments, reason = "a block of a round, and how it is matched")]
     fn run<'e>(
         &'e self,
-        root: &'e Arc<Root>,
+        version: &'e Arc<Version>,
         events: &[Option<&'e [u8]>],
         order: &Order<'e>,
         block: Range<usize>,
@@ -345,13 +344,13 @@ impl Core {
         let engine = &self.shared.engine;
         let mut run = Run::default();
         run.spans.reserve(block.len());
-        let mut group = Group::new(root);
+        let mut group = Group::new(version);
         for position in block.clone() {
             if !pulse.beat() {
                 break;
             }
-            if (position - block.start).is_multiple_of(AHEAD) && order.is_sorted() {
-                engine.foresee(root, (position..block.end).filter_map(|ahead| order.located(order.event(ahead))));
+            if (position - block.start).is_multiple_of(PREFETCHED) && order.is_sorted() {
+                engine.prefetch(version, (position..block.end).filter_map(|position| order.located(order.event(position))));
             }
             let at = order.event(position);
             let Some(event) = events[at] else {
@@ -362,7 +361,7 @@ impl Core {
                 group.expect(located);
             }
             let mut open = self.shared.open();
-            let matched = engine.match_in(&mut group, event, tenant, collection, scratch);
+            let matched = engine.match_in(&mut group, Event::new(event, tenant, collection), scratch);
             open.settled();
             run.settle(matched);
         }

@@ -13,9 +13,9 @@ use pyo3::types::PyBytes;
 use std::sync::Arc;
 use streamer_core::bloom::filter::Answer;
 use streamer_core::bloom::keys::{mode_name, root_name};
-use streamer_core::bloom::kinds::Kind;
+use streamer_core::bloom::kinds::KeyKind;
 use streamer_core::bloom::portable::{Slices, murmur3_x64_128, set};
-use streamer_core::bloom::shipped::{Place, Reading, Scratch, Shipped, Told};
+use streamer_core::bloom::shipped::{Reading, Shipped, ShippedPlace, ShippedScratch, Told};
 use streamer_core::engine::Gathered;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -89,7 +89,7 @@ pub struct GatheredKeys {
 
 impl GatheredKeys {
     pub fn new(gathered: Gathered) -> GatheredKeys {
-        let told = |(path, mode, kind): &Place| {
+        let told = |(path, mode, kind): &ShippedPlace| {
             let names = path.names.iter().map(|name| name.to_string()).collect();
             (root_name(path.root).into(), mode_name(*mode).into(), names, kind.name())
         };
@@ -143,7 +143,7 @@ pub struct ShippedFilter {
 /// A place as the header of a filter has it: root, mode, names and kind.
 type PlaceTold = (String, String, Vec<String>, String);
 
-fn place((root, mode, names, kind): &PlaceTold) -> PyResult<Place> {
+fn place((root, mode, names, kind): &PlaceTold) -> PyResult<ShippedPlace> {
     let root = match root.as_str() {
         "data" => Root::Data,
         "before" => Root::Before,
@@ -157,7 +157,7 @@ fn place((root, mode, names, kind): &PlaceTold) -> PyResult<Place> {
         "leaf" => Mode::AnyLeaf,
         _ => return Err(PyValueError::new_err(format!("no mode {mode:?}"))),
     };
-    let kind = Kind::parse(kind).ok_or_else(|| PyValueError::new_err(format!("no kind {kind:?}")))?;
+    let kind = KeyKind::parse(kind).ok_or_else(|| PyValueError::new_err(format!("no kind {kind:?}")))?;
     Ok((Path::new(root, names), mode, kind))
 }
 
@@ -228,7 +228,7 @@ impl ShippedFilter {
             };
             let (mut passes, mut open) = (vec![0_u8; rows.div_ceil(8)], Vec::new());
             gil::let_go(py, || {
-                let mut scratch = Scratch::default();
+                let mut scratch = ShippedScratch::default();
                 for row in 0..rows {
                     let event = &data[offsets[row] - start..offsets[row + 1] - start];
                     let told = if is_null(row) { None } else { self.shipped.ask(event, tenant, collection, &mut scratch).ok() };

@@ -5,10 +5,10 @@ use crate::batch::Batch;
 use crate::bloom::GatheredKeys;
 use crate::draft::{Draft, Reading};
 use crate::errors::{self, guard};
+use crate::external_cel::{self, HostCel};
 use crate::gil;
 use crate::hits::{Hits, OldSide};
 use crate::host::{self, Asked, Text};
-use crate::judging::{self, HostJudge};
 use crate::named;
 use crate::open::Open;
 use crate::testing::{Hook, call};
@@ -21,11 +21,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamer_core::cel::{Cache, compile};
 use streamer_core::engine::mapped;
-use streamer_core::engine::partitions::Name;
 use streamer_core::engine::telemetry;
 use streamer_core::engine::{
-    CelError, Change, CostClass, Engine, Fault, Matched, Mode, Options, Outcome, Phase1, Pin, Record, Root, Scratch, Selection,
-    flags, plan,
+    CelError, Change, CostClass, Engine, Event, Matched, Options, Outcome, PartitionName, Phase1, Pin, ReadSubscription, Record,
+    Scratch, Selection, SnapshotFault, Version, WriteMode, flags, plan,
 };
 use streamer_core::error::{EventCode, EventError, Ignored};
 use streamer_core::flatten::Validation;
@@ -33,7 +32,7 @@ use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::map::Bytes;
 use streamer_core::subscriptions::and_cel;
-use streamer_core::subscriptions::normal_form::{Path, Root as PathRoot};
+use streamer_core::subscriptions::normal_form::{Path, Root};
 
 /// An event from this size on is matched with the GIL released: that costs about 80 ns, and this takes microseconds.
 const LARGE_EVENT: usize = 4096;
@@ -73,7 +72,7 @@ impl Found {
         self.change == Change::Compare && !self.slots.is_empty() && is_plain
     }
 
-    pub fn of(root: &Root, matched: &Matched<'_>) -> Found {
+    pub fn of(version: &Version, matched: &Matched<'_>) -> Found {
         let told = matched.told.iter();
         let outcomes = match matched.told {
             [] => Box::default(),
@@ -85,7 +84,7 @@ impl Found {
             change: matched.change,
             ignored: matched.ignored,
             // Two writes to a line that all threads share, which most events can do without.
-            pin: if matched.certain.is_empty() && matched.told.is_empty() { Pin::default() } else { root.pin() },
+            pin: if matched.certain.is_empty() && matched.told.is_empty() { Pin::default() } else { version.pin() },
         }
     }
 }
@@ -141,31 +140,25 @@ impl Shared {
     pub fn stays(&self, py: Python<'_>, old: &OldSide) -> PyResult<Option<Vec<u32>>> {
         let mut scratch = self.scratch();
         let text = old.text.bind(py).as_bytes();
-        let stays = self.engine.stays(&old.root, text, old.tenant.as_deref(), old.collection.as_deref(), &mut scratch);
-        let told = judging::raised().map_or_else(|| self.tell(py, scratch.errors()), Err);
+        let event = Event::new(text, old.tenant.as_deref(), old.collection.as_deref());
+        let stays = self.engine.stays(&old.version, event, &mut scratch);
+        let told = external_cel::raised().map_or_else(|| self.tell(py, scratch.errors()), Err);
         self.keep(scratch);
         told.map(|()| stays)
     }
 
-    /// Match one event on *root*, and *use_* what is found while it lies in the scratch.
+    /// Match one event on *version*, and *use_* what is found while it lies in the scratch.
     pub fn find_event<T>(
         &self,
         py: Python<'_>,
-        root: &Arc<Root>,
+        version: &Arc<Version>,
         asked: &Asked<'_, '_>,
         open: &mut Open<'_>,
         use_: impl FnOnce(&Matched<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
-        let (text, tenant, collection) = (asked.text.as_bytes(), asked.tenant, asked.collection);
-        let (is_large, is_text) = (text.len() >= LARGE_EVENT, asked.text.is_text());
-        self.find(
-            py,
-            is_large,
-            is_text,
-            open,
-            |scratch| self.engine.match_event_on(root, text, tenant, collection, scratch),
-            use_,
-        )
+        let event = Event::new(asked.text.as_bytes(), asked.tenant, asked.collection);
+        let (is_large, is_text) = (event.text.len() >= LARGE_EVENT, asked.text.is_text());
+        self.find(py, is_large, is_text, open, |scratch| self.engine.match_event_on(version, event, scratch), use_)
     }
 
     /// Match one event as *find* does, with the GIL released if it *is_large*, and *use_* what is found.
@@ -192,14 +185,14 @@ impl Shared {
                 if is_costly != self.is_costly.load(Ordering::Relaxed) {
                     self.is_costly.store(is_costly, Ordering::Relaxed);
                 }
-                match judging::raised() {
+                match external_cel::raised() {
                     Some(error) => Err(error),
                     None => self.tell(py, matched.errors).and_then(|()| use_(&matched)),
                 }
             }
             Err(error) => {
                 open.settled();
-                Err(judging::raised().unwrap_or_else(|| raised(py, &error, is_text)))
+                Err(external_cel::raised().unwrap_or_else(|| raised(py, &error, is_text)))
             }
         };
         self.keep(scratch);
@@ -287,17 +280,18 @@ impl Core {
                 limits: limits.clone(),
                 allow_unindexed,
                 bloom: bloom.map(|(fp_rate, initial_capacity)| Phase1 { fp_rate, initial_capacity }),
-                soft_delete: soft_delete.as_ref().map(|names| Path::new(PathRoot::Data, names)),
-                judge: Some(Arc::new(HostJudge { host: host.clone_ref(py) })),
+                soft_delete: soft_delete.as_ref().map(|names| Path::new(Root::Data, names)),
+                external_cel: Some(Arc::new(HostCel { host: host.clone_ref(py) })),
                 seed,
-                ask: Some(judging::goes_on),
+                ask: Some(external_cel::goes_on),
                 let_go: Some(Arc::new(|act| gil::held(|py| gil::let_go(py, act)))),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
             let shared = Shared::new(Engine::new(options), host);
             let programs = Cache::new(cache_size);
-            let reading = Reading { default_tenant: default_tenant.map(Box::from), limits, layout, programs, portable };
+            let reading =
+                Reading { default_tenant: default_tenant.map(Box::from), limits, layout, programs, external_cel: portable };
             Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
         })
     }
@@ -319,7 +313,7 @@ impl Core {
             let name = path.to_string_lossy();
             let open =
                 || -> std::io::Result<_> { Ok(self.shared.engine.open(&name, Bytes::map(&path)?, checksum, read, is_wanted)) };
-            gil::let_go(py, open)?.map_err(|fault: Fault| errors::snapshot_error(py, &fault))
+            gil::let_go(py, open)?.map_err(|fault: SnapshotFault| errors::snapshot_error(py, &fault))
         })
     }
 
@@ -327,7 +321,7 @@ impl Core {
     fn image<'py>(&self, py: Python<'py>, lines: &[u8], seed: u64) -> PyResult<Option<Bound<'py, PyBytes>>> {
         guard(py, || {
             let reading = self.reading.clone();
-            let read: mapped::Reader = Arc::new(move |text: &[u8]| reading.read(text, text, None));
+            let read: ReadSubscription = Arc::new(move |text: &[u8]| reading.read(text, text, None));
             Ok(gil::let_go(py, || mapped::image(lines, &read, seed)).map(|image| PyBytes::new(py, &image)))
         })
     }
@@ -377,7 +371,7 @@ impl Core {
             result.set_item("access", plan.access)?;
             result.set_item("keys", plan.keys.iter().map(|key| PyBytes::new(py, key)).collect::<Vec<_>>())?;
             result.set_item("cel", cel)?;
-            result.set_item("is_portable", addition.portable)?;
+            result.set_item("is_portable", addition.external_cel)?;
             let cost = match plan.cost {
                 CostClass::Keyed => "keyed",
                 CostClass::Indexed => "indexed",
@@ -425,9 +419,9 @@ impl Core {
     fn commit<'py>(&self, py: Python<'py>, draft: &Bound<'py, Draft>, mode: &str, skip: bool) -> PyResult<Bound<'py, PyDict>> {
         guard(py, || {
             let mode = match mode {
-                "add" => Mode::Add,
-                "replace" => Mode::Replace,
-                "apply" => Mode::Apply,
+                "add" => WriteMode::Add,
+                "replace" => WriteMode::Replace,
+                "apply" => WriteMode::Apply,
                 _ => return Err(PyValueError::new_err("mode: expected add, replace or apply")),
             };
             let items = draft.get().take();
@@ -469,7 +463,7 @@ impl Core {
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
-            self.shared.find_event(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
+            self.shared.find_event(py, &self.shared.engine.version(), &asked, &mut open, |matched| {
                 let ids = self.shared.ids(py, matched.certain)?;
                 for (slot, _) in matched.told {
                     ids.append(host::id_of(py, &*self.shared.record(*slot)?))?;
@@ -492,7 +486,7 @@ impl Core {
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
             let count = |matched: &Matched<'_>| Ok(matched.certain.len() + matched.told.len());
-            self.shared.find_event(py, &self.shared.engine.root(), &asked, &mut open, count)
+            self.shared.find_event(py, &self.shared.engine.version(), &asked, &mut open, count)
         })
     }
 
@@ -509,7 +503,7 @@ impl Core {
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
             let any = |matched: &Matched<'_>| Ok(!matched.certain.is_empty() || !matched.told.is_empty());
-            self.shared.find_event(py, &self.shared.engine.root(), &asked, &mut open, any)
+            self.shared.find_event(py, &self.shared.engine.version(), &asked, &mut open, any)
         })
     }
 
@@ -519,9 +513,9 @@ impl Core {
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant, collection };
-            let root = self.shared.engine.root();
-            let found = self.shared.find_event(py, &root, &asked, &mut open, |matched| Ok(Found::of(&root, matched)))?;
-            let old_side = || OldSide::new(root.clone(), text.to_bytes(py).unbind(), tenant, collection);
+            let version = self.shared.engine.version();
+            let found = self.shared.find_event(py, &version, &asked, &mut open, |matched| Ok(Found::of(&version, matched)))?;
+            let old_side = || OldSide::new(version.clone(), text.to_bytes(py).unbind(), tenant, collection);
             let old_side = found.needs_text().then(old_side);
             Ok(Hits::new(&self.shared, found, old_side))
         })
@@ -575,7 +569,7 @@ impl Core {
     }
 
     fn rebuild_filter(&self, py: Python<'_>, tenant: &str, collection: &str, capacity: usize, key_fp_rate: f64) -> PyResult<()> {
-        let name = Name { tenant: tenant.into(), collection: collection.into() };
+        let name = PartitionName { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
             gil::let_go(py, || self.shared.engine.rebuild_filter(&name, capacity, key_fp_rate));
             Ok(())
@@ -583,7 +577,7 @@ impl Core {
     }
 
     fn measure_filter(&self, py: Python<'_>, tenant: &str, collection: &str) -> PyResult<()> {
-        let name = Name { tenant: tenant.into(), collection: collection.into() };
+        let name = PartitionName { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
             gil::let_go(py, || self.shared.engine.measure_filter(&name));
             Ok(())
@@ -591,13 +585,14 @@ impl Core {
     }
 
     fn gathered(&self, py: Python<'_>, partitions: Vec<(String, String)>) -> PyResult<GatheredKeys> {
-        let name = |(tenant, collection): (String, String)| Name { tenant: tenant.into(), collection: collection.into() };
-        let names: Vec<Name> = partitions.into_iter().map(name).collect();
+        let name =
+            |(tenant, collection): (String, String)| PartitionName { tenant: tenant.into(), collection: collection.into() };
+        let names: Vec<PartitionName> = partitions.into_iter().map(name).collect();
         guard(py, || Ok(GatheredKeys::new(gil::let_go(py, || self.shared.engine.gather(&names)))))
     }
 
     fn keys_of<'py>(&self, py: Python<'py>, tenant: &str, collection: &str) -> PyResult<(Vec<Bound<'py, PyBytes>>, usize)> {
-        let name = Name { tenant: tenant.into(), collection: collection.into() };
+        let name = PartitionName { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
             let (keys, (_, unkeyed)) = gil::let_go(py, || self.shared.engine.filter_keys(&name));
             Ok((keys.iter().map(|key| PyBytes::new(py, key)).collect(), unkeyed))

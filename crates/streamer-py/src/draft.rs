@@ -27,7 +27,7 @@ pub struct Reading {
     pub layout: Arc<EventLayout>,
     pub programs: Cache,
     /// Whether CEL is the host's to evaluate where a subscription does not say.
-    pub portable: bool,
+    pub external_cel: bool,
 }
 
 impl Reading {
@@ -35,9 +35,10 @@ impl Reading {
     pub fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> Item {
         let subscription = Subscription::parse(text, self.default_tenant.as_deref(), &self.limits)?;
         let compile = |source: &str| self.programs.get(source, &self.limits);
-        let evaluator = if self.portable { CelEvaluator::Portable } else { CelEvaluator::Native };
-        let portable = subscription.cel.is_some() && subscription.cel_evaluator.unwrap_or(evaluator) == CelEvaluator::Portable;
-        let program = subscription.cel.as_deref().filter(|_| !portable).map(compile).transpose().map_err(|error| {
+        let evaluator = if self.external_cel { CelEvaluator::Portable } else { CelEvaluator::Native };
+        let external_cel =
+            subscription.cel.is_some() && subscription.cel_evaluator.unwrap_or(evaluator) == CelEvaluator::Portable;
+        let program = subscription.cel.as_deref().filter(|_| !external_cel).map(compile).transpose().map_err(|error| {
             SubscriptionError { subscription_id: Some(subscription.id.to_string()), ..SubscriptionError::cel(error) }
         })?;
         let mut form = normal_form(&subscription, &self.limits);
@@ -57,7 +58,7 @@ impl Reading {
             bits |= core_flags::CEL;
         }
         // What the host says of it is put in by `external`.
-        if portable {
+        if external_cel {
             bits |= core_flags::CEL;
         }
         // Those of an object are not in its text.
@@ -72,7 +73,7 @@ impl Reading {
             form,
             flags: bits,
             program,
-            portable,
+            external_cel,
             text: stored.into(),
             same_as: None,
             conditions: (stored != text).then(|| text.into()),
@@ -151,8 +152,8 @@ impl Draft {
             self.locked(|items| {
                 let end = items.len();
                 items.extend(read);
-                let is_portable = |item: &Item| item.as_ref().is_ok_and(|addition| addition.portable);
-                Ok((end..).zip(&items[end..]).filter(|(_, item)| is_portable(item)).map(|(at, _)| at).collect())
+                let is_external = |item: &Item| item.as_ref().is_ok_and(|addition| addition.external_cel);
+                Ok((end..).zip(&items[end..]).filter(|(_, item)| is_external(item)).map(|(at, _)| at).collect())
             })
         })
     }

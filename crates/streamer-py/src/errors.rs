@@ -1,14 +1,14 @@
 //! Every error, mapped to its class in `streamer.errors`: the one place that knows both.
 
+use crate::external_cel;
 use crate::gil;
-use crate::judging;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use streamer_core::engine::{Fault, Reentered};
+use streamer_core::engine::{Reentered, SnapshotFault};
 use streamer_core::error::{EventCode, EventError, SubscriptionError, SubscriptionErrorKind};
 use streamer_core::watch::Interrupted;
 
@@ -98,7 +98,7 @@ pub fn subscription_error<'py>(
 }
 
 /// A `SnapshotError`.
-pub fn snapshot_error(py: Python<'_>, fault: &Fault) -> PyErr {
+pub fn snapshot_error(py: Python<'_>, fault: &SnapshotFault) -> PyErr {
     let made = || {
         let named = PyDict::new(py);
         named.set_item("place", &*fault.place)?;
@@ -117,11 +117,11 @@ pub fn guard<T>(py: Python<'_>, act: impl FnOnce() -> PyResult<T>) -> PyResult<T
 
 #[cold]
 fn internal_error(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
-    if let Some(fault) = panic.downcast_ref::<Fault>() {
+    if let Some(fault) = panic.downcast_ref::<SnapshotFault>() {
         return snapshot_error(py, fault);
     }
     if panic.is::<Interrupted>() {
-        return judging::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()));
+        return external_cel::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()));
     }
     if panic.is::<Reentered>() {
         let told = "this thread is inside a write already, which called what writes now; write after it";

@@ -8,12 +8,12 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
 use std::sync::{Arc, OnceLock};
-use streamer_core::engine::{Change, Outcome, Pin, Record, Root, Transition};
+use streamer_core::engine::{Change, Outcome, Pin, Record, Transition, Version};
 use streamer_core::error::Ignored;
 
 /// An update that carries the document before it: what matched that, found when the first match asks for its transition.
 pub struct OldSide {
-    pub root: Arc<Root>,
+    pub version: Arc<Version>,
     pub text: Py<PyBytes>,
     pub tenant: Option<Box<str>>,
     pub collection: Option<Box<str>>,
@@ -22,9 +22,9 @@ pub struct OldSide {
 }
 
 impl OldSide {
-    pub fn new(root: Arc<Root>, text: Py<PyBytes>, tenant: Option<&str>, collection: Option<&str>) -> OldSide {
+    pub fn new(version: Arc<Version>, text: Py<PyBytes>, tenant: Option<&str>, collection: Option<&str>) -> OldSide {
         let (tenant, collection) = (tenant.map(Box::from), collection.map(Box::from));
-        OldSide { root, text, tenant, collection, stays: OnceLock::new() }
+        OldSide { version, text, tenant, collection, stays: OnceLock::new() }
     }
 }
 

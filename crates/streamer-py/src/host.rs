@@ -1,7 +1,7 @@
 //! What the core leaves to Python: `streamer.native.core.Host`, called through here only.
 //!
 //! The host reads events that are no bytes, logs errors of CEL, tells the labels of subscriptions, and evaluates what the portable
-//! evaluator is asked for (`judging.rs`).
+//! evaluator is asked for (`external_cel.rs`).
 
 use crate::errors;
 use crate::plain::{self, Refused};

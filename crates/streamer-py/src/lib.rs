@@ -7,7 +7,7 @@
 //!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
 //!  open.rs    events that are not settled yet            arrow.rs     events from Arrow buffers, results into such
 //!  plain.rs   JSON text of plain values                 matcher.rs  patterns and topics under names
-//!  shared_out.rs  blocks of work, for several threads   gil.rs     the GIL released, held again, forked
+//!  parallel.rs  blocks of work, for several threads     gil.rs     the GIL released, held again, forked
 //!  named.rs   types of Python that are made here        testing.rs what only tests do to a core
 //! ```
 //!
@@ -21,16 +21,16 @@ mod cel;
 mod core;
 mod draft;
 mod errors;
+mod external_cel;
 mod gil;
 mod hits;
 mod host;
-mod judging;
 mod matcher;
 mod named;
 mod open;
+mod parallel;
 mod plain;
 mod programs;
-mod shared_out;
 mod testing;
 
 use pyo3::prelude::*;

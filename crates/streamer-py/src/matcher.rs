@@ -18,9 +18,9 @@
 
 use crate::core::Shared;
 use crate::errors::{self, guard};
+use crate::external_cel;
 use crate::gil;
 use crate::host::Asked;
-use crate::judging;
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::PyVisit;
@@ -29,7 +29,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use streamer_core::engine::{Addition, Engine, Matched, Mode, Options, Record, Selection};
+use streamer_core::engine::{Addition, Engine, Matched, Options, Record, Selection, WriteMode};
 use streamer_core::error::{SubscriptionError, SubscriptionErrorKind};
 use streamer_core::flatten::{FieldValue, Fields, Position};
 use streamer_core::layout::EventLayout;
@@ -204,7 +204,7 @@ impl Matcher {
             fields.clear();
             open.unless(py, fill(&mut fields))?;
             let engine = &self.shared.engine;
-            let root = engine.root();
+            let version = engine.version();
             let named = |matched: &Matched<'_>| self.named(py, matched);
             let read = &*fields;
             let found = self.shared.find(
@@ -212,7 +212,7 @@ impl Matcher {
                 false,
                 false,
                 &mut open,
-                |scratch| engine.match_fields_on(&root, read, TENANT, scratch),
+                |scratch| engine.match_fields_on(&version, read, TENANT, scratch),
                 named,
             );
             let mut kept = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
@@ -261,7 +261,7 @@ impl Matcher {
                 limits: Limits { max_depth: event_depth, max_event_bytes: event_bytes, ..limits.clone() },
                 // Patterns are looked for one by one: a filter before them would have the same keys.
                 bloom: None,
-                ask: Some(judging::goes_on),
+                ask: Some(external_cel::goes_on),
                 ..Options::default()
             };
             let dialect = if dialect == "strict" { Dialect::Strict } else { Dialect::EventBridge };
@@ -292,7 +292,7 @@ impl Matcher {
                 Ok(Addition { tenant: TENANT.into(), host: Some(host), ..addition })
             });
             let additions: Vec<_> = additions.collect();
-            if let Err(errors) = gil::let_go(py, || self.shared.engine.write(additions, Mode::Add, false)) {
+            if let Err(errors) = gil::let_go(py, || self.shared.engine.write(additions, WriteMode::Add, false)) {
                 self.forget(places.iter().map(|place| &**place));
                 let (_, error) = errors.into_iter().next().expect("an error, where there are errors");
                 let kind = if topics { SubscriptionErrorKind::Subscription } else { SubscriptionErrorKind::Pattern };
@@ -321,7 +321,7 @@ impl Matcher {
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
             let asked = Asked { text: &text, tenant: None, collection: None };
-            let found = self.shared.find_event(py, &self.shared.engine.root(), &asked, &mut open, |matched| {
+            let found = self.shared.find_event(py, &self.shared.engine.version(), &asked, &mut open, |matched| {
                 if matched.ignored.is_some() { Ok(None) } else { self.named(py, matched).map(Some) }
             });
             let refuse = || self.shared.host.bind(py).call_method1("refuse", (event,));

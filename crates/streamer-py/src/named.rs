@@ -7,8 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::OnceLock;
 use streamer_core::cel::Cache;
-use streamer_core::engine::partitions::Name;
-use streamer_core::engine::{FailingSubscription, FilterState, Held};
+use streamer_core::engine::{FailingSubscription, FilterState, PartitionName, PartitionSizes};
 
 struct Classes {
     partition: Py<PyAny>,
@@ -38,14 +37,14 @@ fn made<'py>(py: Python<'py>, class: &Py<PyAny>, members: &Bound<'py, PyDict>) -
     class.bind(py).call((), Some(members))
 }
 
-fn named<'py>(py: Python<'py>, name: &Name) -> PyResult<Bound<'py, PyDict>> {
+fn named<'py>(py: Python<'py>, name: &PartitionName) -> PyResult<Bound<'py, PyDict>> {
     let members = PyDict::new(py);
     members.set_item("tenant", &*name.tenant)?;
     members.set_item("collection", &*name.collection)?;
     Ok(members)
 }
 
-pub fn partition_size<'py>(py: Python<'py>, held: &Held) -> PyResult<Bound<'py, PyAny>> {
+pub fn partition_size<'py>(py: Python<'py>, held: &PartitionSizes) -> PyResult<Bound<'py, PyAny>> {
     let members = named(py, &held.name)?;
     members.set_item("subscriptions", held.subscriptions)?;
     members.set_item("segments", held.segments)?;
@@ -54,7 +53,7 @@ pub fn partition_size<'py>(py: Python<'py>, held: &Held) -> PyResult<Bound<'py, 
     made(py, &classes(py)?.partition, &members)
 }
 
-pub fn partition_counts<'py>(py: Python<'py>, name: &Name, counts: [u64; 3]) -> PyResult<Bound<'py, PyAny>> {
+pub fn partition_counts<'py>(py: Python<'py>, name: &PartitionName, counts: [u64; 3]) -> PyResult<Bound<'py, PyAny>> {
     let [events, candidates, matches] = counts;
     let members = named(py, name)?;
     members.set_item("events", events)?;

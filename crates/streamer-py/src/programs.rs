@@ -4,7 +4,7 @@ use crate::errors::{self, guard};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
-use streamer_core::cel::{self, Arena, Document, Executable, Scratch, Verdict};
+use streamer_core::cel::{self, Arena, Document, EvaluationScratch, Executable, Verdict};
 use streamer_core::error::{EventError, SubscriptionError, SubscriptionErrorKind, Unread};
 use streamer_core::flatten::{Flattener, Given, PathTrie, Validation};
 use streamer_core::layout::EventLayout;
@@ -85,7 +85,7 @@ impl CelPrograms {
     fn evaluate(&self, py: Python<'_>, event: &[u8], budget: u64, old_side: bool) -> PyResult<Vec<Told>> {
         guard(py, || {
             self.with(py, event, old_side, |document| {
-                let mut scratch = Scratch::default();
+                let mut scratch = EvaluationScratch::default();
                 let mut tell = |executable: &Executable| {
                     let (outcome, words) = executable.evaluate_in_words(document, budget, &mut scratch)?;
                     let words = outcome.reason.map(|_| words);
@@ -99,7 +99,7 @@ impl CelPrograms {
     fn count(&self, py: Python<'_>, event: &[u8], budget: u64) -> PyResult<usize> {
         guard(py, || {
             self.with(py, event, false, |document| {
-                let mut scratch = Scratch::default();
+                let mut scratch = EvaluationScratch::default();
                 let mut count = 0;
                 for executable in &self.executables {
                     count += usize::from(executable.evaluate(document, budget, &mut scratch)?.verdict == Verdict::True);

@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::errors::guard;
 use crate::gil;
-use crate::shared_out::{Pulse, shared_out};
+use crate::parallel::{Pulse, parallel};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -49,7 +49,7 @@ impl CoreHooks {
                     thread::yield_now();
                 }
             };
-            shared_out(py, threads, &mut scratches, work).map(|_| ())
+            parallel(py, threads, &mut scratches, work).map(|_| ())
         })
     }
 }

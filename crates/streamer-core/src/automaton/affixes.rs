@@ -48,7 +48,7 @@ struct Group {
 }
 
 /// With more lengths than this a text is not hashed for asking alone.
-const FORESEEN: usize = 2;
+const PREFETCHED_VALUES: usize = 2;
 
 impl<const AT_END: bool> Affixes<AT_END> {
     /// Build from pairs of an operand and what a match is reported as. The empty operand fits every string.
@@ -128,8 +128,8 @@ impl<const AT_END: bool> Affixes<AT_END> {
     }
 
     /// Ask for the memory that a query comes upon first.
-    pub fn foresee(&self, text: &str) {
-        if self.lengths.len() <= FORESEEN {
+    pub fn prefetch(&self, text: &str) {
+        if self.lengths.len() <= PREFETCHED_VALUES {
             self.walk(text.as_bytes(), |_, state| self.table.prefetch(state));
         }
     }

@@ -39,12 +39,12 @@ pub struct Literals {
 
 /// Which states a text has been seen to reach; kept between queries to save allocations.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct SeenLiterals {
     marks: Vec<u64>,
     touched: Vec<u32>,
 }
 
-impl Seen {
+impl SeenLiterals {
     fn insert(&mut self, state: u32) -> bool {
         let (word, bit) = (state as usize / 64, 1 << (state % 64));
         if self.marks.len() <= word {
@@ -135,7 +135,7 @@ impl Literals {
     }
 
     /// Hand the position of each literal that occurs in *text* to *hit*, each once.
-    pub fn query(&self, text: &[u8], seen: &mut Seen, mut hit: impl FnMut(u32)) {
+    pub fn query(&self, text: &[u8], seen: &mut SeenLiterals, mut hit: impl FnMut(u32)) {
         if self.bytes.is_empty() {
             return;
         }
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn each_literal_that_occurs_is_reported_once() {
         let mut dice = Dice::new(5);
-        let mut seen = Seen::default();
+        let mut seen = SeenLiterals::default();
         for round in 0..300 {
             let mut literals: Vec<String> = (0..[1, 3, 40, 300][round % 4]).map(|_| dice.text("abcé", 5)).collect();
             literals.retain(|literal| !literal.is_empty());
@@ -193,7 +193,7 @@ mod tests {
         let built = Literals::new(&bytes);
         assert!(built.bytes() < 100_000);
         let mut reports = 0;
-        built.query(&vec![b'a'; 1_000_000], &mut Seen::default(), |_| reports += 1);
+        built.query(&vec![b'a'; 1_000_000], &mut SeenLiterals::default(), |_| reports += 1);
         assert_eq!(reports, 2000);
     }
 }

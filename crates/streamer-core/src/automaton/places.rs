@@ -13,7 +13,7 @@
 //!
 //! Rejected: the states of the pattern as bits (Shift-And), which costs as many steps, and masks for each pattern besides.
 
-use crate::automaton::refused::Refused;
+use crate::automaton::refused::RefusedSearches;
 use crate::subscriptions::normal_form::TopicWord;
 use crate::subscriptions::topics::MAX_WORDS;
 use rapidhash::fast::RandomState;
@@ -30,14 +30,14 @@ pub(super) const UNKNOWN: u32 = u32::MAX - 2;
 
 thread_local! {
     static SPENT: Cell<u64> = const { Cell::new(0) };
-    static REFUSED: Refused = const { Refused::none() };
+    static REFUSED: RefusedSearches = const { RefusedSearches::none() };
 }
 
 /// Begin with another event, and say what of the last one was refused: how many patterns, and the last in words.
 #[inline]
 pub fn take_refused() -> Option<(u32, String)> {
     SPENT.set(0);
-    REFUSED.with(Refused::take)
+    REFUSED.with(RefusedSearches::take)
 }
 
 /// What a pattern with `#` costs.

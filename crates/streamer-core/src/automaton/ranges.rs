@@ -83,7 +83,7 @@ pub fn text_after(text: &str) -> Box<str> {
 
 /// A range `from <= x < to`; an end left out is open.
 #[derive(Clone, Debug)]
-pub struct Range<K> {
+pub struct CutRange<K> {
     /// The cut that it starts at.
     pub from: Option<K>,
     /// The cut that it ends at.
@@ -160,8 +160,8 @@ pub struct Ranges<K: Cut> {
 
 impl Ranges<NumberCut> {
     /// Ask for the memory that a query will read.
-    pub fn foresee_number(&self, number: Number) {
-        self.foresee(NumberCut::before(number).split().0);
+    pub fn prefetch_number(&self, number: Number) {
+        self.prefetch(NumberCut::before(number).split().0);
     }
 
     /// Append the ids of all ranges that hold *number* to *hits*, each id once.
@@ -174,8 +174,8 @@ impl Ranges<NumberCut> {
 
 impl Ranges<Box<str>> {
     /// Ask for the memory that a query will read.
-    pub fn foresee_text(&self, text: &str) {
-        self.foresee(head_as_number(text));
+    pub fn prefetch_text(&self, text: &str) {
+        self.prefetch(head_as_number(text));
     }
 
     /// Append the ids of all ranges that hold *text* to *hits*, each id once.
@@ -187,8 +187,8 @@ impl Ranges<Box<str>> {
 
 impl<K: Cut> Ranges<K> {
     /// Build from *ranges*. Empty ones (`from >= to`) are dropped; one open on both sides holds every value.
-    pub fn new(ranges: impl IntoIterator<Item = Range<K>>) -> Ranges<K> {
-        let ranges: Vec<Range<K>> = ranges.into_iter().collect();
+    pub fn new(ranges: impl IntoIterator<Item = CutRange<K>>) -> Ranges<K> {
+        let ranges: Vec<CutRange<K>> = ranges.into_iter().collect();
         let (cuts, Ranked { mut lower, mut upper, all, both }) = rank_all(ranges.iter());
         lower.sort_unstable();
         upper.sort_unstable();
@@ -297,7 +297,7 @@ impl<K: Cut> Ranges<K> {
     }
 
     /// Ask for what a query comes upon after the upper levels, which are small.
-    fn foresee(&self, head: u64) {
+    fn prefetch(&self, head: u64) {
         if self.rests.is_empty() {
             return;
         }
@@ -332,7 +332,7 @@ struct Ranked {
 }
 
 /// The distinct cuts of *ranges*, sorted, and the ranges by kind.
-fn rank_all<'r, K: Cut + 'r>(ranges: impl Iterator<Item = &'r Range<K>> + Clone) -> (Vec<K>, Ranked) {
+fn rank_all<'r, K: Cut + 'r>(ranges: impl Iterator<Item = &'r CutRange<K>> + Clone) -> (Vec<K>, Ranked) {
     let mut cuts: Vec<K> = ranges.clone().flat_map(|range| range.from.iter().chain(&range.to)).cloned().collect();
     cuts.sort_unstable();
     cuts.dedup();
@@ -351,7 +351,7 @@ fn rank_all<'r, K: Cut + 'r>(ranges: impl Iterator<Item = &'r Range<K>> + Clone)
 }
 
 /// The ids of *ranges* in the order in which a query comes upon them, so that what they stand for can be laid out alike.
-pub fn query_order<'r, K: Cut + 'r>(ranges: impl Iterator<Item = &'r Range<K>> + Clone) -> Vec<u32> {
+pub fn query_order<'r, K: Cut + 'r>(ranges: impl Iterator<Item = &'r CutRange<K>> + Clone) -> Vec<u32> {
     let (_, Ranked { mut lower, mut upper, mut all, mut both }) = rank_all(ranges);
     lower.sort_unstable();
     upper.sort_unstable();
@@ -408,7 +408,7 @@ mod tests {
         for round in 0..300 {
             let count = [0, 1, 5, 60, 400][round % 5];
             let span = [6, 40, 3000][round % 3];
-            let ranges: Vec<Range<NumberCut>> = (0..count)
+            let ranges: Vec<CutRange<NumberCut>> = (0..count)
                 .map(|id| {
                     let end = |dice: &mut Dice| {
                         dice.chance(70).then(|| {
@@ -416,7 +416,7 @@ mod tests {
                             if dice.chance(50) { NumberCut::before(number) } else { NumberCut::after(number) }
                         })
                     };
-                    Range { from: end(&mut dice), to: end(&mut dice), id }
+                    CutRange { from: end(&mut dice), to: end(&mut dice), id }
                 })
                 .collect();
             let built = Ranges::new(ranges.clone());
@@ -439,11 +439,11 @@ mod tests {
     #[test]
     fn ranges_of_strings_include_and_exclude_their_bounds() {
         let ranges = Ranges::new([
-            Range { from: Some(text_before("b")), to: None, id: 0 },
-            Range { from: Some(text_after("b")), to: None, id: 1 },
-            Range { from: None, to: Some(text_before("b")), id: 2 },
-            Range { from: None, to: Some(text_after("b")), id: 3 },
-            Range { from: Some(text_before("b")), to: Some(text_after("b")), id: 4 },
+            CutRange { from: Some(text_before("b")), to: None, id: 0 },
+            CutRange { from: Some(text_after("b")), to: None, id: 1 },
+            CutRange { from: None, to: Some(text_before("b")), id: 2 },
+            CutRange { from: None, to: Some(text_after("b")), id: 3 },
+            CutRange { from: Some(text_before("b")), to: Some(text_after("b")), id: 4 },
         ]);
         for (text, expected) in [
             ("", vec![2, 3]),
@@ -463,7 +463,7 @@ mod tests {
     #[test]
     fn integers_past_two_to_the_53_are_told_apart() {
         let bound = Number::from_i64(9_007_199_254_740_993);
-        let ranges = Ranges::new([Range { from: Some(NumberCut::before(bound)), to: None, id: 7 }]);
+        let ranges = Ranges::new([CutRange { from: Some(NumberCut::before(bound)), to: None, id: 7 }]);
         let hits = |number: i64| {
             let mut found = Vec::new();
             ranges.query_number(Number::from_i64(number), &mut found);

@@ -6,15 +6,15 @@ use std::cell::{Cell, RefCell};
 ///
 /// Kept for the thread and not handed up from every condition that may be refused, where nothing else depends on it.
 #[derive(Debug, Default)]
-pub struct Refused {
+pub struct RefusedSearches {
     count: Cell<u32>,
     last: RefCell<String>,
 }
 
-impl Refused {
+impl RefusedSearches {
     /// None yet.
-    pub const fn none() -> Refused {
-        Refused { count: Cell::new(0), last: RefCell::new(String::new()) }
+    pub const fn none() -> RefusedSearches {
+        RefusedSearches { count: Cell::new(0), last: RefCell::new(String::new()) }
     }
 
     /// Count *more*, which *detail* tells.

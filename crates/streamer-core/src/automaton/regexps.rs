@@ -1,4 +1,4 @@
-//! Which regular expressions match a string? Required literals first, then one bounded automaton each.
+//! Which regular expressions match a string? Required literals first, then each [`CompiledRegexp`].
 //!
 //! ```text
 //!   \Aab[0-9]+shipped(,.*)?\z      required: "shipped"  ─► Aho-Corasick over all required literals ─► candidates
@@ -8,217 +8,31 @@
 //! Invariant: a text that an expression matches holds its required literal and has a length within its bounds; so what the
 //! literal rules out need not be tried.
 //!
-//! Cost: a try is linear in the text (`regex-automata`: never exponential), whatever the expression. Programs are compiled once
-//! for each distinct expression and shared by all indexes that hold them; program and cache sizes are bounded. A step for each
-//! byte and each state alive is still too much for a large expression in a long text. So a search has a budget. What would take
-//! more does not match, and is counted. An expression whose automaton is small takes one step a byte, and needs none.
-//!
-//! Rejected: all expressions in one automaton (its lazy DFA is rebuilt for nearly every text it has not seen: 4 to 50 ms);
-//! leaving the size open (`(\pL{1,99}){99}` would take gigabytes).
+//! Rejected: all expressions in one automaton (its lazy DFA is rebuilt for nearly every text it has not seen: 4 to 50 ms).
 
-use crate::automaton::literals::{Literals, Seen};
-use crate::automaton::refused::Refused;
-use crate::fork;
-use crate::subscriptions::depth::with_stack_for;
-use crate::subscriptions::regexps::Regexp;
-use crate::watch::spend;
-use regex_automata::dfa::{StartKind, dense};
-use regex_automata::meta::{self, Regex};
-use regex_automata::nfa::thompson;
-use regex_syntax::hir::{Hir, HirKind};
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
-
-/// Most bytes that the automaton of one expression may take.
-const SIZE_LIMIT: usize = 4 << 20;
-/// Bytes that the lazy automaton of a small expression may keep for each thread, and of a large one for each byte of its
-/// program. With too little for a few of its states, it would be built anew all the time, or not be used at all. What is used
-/// instead takes a step for each instruction and byte.
-const CACHE: usize = 256 << 10;
-const CACHE_PER_BYTE: usize = 4;
-/// An automaton is small if all of its states take at most so many bytes, and making it as many again. Then the lazy one is
-/// never built anew, and a byte of a text takes one step, whatever the text.
-const SMALL: usize = CACHE / 2;
-
-/// Most letters of an expression that are told in words.
-const MOST_TOLD: usize = 200;
-/// Units that the search of a filter's or a pattern's expression in one text may cost.
-const BUDGET: usize = 1_000_000;
-
-/// What it costs to look for an expression of a size in a text (docs/cel-cost.md).
-pub fn units_of_search(text: &str, size: usize) -> usize {
-    text.len().div_ceil(16).saturating_mul(size)
-}
-
-thread_local! {
-    static REFUSED: Refused = const { Refused::none() };
-}
-
-/// How many searches this thread has refused since it was last asked, and the last of them in words.
-#[inline]
-pub fn take_refused() -> Option<(u32, String)> {
-    REFUSED.with(Refused::take)
-}
-
-/// A compiled expression with what a text must have for it to be tried at all.
-#[derive(Debug)]
-pub struct Program {
-    regex: Regex,
-    required: Box<[u8]>,
-    shortest: usize,
-    longest: Option<usize>,
-    expression: Box<str>,
-    size: usize,
-    small: OnceLock<bool>,
-}
-
-impl Program {
-    /// Compile *regexp*, or hand out the program that an equal one has made. An error says why it is refused.
-    pub fn compile(regexp: &Regexp) -> Result<Arc<Program>, String> {
-        static PROGRAMS: LazyLock<Mutex<HashMap<Regexp, Weak<Program>>>> = LazyLock::new(Mutex::default);
-        let known = |programs: &HashMap<Regexp, Weak<Program>>| programs.get(regexp)?.upgrade();
-        let found = {
-            let _inside = fork::inside();
-            known(&PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner))
-        };
-        if let Some(program) = found {
-            return Ok(program);
-        }
-        let program = Arc::new(Program::within(regexp, SIZE_LIMIT)?);
-        let _inside = fork::inside();
-        let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        if programs.len() >= 64 && programs.len().is_power_of_two() {
-            programs.retain(|_, program| program.strong_count() > 0);
-        }
-        programs.insert(regexp.clone(), Arc::downgrade(&program));
-        Ok(program)
-    }
-
-    /// Compile *regexp* into an automaton of at most *size_limit* bytes, for one use: nobody else gets this program. An error
-    /// says why it is refused.
-    pub fn within(regexp: &Regexp, size_limit: usize) -> Result<Program, String> {
-        with_stack_for(&regexp.expression, || Program::build(regexp, size_limit))
-    }
-
-    fn build(Regexp { expression, size }: &Regexp, size_limit: usize) -> Result<Program, String> {
-        let hir = crate::subscriptions::re2::hir(expression)?;
-        let build = |cache: usize| {
-            let config = meta::Config::new()
-                .nfa_size_limit(Some(size_limit))
-                .onepass_size_limit(Some(size_limit / 4))
-                .hybrid_cache_capacity(cache)
-                .utf8_empty(false) // as RE2, which finds `\B` also between the bytes of a character
-                .which_captures(thompson::WhichCaptures::None);
-            let built = meta::Builder::new().configure(config).build_from_hir(&hir);
-            built.map_err(|error| error.size_limit().map_or_else(|| error.to_string(), |_| "the expression is too large".into()))
-        };
-        let mut regex = build(CACHE)?;
-        if regex.memory_usage() * CACHE_PER_BYTE > CACHE {
-            regex = build(regex.memory_usage() * CACHE_PER_BYTE)?;
-        }
-        let properties = hir.properties();
-        let whole = properties.look_set_prefix().contains(regex_syntax::hir::Look::Start)
-            && properties.look_set_suffix().contains(regex_syntax::hir::Look::End);
-        Ok(Program {
-            required: required(&hir).into(),
-            shortest: properties.minimum_len().unwrap_or(0),
-            longest: properties.maximum_len().filter(|_| whole),
-            regex,
-            expression: expression.clone(),
-            size: *size,
-            small: OnceLock::new(),
-        })
-    }
-
-    /// Whether no text takes more than a step for each of its bytes: all states of its automaton fit the cache. `a.{240}c` keeps
-    /// 240 alive in as many combinations as texts like, and takes hundreds of steps for a byte. Found when it is first asked.
-    pub fn is_small(&self) -> bool {
-        let build = || {
-            let hir = crate::subscriptions::re2::hir(&self.expression)?;
-            let nfa = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
-            let nfa = thompson::Compiler::new().configure(nfa.nfa_size_limit(Some(SMALL))).build_from_hir(&hir);
-            let dfa = dense::Config::new().start_kind(StartKind::Unanchored);
-            let mut builder = dense::Builder::new();
-            builder.configure(dfa.dfa_size_limit(Some(SMALL)).determinize_size_limit(Some(SMALL)));
-            Ok(nfa.is_ok_and(|nfa| builder.build_from_nfa(&nfa).is_ok()))
-        };
-        *fork::once(&self.small, || with_stack_for(&self.expression, build).unwrap_or(false))
-    }
-
-    /// Whether *text*, or a part of it, as the expression says, matches, and to find out costs at most the budget of filters and
-    /// patterns; see [`take_refused`] for where it would cost more.
-    pub fn search(&self, text: &str) -> bool {
-        let units = units_of_search(text, self.size);
-        if units > BUDGET && !self.is_small() {
-            self.refuse(text);
-            return false;
-        }
-        spend(units.min(text.len()) + 1);
-        self.is_match(text)
-    }
-
-    #[cold]
-    fn refuse(&self, text: &str) {
-        let Program { expression, size, .. } = self;
-        let mut letters = expression.chars();
-        let start: String = letters.by_ref().take(MOST_TOLD).collect();
-        let more = if letters.next().is_some() { "..." } else { "" };
-        let bytes = text.len();
-        let told = format!("a text of {bytes} bytes is not searched for a regular expression of size {size}: {start}{more}");
-        REFUSED.with(|refused| refused.add(1, told));
-    }
-
-    /// Whether *text*, or a part of it, as the expression says, matches, whatever it costs.
-    pub fn is_match(&self, text: &str) -> bool {
-        text.len() >= self.shortest && self.longest.is_none_or(|longest| text.len() <= longest) && self.regex.is_match(text)
-    }
-
-    /// The expression, in the syntax of `regex-syntax`.
-    pub fn expression(&self) -> &str {
-        &self.expression
-    }
-
-    /// Its size, as it was given.
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
-    /// A literal that every text has that matches; empty where none is known.
-    pub fn required(&self) -> &[u8] {
-        &self.required
-    }
-}
-
-/// The longest literal that every match of *hir* holds. Recursive: see `depth.rs`.
-fn required(hir: &Hir) -> &[u8] {
-    match hir.kind() {
-        HirKind::Literal(literal) => &literal.0,
-        HirKind::Capture(capture) => required(&capture.sub),
-        HirKind::Repetition(repetition) if repetition.min > 0 => required(&repetition.sub),
-        HirKind::Concat(parts) => parts.iter().map(required).max_by_key(|literal| literal.len()).unwrap_or_default(),
-        _ => &[],
-    }
-}
+use crate::automaton::literals::{Literals, SeenLiterals};
+use crate::regexps::CompiledRegexp;
+use std::sync::Arc;
 
 /// An immutable set of regular expressions. See the head of this file.
 #[derive(Debug)]
 pub struct Regexps {
     literals: Literals,
     of_literal: Box<[u32]>,
-    programs: Box<[(Arc<Program>, u32)]>, // those without required literal last
+    programs: Box<[(Arc<CompiledRegexp>, u32)]>, // those without required literal last
 }
 
 impl Regexps {
     /// Build from pairs of a program and what a match is reported as.
-    pub fn new(programs: impl IntoIterator<Item = (Arc<Program>, u32)>) -> Regexps {
+    pub fn new(programs: impl IntoIterator<Item = (Arc<CompiledRegexp>, u32)>) -> Regexps {
         let mut programs: Vec<_> = programs.into_iter().collect();
         programs.sort_by(|(left, _), (right, _)| {
-            (left.required.is_empty(), &left.required).cmp(&(right.required.is_empty(), &right.required))
+            (left.required().is_empty(), left.required()).cmp(&(right.required().is_empty(), right.required()))
         });
         let mut literals: Vec<&[u8]> = Vec::new();
         let mut of_literal = Vec::new();
         for (at, (program, _)) in programs.iter().enumerate() {
-            if program.required.is_empty() {
+            if program.required().is_empty() {
                 of_literal.push(at as u32);
                 break;
             }
@@ -234,8 +48,8 @@ impl Regexps {
     }
 
     /// Hand the ids of all expressions that match *text* to *hit*, each once.
-    pub fn query(&self, text: &str, seen: &mut Seen, mut hit: impl FnMut(&[u32])) {
-        let mut try_all = |programs: &[(Arc<Program>, u32)]| {
+    pub fn query(&self, text: &str, seen: &mut SeenLiterals, mut hit: impl FnMut(&[u32])) {
+        let mut try_all = |programs: &[(Arc<CompiledRegexp>, u32)]| {
             for (program, id) in programs {
                 if program.search(text) {
                     hit(&[*id]);
@@ -255,9 +69,11 @@ impl Regexps {
 mod tests {
     use super::*;
     use crate::automaton::testing::Dice;
+    use crate::regexps::Regexp;
+    use regex_automata::meta::Regex;
 
-    fn program(expression: &str) -> Arc<Program> {
-        Program::compile(&Regexp { expression: expression.into(), size: 100 }).unwrap()
+    fn program(expression: &str) -> Arc<CompiledRegexp> {
+        CompiledRegexp::compile(&Regexp { expression: expression.into(), size: 100 }).unwrap()
     }
 
     #[test]
@@ -275,7 +91,7 @@ mod tests {
             r"\A(a(b(c)))",
         ];
         let mut dice = Dice::new(7);
-        let mut seen = Seen::default();
+        let mut seen = SeenLiterals::default();
         let built = Regexps::new(expressions.iter().zip(0..).map(|(expression, id)| (program(expression), id)));
         for _ in 0..2000 {
             let text = dice.text("abc1", 8);
@@ -287,40 +103,5 @@ mod tests {
                 .collect();
             assert_eq!(found, expected, "{text}");
         }
-    }
-
-    #[test]
-    fn an_expression_is_small_whose_automaton_has_few_states_in_all() {
-        for small in
-            ["", "a", r"\Aab[0-9]+\z", "(a|b)*c", r"\A[A-Z]{2}[0-9]{4}\z", "(?i-u)error|warning", r"(?-u:\b)x(?-u:\b)", "a.{3}c"]
-        {
-            assert!(program(small).is_small(), "{small}");
-        }
-        for large in ["a.{20}c", "a.{240}c", "(a|b)*a(a|b){60}c"] {
-            assert!(!program(large).is_small(), "{large}");
-        }
-    }
-
-    #[test]
-    fn a_search_past_the_budget_is_refused_unless_the_automaton_is_small() {
-        let of_size = |expression: &str, size| Program::compile(&Regexp { expression: expression.into(), size }).unwrap();
-        let (large, small) = (of_size("a.{500}c", 503), of_size("a.*c", 503));
-        for (length, fits) in [(BUDGET / 503 * 16, true), (BUDGET / 503 * 16 + 1, false)] {
-            let text = "a".repeat(length - 1) + "c";
-            assert_eq!((large.search(&text), small.search(&text)), (fits, true), "{length}");
-            assert!(large.is_match(&text));
-        }
-        let (refused, detail) = take_refused().unwrap();
-        let expected = "a text of 31809 bytes is not searched for a regular expression of size 503: a.{500}c";
-        assert_eq!((refused, &*detail), (1, expected));
-        assert_eq!(take_refused(), None);
-    }
-
-    #[test]
-    fn equal_expressions_share_a_program_and_huge_ones_are_refused() {
-        assert!(Arc::ptr_eq(&program("x+y"), &program("x+y")));
-        assert!(Program::compile(&Regexp { expression: r"(\pL{1,99}){99}".into(), size: 1 }).is_err());
-        assert_eq!(program(r"\Aab(c|d)longest[0-9]\z").required(), b"longest");
-        assert!(program("[a-z]{1,50}").is_match("abc") && program(r"\pL+").is_match("é"));
     }
 }

@@ -65,7 +65,7 @@ pub struct Topics {
 
 /// What is kept between queries to save allocations.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct TopicScratch {
     key: Vec<u32>,
     alive: Alive,
     places: Places,
@@ -148,8 +148,8 @@ impl Topics {
     }
 
     /// Hand the ids of all patterns that match *key* to *hit*, each once, as far as the budget of the event allows.
-    pub fn query(&self, key: &str, scratch: &mut Scratch, mut hit: impl FnMut(&[u32])) {
-        let Scratch { key: numbers, alive, places } = scratch;
+    pub fn query(&self, key: &str, scratch: &mut TopicScratch, mut hit: impl FnMut(&[u32])) {
+        let TopicScratch { key: numbers, alive, places } = scratch;
         numbers.clear();
         for word in words(key) {
             if numbers.len() == MAX_WORDS {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     /// What a query finds, sorted.
-    fn found(topics: &Topics, key: &str, scratch: &mut Scratch) -> Vec<u32> {
+    fn found(topics: &Topics, key: &str, scratch: &mut TopicScratch) -> Vec<u32> {
         let mut found = Vec::new();
         topics.query(key, scratch, |ids| found.extend_from_slice(ids));
         found.sort_unstable();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// What the patterns, each compared with the key by itself, find for the key that was asked last.
-    fn compared(topics: &Topics, scratch: &mut Scratch) -> Vec<u32> {
+    fn compared(topics: &Topics, scratch: &mut TopicScratch) -> Vec<u32> {
         let mut found = Vec::new();
         scratch.places.read(&scratch.key, topics.texts.len());
         topics.compare(scratch.key.len(), &scratch.places, |ids| found.extend_from_slice(ids));
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn topics_answer_as_their_definition_does_walked_and_compared() {
         let mut dice = Dice::new(14);
-        let mut scratch = Scratch::default();
+        let mut scratch = TopicScratch::default();
         for round in 0..400 {
             let random =
                 |dice: &mut Dice, kinds: &[&str]| (0..dice.below(6)).map(|_| *dice.pick(kinds)).collect::<Vec<_>>().join(".");
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn long_keys_and_patterns_are_compared_as_they_are_walked() {
         let mut dice = Dice::new(41);
-        let mut scratch = Scratch::default();
+        let mut scratch = TopicScratch::default();
         let mut matched = 0;
         for _ in 0..200 {
             let length = 60 + dice.below(140);
@@ -394,7 +394,7 @@ mod tests {
         let patterns: Vec<_> = (0..200).map(|at| pattern(&format!("{at}.#.{}.#.b", vec!["a"; 300].join(".#.")))).collect();
         let patterns: Vec<_> = patterns.into_iter().chain([pattern(&vec!["#.a"; 500].join("."))]).collect();
         let built = build(&patterns);
-        let mut scratch = Scratch::default();
+        let mut scratch = TopicScratch::default();
         let key = vec!["a"; MAX_WORDS].join(".");
         assert_eq!(found(&built, &key, &mut scratch), [200]);
         assert!(!built.walk(&scratch.key, &mut scratch.alive, FEWEST_STEPS));
@@ -407,7 +407,7 @@ mod tests {
         let start = vec!["#.a"; 511].join(".");
         let patterns: Vec<_> = (0..6200).map(|at| pattern(&format!("{start}.#.{at}"))).collect();
         let built = build(&patterns);
-        let mut scratch = Scratch::default();
+        let mut scratch = TopicScratch::default();
         let start = vec!["a"; MAX_WORDS - 1].join(".");
         for (last, expected) in [("0", vec![0]), ("6102", vec![6102]), ("6103", vec![])] {
             let key = format!("{start}.{last}");
@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn a_key_that_is_too_long_is_for_no_pattern_with_a_hash() {
         let built = build(&[pattern("#"), pattern("a.*"), pattern("#.a"), pattern("#.#")]);
-        let mut scratch = Scratch::default();
+        let mut scratch = TopicScratch::default();
         let key = vec!["a"; MAX_WORDS].join(".");
         assert_eq!(found(&built, &key, &mut scratch), [0, 2, 3]);
         assert_eq!(take_refused(), None);

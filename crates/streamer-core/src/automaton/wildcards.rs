@@ -15,7 +15,7 @@
 //! Rejected: one DFA of all patterns (10,000 patterns of 5 stars have more states than memory, and a lazy one takes
 //! milliseconds for each text it has not seen); an NFA with all states live (linear in the patterns for every byte).
 
-use crate::automaton::literals::{Literals, Seen};
+use crate::automaton::literals::{Literals, SeenLiterals};
 use crate::watch::spend;
 use std::collections::HashMap;
 
@@ -80,7 +80,7 @@ impl Wildcards {
     }
 
     /// Hand the ids of all patterns that match *text* to *hit*, each once.
-    pub fn query(&self, text: &str, seen: &mut Seen, mut hit: impl FnMut(&[u32])) {
+    pub fn query(&self, text: &str, seen: &mut SeenLiterals, mut hit: impl FnMut(&[u32])) {
         if !self.without.is_empty() {
             hit(&self.without);
         }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn wildcards_answer_as_their_definition_does() {
         let mut dice = Dice::new(6);
-        let mut seen = Seen::default();
+        let mut seen = SeenLiterals::default();
         for round in 0..300 {
             let patterns: Vec<Vec<Box<str>>> = (0..[1, 4, 60][round % 3])
                 .map(|_| (0..2 + dice.below(4)).map(|_| dice.text("abé", 3).into()).collect())

@@ -48,7 +48,7 @@ impl Blocked {
     /// Add a key; whether a bit of it was not set yet.
     pub fn add(&self, hash: u64) -> bool {
         let (word, mask) = self.place(hash);
-        // The root that the key belongs to is published after, with release; that orders this store too.
+        // The version that the key belongs to is published after, with release; that orders this store too.
         self.words[word].fetch_or(mask, Ordering::Relaxed) & mask != mask
     }
 

@@ -6,21 +6,21 @@
 //!                                                         ─► blocked bits     none is there: NO      one may be: MAYBE
 //! ```
 //!
-//! Concurrency contract: readers ask, and count, without a lock. Only the writer adds, before it publishes the root that the
-//! keys belong to. A filter that gained a place shares bits and counters with the one before it: a reader of an older root
-//! hears MAYBE more often, never NO wrongly. A rebuilt one has bits of its own, and hangs on a root of its own.
+//! Concurrency contract: readers ask, and count, without a lock. Only the writer adds, before it publishes the version that the
+//! keys belong to. A filter that gained a place shares bits and counters with the one before it: a reader of an older version
+//! hears MAYBE more often, never NO wrongly. A rebuilt one has bits of its own, and hangs on a version of its own.
 //!
 //! Invariant (semantics.md section 9, *zero false negatives*): for every keyed subscription of the partition that the event
 //! matches the answer is MAYBE.
 //!
 //! Measured is the rate for an *event*: of those that carry no live key, how many get MAYBE. Every [`EVERY`]th MAYBE keeps
-//! its probes, until [`Filter::settle`] looks which of them any live key answers for.
+//! its probes, until [`BloomFilter::settle`] looks which of them any live key answers for.
 //!
 //! Cost: a hash and a load for each value at a place; of an equality the hash is the one that the index needs too.
 
 use crate::bloom::blocked::{Blocked, Measure};
 use crate::bloom::keys::{Access, place_to_bytes};
-use crate::bloom::kinds::{Kind, of_scalar};
+use crate::bloom::kinds::{KeyKind, of_scalar};
 use crate::engine::buckets::MANY_PATHS;
 use crate::engine::paths::{PathMap, PathSet, PathSets};
 use crate::engine::store::Store;
@@ -48,11 +48,11 @@ const MOST_SAMPLES: usize = 512;
 const MOST_PROBES: usize = 64;
 
 /// Where keys of a kind stand.
-pub type Place = (Path, Mode, Kind);
+pub type KeyPlace = (Path, Mode, KeyKind);
 
 /// See the head of this file.
 #[derive(Debug)]
-pub struct Filter {
+pub struct BloomFilter {
     bits: Arc<Bits>,
     /// Where the keys stand.
     pub places: Arc<PathSet>,
@@ -66,13 +66,13 @@ struct Asked {
     /// Of equalities; 0 where there are none.
     equal: u64,
     /// Of each other kind: apart, since most places have none.
-    others: Box<[(Kind, u64)]>,
+    others: Box<[(KeyKind, u64)]>,
 }
 
 impl Asked {
-    fn kinds(&self) -> impl Iterator<Item = Kind> {
+    fn kinds(&self) -> impl Iterator<Item = KeyKind> {
         let others = self.others.iter().map(|(kind, _)| *kind);
-        (self.equal != 0).then_some(Kind::Equal).into_iter().chain(others)
+        (self.equal != 0).then_some(KeyKind::Equal).into_iter().chain(others)
     }
 
     /// Call *visit* with what a scalar carries besides itself.
@@ -122,7 +122,7 @@ struct Samples {
 
 /// The state of a filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct State {
+pub struct BloomState {
     /// How often it was built.
     pub version: u64,
     /// How often of these a write built it, because it held more keys than it was sized for.
@@ -147,17 +147,17 @@ pub struct State {
     pub false_positives: u64,
 }
 
-impl Filter {
+impl BloomFilter {
     /// A filter for *capacity* keys, of which *keys* were added, at these places; it goes on counting where *old* stood.
     pub fn new(
         blocked: Blocked,
         capacity: usize,
         keys: u64,
-        places: impl IntoIterator<Item = Place>,
+        places: impl IntoIterator<Item = KeyPlace>,
         sets: &mut PathSets,
         seed: &Seed,
-        old: Option<&Filter>,
-    ) -> Filter {
+        old: Option<&BloomFilter>,
+    ) -> BloomFilter {
         let counts = old.map(|old| old.bits.counts.clone()).unwrap_or_default();
         let bits = Bits {
             blocked,
@@ -172,24 +172,24 @@ impl Filter {
             samples: Mutex::default(),
         };
         let (places, asked) = arrange(places, sets, seed);
-        Filter { bits: Arc::new(bits), asked, places }
+        BloomFilter { bits: Arc::new(bits), asked, places }
     }
 
-    fn all_places(&self) -> impl Iterator<Item = (&Path, Mode, Kind)> {
+    fn all_places(&self) -> impl Iterator<Item = (&Path, Mode, KeyKind)> {
         let asked = self.places.paths.iter().zip(&self.asked);
         asked.flat_map(|((path, mode), asked)| asked.kinds().map(move |kind| (path, *mode, kind)))
     }
 
     /// The filter with these places too: itself, if it has them all.
-    pub fn with_places(self: &Arc<Filter>, more: &HashSet<Place>, sets: &mut PathSets, seed: &Seed) -> Arc<Filter> {
-        let known: HashSet<(&Path, Mode, Kind)> = self.all_places().collect();
-        let new: Vec<&Place> = more.iter().filter(|(path, mode, kind)| !known.contains(&(path, *mode, *kind))).collect();
+    pub fn with_places(self: &Arc<BloomFilter>, more: &HashSet<KeyPlace>, sets: &mut PathSets, seed: &Seed) -> Arc<BloomFilter> {
+        let known: HashSet<(&Path, Mode, KeyKind)> = self.all_places().collect();
+        let new: Vec<&KeyPlace> = more.iter().filter(|(path, mode, kind)| !known.contains(&(path, *mode, *kind))).collect();
         if new.is_empty() {
             return self.clone();
         }
         let known = known.into_iter().map(|(path, mode, kind)| (path.clone(), mode, kind));
         let (places, asked) = arrange(known.chain(new.into_iter().cloned()), sets, seed);
-        Arc::new(Filter { bits: self.bits.clone(), asked, places })
+        Arc::new(BloomFilter { bits: self.bits.clone(), asked, places })
     }
 
     /// Add keys, as [`for_each_hash`] hashes them. Their places must be known. Only the writer calls this.
@@ -213,7 +213,7 @@ impl Filter {
         (self.bits.keys.load(Ordering::Relaxed), self.bits.capacity)
     }
 
-    /// Whether any keyed subscription can match an event. Where the event has holes the caller does not ask: MAYBE.
+    /// Whether any keyed subscription can match an event. Where the event has unknown values the caller does not ask: MAYBE.
     #[inline]
     pub fn ask(&self, map: &PathMap, values: &mut Values<'_>) -> Answer {
         let (mut probes, mut is_there) = (0, false);
@@ -234,7 +234,7 @@ impl Filter {
     }
 
     /// Ask for the lines that are read first.
-    pub fn foresee(&self) {
+    pub fn prefetch(&self) {
         prefetch_all(&*self.bits);
         prefetch_all(&*self.places);
         prefetch(&self.asked, 0);
@@ -344,10 +344,10 @@ impl Filter {
     }
 
     /// Its state; a look at each of its words.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> BloomState {
         let bits = &*self.bits;
         let no = bits.counts.no.load(Ordering::Relaxed);
-        State {
+        BloomState {
             version: bits.version,
             grown: bits.counts.grown.load(Ordering::Relaxed),
             keys: bits.keys.load(Ordering::Relaxed),
@@ -370,10 +370,10 @@ pub fn for_each_hash(
     access: &Access,
     seed: &Seed,
     is_live: impl Fn(u32) -> bool,
-    mut visit: impl FnMut(u32, Kind, u64),
+    mut visit: impl FnMut(u32, KeyKind, u64),
 ) {
     // Few kinds stand at one path.
-    let mut salts: Vec<Vec<(Kind, u64)>> = vec![Vec::new(); store.paths.paths.len()];
+    let mut salts: Vec<Vec<(KeyKind, u64)>> = vec![Vec::new(); store.paths.paths.len()];
     access.for_each(store, is_live, |path, probe| {
         let (kind, known) = (probe.kind(), &mut salts[path as usize]);
         let salt = known.iter().find(|(other, _)| *other == kind).map(|(_, salt)| *salt).unwrap_or_else(|| {
@@ -387,16 +387,16 @@ pub fn for_each_hash(
 }
 
 /// A set of paths, and of each the kinds of keys with their salts; equal places make equal sets, in whatever order they come.
-fn arrange(places: impl IntoIterator<Item = Place>, sets: &mut PathSets, seed: &Seed) -> (Arc<PathSet>, Box<[Asked]>) {
-    let mut by_path: HashMap<(Path, Mode), Vec<Kind>> = HashMap::new();
+fn arrange(places: impl IntoIterator<Item = KeyPlace>, sets: &mut PathSets, seed: &Seed) -> (Arc<PathSet>, Box<[Asked]>) {
+    let mut by_path: HashMap<(Path, Mode), Vec<KeyKind>> = HashMap::new();
     for (path, mode, kind) in places {
         by_path.entry((path, mode)).or_default().push(kind);
     }
-    let mut all: Vec<((Path, Mode), Vec<Kind>)> = by_path.into_iter().collect();
+    let mut all: Vec<((Path, Mode), Vec<KeyKind>)> = by_path.into_iter().collect();
     all.sort_unstable();
     let salted = all.iter().map(|((path, mode), kinds)| {
         let salted = kinds.iter().map(|kind| (*kind, salt(path, *mode, *kind, seed)));
-        let (equal, others): (Vec<_>, Vec<_>) = salted.partition(|(kind, _)| *kind == Kind::Equal);
+        let (equal, others): (Vec<_>, Vec<_>) = salted.partition(|(kind, _)| *kind == KeyKind::Equal);
         Asked { equal: equal.first().map_or(0, |(_, salt)| *salt), others: others.into() }
     });
     let asked = salted.collect();
@@ -404,9 +404,9 @@ fn arrange(places: impl IntoIterator<Item = Place>, sets: &mut PathSets, seed: &
 }
 
 /// What keys of a kind at a place are hashed with, never 0.
-fn salt(path: &Path, mode: Mode, kind: Kind, seed: &Seed) -> u64 {
+fn salt(path: &Path, mode: Mode, kind: KeyKind, seed: &Seed) -> u64 {
     let mut bytes = place_to_bytes(path, mode);
-    if kind != Kind::Equal {
+    if kind != KeyKind::Equal {
         bytes.extend_from_slice(kind.name().as_bytes());
     }
     seed.hash_bytes(&bytes) | 1

@@ -31,9 +31,9 @@
 //!
 //! Cost: a look at each distinct clause of a store, and one comparison for each clause of a conjunction.
 
-use crate::bloom::kinds::{Probe, of_atom, rank, write_quoted};
+use crate::bloom::kinds::{KeyProbe, of_atom, rank, write_quoted};
+use crate::engine::encoded::AtomView;
 use crate::engine::store::Store;
-use crate::engine::words::AtomView;
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use std::cmp::Ordering;
 
@@ -48,7 +48,7 @@ pub enum Scope {
 
 impl Scope {
     /// What an atom at a part of the event asks for; see [`of_atom`].
-    fn probes<'a>(self, root: Root, atom: &AtomView<'a>, visit: &mut dyn FnMut(Probe<'a>)) -> Option<u8> {
+    fn probes<'a>(self, root: Root, atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8> {
         let has_keys = match (self, atom) {
             // To whom an event belongs is settled before a shipped filter is asked.
             (Scope::Shipping, _) => !matches!(root, Root::Collection | Root::Tenant),
@@ -75,7 +75,7 @@ fn is_guarded(atom: &AtomView<'_>) -> bool {
 }
 
 /// `Key.to_bytes()` of `streamer/subscriptions/keys.py`: UTF-8 JSON of root, mode, names, tag and value.
-pub fn key_to_bytes(path: &Path, mode: Mode, probe: &Probe<'_>) -> Vec<u8> {
+pub fn key_to_bytes(path: &Path, mode: Mode, probe: &KeyProbe<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     begin_key(&mut out, path, mode);
     end_key(&mut out, probe);
@@ -90,7 +90,7 @@ pub fn begin_key(out: &mut Vec<u8>, path: &Path, mode: Mode) {
 }
 
 /// End the bytes of a key that was begun.
-pub fn end_key(out: &mut Vec<u8>, probe: &Probe<'_>) {
+pub fn end_key(out: &mut Vec<u8>, probe: &KeyProbe<'_>) {
     probe.write(out);
     out.push(b']');
 }
@@ -232,7 +232,7 @@ impl Access {
 
     /// Call *visit* with the path, by position in the store's path set, and the key, of each key of the subscriptions that
     /// *is_live* holds for, by position in *store*: the one that this was made of, renumbered or not.
-    pub fn for_each<'s>(&self, store: &'s Store, is_live: impl Fn(u32) -> bool, mut visit: impl FnMut(u32, Probe<'s>)) {
+    pub fn for_each<'s>(&self, store: &'s Store, is_live: impl Fn(u32) -> bool, mut visit: impl FnMut(u32, KeyProbe<'s>)) {
         for (conjunction, clause) in self.clauses.iter().enumerate() {
             if *clause != NONE && store.targets(conjunction as u32).iter().any(|at| is_live(*at)) {
                 let path = store.clause(*clause).path;
@@ -243,14 +243,14 @@ impl Access {
 }
 
 /// Call *visit* with each key of a clause, and tell how telling it is; None where one of its atoms makes none.
-fn for_each_probe<'s>(store: &'s Store, scope: Scope, clause: u32, mut visit: impl FnMut(Probe<'s>)) -> Option<u8> {
+fn for_each_probe<'s>(store: &'s Store, scope: Scope, clause: u32, mut visit: impl FnMut(KeyProbe<'s>)) -> Option<u8> {
     let clause = store.clause(clause);
     let root = store.paths.paths[clause.path as usize].0.root;
     let mut coarse = rank::EXACT;
     for atom in clause.atoms {
         coarse = coarse.max(scope.probes(root, &atom.view, &mut visit)?);
     }
-    // A clause without atoms has no key to tell of its place, where a hole makes it unknown.
+    // A clause without atoms has no key to tell of its place, where an unknown value makes it unknown.
     (clause.count > 0).then_some(if root == Root::Type { rank::TYPE } else { coarse })
 }
 
@@ -264,8 +264,8 @@ fn rank_of(store: &Store, scope: Scope, clause: u32) -> Option<Rank> {
 }
 
 /// The bytes of distinct keys of one clause, sorted.
-fn written(keys: &[Probe<'_>]) -> Vec<Vec<u8>> {
-    let write = |probe: &Probe<'_>| {
+fn written(keys: &[KeyProbe<'_>]) -> Vec<Vec<u8>> {
+    let write = |probe: &KeyProbe<'_>| {
         let mut out = Vec::new();
         end_key(&mut out, probe);
         out

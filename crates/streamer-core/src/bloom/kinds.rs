@@ -17,7 +17,7 @@ use crate::automaton::cidr::parse_address;
 use crate::automaton::folding::fold;
 use crate::automaton::places::words;
 use crate::automaton::ranges::NumberCut;
-use crate::engine::words::AtomView;
+use crate::engine::encoded::AtomView;
 use crate::subscriptions::normal_form::{Cidr, TopicWord};
 use crate::value::{Number, ScalarRef, Seed, repr};
 use std::borrow::Cow;
@@ -43,7 +43,7 @@ const STEP: u64 = 16;
 
 /// A kind of place: what an event's value there is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum KeyKind {
     /// The value.
     Equal,
     /// The text, case folded.
@@ -76,46 +76,46 @@ pub enum Kind {
     Net6(u8),
 }
 
-impl Kind {
+impl KeyKind {
     /// The kind of this name; None where there is none.
-    pub fn parse(name: &str) -> Option<Kind> {
+    pub fn parse(name: &str) -> Option<KeyKind> {
         let plain = match name {
-            "equal" => Some(Kind::Equal),
-            "fold" => Some(Kind::Fold),
-            "gram" => Some(Kind::Gram),
-            "element" => Some(Kind::Element),
+            "equal" => Some(KeyKind::Equal),
+            "fold" => Some(KeyKind::Fold),
+            "gram" => Some(KeyKind::Gram),
+            "element" => Some(KeyKind::Element),
             _ => None,
         };
         let number = |digits: &str| digits.parse::<u8>().ok();
         let found = plain.or_else(|| {
             if let Some((net, length)) = name.split_once('-') {
                 return match net {
-                    "net4" => number(length).map(Kind::Net4),
-                    "net6" => number(length).map(Kind::Net6),
+                    "net4" => number(length).map(KeyKind::Net4),
+                    "net6" => number(length).map(KeyKind::Net6),
                     _ => None,
                 };
             }
             let (word, length) = name.split_at(name.find(|char: char| char.is_ascii_digit())?);
             let length = number(length)?;
-            let end = |last, folded| Some(Kind::End { last, folded, length });
+            let end = |last, folded| Some(KeyKind::End { last, folded, length });
             match word {
-                "range" => Some(Kind::Range(length)),
+                "range" => Some(KeyKind::Range(length)),
                 "prefix" => end(false, false),
                 "suffix" => end(true, false),
                 "iprefix" => end(false, true),
                 "isuffix" => end(true, true),
-                "words" => Some(Kind::Words { last: false, length }),
-                "lastwords" => Some(Kind::Words { last: true, length }),
+                "words" => Some(KeyKind::Words { last: false, length }),
+                "lastwords" => Some(KeyKind::Words { last: true, length }),
                 _ => None,
             }
         })?;
         let is_known = match found {
-            Kind::Range(shift) => SHIFTS.contains(&shift),
-            Kind::End { length, .. } => LENGTHS.contains(&length),
-            Kind::Words { length, .. } => (1..=MOST_WORDS).contains(&length.into()),
-            Kind::Net4(length) => NETS4.contains(&length),
-            Kind::Net6(length) => NETS6.contains(&length),
-            Kind::Equal | Kind::Fold | Kind::Gram | Kind::Element => true,
+            KeyKind::Range(shift) => SHIFTS.contains(&shift),
+            KeyKind::End { length, .. } => LENGTHS.contains(&length),
+            KeyKind::Words { length, .. } => (1..=MOST_WORDS).contains(&length.into()),
+            KeyKind::Net4(length) => NETS4.contains(&length),
+            KeyKind::Net6(length) => NETS6.contains(&length),
+            KeyKind::Equal | KeyKind::Fold | KeyKind::Gram | KeyKind::Element => true,
         };
         // No leading zeros, no signs: one name for each.
         (is_known && found.name() == name).then_some(found)
@@ -127,67 +127,67 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for KeyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Equal => f.write_str("equal"),
-            Kind::Fold => f.write_str("fold"),
-            Kind::Gram => f.write_str("gram"),
-            Kind::Element => f.write_str("element"),
-            Kind::Range(shift) => write!(f, "range{shift}"),
-            Kind::End { last, folded, length } => {
+            KeyKind::Equal => f.write_str("equal"),
+            KeyKind::Fold => f.write_str("fold"),
+            KeyKind::Gram => f.write_str("gram"),
+            KeyKind::Element => f.write_str("element"),
+            KeyKind::Range(shift) => write!(f, "range{shift}"),
+            KeyKind::End { last, folded, length } => {
                 write!(f, "{}{}{length}", if *folded { "i" } else { "" }, if *last { "suffix" } else { "prefix" })
             }
-            Kind::Words { last, length } => write!(f, "{}words{length}", if *last { "last" } else { "" }),
-            Kind::Net4(length) => write!(f, "net4-{length}"),
-            Kind::Net6(length) => write!(f, "net6-{length}"),
+            KeyKind::Words { last, length } => write!(f, "{}words{length}", if *last { "last" } else { "" }),
+            KeyKind::Net4(length) => write!(f, "net4-{length}"),
+            KeyKind::Net6(length) => write!(f, "net6-{length}"),
         }
     }
 }
 
 /// What is asked for at a place, or carried there.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Probe<'a> {
+pub enum KeyProbe<'a> {
     /// This scalar, of kind `equal`.
     Equal(ScalarRef<'a>),
     /// This scalar in a list, of kind `element`.
     Element(ScalarRef<'a>),
     /// A text of this kind; of kind `equal` a whole one.
-    Text(Kind, Cow<'a, str>),
+    Text(KeyKind, Cow<'a, str>),
     /// A bucket, or a net.
-    Number(Kind, u128),
+    Number(KeyKind, u128),
 }
 
-impl Probe<'_> {
+impl KeyProbe<'_> {
     /// The kind of place where it is asked for.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> KeyKind {
         match self {
-            Probe::Equal(_) => Kind::Equal,
-            Probe::Element(_) => Kind::Element,
-            Probe::Text(kind, _) | Probe::Number(kind, _) => *kind,
+            KeyProbe::Equal(_) => KeyKind::Equal,
+            KeyProbe::Element(_) => KeyKind::Element,
+            KeyProbe::Text(kind, _) | KeyProbe::Number(kind, _) => *kind,
         }
     }
 
     /// Hash by value; a text alone hashes as the scalar that it is.
     pub fn hash(&self, seed: &Seed) -> u64 {
         match self {
-            Probe::Equal(scalar) | Probe::Element(scalar) => scalar.hash(seed),
-            Probe::Text(_, text) => ScalarRef::String(text).hash(seed),
-            Probe::Number(_, number) => seed.hash_words(*number as u64, (*number >> 64) as u64),
+            KeyProbe::Equal(scalar) | KeyProbe::Element(scalar) => scalar.hash(seed),
+            KeyProbe::Text(_, text) => ScalarRef::String(text).hash(seed),
+            KeyProbe::Number(_, number) => seed.hash_words(*number as u64, (*number >> 64) as u64),
         }
     }
 
     /// Write the last two members of a key, `"tag",value`, as Python's `json.dumps` does without spaces.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Probe::Equal(scalar) => write_scalar(out, "\"", *scalar),
-            Probe::Element(scalar) => write_scalar(out, "\"element-", *scalar),
-            Probe::Text(Kind::Equal, text) => write_scalar(out, "\"", ScalarRef::String(text)),
-            Probe::Text(kind, text) => {
+            KeyProbe::Equal(scalar) => write_scalar(out, "\"", *scalar),
+            KeyProbe::Element(scalar) => write_scalar(out, "\"element-", *scalar),
+            KeyProbe::Text(KeyKind::Equal, text) => write_scalar(out, "\"", ScalarRef::String(text)),
+            KeyProbe::Text(kind, text) => {
                 write_kind(out, *kind);
                 write_quoted(out, text);
             }
-            Probe::Number(kind, number) => {
+            KeyProbe::Number(kind, number) => {
                 write_kind(out, *kind);
                 put(out, format_args!("\"{number}\""));
             }
@@ -200,7 +200,7 @@ fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-fn write_kind(out: &mut Vec<u8>, kind: Kind) {
+fn write_kind(out: &mut Vec<u8>, kind: KeyKind) {
     put(out, format_args!("\"{kind}\","));
 }
 
@@ -257,48 +257,48 @@ fn write_number(out: &mut Vec<u8>, number: Number) {
 
 /// Call *visit* with what a scalar carries of a kind; false where that is too much to tell.
 #[inline]
-pub fn of_scalar<'a>(kind: Kind, scalar: ScalarRef<'a>, visit: &mut impl FnMut(Probe<'a>)) -> bool {
+pub fn of_scalar<'a>(kind: KeyKind, scalar: ScalarRef<'a>, visit: &mut impl FnMut(KeyProbe<'a>)) -> bool {
     match (kind, scalar) {
-        (Kind::Equal, scalar) => visit(Probe::Equal(scalar)),
-        (Kind::Range(shift), ScalarRef::Number(number)) => visit(Probe::Number(kind, (code(number) >> shift).into())),
+        (KeyKind::Equal, scalar) => visit(KeyProbe::Equal(scalar)),
+        (KeyKind::Range(shift), ScalarRef::Number(number)) => visit(KeyProbe::Number(kind, (code(number) >> shift).into())),
         (_, ScalarRef::String(text)) => return of_text(kind, text, visit),
         _ => {}
     }
     true
 }
 
-fn of_text<'a>(kind: Kind, text: &'a str, visit: &mut impl FnMut(Probe<'a>)) -> bool {
+fn of_text<'a>(kind: KeyKind, text: &'a str, visit: &mut impl FnMut(KeyProbe<'a>)) -> bool {
     match kind {
-        Kind::Fold => visit(Probe::Text(kind, fold(text))),
-        Kind::Gram => {
+        KeyKind::Fold => visit(KeyProbe::Text(kind, fold(text))),
+        KeyKind::Gram => {
             // A character is at most four bytes.
             if text.len() > LONGEST_FOR_GRAMS && text.chars().nth(LONGEST_FOR_GRAMS).is_some() {
                 return false;
             }
             let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]).skip(GRAM);
-            text.char_indices().zip(ends).for_each(|((start, _), end)| visit(Probe::Text(kind, text[start..end].into())));
+            text.char_indices().zip(ends).for_each(|((start, _), end)| visit(KeyProbe::Text(kind, text[start..end].into())));
         }
-        Kind::End { last, folded, length } => {
+        KeyKind::End { last, folded, length } => {
             if let Some(part) = end_of(text, last, length.into()) {
-                visit(Probe::Text(kind, if folded { fold(part) } else { part.into() }));
+                visit(KeyProbe::Text(kind, if folded { fold(part) } else { part.into() }));
             }
         }
-        Kind::Words { last, length } => {
+        KeyKind::Words { last, length } => {
             if let Some(part) = words_of(text, last, length.into()) {
-                visit(Probe::Text(kind, part.into()));
+                visit(KeyProbe::Text(kind, part.into()));
             }
         }
-        Kind::Net4(length) => {
+        KeyKind::Net4(length) => {
             if let Some(IpAddr::V4(address)) = parse_address(text) {
-                visit(Probe::Number(kind, (u32::from(address) >> (32 - length)).into()));
+                visit(KeyProbe::Number(kind, (u32::from(address) >> (32 - length)).into()));
             }
         }
-        Kind::Net6(length) => {
+        KeyKind::Net6(length) => {
             if let Some(IpAddr::V6(address)) = parse_address(text) {
-                visit(Probe::Number(kind, u128::from(address) >> (128 - length)));
+                visit(KeyProbe::Number(kind, u128::from(address) >> (128 - length)));
             }
         }
-        Kind::Equal | Kind::Element | Kind::Range(_) => {}
+        KeyKind::Equal | KeyKind::Element | KeyKind::Range(_) => {}
     }
     true
 }
@@ -348,20 +348,20 @@ pub fn rank_of(scalar: ScalarRef<'_>) -> u8 {
 
 /// Call *visit* with what an atom asks for, of which every value that it holds for carries one; how telling it is, or None
 /// where it asks for nothing, and *visit* was not called.
-pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(Probe<'a>)) -> Option<u8> {
+pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8> {
     match *atom {
         AtomView::Equal(scalar) => {
-            visit(Probe::Equal(scalar));
+            visit(KeyProbe::Equal(scalar));
             Some(rank_of(scalar))
         }
         AtomView::EqualIgnoreCase(text) => {
-            visit(Probe::Text(Kind::Fold, fold(text)));
+            visit(KeyProbe::Text(KeyKind::Fold, fold(text)));
             Some(rank::EXACT)
         }
         AtomView::Numbers(from, to) => {
             let bound = |cut: NumberCut| code(cut.number());
             buckets(from.map_or(0, bound), to.map_or(u64::MAX, bound), |shift, bucket| {
-                visit(Probe::Number(Kind::Range(shift), bucket.into()));
+                visit(KeyProbe::Number(KeyKind::Range(shift), bucket.into()));
             });
             Some(rank::WIDE)
         }
@@ -373,7 +373,7 @@ pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(Probe<'a>)) -> Opt
         AtomView::Wildcard(mut pieces) => {
             let first = pieces.next()?;
             let Some(last) = pieces.next_back() else {
-                visit(Probe::Equal(ScalarRef::String(first)));
+                visit(KeyProbe::Equal(ScalarRef::String(first)));
                 return Some(rank::EXACT);
             };
             let characters = |text: &str| text.chars().count();
@@ -387,7 +387,7 @@ pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(Probe<'a>)) -> Opt
         }
         AtomView::Element(value) => {
             let scalar = value.as_scalar()?;
-            visit(Probe::Element(scalar));
+            visit(KeyProbe::Element(scalar));
             Some(rank_of(scalar).max(rank::NARROW))
         }
         AtomView::Topic(words) => {
@@ -400,11 +400,11 @@ pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(Probe<'a>)) -> Opt
             match net {
                 Cidr::V4(bits, length) => {
                     let length = longest(&NETS4, length)?;
-                    visit(Probe::Number(Kind::Net4(length), (bits >> (32 - length)).into()));
+                    visit(KeyProbe::Number(KeyKind::Net4(length), (bits >> (32 - length)).into()));
                 }
                 Cidr::V6(bits, length) => {
                     let length = longest(&NETS6, length)?;
-                    visit(Probe::Number(Kind::Net6(length), bits >> (128 - length)));
+                    visit(KeyProbe::Number(KeyKind::Net6(length), bits >> (128 - length)));
                 }
             }
             Some(rank::NARROW)
@@ -419,18 +419,18 @@ pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(Probe<'a>)) -> Opt
     }
 }
 
-fn ask_end<'a>(text: &'a str, last: bool, folded: bool, visit: &mut dyn FnMut(Probe<'a>)) -> Option<u8> {
+fn ask_end<'a>(text: &'a str, last: bool, folded: bool, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8> {
     let (length, part) = LENGTHS.iter().find_map(|length| Some((*length, end_of(text, last, (*length).into())?)))?;
-    visit(Probe::Text(Kind::End { last, folded, length }, if folded { fold(part) } else { part.into() }));
+    visit(KeyProbe::Text(KeyKind::End { last, folded, length }, if folded { fold(part) } else { part.into() }));
     Some(if length < 4 { rank::WIDE } else { rank::NARROW })
 }
 
-fn ask_gram<'a>(text: &'a str, visit: &mut dyn FnMut(Probe<'a>)) -> Option<u8> {
-    visit(Probe::Text(Kind::Gram, end_of(text, false, GRAM)?.into()));
+fn ask_gram<'a>(text: &'a str, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8> {
+    visit(KeyProbe::Text(KeyKind::Gram, end_of(text, false, GRAM)?.into()));
     Some(rank::WIDE)
 }
 
-fn topic(words: &[TopicWord]) -> Option<(u8, Probe<'static>)> {
+fn topic(words: &[TopicWord]) -> Option<(u8, KeyProbe<'static>)> {
     let is_wild = |word: &TopicWord| matches!(word, TopicWord::One | TopicWord::Many);
     let text = |words: &[TopicWord]| {
         let literal = |word: &TopicWord| match word {
@@ -440,7 +440,7 @@ fn topic(words: &[TopicWord]) -> Option<(u8, Probe<'static>)> {
         Cow::Owned(words.iter().map(literal).collect::<Vec<_>>().join("."))
     };
     let Some(first) = words.iter().position(is_wild) else {
-        return Some((rank::EXACT, Probe::Text(Kind::Equal, text(words))));
+        return Some((rank::EXACT, KeyProbe::Text(KeyKind::Equal, text(words))));
     };
     let last = words.iter().rev().position(is_wild).unwrap_or_default();
     let length = first.max(last).min(MOST_WORDS);
@@ -449,7 +449,7 @@ fn topic(words: &[TopicWord]) -> Option<(u8, Probe<'static>)> {
     }
     let is_last = first < last;
     let part = if is_last { &words[words.len() - length..] } else { &words[..length] };
-    Some((rank::NARROW, Probe::Text(Kind::Words { last: is_last, length: length as u8 }, text(part))))
+    Some((rank::NARROW, KeyProbe::Text(KeyKind::Words { last: is_last, length: length as u8 }, text(part))))
 }
 
 /// 64 bits that order numbers as their values do: an integer goes to the nearest float64.

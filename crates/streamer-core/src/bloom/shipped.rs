@@ -4,14 +4,14 @@
 //!   event bytes ─ flatten, in full ─► values at the places ─► bytes of their keys ─ murmur3 ─► bits        none there: NO
 //! ```
 //!
-//! Invariant: NO only where `ShippedFilter.ask` says NO. An event with holes is left to it ([`Told::Open`]): which of them touch a
+//! Invariant: NO only where `ShippedFilter.ask` says NO. An event with unknown values is left to it ([`Told::Open`]): which of them touch a
 //! place is for nobody to work out twice. A malformed event is an error, never NO, or nobody would hear of it.
 //!
 //! Cost: about that of reading the event in full, and 50 to 100 ns for each key that it carries.
 
 use crate::bloom::filter::Answer;
 use crate::bloom::keys::{begin_key, end_key};
-use crate::bloom::kinds::{Kind, Probe, of_scalar};
+use crate::bloom::kinds::{KeyKind, KeyProbe, of_scalar};
 use crate::bloom::portable::Slices;
 use crate::error::{EventError, Unread};
 use crate::flatten::{Flat, Flattener, Given, Leaf, PathId, PathTrie, Validation};
@@ -23,7 +23,7 @@ use crate::value::{self, Value};
 use std::sync::Arc;
 
 /// A place where an event is asked for keys of a kind.
-pub type Place = (Path, Mode, Kind);
+pub type ShippedPlace = (Path, Mode, KeyKind);
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Reading {
 struct Asked {
     path: PathId,
     mode: Mode,
-    kind: Kind,
+    kind: KeyKind,
     /// What the bytes of its keys begin with.
     begin: Box<[u8]>,
 }
@@ -66,13 +66,13 @@ struct Asked {
 pub enum Told {
     /// As `ShippedFilter.ask` does.
     Answer(Answer),
-    /// Nothing: the event has holes.
+    /// Nothing: the event has unknown values.
     Open,
 }
 
 /// What one thread reuses from event to event.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct ShippedScratch {
     new: Flattener,
     old: Flattener,
     key: Vec<u8>,
@@ -80,7 +80,7 @@ pub struct Scratch {
 
 impl Shipped {
     /// A filter of these bits; None where they are too few.
-    pub fn new(reading: Reading, mut places: Vec<Place>, slices: Slices, bits: &[u8]) -> Option<Shipped> {
+    pub fn new(reading: Reading, mut places: Vec<ShippedPlace>, slices: Slices, bits: &[u8]) -> Option<Shipped> {
         if bits.len() < slices.bytes() {
             return None;
         }
@@ -106,9 +106,9 @@ impl Shipped {
         event: &[u8],
         tenant: Option<&str>,
         collection: Option<&str>,
-        scratch: &mut Scratch,
+        scratch: &mut ShippedScratch,
     ) -> Result<Told, EventError> {
-        let Scratch { new, old, key } = scratch;
+        let ShippedScratch { new, old, key } = scratch;
         let reading = &self.reading;
         let given = Given { tenant, collection, default_tenant: reading.default_tenant.as_deref() };
         let flat = match new.flatten(&self.trie, event, Validation::Full, &given, &reading.limits) {
@@ -147,7 +147,7 @@ impl Shipped {
 
     fn has(&self, place: &Asked, leaf: Leaf<'_>, key: &mut Vec<u8>) -> bool {
         let mut is_there = false;
-        let mut ask = |probe: Probe<'_>| {
+        let mut ask = |probe: KeyProbe<'_>| {
             if !is_there {
                 key.clear();
                 key.extend_from_slice(&place.begin);
@@ -155,13 +155,13 @@ impl Shipped {
                 is_there = self.slices.bits_of(key).all(|(byte, bit)| self.bits[byte] & bit != 0);
             }
         };
-        if place.kind == Kind::Element {
+        if place.kind == KeyKind::Element {
             if leaf.kind() == value::Kind::List {
-                let options = json::Options { max_depth: usize::MAX, max_bytes: usize::MAX };
+                let options = json::ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
                 // It was read in full.
                 let Ok(list) = json::parse::<Value>(leaf.raw().as_bytes(), options) else { return true };
                 let Value::List(elements) = &list else { return true };
-                elements.iter().filter_map(Value::as_scalar).for_each(|scalar| ask(Probe::Element(scalar)));
+                elements.iter().filter_map(Value::as_scalar).for_each(|scalar| ask(KeyProbe::Element(scalar)));
             }
         } else if let Some(scalar) = leaf.scalar()
             && !of_scalar(place.kind, scalar, &mut ask)

@@ -11,11 +11,10 @@ use super::ast::{Operation, Variable};
 use super::error::{Error, shown};
 use super::parse;
 use super::program::{Program, Variables};
-use super::regexps;
 use super::types::{self, BOOL, DYN, INT, Name, Overload, Params, Type, comparable, join, join_elements};
 use crate::limits::Limits;
+use crate::regexps::{Regexp, size};
 use crate::subscriptions::parse::likeness;
-use crate::subscriptions::regexps::Regexp;
 use std::collections::BTreeMap;
 
 type Result<T> = std::result::Result<T, Error>;
@@ -346,13 +345,13 @@ impl<'t> Checker<'t> {
             return Ok(());
         }
         let at = self.ast.at(id);
-        let (regexp, instructions) = match regexps::translate(text) {
+        let (regexp, instructions) = match size::translate(text) {
             Ok(translated) => translated,
             Err(reason) => return self.error(at, format!("expected a regular expression of RE2: {reason}")),
         };
         self.regexps.insert(text.clone(), regexp);
         self.instructions += instructions;
-        if self.instructions > regexps::MAX_INSTRUCTIONS {
+        if self.instructions > size::MAX_INSTRUCTIONS {
             return self.error(at, "the regular expressions of this expression are too large together");
         }
         Ok(())

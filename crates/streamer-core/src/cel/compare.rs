@@ -104,7 +104,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Whether a map with holes has a member: known unless the source did not carry that member.
+    /// Whether a map with unknown values has a member: known unless the source did not carry that member.
     pub(super) fn in_partial(&mut self, key: Value<'r>, partial: &Partial<'r>) -> Result<Value<'r>> {
         let map = match partial.value {
             Value::Map(map) => map,
@@ -112,10 +112,10 @@ impl<'r> Run<'r> {
             value => return Ok(self.no_overload("in", &[key, value])),
         };
         if let Value::String(name) = key {
-            match partial.holes.below(name) {
-                Below::Hole => return Ok(Value::Unknown),
-                Below::Holes(_) if map.field(name).is_none() => return Ok(Value::Unknown),
-                Below::Holes(_) | Below::Known => {}
+            match partial.unknown.below(name) {
+                Below::Unknown => return Ok(Value::Unknown),
+                Below::Partial(_) if map.field(name).is_none() => return Ok(Value::Unknown),
+                Below::Partial(_) | Below::Known => {}
             }
         }
         self.is_in(key, partial.value)

@@ -15,7 +15,7 @@
 use super::ast::Variable;
 use super::outcome::Reason;
 use super::times::Timestamp;
-use super::values::{Detail, Failure, Holes, Key, Map, Partial, Value};
+use super::values::{Detail, Failure, Key, Map, Partial, UnknownPaths, Value};
 use crate::error::EventError;
 use crate::flatten::Flat;
 use crate::json::token::{self, Result, peek, space};
@@ -58,7 +58,7 @@ pub struct Document<'d> {
     rest: Option<(Tokens<'d>, &'d [&'d str])>,
     data_at: Option<Tokens<'d>>,
     before_at: Option<Tokens<'d>>,
-    /// `data` and `before` with their holes, once some program has read them.
+    /// `data` and `before` with their unknown values, once some program has read them.
     covered: &'d [OnceCell<Value<'d>>; 2],
 }
 
@@ -96,32 +96,33 @@ impl<'d> Document<'d> {
         let text = if flat.text.len() == event.len() { flat.text } else { utf8_first(event, Ok(()))?.0 };
         let tree = |start| &*arena.alloc(Tree { text, start, value: OnceCell::new() });
         let parts = flat.parts();
-        let holes = flat.unknown(limits.max_depth);
+        let unknown = flat.unknown(limits.max_depth);
         let tokens = |pointer: &[Box<str>]| -> Tokens<'d> {
             arena.alloc_slice_fill_iter(pointer.iter().map(|token| &*arena.alloc_str(token)))
         };
-        let string = |text: Option<&'d str>, is_hole| if is_hole { Value::Unknown } else { Value::String(text.unwrap_or("")) };
+        let string =
+            |text: Option<&'d str>, is_unknown| if is_unknown { Value::Unknown } else { Value::String(text.unwrap_or("")) };
         Ok(Document {
             arena,
             data: tree(flat.data_start()),
             before: tree(flat.before_start()),
             collection: string(parts.collection, false),
             tenant: string(Some(parts.tenant), false),
-            event_type: string(parts.event_type.map(EventType::as_str), holes.event_type),
-            topic: string(parts.topic, holes.topic),
+            event_type: string(parts.event_type.map(EventType::as_str), unknown.event_type),
+            topic: string(parts.topic, unknown.topic),
             ts: match parts.ts_ns.map(Timestamp::of) {
-                _ if holes.ts => Value::Unknown,
+                _ if unknown.ts => Value::Unknown,
                 Some(Ok(ts)) => Value::Timestamp(ts),
                 Some(Err(_)) | None => Value::Null, // out of range it would not have been flattened
             },
-            unknown: arena.alloc_slice_fill_iter(holes.pointers.iter().map(|pointer| tokens(pointer))),
-            rest: holes.rest.map(|rest| {
+            unknown: arena.alloc_slice_fill_iter(unknown.pointers.iter().map(|pointer| tokens(pointer))),
+            rest: unknown.rest.map(|rest| {
                 let held = arena.alloc_slice_fill_iter(rest.held.iter().map(|name| &*arena.alloc_str(name)));
                 held.sort_unstable();
                 (tokens(&rest.at), &*held)
             }),
-            data_at: holes.data_at.as_deref().map(tokens),
-            before_at: holes.before_at.as_deref().map(tokens),
+            data_at: unknown.data_at.as_deref().map(tokens),
+            before_at: unknown.before_at.as_deref().map(tokens),
             covered: arena.alloc(Default::default()),
         })
     }
@@ -164,7 +165,7 @@ impl<'d> Document<'d> {
         })
     }
 
-    /// A document with its holes, which are gathered once for all programs.
+    /// A document with its unknown values, which are gathered once for all programs.
     fn covered(&self, part: usize, tree: &Tree<'d>, at: Option<Tokens<'d>>) -> Result<Value<'d>> {
         if let Some(value) = self.covered[part].get() {
             return Ok(*value);
@@ -173,7 +174,7 @@ impl<'d> Document<'d> {
         Ok(*self.covered[part].get_or_init(|| value))
     }
 
-    /// A document that stands at *at*, with its holes.
+    /// A document that stands at *at*, with its unknown values.
     fn cover(&self, value: Value<'d>, at: Option<Tokens<'d>>) -> Value<'d> {
         let Some(at) = at.filter(|_| !self.unknown.is_empty() || self.rest.is_some()) else { return value };
         if self.unknown.iter().any(|pointer| at.starts_with(pointer)) {
@@ -188,8 +189,8 @@ impl<'d> Document<'d> {
             return Value::Unknown;
         }
         below.sort_unstable();
-        let holes = Holes { pointers: self.arena.alloc_slice_copy(&below), depth: 0, held };
-        Value::Partial(self.arena.alloc(Partial { value, holes }))
+        let unknown = UnknownPaths { pointers: self.arena.alloc_slice_copy(&below), depth: 0, held };
+        Value::Partial(self.arena.alloc(Partial { value, unknown }))
     }
 }
 

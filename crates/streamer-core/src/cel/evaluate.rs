@@ -16,7 +16,7 @@
 
 use super::ast::{Ast, Branch, Constant, Function, LogicOp, Meaning, Node, NodeId, Operation, Step, TypeName, UnaryOp};
 use super::ast::{BinaryOp, Variable};
-use super::matches::Regexps;
+use super::matches::RunRegexps;
 use super::outcome::Reason;
 use super::values::{Below, Detail, Failure, Key, Map, Partial, Value, first_repeated};
 use bumpalo::Bump;
@@ -38,7 +38,7 @@ pub(super) struct Run<'r> {
     pub(super) variables: [Value<'r>; Variable::ALL.len()],
     /// The variables of macros.
     pub(super) locals: &'r mut [Value<'r>],
-    pub(super) regexps: Regexps<'r>,
+    pub(super) regexps: RunRegexps<'r>,
     pub(super) budget: u64,
     pub(super) cost: u64,
 }
@@ -374,14 +374,14 @@ impl<'r> Run<'r> {
         self.fail(Reason::NoSuchField, Detail::Field(key))
     }
 
-    /// Go on to what stands at *token* of a container with holes.
+    /// Go on to what stands at *token* of a container with unknown values.
     fn below(&self, found: Option<Value<'r>>, partial: &Partial<'r>, token: &str, key: Value<'r>) -> Value<'r> {
-        match (partial.holes.below(token), found) {
+        match (partial.unknown.below(token), found) {
             (Below::Known, found) => found.unwrap_or_else(|| self.no_field(key)),
-            // Above a hole nothing can be said to be missing: the source did not carry it.
-            (Below::Hole, _) | (Below::Holes(_), None) => Value::Unknown,
-            (Below::Holes(_), Some(failure @ Value::Failure(_))) => failure,
-            (Below::Holes(holes), Some(value)) => Value::Partial(self.arena.alloc(Partial { value, holes })),
+            // Above an unknown value nothing can be said to be missing: the source did not carry it.
+            (Below::Unknown, _) | (Below::Partial(_), None) => Value::Unknown,
+            (Below::Partial(_), Some(failure @ Value::Failure(_))) => failure,
+            (Below::Partial(unknown), Some(value)) => Value::Partial(self.arena.alloc(Partial { value, unknown })),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What programs come to and cost, and what documents they see. The table of cases is compared with the reference in Python
 //! (`tests/native/test_cel_evaluation.py`); here is what only this side can show.
 
-use super::{Arena, Document, Executable, Outcome, Reason, Scratch, Verdict, compile};
+use super::{Arena, Document, Evaluation, EvaluationScratch, Executable, Reason, Verdict, compile};
 use crate::error::{EventCode, EventError, Unread};
 use crate::flatten::{Flattener, Given, PathTrie, Validation};
 use crate::layout::EventLayout;
@@ -15,14 +15,14 @@ fn executable(source: &str) -> Executable {
 }
 
 /// Evaluate each of *sources* for one event.
-fn evaluate(sources: &[&str], event: &str, validation: Validation, old_side: bool) -> Result<Vec<Outcome>, EventError> {
+fn evaluate(sources: &[&str], event: &str, validation: Validation, old_side: bool) -> Result<Vec<Evaluation>, EventError> {
     let trie = PathTrie::builder(Arc::new(EventLayout::default())).build();
     let (limits, mut flattener, arena) = (Limits::default(), Flattener::new(), Arena::default());
     let given = Given { default_tenant: Some("default"), ..Given::default() };
     let flat = flattener.flatten(&trie, event.as_bytes(), validation, &given, &limits).map_err(Unread::into_error)?;
     let document = Document::new(&flat, &arena, &limits)?;
     let document = if old_side { document.as_before() } else { document };
-    let mut scratch = Scratch::default();
+    let mut scratch = EvaluationScratch::default();
     sources.iter().map(|source| executable(source).evaluate(&document, BUDGET, &mut scratch)).collect()
 }
 
@@ -127,7 +127,7 @@ fn what_a_run_keeps_is_given_back() {
     let given = Given { default_tenant: Some("default"), ..Given::default() };
     let flat = flattener.flatten(&trie, event.as_bytes(), Validation::Full, &given, &limits).unwrap();
     let document = Document::new(&flat, &arena, &limits).unwrap();
-    let mut scratch = Scratch::default();
+    let mut scratch = EvaluationScratch::default();
     let large = executable("data.l.map(x, data.s + string(x)).size() == 60");
     assert_eq!(large.evaluate(&document, BUDGET, &mut scratch).unwrap().verdict, Verdict::True);
     assert!(scratch.bytes() > 6_000_000);

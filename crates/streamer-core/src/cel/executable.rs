@@ -3,12 +3,12 @@
 use super::ast::Variable;
 use super::document::Document;
 use super::evaluate::{Run, Spent};
-use super::matches::{Ready, Regexps};
-use super::outcome::{Outcome, Reason, Verdict};
+use super::matches::{Ready, RunRegexps};
+use super::outcome::{Evaluation, Reason, Verdict};
 use super::program::Program;
 use super::values::Value;
-use crate::automaton::regexps;
 use crate::error::EventError;
+use crate::regexps::CompiledRegexp;
 use bumpalo::Bump;
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub struct Executable {
 
 /// Memory for one run after another. One for a thread.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct EvaluationScratch {
     arena: Bump,
 }
 
-impl Scratch {
+impl EvaluationScratch {
     /// How much it holds.
     pub fn bytes(&self) -> usize {
         self.arena.allocated_bytes()
@@ -42,7 +42,7 @@ impl Executable {
     ///
     /// A constant regexp is too large, in words.
     pub fn new(program: Arc<Program>) -> Result<Executable, String> {
-        let compile = |(source, regexp): &(Box<str>, _)| Ok((source.clone(), regexps::Program::compile(regexp)?));
+        let compile = |(source, regexp): &(Box<str>, _)| Ok((source.clone(), CompiledRegexp::compile(regexp)?));
         let regexps = program.regexps.iter().map(compile).collect::<Result<_, String>>()?;
         Ok(Executable { program, regexps })
     }
@@ -57,7 +57,12 @@ impl Executable {
     /// # Errors
     ///
     /// `data` or `before`, which the program reads, is no JSON; only where the event was not checked in full.
-    pub fn evaluate(&self, document: &Document<'_>, budget: u64, scratch: &mut Scratch) -> Result<Outcome, EventError> {
+    pub fn evaluate(
+        &self,
+        document: &Document<'_>,
+        budget: u64,
+        scratch: &mut EvaluationScratch,
+    ) -> Result<Evaluation, EventError> {
         self.run(document, budget, scratch, |_, _| ()).map(|(outcome, ())| outcome)
     }
 
@@ -70,8 +75,8 @@ impl Executable {
         &self,
         document: &Document<'_>,
         budget: u64,
-        scratch: &mut Scratch,
-    ) -> Result<(Outcome, String), EventError> {
+        scratch: &mut EvaluationScratch,
+    ) -> Result<(Evaluation, String), EventError> {
         self.run(document, budget, scratch, |outcome, value| match (outcome.reason, value) {
             (None, _) => String::new(),
             (Some(Reason::Budget), _) => format!("stopped after {budget} cost units"),
@@ -84,9 +89,9 @@ impl Executable {
         &self,
         document: &Document<'_>,
         budget: u64,
-        scratch: &mut Scratch,
-        and: impl FnOnce(&Outcome, Value<'_>) -> T,
-    ) -> Result<(Outcome, T), EventError> {
+        scratch: &mut EvaluationScratch,
+        and: impl FnOnce(&Evaluation, Value<'_>) -> T,
+    ) -> Result<(Evaluation, T), EventError> {
         if scratch.arena.allocated_bytes() > KEPT_BYTES {
             scratch.arena = Bump::new();
         }
@@ -104,7 +109,7 @@ impl Executable {
             arena,
             variables,
             locals: arena.alloc_slice_fill_copy(program.slots as usize, Value::Null),
-            regexps: Regexps::new(&self.regexps),
+            regexps: RunRegexps::new(&self.regexps),
             budget,
             cost: 0,
         };
@@ -118,7 +123,7 @@ impl Executable {
                 _ => (value, Verdict::Error, Some(Reason::NotBool)),
             },
         };
-        let outcome = Outcome { verdict, reason, cost: run.cost };
+        let outcome = Evaluation { verdict, reason, cost: run.cost };
         let made = and(&outcome, value);
         Ok((outcome, made))
     }

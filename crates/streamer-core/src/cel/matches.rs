@@ -10,9 +10,9 @@
 
 use super::evaluate::{Result, Run};
 use super::outcome::Reason;
-use super::regexps;
 use super::values::{Detail, Value};
-use crate::automaton::regexps::{Program, units_of_search};
+use crate::regexps::program::{CompiledRegexp, units_of_search};
+use crate::regexps::size;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -31,22 +31,22 @@ const UNITS_OF_SIZE: usize = 224;
 const MAX_CHARGED_SIZE: usize = 4_096;
 
 /// A constant regexp: its text, and what was made of it.
-pub(super) type Ready = (Box<str>, Arc<Program>);
+pub(super) type Ready = (Box<str>, Arc<CompiledRegexp>);
 
 /// A compiled regexp, or what is wrong with it, and its size.
-type Compiled = (std::result::Result<Arc<Program>, Arc<str>>, usize);
+type Compiled = (std::result::Result<Arc<CompiledRegexp>, Arc<str>>, usize);
 
 /// The regexps of a run.
-pub(super) struct Regexps<'r> {
+pub(super) struct RunRegexps<'r> {
     /// Those of the program, sorted by their texts.
     constants: &'r [Ready],
     by_text: HashMap<&'r str, Compiled>,
     by_place: HashMap<(*const u8, usize), Compiled>,
 }
 
-impl<'r> Regexps<'r> {
-    pub(super) fn new(constants: &'r [Ready]) -> Regexps<'r> {
-        Regexps { constants, by_text: HashMap::new(), by_place: HashMap::new() }
+impl<'r> RunRegexps<'r> {
+    pub(super) fn new(constants: &'r [Ready]) -> RunRegexps<'r> {
+        RunRegexps { constants, by_text: HashMap::new(), by_place: HashMap::new() }
     }
 }
 
@@ -73,7 +73,7 @@ impl<'r> Run<'r> {
             }
             None => {
                 // A text that is refused unread has no size, and what is larger than this is refused.
-                let size = if source.len() > MAX_BYTES { 0 } else { regexps::size(source).min(MAX_INSTRUCTIONS) };
+                let size = if source.len() > MAX_BYTES { 0 } else { size::size(source).min(MAX_INSTRUCTIONS) };
                 self.charge_search(text, size)?;
                 self.charge(UNITS + UNITS_OF_SIZE * size.min(MAX_CHARGED_SIZE))?;
                 let made = (compile(source), size);
@@ -97,14 +97,14 @@ impl<'r> Run<'r> {
     }
 }
 
-fn compile(source: &str) -> std::result::Result<Arc<Program>, Arc<str>> {
+fn compile(source: &str) -> std::result::Result<Arc<CompiledRegexp>, Arc<str>> {
     if source.len() > MAX_BYTES {
         return Err(format!("more than {MAX_BYTES} bytes").into());
     }
     let named = source.matches("\\p").count() + source.matches("\\P").count();
-    let made = if named > MAX_NAMED_CLASSES { Err(TOO_LARGE.to_owned()) } else { regexps::translate(source) };
+    let made = if named > MAX_NAMED_CLASSES { Err(TOO_LARGE.to_owned()) } else { size::translate(source) };
     let made = made.and_then(|(regexp, instructions)| match instructions {
-        0..=MAX_INSTRUCTIONS => Program::within(&regexp, MAX_SIZE),
+        0..=MAX_INSTRUCTIONS => CompiledRegexp::within(&regexp, MAX_SIZE),
         _ => Err(TOO_LARGE.to_owned()),
     });
     made.map(Arc::new).map_err(Arc::from)

@@ -23,17 +23,15 @@
 //! through, the same for every program of the event. The flattening must be one of `Validation::Full`, since a lazy one may not
 //! have read `ts`. An event that was flattened lazily is flattened once more for its CEL candidates; an empty trie will do.
 //!
-//! An [`Outcome`] has no text: errors of evaluation are common (a field that some documents lack) and are counted, but
+//! An [`Evaluation`] has no text: errors of evaluation are common (a field that some documents lack) and are counted, but
 //! logged at most once a minute. `Executable::evaluate_in_words` gives the same outcome with what happened in words.
 
 mod arithmetic;
 pub mod ast;
-mod atoms;
 mod cache;
 mod check;
 mod compare;
 mod document;
-mod elements;
 pub mod error;
 mod evaluate;
 #[cfg(test)]
@@ -49,8 +47,6 @@ mod moments;
 mod outcome;
 mod parse;
 pub mod program;
-mod regexps;
-mod strict;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -61,10 +57,9 @@ pub use cache::{Cache, CacheCounts};
 pub use check::compile;
 pub use document::{Arena, Document};
 pub use error::Error;
-pub use executable::{Executable, Scratch};
+pub use executable::{EvaluationScratch, Executable};
 pub use lower::{Lowered, lower};
 pub use moments::Times;
-pub use outcome::{Outcome, Reason, Verdict};
+pub use outcome::{Evaluation, Reason, Verdict};
 use parse::parse;
 pub use program::Program;
-pub(crate) use regexps::size as regexp_size;

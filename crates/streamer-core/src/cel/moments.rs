@@ -11,10 +11,7 @@
 //!
 //! Rejected: the text itself as the key. RFC 3339 sorts as its texts do only in one zone and with equally long fractions.
 
-use super::ast::{Ast, BinaryOp, Constant, Function, Node, NodeId};
-use super::atoms::unwrap;
 use super::times::{Timestamp, duration, format_duration, format_timestamp, parse_duration, parse_timestamp};
-use crate::flatten::Leaf;
 use crate::value::{Kind, Number};
 
 /// Which of CEL's functions reads a value.
@@ -27,12 +24,12 @@ pub enum Times {
 }
 
 impl Times {
-    /// What it makes of a value of an event, in nanoseconds; `None` is CEL's error.
-    pub fn read(self, leaf: &Leaf<'_>) -> Option<Number> {
-        let ns = match (self, leaf.kind()) {
-            (Times::Timestamps, Kind::String) => parse_timestamp(leaf.text()?).ok()?.ns(),
-            (Times::Timestamps, Kind::Number) => of_seconds(leaf.raw().parse().ok()?)?,
-            (Times::Durations, Kind::String) => parse_duration(leaf.text()?).ok()?.into(),
+    /// What it makes of a value of an event, in nanoseconds: of a string, or of a number as it is spelled; `None` is CEL's error.
+    pub fn read(self, kind: Kind, text: &str) -> Option<Number> {
+        let ns = match (self, kind) {
+            (Times::Timestamps, Kind::String) => parse_timestamp(text).ok()?.ns(),
+            (Times::Timestamps, Kind::Number) => of_seconds(text.parse().ok()?)?,
+            (Times::Durations, Kind::String) => parse_duration(text).ok()?.into(),
             _ => return None,
         };
         Some(Number::from_nanoseconds(ns))
@@ -55,61 +52,6 @@ impl Times {
     }
 }
 
-fn of_seconds(seconds: i64) -> Option<i128> {
+pub(super) fn of_seconds(seconds: i64) -> Option<i128> {
     Timestamp::of(i128::from(seconds) * 1_000_000_000).ok().map(Timestamp::ns)
-}
-
-/// Which function a call is of.
-pub(super) fn function(function: Function) -> Option<Times> {
-    match function {
-        Function::Timestamp => Some(Times::Timestamps),
-        Function::Duration => Some(Times::Durations),
-        _ => None,
-    }
-}
-
-/// What reading a constant came to.
-pub(super) enum Moment {
-    /// So many nanoseconds.
-    At(Times, i128),
-    /// An error, whatever the event.
-    Error,
-}
-
-/// A time that no event changes: `timestamp('2024-01-01T00:00:00Z') - duration('1h')`. Recursive: the parser limits the depth.
-pub(super) fn constant(ast: &Ast, id: NodeId) -> Option<Moment> {
-    match &ast[unwrap(ast, id)] {
-        Node::Call { function: called, args } => {
-            let of = function(*called)?;
-            let [argument] = &args[..] else { return None };
-            let read = match (of, &ast[unwrap(ast, *argument)]) {
-                (Times::Timestamps, Node::Literal(Constant::String(text))) => parse_timestamp(text).ok().map(Timestamp::ns),
-                (Times::Timestamps, Node::Literal(Constant::Int(seconds))) => of_seconds(*seconds),
-                (Times::Durations, Node::Literal(Constant::String(text))) => parse_duration(text).ok().map(i128::from),
-                _ => return None,
-            };
-            Some(read.map_or(Moment::Error, |ns| Moment::At(of, ns)))
-        }
-        Node::Operation { first, rest } => rest.iter().try_fold(constant(ast, *first)?, |sum, one| {
-            let (Moment::At(left, a), Moment::At(right, b)) = (sum, constant(ast, one.operand)?) else {
-                return Some(Moment::Error);
-            };
-            let (of, ns) = match (left, one.op, right) {
-                (Times::Timestamps, BinaryOp::Add, Times::Durations) | (Times::Durations, BinaryOp::Add, Times::Timestamps) => {
-                    (Times::Timestamps, a + b)
-                }
-                (Times::Timestamps, BinaryOp::Subtract, Times::Durations) => (Times::Timestamps, a - b),
-                (Times::Timestamps, BinaryOp::Subtract, Times::Timestamps) => (Times::Durations, a - b),
-                (Times::Durations, BinaryOp::Add, Times::Durations) => (Times::Durations, a + b),
-                (Times::Durations, BinaryOp::Subtract, Times::Durations) => (Times::Durations, a - b),
-                _ => return None,
-            };
-            let is_in_range = match of {
-                Times::Timestamps => Timestamp::of(ns).is_ok(),
-                Times::Durations => duration(ns).is_ok(),
-            };
-            Some(if is_in_range { Moment::At(of, ns) } else { Moment::Error })
-        }),
-        _ => None,
-    }
 }

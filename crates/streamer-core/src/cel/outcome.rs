@@ -7,7 +7,7 @@ pub enum Verdict {
     True,
     /// It does not.
     False,
-    /// It does not, and [`Outcome::reason`] says why nothing could be said.
+    /// It does not, and [`Evaluation::reason`] says why nothing could be said.
     Error,
     /// The event does not carry what the program needs (semantics.md section 8).
     Unknown,
@@ -100,7 +100,7 @@ impl Reason {
 
 /// What a program came to for one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Evaluation {
     /// What it says.
     pub verdict: Verdict,
     /// Why it is an error; `None` otherwise.

@@ -1,7 +1,7 @@
 //! A checked CEL expression.
 
 use super::ast::{Ast, Variable};
-use crate::subscriptions::regexps::Regexp;
+use crate::regexps::Regexp;
 
 /// A checked expression. Immutable: any number of threads may evaluate it.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,7 @@ impl Variables {
 }
 
 impl Program {
-    /// Whether it reads `before`, so that it is judged once, without transition (semantics.md section 7).
+    /// Whether it reads `before`, so that it is evaluated once, without transition (semantics.md section 7).
     pub const fn mentions_before(&self) -> bool {
         self.variables.has(Variable::Before)
     }

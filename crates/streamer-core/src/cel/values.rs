@@ -40,44 +40,44 @@ pub(super) enum Value<'r> {
     /// Nanoseconds.
     Duration(i64),
     Type(TypeName),
-    /// A value of the event with holes somewhere below.
+    /// A value of the event with unknown values somewhere below.
     Partial(&'r Partial<'r>),
     /// The event does not carry it (semantics.md section 8).
     Unknown,
     Failure(&'r Failure<'r>),
 }
 
-/// A value with holes somewhere below: a map or list, unless the event contradicts itself.
+/// A value with unknown values somewhere below: a map or list, unless the event contradicts itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Partial<'r> {
     pub(super) value: Value<'r>,
-    pub(super) holes: Holes<'r>,
+    pub(super) unknown: UnknownPaths<'r>,
 }
 
 /// The unknown pointers below a value: sorted, all with the same first *depth* tokens, which lead to the value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Holes<'r> {
+pub(super) struct UnknownPaths<'r> {
     pub(super) pointers: &'r [&'r [&'r str]],
     pub(super) depth: usize,
-    /// Where every other member is a hole: the names of those that are none, sorted.
+    /// Where every other member is an unknown value: the names of those that are none, sorted.
     pub(super) held: Option<&'r [&'r str]>,
 }
 
-/// What holes leave of a member.
+/// What unknown values leave of a member.
 pub(super) enum Below<'r> {
     /// It is known.
     Known,
-    /// It is a hole itself.
-    Hole,
-    /// It has holes.
-    Holes(Holes<'r>),
+    /// It is an unknown value itself.
+    Unknown,
+    /// It has unknown values.
+    Partial(UnknownPaths<'r>),
 }
 
-impl<'r> Holes<'r> {
+impl<'r> UnknownPaths<'r> {
     /// What is known of the member *name*.
     pub(super) fn below(self, name: &str) -> Below<'r> {
         if self.held.is_some_and(|held| held.binary_search(&name).is_err()) {
-            return Below::Hole;
+            return Below::Unknown;
         }
         let token = |pointer: &&'r [&'r str]| pointer[self.depth].cmp(name);
         let first = self.pointers.partition_point(|pointer| token(pointer) == Ordering::Less);
@@ -86,8 +86,8 @@ impl<'r> Holes<'r> {
         match pointers.first() {
             None => Below::Known,
             // The shortest stands first.
-            Some(pointer) if pointer.len() == self.depth + 1 => Below::Hole,
-            Some(_) => Below::Holes(Holes { pointers, depth: self.depth + 1, held: None }),
+            Some(pointer) if pointer.len() == self.depth + 1 => Below::Unknown,
+            Some(_) => Below::Partial(UnknownPaths { pointers, depth: self.depth + 1, held: None }),
         }
     }
 }
@@ -422,19 +422,19 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_followed_token_by_token() {
+    fn unknown_values_are_followed_token_by_token() {
         let pointers: Vec<Vec<&str>> = ["a/b", "a", "c/d/e", "c/d/f"].iter().map(|text| text.split('/').collect()).collect();
         let mut pointers: Vec<&[&str]> = pointers.iter().map(Vec::as_slice).collect();
         pointers.sort_unstable();
-        let holes = Holes { pointers: &pointers, depth: 0, held: None };
-        assert!(matches!(holes.below("a"), Below::Hole));
-        assert!(matches!(holes.below("b"), Below::Known));
-        let Below::Holes(inner) = holes.below("c") else { panic!("c has holes") };
-        let Below::Holes(inner) = inner.below("d") else { panic!("d has holes") };
-        assert!(matches!((inner.below("e"), inner.below("f"), inner.below("g")), (Below::Hole, Below::Hole, Below::Known)));
-        let rest = Holes { held: Some(&["a", "c", "x"]), ..holes };
-        assert!(matches!((rest.below("a"), rest.below("b"), rest.below("x")), (Below::Hole, Below::Hole, Below::Known)));
-        let Below::Holes(inner) = rest.below("c") else { panic!("c has holes") };
+        let unknown = UnknownPaths { pointers: &pointers, depth: 0, held: None };
+        assert!(matches!(unknown.below("a"), Below::Unknown));
+        assert!(matches!(unknown.below("b"), Below::Known));
+        let Below::Partial(inner) = unknown.below("c") else { panic!("c has unknown values") };
+        let Below::Partial(inner) = inner.below("d") else { panic!("d has unknown values") };
+        assert!(matches!((inner.below("e"), inner.below("f"), inner.below("g")), (Below::Unknown, Below::Unknown, Below::Known)));
+        let rest = UnknownPaths { held: Some(&["a", "c", "x"]), ..unknown };
+        assert!(matches!((rest.below("a"), rest.below("b"), rest.below("x")), (Below::Unknown, Below::Unknown, Below::Known)));
+        let Below::Partial(inner) = rest.below("c") else { panic!("c has unknown values") };
         assert!(matches!(inner.below("b"), Below::Known));
     }
 }

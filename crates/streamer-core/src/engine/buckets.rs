@@ -27,23 +27,17 @@
 //! (up to 650 times slower at few matches), counting satisfied predicates (70 to 2,900 times), one automaton that asks all
 //! paths in sorted order as Quamina does (its states multiply where subscriptions ask different paths).
 
-use crate::automaton::affixes::{Prefixes, Suffixes};
-use crate::automaton::anything_but::AnythingBut;
-use crate::automaton::cidr::Nets;
-use crate::automaton::folding::IgnoreCase;
 use crate::automaton::literals;
-use crate::automaton::ranges::{NumberCut, Ranges};
-use crate::automaton::regexps::Regexps;
+use crate::automaton::ranges::NumberCut;
 use crate::automaton::table::Table;
-use crate::automaton::topics::{self, Topics};
-use crate::automaton::wildcards::Wildcards;
+use crate::automaton::topics;
 use crate::bloom::filter::Answer;
-use crate::cel::Times;
-use crate::engine::checks::{Check, Record, UNNAMED, Wanted, is_other, next_check};
+use crate::engine::checks::{Check, CheckRecord, UNNAMED, Wanted, is_other, next_check};
+use crate::engine::encoded::{AtomView, FastHash};
+use crate::engine::matchers::Matcher;
 use crate::engine::store::{Store, flags};
-use crate::engine::values::{Seen, Values};
+use crate::engine::values::{SeenValue, Values};
 use crate::engine::verify;
-use crate::engine::words::{AtomView, FastHash};
 use crate::flatten::PathId;
 use crate::map::Array;
 use crate::prefetch::prefetch;
@@ -108,7 +102,7 @@ impl Next {
 /// eight bytes apart.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub(super) struct Value {
+pub(super) struct NamedValue {
     pub path: u32,
     /// Where the words of an atom that names it are.
     pub atom: u32,
@@ -157,7 +151,7 @@ impl Brief {
 /// An equality of a bucket that is not the first one.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub(super) struct Edge {
+pub(super) struct Equality {
     pub bucket: u32,
     /// The number of a value at a path.
     pub value: u32,
@@ -166,32 +160,33 @@ pub(super) struct Edge {
 
 /// All equalities: an open hash table that holds its keys, so that a hit is one cache line.
 #[derive(Debug)]
-pub(super) struct Edges {
-    pub(super) slots: Array<Edge>,
+pub(super) struct Equalities {
+    pub(super) slots: Array<Equality>,
     factor: u64,
 }
 
 pub(super) const NO_BUCKET: u32 = u32::MAX;
 
-impl Edges {
-    pub(super) fn new(edges: &[Edge], seed: &Seed) -> Edges {
-        let size = if edges.is_empty() { 0 } else { (edges.len() + edges.len() / 2 + 1).next_power_of_two() };
-        let none = Edge { bucket: NO_BUCKET, value: 0, next: Next(0) };
+impl Equalities {
+    pub(super) fn new(equalities: &[Equality], seed: &Seed) -> Equalities {
+        let size = if equalities.is_empty() { 0 } else { (equalities.len() + equalities.len() / 2 + 1).next_power_of_two() };
+        let none = Equality { bucket: NO_BUCKET, value: 0, next: Next(0) };
         let (mut slots, factor) = (vec![none; size], factor(seed));
-        for edge in edges {
-            let mut at = first(factor, size, edge.bucket, edge.value);
+        for equality in equalities {
+            let mut at = first(factor, size, equality.bucket, equality.value);
             while slots[at].bucket != NO_BUCKET {
                 at = (at + 1) & (size - 1);
             }
-            slots[at] = *edge;
+            slots[at] = *equality;
         }
-        Edges { slots: slots.into(), factor }
+        Equalities { slots: slots.into(), factor }
     }
 
     /// A table that was built before; None where a search in it would not end.
-    pub(super) fn from_slots(slots: Array<Edge>, seed: &Seed) -> Option<Edges> {
-        let ends = slots.is_empty() || (slots.len().is_power_of_two() && slots.iter().any(|edge| edge.bucket == NO_BUCKET));
-        ends.then(|| Edges { slots, factor: factor(seed) })
+    pub(super) fn from_slots(slots: Array<Equality>, seed: &Seed) -> Option<Equalities> {
+        let ends =
+            slots.is_empty() || (slots.len().is_power_of_two() && slots.iter().any(|equality| equality.bucket == NO_BUCKET));
+        ends.then(|| Equalities { slots, factor: factor(seed) })
     }
 
     #[inline]
@@ -201,11 +196,11 @@ impl Edges {
         }
         let mut at = first(self.factor, self.slots.len(), bucket, value);
         loop {
-            let edge = self.slots[at];
-            if edge.bucket == bucket && edge.value == value {
-                return Some(edge.next);
+            let equality = self.slots[at];
+            if equality.bucket == bucket && equality.value == value {
+                return Some(equality.next);
             }
-            if edge.bucket == NO_BUCKET {
+            if equality.bucket == NO_BUCKET {
                 return None;
             }
             at = (at + 1) & (self.slots.len() - 1);
@@ -252,49 +247,13 @@ pub(super) struct Probe {
 
 pub(super) const EQUALITIES: u32 = u32::MAX;
 
-/// The value automaton of a bucket and path. The ids are [`Next`]s but for `answers`, whose ids are subscriptions.
-#[derive(Debug)]
-pub(super) enum Matcher {
-    Numbers { answers: Ranges<NumberCut>, others: Ranges<NumberCut> },
-    Strings { answers: Ranges<Box<str>>, others: Ranges<Box<str>> },
-    Times { of: Times, answers: Ranges<NumberCut>, others: Ranges<NumberCut> },
-    Prefixes(Prefixes),
-    Suffixes(Suffixes),
-    IgnoreCase(IgnoreCase),
-    Wildcards(Wildcards),
-    Regexps(Regexps),
-    Nets(Nets),
-    Topics(Topics),
-    Kinds(Box<[(Kinds, u32)]>),
-    AnythingBut(Box<[(Kinds, AnythingBut)]>),
-}
-
-impl Matcher {
-    /// Ask for what a query for this value comes upon first.
-    fn foresee(&self, scalar: ScalarRef<'_>) {
-        match (self, scalar) {
-            (Matcher::Numbers { answers, others }, ScalarRef::Number(number)) => {
-                answers.foresee_number(number);
-                others.foresee_number(number);
-            }
-            (Matcher::Strings { answers, others }, ScalarRef::String(text)) => {
-                answers.foresee_text(text);
-                others.foresee_text(text);
-            }
-            (Matcher::Prefixes(prefixes), ScalarRef::String(text)) => prefixes.foresee(text),
-            (Matcher::Suffixes(suffixes), ScalarRef::String(text)) => suffixes.foresee(text),
-            _ => {}
-        }
-    }
-}
-
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Index {
     /// From a path and a value to the value's number.
     pub(super) dictionary: Table,
-    pub(super) values: Array<Value>,
-    pub(super) edges: Edges,
+    pub(super) values: Array<NamedValue>,
+    pub(super) equalities: Equalities,
     pub(super) buckets: Array<Bucket>,
     pub(super) lists: Array<u32>,
     pub(super) checks: Array<u32>,
@@ -308,7 +267,7 @@ pub struct Index {
 
 impl Index {
     /// Ask for the lines that every search reads first.
-    pub(super) fn foresee(&self) {
+    pub(super) fn prefetch(&self) {
         prefetch(&self.buckets, 0);
         prefetch(&self.probes, 0);
         prefetch(&self.matchers, 0);
@@ -329,8 +288,8 @@ pub struct Found {
 /// Scratch of the value automata.
 #[derive(Debug, Default)]
 pub struct MatcherScratch {
-    literals: literals::Seen,
-    topics: topics::Scratch,
+    literals: literals::SeenLiterals,
+    topics: topics::TopicScratch,
     hits: Vec<u32>,
     /// Of each path: when its values were numbered, and which numbers they have.
     numbered: Vec<(u64, u32, u32)>,
@@ -363,7 +322,7 @@ pub(super) fn value_hash(seed: &Seed, value: u64, path: u32) -> u64 {
 }
 
 /// Of so many values at a path the memory is asked for before it is needed.
-const FORESEEN: usize = 4;
+const PREFETCHED_VALUES: usize = 4;
 
 /// A bucket that asks more than this looks at the paths that the event has, not at those that it asks.
 pub(crate) const MANY_PATHS: usize = 24;
@@ -415,7 +374,7 @@ impl Visit<'_, '_, '_> {
         let probes = bucket.probes as usize..bucket.probes_end as usize;
         if probes.len() <= MANY_PATHS || self.positions.is_empty() {
             if number == 0 {
-                self.foresee(probes.clone());
+                self.prefetch(probes.clone());
             }
             for at in probes {
                 self.probe(number, self.index.probes[at], again);
@@ -426,14 +385,14 @@ impl Visit<'_, '_, '_> {
     }
 
     /// Ask for the memory that the first bucket's probes come upon first, and then for what its equalities lead to.
-    fn foresee(&mut self, probes: std::ops::Range<usize>) {
+    fn prefetch(&mut self, probes: std::ops::Range<usize>) {
         let index = self.index;
         for probe in &index.probes[probes.clone()] {
             let matcher = index.matchers.get(probe.matcher as usize);
-            for at in self.values.at(self.map[probe.path as usize], self.store.mode(probe.path)).take(FORESEEN) {
-                let Seen { scalar, hash, .. } = self.values.get(at);
+            for at in self.values.at(self.map[probe.path as usize], self.store.mode(probe.path)).take(PREFETCHED_VALUES) {
+                let SeenValue { scalar, hash, .. } = self.values.get(at);
                 match (matcher, scalar) {
-                    (Some(matcher), Some(scalar)) => matcher.foresee(scalar),
+                    (Some(matcher), Some(scalar)) => matcher.prefetch(scalar),
                     (None, Some(_)) => index.dictionary.prefetch(value_hash(self.seed, hash, probe.path)),
                     _ => {}
                 }
@@ -441,16 +400,16 @@ impl Visit<'_, '_, '_> {
         }
         for probe in index.probes[probes].iter().filter(|probe| probe.matcher == EQUALITIES) {
             let values = self.values.at(self.map[probe.path as usize], self.store.mode(probe.path));
-            for at in self.numbers(probe.path, values).take(FORESEEN) {
+            for at in self.numbers(probe.path, values).take(PREFETCHED_VALUES) {
                 if let Some(value) = index.values.get(self.scratch.numbers[at] as usize) {
-                    self.foresee_next(value.first);
+                    self.prefetch_next(value.first);
                 }
             }
         }
     }
 
     #[inline]
-    fn foresee_next(&self, next: Next) {
+    fn prefetch_next(&self, next: Next) {
         if next.0 & CANDIDATE != 0 {
             prefetch(&self.index.checks, (next.0 & !CANDIDATE) as usize);
         } else if next.0 & ANSWER == 0 {
@@ -489,7 +448,7 @@ impl Visit<'_, '_, '_> {
                 let next = match bucket {
                     _ if number == UNNAMED => None,
                     0 => Some(self.index.values[number as usize].first).filter(|next| *next != Next::NOWHERE),
-                    _ => self.index.edges.find(bucket, number),
+                    _ => self.index.equalities.find(bucket, number),
                 };
                 if let Some(next) = next {
                     self.follow(next, again);
@@ -510,7 +469,7 @@ impl Visit<'_, '_, '_> {
             self.scratch.hits = hits;
             let end = self.scratch.hits.len();
             for hit in &self.scratch.hits[start..end] {
-                self.foresee_next(Next(*hit));
+                self.prefetch_next(Next(*hit));
             }
             for hit in start..end {
                 self.follow(Next(self.scratch.hits[hit]), again);
@@ -535,7 +494,7 @@ impl Visit<'_, '_, '_> {
             };
             let wanted = Brief::of(scalar);
             let found = self.index.dictionary.find(value_hash(self.seed, seen.hash, path), |value| {
-                let Value { path: other, atom, brief, .. } = self.index.values[value as usize];
+                let NamedValue { path: other, atom, brief, .. } = self.index.values[value as usize];
                 other == path && brief == wanted && (!brief.is_part() || is_named(self.store, atom, scalar))
             });
             numbers.push(found.unwrap_or(UNNAMED));
@@ -560,7 +519,7 @@ impl Visit<'_, '_, '_> {
     }
 
     /// Ask one matcher about one value: answers are handed out, all else is appended to *hits*.
-    fn matcher(&mut self, matcher: &Matcher, seen: &Seen<'_>, again: bool, hits: &mut Vec<u32>) {
+    fn matcher(&mut self, matcher: &Matcher, seen: &SeenValue<'_>, again: bool, hits: &mut Vec<u32>) {
         let Found { once, several, candidates } = &mut *self.found;
         let answer = if again { several } else { once };
         let before = answer.len();
@@ -571,7 +530,7 @@ impl Visit<'_, '_, '_> {
                 others.query_number(number, hits);
             }
             (Matcher::Times { of, answers, others }, _) => {
-                if let Some(number) = of.read(&seen.leaf) {
+                if let Some(number) = seen.leaf.time(*of) {
                     answers.query_number(number, answer);
                     others.query_number(number, hits);
                 }
@@ -623,7 +582,7 @@ impl Visit<'_, '_, '_> {
     /// Verify the candidate at *at*, and say where the next record is.
     #[inline]
     fn candidate(&mut self, at: u32, again: bool) -> u32 {
-        let (record, next) = Record::read(&self.index.checks, at);
+        let (record, next) = CheckRecord::read(&self.index.checks, at);
         self.found.candidates += 1;
         let mut checks = record.checks;
         loop {
@@ -725,25 +684,10 @@ impl Index {
 
     /// Heap bytes held, those of automata over texts only in part.
     pub fn bytes(&self) -> usize {
-        let matchers: usize = self
-            .matchers
-            .iter()
-            .map(|matcher| {
-                size_of::<Matcher>()
-                    + match matcher {
-                        Matcher::Numbers { answers, others } => answers.bytes() + others.bytes(),
-                        Matcher::Strings { answers, others } => answers.bytes() + others.bytes(),
-                        Matcher::Times { answers, others, .. } => answers.bytes() + others.bytes(),
-                        Matcher::Prefixes(prefixes) => prefixes.bytes(),
-                        Matcher::Suffixes(suffixes) => suffixes.bytes(),
-                        Matcher::Wildcards(wildcards) => wildcards.bytes(),
-                        _ => 0,
-                    }
-            })
-            .sum();
+        let matchers: usize = self.matchers.iter().map(Matcher::bytes).sum();
         self.dictionary.bytes()
             + self.values.bytes()
-            + self.edges.slots.bytes()
+            + self.equalities.slots.bytes()
             + self.buckets.bytes()
             + self.lists.bytes()
             + self.checks.bytes()

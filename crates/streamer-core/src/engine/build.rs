@@ -17,23 +17,17 @@
 //! Cost: one count and one sort of the atoms for each level; a conjunction is copied at most [`COPIES`] times below the
 //! first level.
 
-use crate::automaton::affixes::{Prefixes, Suffixes};
-use crate::automaton::anything_but::AnythingBut;
-use crate::automaton::cidr::Nets;
-use crate::automaton::folding::IgnoreCase;
-use crate::automaton::ranges::{Cut, NumberCut, Range, Ranges, query_order};
-use crate::automaton::regexps::Regexps;
+use crate::automaton::ranges::{Cut, CutRange, NumberCut, query_order};
 use crate::automaton::table::Table;
-use crate::automaton::topics::Topics;
-use crate::automaton::wildcards::Wildcards;
-use crate::cel::Times;
-use crate::engine::buckets::{Brief, Bucket, EQUALITIES, Edge, Edges, FEW, Index, MOST, Matcher, Next, Probe, Value, value_hash};
+use crate::engine::buckets::{
+    Brief, Bucket, EQUALITIES, Equalities, Equality, FEW, Index, MOST, NamedValue, Next, Probe, value_hash,
+};
 use crate::engine::checks::{self, Wanted};
+use crate::engine::encoded::{AtomView, CannotBuild, EncodedAtom, FastHash};
+use crate::engine::matchers::{Class, Matcher, class_of};
 use crate::engine::store::{Store, flags};
-use crate::engine::words::{AtomView, FastHash, RawAtom, Refused};
-use crate::value::{Kind, Kinds, Scalar, ScalarRef, Seed};
+use crate::value::{Kind, ScalarRef, Seed};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// How deep buckets nest; so deep is the recursion of a query and of this builder.
 const DEEPEST: u32 = 12;
@@ -41,48 +35,6 @@ const DEEPEST: u32 = 12;
 const COPIES: u32 = 8;
 /// How much dearer an access predicate is that is no equality.
 const PENALTY: u64 = 4;
-
-impl Class {
-    /// All there are, in order.
-    const ALL: [Class; 15] = [
-        Class::Missing,
-        Class::Equal,
-        Class::Numbers,
-        Class::Strings,
-        Class::Timestamps,
-        Class::Durations,
-        Class::Prefix,
-        Class::Suffix,
-        Class::IgnoreCase,
-        Class::Wildcard,
-        Class::Regexp,
-        Class::Cidr,
-        Class::Topic,
-        Class::Other,
-        Class::Kinds,
-    ];
-}
-
-/// What kind of matcher an atom goes to; the order is that of the probes of a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Class {
-    /// Kinds that hold for a missing value come first: they are asked whether or not the event has the path.
-    Missing,
-    Equal,
-    Numbers,
-    Strings,
-    Timestamps,
-    Durations,
-    Prefix,
-    Suffix,
-    IgnoreCase,
-    Wildcard,
-    Regexp,
-    Cidr,
-    Topic,
-    Other,
-    Kinds,
-}
 
 /// A conjunction in a bucket.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +53,7 @@ struct Item {
 struct Key<'s> {
     class: Class,
     path: u32,
-    atom: RawAtom<'s>,
+    atom: EncodedAtom<'s>,
     count: u32,
     /// Whether the atom says all that its clause says: else the clause stays unknown.
     exact: bool,
@@ -122,7 +74,7 @@ impl Depth {
 /// reading their slots is reading on.
 ///
 /// Conjunctions for which *is_always* holds get a first bucket of their own, to be looked for without the others.
-pub fn build(store: &mut Store, seed: &Seed, depth: Depth, is_always: impl Fn(u32) -> bool) -> Result<Index, Refused> {
+pub fn build(store: &mut Store, seed: &Seed, depth: Depth, is_always: impl Fn(u32) -> bool) -> Result<Index, CannotBuild> {
     build_with_recipe(store, seed, depth, is_always).map(|(index, _)| index)
 }
 
@@ -132,7 +84,7 @@ pub(super) fn build_with_recipe(
     seed: &Seed,
     depth: Depth,
     is_always: impl Fn(u32) -> bool,
-) -> Result<(Index, Recipe), Refused> {
+) -> Result<(Index, Recipe), CannotBuild> {
     let (index, recipe, places) = Builder::run(store, seed, depth, is_always)?;
     store.renumber(&places);
     Ok((index, recipe))
@@ -165,49 +117,6 @@ impl Recipe {
     }
 }
 
-/// Make a matcher of what it was made of before; None for a class that has none. The atoms must be some of the store.
-pub(super) fn matcher_again(
-    store: &Store,
-    seed: &Seed,
-    class: u32,
-    answers: &[[u32; 2]],
-    others: &[[u32; 2]],
-) -> Option<Matcher> {
-    let class = *Class::ALL.get(class as usize)?;
-    fn view(store: &Store, at: u32) -> Option<AtomView<'_>> {
-        store.atom_at(at).next().map(|atom| atom.view)
-    }
-    Some(match class {
-        Class::Equal => return None,
-        Class::Numbers => {
-            let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
-                AtomView::Numbers(from, to) => Some(Range { from, to, id: *id }),
-                _ => None,
-            };
-            let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
-            Matcher::Numbers { answers: ranges(answers)?, others: ranges(others)? }
-        }
-        Class::Timestamps | Class::Durations => {
-            let of = if class == Class::Timestamps { Times::Timestamps } else { Times::Durations };
-            let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
-                AtomView::Times(_, from, to) => Some(Range { from, to, id: *id }),
-                _ => None,
-            };
-            let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
-            Matcher::Times { of, answers: ranges(answers)?, others: ranges(others)? }
-        }
-        Class::Strings => {
-            let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
-                AtomView::Strings(from, to) => Some(Range { from: from.map(Box::from), to: to.map(Box::from), id: *id }),
-                _ => None,
-            };
-            let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
-            Matcher::Strings { answers: ranges(answers)?, others: ranges(others)? }
-        }
-        class => matcher(seed, class, others.iter().map(|[at, next]| Some((view(store, *at)?, *next))).collect::<Option<_>>()?),
-    })
-}
-
 impl<'s> Builder<'s> {
     /// The index, and for each subscription its new number.
     fn run(
@@ -215,9 +124,9 @@ impl<'s> Builder<'s> {
         seed: &'s Seed,
         depth: Depth,
         is_always: impl Fn(u32) -> bool,
-    ) -> Result<(Index, Recipe, Vec<u32>), Refused> {
+    ) -> Result<(Index, Recipe, Vec<u32>), CannotBuild> {
         if store.conjunctions() > MOST || store.len() > MOST {
-            return Err(Refused::Full);
+            return Err(CannotBuild::Full);
         }
         let (always, guarded): (Vec<Item>, Vec<Item>) = (0..store.conjunctions() as u32)
             .filter(|conjunction| store.clauses(*conjunction).iter().all(|clause| store.clause(*clause).count > 0))
@@ -231,7 +140,7 @@ impl<'s> Builder<'s> {
             store,
             seed,
             deepest: depth.0,
-            edges: Vec::new(),
+            equalities: Vec::new(),
             values: Vec::new(),
             hashes: Vec::new(),
             value_of: HashMap::default(),
@@ -257,14 +166,15 @@ impl<'s> Builder<'s> {
             }
         };
         (0..store.len() as u32).for_each(|subscription| _ = builder.place(subscription));
-        let Builder { edges, values, hashes, buckets, lists, checks, probes, matchers, recipe, unkeyed, places, .. } = builder;
-        if [checks.len(), edges.len(), buckets.len()].into_iter().any(|count| count > MOST) {
-            return Err(Refused::Full);
+        let Builder { equalities, values, hashes, buckets, lists, checks, probes, matchers, recipe, unkeyed, places, .. } =
+            builder;
+        if [checks.len(), equalities.len(), buckets.len()].into_iter().any(|count| count > MOST) {
+            return Err(CannotBuild::Full);
         }
         let index = Index {
             dictionary: Table::new(&hashes),
             values: values.into(),
-            edges: Edges::new(&edges, seed),
+            equalities: Equalities::new(&equalities, seed),
             buckets: buckets.into(),
             lists: lists.into(),
             checks: checks.into(),
@@ -291,8 +201,8 @@ struct Builder<'s> {
     store: &'s Store,
     seed: &'s Seed,
     deepest: u32,
-    edges: Vec<Edge>,
-    values: Vec<Value>,
+    equalities: Vec<Equality>,
+    values: Vec<NamedValue>,
     hashes: Vec<(u64, u32)>,
     value_of: HashMap<(u32, &'s [u32]), u32, FastHash>,
     buckets: Vec<Bucket>,
@@ -306,12 +216,6 @@ struct Builder<'s> {
     placed: u32,
 }
 
-/// Scalars, and where what none of them is leads.
-type ScalarSet = (Vec<Scalar>, u32);
-
-/// Ranges, and the atom and the end of each for the recipe.
-type Ranged<K> = (Vec<Range<K>>, Vec<[u32; 2]>);
-
 /// An item filed under a key.
 type Filed = (u32, Item);
 
@@ -319,7 +223,7 @@ type Filed = (u32, Item);
 #[derive(Default)]
 struct Keys<'s> {
     all: Vec<Key<'s>>,
-    by_words: HashMap<(u32, &'s [u32]), u32, FastHash>,
+    by_encoding: HashMap<(u32, &'s [u32]), u32, FastHash>,
     /// The sorted ends of all ranges of a path and class, to estimate how much of it a range covers.
     cuts: HashMap<(u32, Class), Vec<NumberCut>, FastHash>,
 }
@@ -404,7 +308,7 @@ impl<'s> Builder<'s> {
                 }
                 for atom in clause.atoms {
                     let number = keys.all.len() as u32;
-                    let number = *keys.by_words.entry((clause.path, atom.words)).or_insert(number);
+                    let number = *keys.by_encoding.entry((clause.path, atom.encoded)).or_insert(number);
                     if number as usize == keys.all.len() {
                         let (class, exact) = class_of(&atom.view);
                         keys.all.push(Key { class, path: clause.path, atom, count: 0, exact });
@@ -429,8 +333,10 @@ impl<'s> Builder<'s> {
             if level > 0 && clause.count.saturating_mul(item.copies) > COPIES {
                 continue;
             }
-            let cost =
-                clause.atoms.map(|atom| cost(keys, &keys.all[keys.by_words[&(clause.path, atom.words)] as usize], all)).sum();
+            let cost = clause
+                .atoms
+                .map(|atom| cost(keys, &keys.all[keys.by_encoding[&(clause.path, atom.encoded)] as usize], all))
+                .sum();
             if best.is_none_or(|(least, _, path)| (cost, clause.path) < (least, path)) {
                 best = Some((cost, bit, clause.path));
             }
@@ -443,7 +349,7 @@ impl<'s> Builder<'s> {
             self.unkeyed += 1;
         }
         let clause = self.store.clause(self.store.clauses(item.conjunction)[bit as usize]);
-        let mut found: Vec<u32> = clause.atoms.map(|atom| keys.by_words[&(clause.path, atom.words)]).collect();
+        let mut found: Vec<u32> = clause.atoms.map(|atom| keys.by_encoding[&(clause.path, atom.encoded)]).collect();
         found.sort_unstable();
         found.dedup();
         let disjoint = found.iter().all(|key| keys.all[*key as usize].class == Class::Equal);
@@ -470,54 +376,41 @@ impl<'s> Builder<'s> {
                 let key = keys.all[same[0].0 as usize];
                 let AtomView::Equal(scalar) = key.atom.view else { continue };
                 let next = self.next(same, level);
-                let value = self.value(path, key.atom.words, scalar);
+                let value = self.value(path, key.atom.encoded, scalar);
                 if bucket == 0 {
                     self.values[value as usize].first = next;
                 } else {
-                    self.edges.push(Edge { bucket, value, next });
+                    self.equalities.push(Equality { bucket, value, next });
                 }
             }
             probes.push(Probe { path, matcher: EQUALITIES });
             return;
         }
-        let matcher = match class {
-            Class::Numbers => {
-                let [answers, others] = self.ranges(keys, group, level, |view| match view {
-                    AtomView::Numbers(from, to) => (*from, *to),
-                    _ => (None, None),
-                });
-                self.recipe.push(class, &answers.1, &others.1);
-                Matcher::Numbers { answers: Ranges::new(answers.0), others: Ranges::new(others.0) }
-            }
-            Class::Timestamps | Class::Durations => {
-                let [answers, others] = self.ranges(keys, group, level, |view| match view {
-                    AtomView::Times(_, from, to) => (*from, *to),
-                    _ => (None, None),
-                });
-                self.recipe.push(class, &answers.1, &others.1);
-                let of = if class == Class::Timestamps { Times::Timestamps } else { Times::Durations };
-                Matcher::Times { of, answers: Ranges::new(answers.0), others: Ranges::new(others.0) }
-            }
-            Class::Strings => {
-                let [answers, others] = self.ranges(keys, group, level, |view| match view {
-                    AtomView::Strings(from, to) => (from.map(Box::from), to.map(Box::from)),
-                    _ => (None, None),
-                });
-                self.recipe.push(class, &answers.1, &others.1);
-                Matcher::Strings { answers: Ranges::new(answers.0), others: Ranges::new(others.0) }
-            }
+        let [answers, others] = match class {
+            Class::Numbers => self.ranges(keys, group, level, |view| match view {
+                AtomView::Numbers(from, to) => (*from, *to),
+                _ => (None, None),
+            }),
+            Class::Timestamps | Class::Durations => self.ranges(keys, group, level, |view| match view {
+                AtomView::Times(_, from, to) => (*from, *to),
+                _ => (None, None),
+            }),
+            Class::Strings => self.ranges(keys, group, level, |view| match view {
+                AtomView::Strings(from, to) => (from.map(Box::<str>::from), to.map(Box::from)),
+                _ => (None, None),
+            }),
             _ => {
-                let next: Vec<(RawAtom<'s>, u32)> = group
-                    .chunk_by(|left, right| left.0 == right.0)
-                    .map(|same| (keys.all[same[0].0 as usize].atom, self.next(same, level).0))
-                    .collect();
-                let atoms: Vec<[u32; 2]> = next.iter().map(|(atom, next)| [self.store.position(atom.words), *next]).collect();
-                self.recipe.push(class, &[], &atoms);
-                matcher(self.seed, class, next.into_iter().map(|(atom, next)| (atom.view, next)).collect())
+                let lead = |same: &[Filed]| {
+                    let atom = self.store.position(keys.all[same[0].0 as usize].atom.encoded);
+                    [atom, self.next(same, level).0]
+                };
+                [Vec::new(), group.chunk_by(|left, right| left.0 == right.0).map(lead).collect()]
             }
         };
+        self.recipe.push(class, &answers, &others);
+        let matcher = Matcher::new(self.store, self.seed, class as u32, &answers, &others);
         probes.push(Probe { path, matcher: self.matchers.len() as u32 });
-        self.matchers.push(matcher);
+        self.matchers.push(matcher.expect("the atoms are of their class"));
     }
 
     /// The number of a value at a path.
@@ -527,7 +420,7 @@ impl<'s> Builder<'s> {
         if value == new {
             self.hashes.push((value_hash(self.seed, scalar.hash(self.seed), path), value));
             let (atom, brief) = (self.store.position(words), Brief::of(scalar));
-            self.values.push(Value { path, atom, first: Next::NOWHERE, brief });
+            self.values.push(NamedValue { path, atom, first: Next::NOWHERE, brief });
         }
         value
     }
@@ -539,25 +432,21 @@ impl<'s> Builder<'s> {
         group: &[Filed],
         level: u32,
         ends: impl Fn(&AtomView<'s>) -> (Option<K>, Option<K>),
-    ) -> [Ranged<K>; 2] {
+    ) -> [Vec<[u32; 2]>; 2] {
         let (mut direct, mut indirect) = (Vec::new(), Vec::new());
         for same in group.chunk_by(|left, right| left.0 == right.0) {
             let atom = &keys.all[same[0].0 as usize].atom;
-            let ((from, to), at) = (ends(&atom.view), self.store.position(atom.words));
+            let ((from, to), at) = (ends(&atom.view), self.store.position(atom.encoded));
             let (answering, rest): (Vec<Filed>, Vec<Filed>) = same.iter().partition(|(_, item)| self.is_answer(item));
             for (found, list) in [(answering, &mut direct), (rest, &mut indirect)] {
                 if !found.is_empty() {
                     let id = list.len() as u32;
-                    list.push((Range { from: from.clone(), to: to.clone(), id }, found, at));
+                    list.push((CutRange { from: from.clone(), to: to.clone(), id }, found, at));
                 }
             }
         }
         // In the order in which a query finds them, so that what they lead to lies in that order too.
-        let mut lists: [Ranged<K>; 2] = [const { (Vec::new(), Vec::new()) }; 2];
-        let mut push = |list: usize, range: &Range<K>, at: u32, id: u32| {
-            lists[list].0.push(Range { id, ..range.clone() });
-            lists[list].1.push([at, id]);
-        };
+        let mut lists = [const { Vec::new() }; 2];
         for at in query_order(direct.iter().map(|(range, ..)| range)) {
             let (range, items, atom) = &direct[at as usize];
             // Slices of one-sided ranges are handed out as they are; the rank of all others is looked up once.
@@ -565,15 +454,15 @@ impl<'s> Builder<'s> {
             for target in items.iter().flat_map(|(_, item)| self.store.targets(item.conjunction)) {
                 let place = self.place(*target);
                 if is_slice {
-                    push(0, range, *atom, place);
+                    lists[0].push([*atom, place]);
                 } else {
-                    push(1, range, *atom, Next::answer(place).0);
+                    lists[1].push([*atom, Next::answer(place).0]);
                 }
             }
         }
         for at in query_order(indirect.iter().map(|(range, ..)| range)) {
-            let (range, items, atom) = &indirect[at as usize];
-            push(1, range, *atom, self.next(items, level).0);
+            let (_, items, atom) = &indirect[at as usize];
+            lists[1].push([*atom, self.next(items, level).0]);
         }
         lists
     }
@@ -617,75 +506,6 @@ impl<'s> Builder<'s> {
     }
 }
 
-/// Make the matcher of a class from its atoms and what each leads to.
-fn matcher<'s>(seed: &Seed, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Matcher {
-    use AtomView::*;
-    let texts = |pick: fn(&AtomView<'s>) -> Option<&'s str>| -> Vec<(&'s str, u32)> {
-        next.iter().filter_map(|(view, next)| Some((pick(view)?, *next))).collect()
-    };
-    let seed = seed.clone();
-    match class {
-        Class::Prefix => {
-            Matcher::Prefixes(Prefixes::new(texts(|view| if let Prefix(text) = view { Some(text) } else { None }), seed))
-        }
-        Class::Suffix => {
-            Matcher::Suffixes(Suffixes::new(texts(|view| if let Suffix(text) = view { Some(text) } else { None }), seed))
-        }
-        Class::IgnoreCase => Matcher::IgnoreCase(IgnoreCase::new(
-            texts(|view| if let EqualIgnoreCase(text) = view { Some(text) } else { None }),
-            texts(|view| if let PrefixIgnoreCase(text) = view { Some(text) } else { None }),
-            texts(|view| if let SuffixIgnoreCase(text) = view { Some(text) } else { None }),
-            seed,
-        )),
-        Class::Wildcard => {
-            let patterns: Vec<(Vec<Box<str>>, u32)> = next
-                .iter()
-                .map(|(view, next)| match view {
-                    Wildcard(pieces) => (pieces.to_vec(), *next),
-                    Substring(text) => (vec!["".into(), (*text).into(), "".into()], *next),
-                    _ => (Vec::new(), *next),
-                })
-                .collect();
-            Matcher::Wildcards(Wildcards::new(patterns.iter().map(|(pieces, next)| (&pieces[..], *next))))
-        }
-        Class::Regexp => Matcher::Regexps(Regexps::new(
-            next.iter().filter_map(
-                |(view, next)| {
-                    if let Regexp(program) = view { Some((Arc::clone(program), *next)) } else { None }
-                },
-            ),
-        )),
-        Class::Cidr => Matcher::Nets(Nets::new(
-            next.iter().filter_map(|(view, next)| if let Cidr(net) = view { Some((*net, *next)) } else { None }),
-            seed,
-        )),
-        Class::Topic => {
-            let patterns = next
-                .iter()
-                .filter_map(|(view, next)| if let Topic(words) = view { Some((words.symbols(), *next)) } else { None });
-            Matcher::Topics(Topics::new(patterns, seed))
-        }
-        Class::Other => {
-            let mut by_kinds: Vec<(crate::value::Kinds, Vec<ScalarSet>)> = Vec::new();
-            for (view, next) in &next {
-                let Other(kinds, none_of) = view else { continue };
-                let set = none_of
-                    .filter_map(|atom| if let Equal(scalar) = atom.view { Some(scalar.to_scalar()) } else { None })
-                    .collect();
-                match by_kinds.iter_mut().find(|(other, _)| other == kinds) {
-                    Some((_, sets)) => sets.push((set, *next)),
-                    None => by_kinds.push((*kinds, vec![(set, *next)])),
-                }
-            }
-            let built = by_kinds.iter().map(|(kinds, sets)| {
-                (*kinds, AnythingBut::new(sets.iter().map(|(set, next)| (set.iter().collect(), *next)), seed.clone()))
-            });
-            Matcher::AnythingBut(built.collect())
-        }
-        _ => Matcher::Kinds(next.iter().map(|(view, next)| (kinds_of(view), *next)).collect()),
-    }
-}
-
 fn same_probe(keys: &Keys<'_>, left: &Filed, right: &Filed) -> bool {
     let (left, right) = (&keys.all[left.0 as usize], &keys.all[right.0 as usize]);
     (left.path, left.class) == (right.path, right.class)
@@ -701,46 +521,6 @@ fn open_clauses<'s>(
     (0..31_u32.min(clauses.len() as u32))
         .filter(move |bit| unknown & (1 << bit) != 0)
         .map(move |bit| (bit, store.clause(clauses[bit as usize])))
-}
-
-/// The kinds of value that an atom without matcher of its own holds for.
-fn kinds_of(view: &AtomView<'_>) -> Kinds {
-    match view {
-        AtomView::Kinds(kinds) | AtomView::Other(kinds, _) => *kinds,
-        AtomView::EqualTree(tree) => Kinds::of(tree.kind()),
-        AtomView::Element(_) => Kinds::of(Kind::List),
-        AtomView::Size(..) => Kinds::of(Kind::String).or(Kinds::of(Kind::List)).or(Kinds::of(Kind::Map)),
-        _ => Kinds::PRESENT,
-    }
-}
-
-/// Which class an atom belongs to, and whether being found under it says all that it says.
-pub(super) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
-    let class = match view {
-        AtomView::Equal(_) => Class::Equal,
-        AtomView::Numbers(..) => Class::Numbers,
-        AtomView::Strings(..) => Class::Strings,
-        AtomView::Times(Times::Timestamps, ..) => Class::Timestamps,
-        AtomView::Times(Times::Durations, ..) => Class::Durations,
-        AtomView::Prefix(_) => Class::Prefix,
-        AtomView::Suffix(_) => Class::Suffix,
-        AtomView::PrefixIgnoreCase(_) | AtomView::SuffixIgnoreCase(_) | AtomView::EqualIgnoreCase(_) => Class::IgnoreCase,
-        AtomView::Wildcard(_) | AtomView::Substring(_) => Class::Wildcard,
-        AtomView::Regexp(_) => Class::Regexp,
-        AtomView::Cidr(_) => Class::Cidr,
-        AtomView::Topic(_) => Class::Topic,
-        AtomView::Other(_, none_of) => {
-            let mut none_of = *none_of;
-            if !none_of.all(|atom| matches!(atom.view, AtomView::Equal(_))) {
-                return (Class::Kinds, false);
-            }
-            Class::Other
-        }
-        AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => Class::Missing,
-        AtomView::Kinds(_) => Class::Kinds,
-        AtomView::EqualTree(_) | AtomView::Element(_) | AtomView::Size(..) => return (Class::Kinds, false),
-    };
-    (class, true)
 }
 
 /// How many conjunctions an atom is expected to bring up; *all* where it is no access predicate.

@@ -17,13 +17,13 @@
 //! and 4 times slower at 1,000,000 subscriptions.
 
 use crate::automaton::ranges::NumberCut;
+use crate::engine::encoded::AtomView;
 use crate::engine::store::ClauseView;
-use crate::engine::words::AtomView;
 use crate::value::{Kind, ScalarRef};
 
 /// What one look at a record finds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record<'c> {
+pub(super) struct CheckRecord<'c> {
     head: u32,
     /// The checks, one after the other.
     pub checks: &'c [u32],
@@ -71,12 +71,12 @@ pub(super) enum Check<'c> {
     Clause(u32),
 }
 
-impl<'c> Record<'c> {
+impl<'c> CheckRecord<'c> {
     /// The record at *at*, and where the next one is.
     #[inline]
-    pub fn read(words: &'c [u32], at: u32) -> (Record<'c>, u32) {
+    pub fn read(words: &'c [u32], at: u32) -> (CheckRecord<'c>, u32) {
         let end = at + words[at as usize + 1];
-        (Record { head: words[at as usize], checks: &words[at as usize + 2..end as usize] }, end)
+        (CheckRecord { head: words[at as usize], checks: &words[at as usize + 2..end as usize] }, end)
     }
 
     /// Whether it may come up more than once.
@@ -113,7 +113,7 @@ pub(super) fn next_check<'c>(checks: &mut &'c [u32]) -> Option<Check<'c>> {
 
 /// How many subscriptions, conjunctions, clauses and paths there are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counts {
+pub(super) struct StoreCounts {
     pub subscriptions: usize,
     pub conjunctions: usize,
     pub clauses: usize,
@@ -121,7 +121,7 @@ pub(super) struct Counts {
 }
 
 /// Where the records of *words* begin, a bit each, and one for their end; None where they are none of a store of these counts.
-pub(super) fn sound_records(words: &[u32], counts: Counts) -> Option<Vec<u64>> {
+pub(super) fn sound_records(words: &[u32], counts: StoreCounts) -> Option<Vec<u64>> {
     let mut starts = vec![0_u64; words.len() / 64 + 1];
     let mut at = 0;
     while at < words.len() {
@@ -182,11 +182,9 @@ pub(super) fn write<'s>(
     if clause.path < 1 << 24 && clause.count <= 64 {
         if clause.atoms.into_iter().all(|atom| is_equal(&atom.view)) {
             words.extend([tag::VALUES | clause.path << 8, clause.count]);
-            words.extend(
-                atoms.filter_map(
-                    |atom| if let AtomView::Equal(scalar) = atom.view { Some(name(atom.words, scalar)) } else { None },
-                ),
-            );
+            words.extend(atoms.filter_map(|atom| {
+                if let AtomView::Equal(scalar) = atom.view { Some(name(atom.encoded, scalar)) } else { None }
+            }));
             return;
         }
         if let (1, Some(atom)) = (clause.count, atoms.next()) {
@@ -208,7 +206,7 @@ pub(super) fn write<'s>(
                     let start = words.len();
                     for atom in none_of {
                         if let AtomView::Equal(scalar) = atom.view {
-                            words.push(name(atom.words, scalar));
+                            words.push(name(atom.encoded, scalar));
                         }
                     }
                     words[start - 1] = (words.len() - start) as u32;

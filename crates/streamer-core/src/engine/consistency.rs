@@ -23,10 +23,10 @@
 //! Rejected: trying all choices of leaves one after the other (exponential without `$or` too).
 
 use crate::cel::Verdict;
-use crate::engine::store::{Store, Tree, Verification};
+use crate::engine::encoded::AtomView;
+use crate::engine::store::{Store, Verification, VerifiedTree};
 use crate::engine::values::Values;
 use crate::engine::verify::any_atom_holds;
-use crate::engine::words::AtomView;
 use crate::flatten::{PathId, Position};
 use crate::value::Kind;
 use crate::watch::spend;
@@ -131,7 +131,7 @@ impl Scopes {
     /// Whether some choice satisfies a pattern: for sure, perhaps (unknown), or not.
     ///
     /// *sure* and *maybe* are fields that hold without a leaf, surely or perhaps.
-    pub fn verdict(&self, tree: &Tree, sure: &Fields, maybe: &Fields, has_unknown: bool) -> Result<Verdict, Spent> {
+    pub fn verdict(&self, tree: &VerifiedTree, sure: &Fields, maybe: &Fields, has_unknown: bool) -> Result<Verdict, Spent> {
         let shapes = Shapes::new(self);
         let joined = |free: &Fields, of: fn(&Shape) -> &Fields| {
             shapes.all.iter().fold(free.clone(), |mut all, shape| {
@@ -154,7 +154,7 @@ impl Scopes {
 }
 
 /// Whether these fields are enough for the pattern.
-fn suffices(tree: &Tree, set: &Fields) -> bool {
+fn suffices(tree: &VerifiedTree, set: &Fields) -> bool {
     tree.fields.clone().all(|field| set.has(field))
         && tree.any_of.iter().all(|alternatives| alternatives.iter().any(|one| suffices(one, set)))
 }
@@ -229,7 +229,7 @@ impl Shapes {
     }
 
     /// Whether one choice satisfies a pattern that all leaves together satisfy.
-    fn satisfy(&self, tree: &Tree, of: fn(&Shape) -> &Fields, free: &Fields) -> Result<bool, Spent> {
+    fn satisfy(&self, tree: &VerifiedTree, of: fn(&Shape) -> &Fields, free: &Fields) -> Result<bool, Spent> {
         if self.is_free {
             return Ok(true);
         }
@@ -251,7 +251,7 @@ struct Choice<'s> {
 
 impl Choice<'_> {
     /// The conjunctions of the disjunctive form that hold. Recursive over `$or`, which nests to a bounded depth.
-    fn conjunctions(&mut self, tree: &Tree) -> Result<HashSet<Fields>, Spent> {
+    fn conjunctions(&mut self, tree: &VerifiedTree) -> Result<HashSet<Fields>, Spent> {
         let mut own = Fields::default();
         tree.fields.clone().for_each(|field| own.insert(field));
         own.remove(self.free);
@@ -319,7 +319,7 @@ impl Choice<'_> {
 pub(super) fn consistent(
     store: &Store,
     verification: &Verification,
-    tree: &Tree,
+    tree: &VerifiedTree,
     map: &[PathId],
     values: &mut Values<'_>,
 ) -> Result<bool, Spent> {

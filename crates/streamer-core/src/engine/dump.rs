@@ -19,17 +19,18 @@
 
 use crate::automaton::ranges::NumberCut;
 use crate::bloom::keys::{Access, Scope};
-use crate::engine::buckets::{Bucket, EQUALITIES, Index, Matcher, Next, Probe, Target};
+use crate::engine::buckets::{Bucket, EQUALITIES, Index, Next, Probe, Target};
 use crate::engine::build::{Depth, Recipe, rebuilt};
-use crate::engine::checks::{Check, Record as Candidate, UNNAMED, Wanted, next_check};
-use crate::engine::engine::Root;
+use crate::engine::checks::{Check, CheckRecord as Candidate, UNNAMED, Wanted, next_check};
+use crate::engine::encoded::AtomView;
+use crate::engine::matchers::Matcher;
 use crate::engine::partitions::Partition;
 use crate::engine::registry::Records;
 use crate::engine::segment::Segment;
 use crate::engine::store::{Store, flags};
-use crate::engine::words::AtomView;
+use crate::engine::version::Version;
+use crate::regexps::Regexp;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Range};
-use crate::subscriptions::regexps::Regexp;
 use crate::value::{Kinds, Number, Seed};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -39,12 +40,12 @@ const SHOWN: usize = 100;
 /// A text is cut to so many bytes.
 const WIDEST: usize = 2000;
 
-/// Write what is held under *root*, partitions by name; segments only as long as *most* subscriptions hold out.
-pub(super) fn dump(root: &Root, records: &Records, seed: &Seed, most: usize) -> String {
+/// Write what is held in *version*, partitions by name; segments only as long as *most* subscriptions hold out.
+pub(super) fn dump(version: &Version, records: &Records, seed: &Seed, most: usize) -> String {
     let mut partitions: Vec<Arc<Partition>> = Vec::new();
-    root.partitions.for_each(|partition| partitions.push(partition.present().clone()));
+    version.partitions.for_each(|partition| partitions.push(partition.present().clone()));
     partitions.sort_by(|one, other| one.name.cmp(&other.name));
-    let mut dump = Dump { out: String::new(), records, seed, version: root.version, left: most, most };
+    let mut dump = Dump { out: String::new(), records, seed, version: version.number, left: most, most };
     if partitions.is_empty() {
         dump.line(0, "no subscriptions");
     }
@@ -81,8 +82,8 @@ impl Dump<'_> {
         let live: usize = partition.segments.iter().map(|segment| segment.live()).sum();
         let mut head = format!("partition tenant {:?}, collection {:?}: ", partition.name.tenant, partition.name.collection);
         match &partition.section {
-            Some(section) if partition.segments.is_empty() => {
-                let _ = write!(head, "{}, in a file that is not read yet", count(section.len(), "subscription"));
+            Some(unopened) if partition.segments.is_empty() => {
+                let _ = write!(head, "{}, in a file that is not read yet", count(unopened.section.len(), "subscription"));
             }
             _ => {
                 let _ = write!(head, "{} in {}", count(live, "subscription"), count(partition.segments.len(), "segment"));
@@ -279,7 +280,7 @@ fn same(one: &Index, other: &Index) -> bool {
 fn equalities(index: &Index, bucket: u32, path: u32) -> impl Iterator<Item = (u32, Next)> {
     let of_first = (0..index.values.len()).map(|value| (value, index.values[value].first)).filter(move |_| bucket == 0);
     let mut of_others: Vec<(usize, Next)> =
-        index.edges.slots.iter().filter(|edge| edge.bucket == bucket).map(|edge| (edge.value as usize, edge.next)).collect();
+        index.equalities.slots.iter().filter(|edge| edge.bucket == bucket).map(|edge| (edge.value as usize, edge.next)).collect();
     of_others.sort_unstable_by_key(|(value, _)| *value);
     of_first
         .filter(|(_, next)| *next != Next::NOWHERE)

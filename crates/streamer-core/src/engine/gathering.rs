@@ -6,7 +6,7 @@
 //!                                             a size for so many keys and places ◄──┴──► bits
 //! ```
 //!
-//! Contract: of what was alive in one root. Neither readers nor writers wait.
+//! Contract: of what was alive in one version. Neither readers nor writers wait.
 //!
 //! Cost: 0.1 to 0.2 us a key, 16 bytes for each; an equality has one, a range 10 to 40, most of them seen before.
 //!
@@ -14,11 +14,11 @@
 //! set the same bits anyway.
 
 use crate::bloom::keys::{Access, Scope, begin_key, end_key, key_to_bytes};
-use crate::bloom::kinds::{Kind, Probe};
+use crate::bloom::kinds::{KeyKind, KeyProbe};
 use crate::bloom::portable::{Slices, murmur3_x64_128, set};
-use crate::engine::engine::Engine;
-use crate::engine::partitions::Name;
+use crate::engine::name::PartitionName;
 use crate::engine::segment::Segment;
+use crate::engine::state::EngineState;
 use crate::engine::store::flags;
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use crate::value::ScalarRef;
@@ -29,12 +29,12 @@ use std::collections::{BTreeSet, HashSet};
 pub struct Gathered {
     hashes: Vec<(u64, u64)>,
     /// Where an event is asked for them.
-    pub places: Vec<(Path, Mode, Kind)>,
+    pub places: Vec<(Path, Mode, KeyKind)>,
     /// How many subscriptions have no keys.
     pub unkeyed: usize,
     /// Whether any subscription wants to be told of what no longer matches.
     pub transitions: bool,
-    /// Whether the keys say nothing of an event with holes, where an error beside an unknown is unknown: those of CEL do not,
+    /// Whether the keys say nothing of an event with unknown values, where an error beside an unknown is unknown: those of CEL do not,
     /// which has become clauses, nor do bools, which are also what `> false` has become: an error for a value of another type.
     pub holes_pass: bool,
 }
@@ -56,16 +56,16 @@ impl Gathered {
     }
 }
 
-impl Engine {
+impl EngineState {
     /// The keys of the subscriptions of these partitions.
-    pub fn gather(&self, names: &[Name]) -> Gathered {
-        let root = self.inner.root.load_full();
+    pub fn gather(&self, names: &[PartitionName]) -> Gathered {
+        let version = self.version.load_full();
         let mut found = Gathered::default();
-        let mut places: HashSet<(Path, Mode, Kind)> = HashSet::new();
+        let mut places: HashSet<(Path, Mode, KeyKind)> = HashSet::new();
         for name in names {
-            let Some(partition) = self.inner.partition(&root.partitions, name) else { continue };
+            let Some(partition) = self.partition(&version.partitions, name) else { continue };
             for segment in &partition.segments {
-                self.gather_segment(segment, root.version, &mut found, &mut places);
+                self.gather_segment(segment, version.number, &mut found, &mut places);
             }
         }
         found.hashes.sort_unstable();
@@ -74,18 +74,18 @@ impl Engine {
         found
     }
 
-    fn gather_segment(&self, segment: &Segment, version: u64, found: &mut Gathered, places: &mut HashSet<(Path, Mode, Kind)>) {
+    fn gather_segment(&self, segment: &Segment, version: u64, found: &mut Gathered, places: &mut HashSet<(Path, Mode, KeyKind)>) {
         let store = &segment.store;
         // What a later version removes is still there in this one; and the write may be taken back.
         let is_live = |at: u32| !segment.is_gone(at, version);
         let access = Access::of(store, Scope::Shipping);
         let begins: Vec<Vec<u8>> = store.paths.paths.iter().map(|(path, mode)| begun(path, *mode)).collect();
-        let mut seen: HashSet<(u32, Kind)> = HashSet::new();
+        let mut seen: HashSet<(u32, KeyKind)> = HashSet::new();
         let mut key = Vec::new();
         // Ranges share most of their buckets.
-        let mut numbers: HashSet<(u32, Kind, u128)> = HashSet::new();
+        let mut numbers: HashSet<(u32, KeyKind, u128)> = HashSet::new();
         access.for_each(store, is_live, |path, probe| {
-            if let Probe::Number(kind, number) = probe
+            if let KeyProbe::Number(kind, number) = probe
                 && !numbers.insert((path, kind, number))
             {
                 return;
@@ -96,7 +96,7 @@ impl Engine {
             found.hashes.push(murmur3_x64_128(&key));
             seen.insert((path, probe.kind()));
             let (at, mode) = &store.paths.paths[path as usize];
-            let is_bool = matches!(probe, Probe::Equal(ScalarRef::Bool(_)));
+            let is_bool = matches!(probe, KeyProbe::Equal(ScalarRef::Bool(_)));
             found.holes_pass |= is_bool && *mode == Mode::Scalar && matches!(at.root, Root::Data | Root::Before);
         });
         places.extend(seen.into_iter().map(|(path, kind)| {
@@ -106,19 +106,19 @@ impl Engine {
         found.unkeyed += access.live(store, is_live).1;
         for at in (0..store.len() as u32).filter(|at| is_live(*at)) {
             found.transitions |= store.flags[at as usize] & flags::TRANSITIONS != 0;
-            let record = self.inner.records.get(store.slots[at as usize]);
+            let record = self.records.get(store.slots[at as usize]);
             found.holes_pass |= record.as_ref().is_some_and(|record| record.program.is_some());
         }
     }
 
     /// The bytes of all keys of a partition, sorted, and how many subscriptions have keys and have none.
-    pub fn filter_keys(&self, name: &Name) -> (BTreeSet<Vec<u8>>, (usize, usize)) {
+    pub fn filter_keys(&self, name: &PartitionName) -> (BTreeSet<Vec<u8>>, (usize, usize)) {
         let mut all = BTreeSet::new();
-        let root = self.inner.root.load_full();
-        let Some(partition) = self.inner.partition(&root.partitions, name) else { return (all, (0, 0)) };
+        let version = self.version.load_full();
+        let Some(partition) = self.partition(&version.partitions, name) else { return (all, (0, 0)) };
         let mut counts = (0, 0);
         for segment in &partition.segments {
-            let is_live = |at: u32| !segment.is_gone(at, root.version);
+            let is_live = |at: u32| !segment.is_gone(at, version.number);
             let access = Access::of(&segment.store, Scope::Shipping);
             access.for_each(&segment.store, is_live, |path, probe| {
                 let (path, mode) = &segment.store.paths.paths[path as usize];

@@ -1,60 +1,52 @@
 //! What events of one tenant and collection share, looked up for the first of them: the partitions they see, and their view.
 //!
 //! ```text
-//!   event of (acme, orders)   locate, partitions, view ─► flatten ─► judge      kept
-//!   event of (acme, orders)                               flatten ─► judge      as it was thought: its names are compared
+//!   event of (acme, orders)   locate, partitions, view ─► flatten ─► search      kept
+//!   event of (acme, orders)                               flatten ─► search      as it was thought: its names are compared
 //!   event of (acme, users)                                flatten ─╳            looked up, and kept in its place
 //! ```
 //!
-//! Invariant: what is judged was flattened for the partitions of the names that were read, so a wrong guess costs a
+//! Invariant: what is searched for was flattened for the partitions of the names that were read, so a wrong guess costs a
 //! flattening and never a match. Errors are those of an event by itself: one that shows after a guess is looked for again.
 //!
 //! Cost: a guess saves a tenth of a small event, a wrong one costs a half; after a few of these there is no guessing for some
 //! events. Rejected: keeping it from call to call (it would hold segments that were merged away).
 
-use crate::engine::engine::Root;
+use crate::engine::event::Located;
 use crate::engine::partitions::Partition;
 use crate::engine::paths::{Luck, View};
+use crate::engine::version::Version;
 use crate::flatten::Parts;
 use std::sync::Arc;
 
 /// The partitions that an event sees.
-pub(super) type Seen<'r> = [Option<&'r Arc<Partition>>; 4];
-
-/// Where an event belongs, as far as can be told without reading all of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Located<'e> {
-    /// A number that events of one tenant and collection share.
-    pub key: u64,
-    pub(super) tenant: Option<&'e str>,
-    pub(super) collection: Option<&'e str>,
-}
+pub(super) type SeenPartitions<'r> = [Option<&'r Arc<Partition>>; 4];
 
 /// See the head of this file. It matches on one state of an engine, in one thread.
 #[derive(Debug)]
 pub struct Group<'r> {
-    pub(super) root: &'r Arc<Root>,
+    pub(super) version: &'r Arc<Version>,
     located: Option<Located<'r>>,
     key: Option<u64>,
     is_kept: bool,
     tenant: String,
     collection: String,
     has_collection: bool,
-    pub(super) seen: Seen<'r>,
+    pub(super) seen: SeenPartitions<'r>,
     view: Option<Arc<View>>,
     luck: Luck,
 }
 
 impl<'r> Group<'r> {
     /// For several events.
-    pub fn new(root: &'r Arc<Root>) -> Group<'r> {
-        Group { is_kept: true, ..Group::alone(root) }
+    pub fn new(version: &'r Arc<Version>) -> Group<'r> {
+        Group { is_kept: true, ..Group::alone(version) }
     }
 
     /// For one event.
-    pub(super) fn alone(root: &'r Arc<Root>) -> Group<'r> {
+    pub(super) fn alone(version: &'r Arc<Version>) -> Group<'r> {
         Group {
-            root,
+            version,
             located: None,
             key: None,
             is_kept: false,
@@ -97,7 +89,7 @@ impl<'r> Group<'r> {
     }
 
     /// Keep what was looked up for an event.
-    pub(super) fn keep(&mut self, parts: &Parts<'_>, seen: Seen<'r>, view: &Arc<View>) {
+    pub(super) fn keep(&mut self, parts: &Parts<'_>, seen: SeenPartitions<'r>, view: &Arc<View>) {
         if self.is_kept {
             self.tenant.clear();
             self.tenant.push_str(parts.tenant);

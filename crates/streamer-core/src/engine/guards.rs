@@ -1,39 +1,27 @@
 //! The filters of partitions: made and grown by the writer where that is cheap, rebuilt beside it, and reported.
 //!
 //! ```text
-//!   write    ─► segment built ─► its keys set in the partition's filter ─► root published        no reader misses a key
-//!   rebuild  ─► a pinned root's live keys, no lock held ─► lock: what came meanwhile ─► root published with the new filter
+//!   write    ─► segment built ─► its keys set in the partition's filter ─► version published        no reader misses a key
+//!   rebuild  ─► a pinned version's live keys, no lock held ─► lock: what came meanwhile ─► version published with the new filter
 //! ```
 //!
 //! Invariant: a filter that hangs on a partition holds the keys of all keyed subscriptions of that partition's segments that
-//! are alive in the root.
+//! are alive in the version.
 
 use crate::bloom::blocked::Blocked;
-use crate::bloom::filter::{Filter, Place, State, for_each_hash};
+use crate::bloom::filter::{BloomFilter, BloomState, KeyPlace, for_each_hash};
 use crate::bloom::keys::{Access, Scope};
-use crate::bloom::kinds::Kind;
-use crate::engine::engine::{Engine, Inner, Root};
-use crate::engine::partitions::{Name, Partition};
+use crate::bloom::kinds::KeyKind;
+use crate::engine::name::PartitionName;
+use crate::engine::options::Phase1;
+use crate::engine::partitions::Partition;
 use crate::engine::segment::{INDEXED_FROM, Segment};
+use crate::engine::state::EngineState;
 use crate::engine::store::Store;
+use crate::engine::version::Version;
 use crate::fork;
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// How phase 1 works.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Phase1 {
-    /// Of the events that carry no key, how many may pass.
-    pub fp_rate: f64,
-    /// How many keys a filter has room for at least.
-    pub initial_capacity: usize,
-}
-
-impl Default for Phase1 {
-    fn default() -> Phase1 {
-        Phase1 { fp_rate: 0.01, initial_capacity: 128 }
-    }
-}
 
 /// The writer grows a filter itself up to so many subscriptions, or where one write brings as much as there was.
 const SMALL: usize = 1 << 16;
@@ -49,28 +37,21 @@ const NEXT: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub struct FilterState {
     /// Which partition.
-    pub name: Arc<Name>,
+    pub name: Arc<PartitionName>,
     /// Subscriptions with access keys, which it guards, and those without.
     pub keyed: (usize, usize),
     /// Its state.
-    pub state: State,
-}
-
-impl Phase1 {
-    /// The error rate for a key, if an event carries one at each place.
-    fn key_rate(&self, places: usize) -> f64 {
-        1.0 - (1.0 - self.fp_rate.clamp(0.0, 1.0)).powf(1.0 / places.max(1) as f64)
-    }
+    pub state: BloomState,
 }
 
 /// Live access keys: where they stand, and their hashes.
 #[derive(Default)]
 struct Keys {
-    places: HashSet<Place>,
+    places: HashSet<KeyPlace>,
     hashes: Vec<u64>,
 }
 
-impl Inner {
+impl EngineState {
     /// The access keys of a store. Segments know them without a filter, too: there may be one later.
     pub(super) fn access(&self, store: &Store) -> Access {
         Access::of(store, Scope::Guarding)
@@ -79,7 +60,7 @@ impl Inner {
     /// The keys of what is there at *version*: of one that is published, since a write that goes on may be taken back.
     fn collect(&self, segment: &Segment, access: &Access, version: u64, keys: &mut Keys) {
         let is_live = |at: u32| !segment.is_gone(at, version);
-        let mut seen: HashSet<(u32, Kind)> = HashSet::new();
+        let mut seen: HashSet<(u32, KeyKind)> = HashSet::new();
         for_each_hash(&segment.store, access, &self.seed, is_live, |path, kind, hash| {
             seen.insert((path, kind));
             keys.hashes.push(hash);
@@ -96,7 +77,7 @@ impl Inner {
         held: Option<&Arc<Partition>>,
         segments: &[Arc<Segment>],
         new: Option<(&Segment, &Access)>,
-    ) -> Option<Arc<Filter>> {
+    ) -> Option<Arc<BloomFilter>> {
         let options = **self.phase1.load().as_ref()?;
         let held = held.and_then(|partition| partition.filter.as_ref());
         let live: usize = segments.iter().map(|segment| segment.live()).sum();
@@ -125,7 +106,7 @@ impl Inner {
         let capacity = room.max(2 * keys.hashes.len());
         let (filter, added) = self.fill_filter(capacity, options.key_rate(keys.places.len()), &keys);
         let held = held.map(|held| &**held);
-        let filter = Filter::new(filter, capacity, added, keys.places, &mut self.sets(), &self.seed, held);
+        let filter = BloomFilter::new(filter, capacity, added, keys.places, &mut self.sets(), &self.seed, held);
         if held.is_some() {
             filter.note_grown();
         }
@@ -138,36 +119,34 @@ impl Inner {
         let added = keys.hashes.iter().map(|hash| u64::from(filter.add(*hash))).sum();
         (filter, added)
     }
-}
 
-impl Engine {
     /// Let phase 1 work so from now on, None without it. What is there stays as it was sized.
     pub fn set_bloom(&self, phase1: Option<Phase1>) {
         let _inside = fork::inside();
-        let mut writer = self.inner.lock_writer();
-        let was = self.inner.phase1.swap(phase1.map(Arc::new));
+        let mut writer = self.lock_writer();
+        let was = self.phase1.swap(phase1.map(Arc::new));
         if was.is_some() == phase1.is_some() {
             return;
         }
-        let root = self.inner.root.load_full();
-        let mut next = Root::after(&root);
-        root.partitions.for_each(|partition| {
+        let version = self.version.load_full();
+        let mut next = Version::after(&version);
+        version.partitions.for_each(|partition| {
             let partition = partition.present();
             if partition.section.is_some() {
                 // It lies in a file, and gets its filter when it is opened.
                 return;
             }
-            let filter = self.inner.filter_with(None, &partition.segments, None);
+            let filter = self.filter_with(None, &partition.segments, None);
             let (name, segments) = (partition.name.clone(), partition.segments.clone());
-            self.inner.put(&mut next, Partition { name, segments, filter, share: None, section: None });
+            self.put(&mut next, Partition { name, segments, filter, share: None, section: None });
         });
-        self.inner.publish(&mut writer, next);
+        self.publish(&mut writer, next);
     }
 
     /// The state of each filter.
     pub fn filters(&self) -> Vec<FilterState> {
         let mut states = Vec::new();
-        self.inner.root.load().partitions.for_each(|partition| {
+        self.version.load().partitions.for_each(|partition| {
             let partition = partition.present();
             if let Some(filter) = &partition.filter {
                 let keyed = keyed(&partition.segments);
@@ -177,27 +156,27 @@ impl Engine {
         states
     }
 
-    pub(super) fn pinned(&self, name: &Name) -> Option<(Arc<Root>, Arc<Partition>)> {
-        let root = self.inner.root.load_full();
+    pub(super) fn pinned(&self, name: &PartitionName) -> Option<(Arc<Version>, Arc<Partition>)> {
+        let version = self.version.load_full();
         // Where nothing was opened there is no filter.
-        let found = root.partitions.get(name.hash(&self.inner.seed), &name.tenant, &name.collection)?;
+        let found = version.partitions.get(name.hash(&self.seed), &name.tenant, &name.collection)?;
         let partition = found.present().clone();
-        Some((root, partition))
+        Some((version, partition))
     }
 
     /// Build the filter of a partition anew from its live keys, for *capacity* of them at an error rate of *key_rate* each,
     /// and put it in the place of the old one. Neither readers nor writers wait while it is built. False: there is none.
-    pub fn rebuild_filter(&self, name: &Name, capacity: usize, key_rate: f64) -> bool {
+    pub fn rebuild_filter(&self, name: &PartitionName, capacity: usize, key_rate: f64) -> bool {
         let mut seen: Vec<Arc<Segment>> = Vec::new();
         let mut keys = Keys::default();
         let mut filled = None;
         loop {
-            let Some((root, partition)) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some()) else {
+            let Some((version, partition)) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some()) else {
                 return false;
             };
             let mut more = Keys::default();
             for segment in unseen(&partition.segments, &seen) {
-                self.inner.collect(&segment, &self.inner.access(&segment.store), root.version, &mut more);
+                self.collect(&segment, &self.access(&segment.store), version.number, &mut more);
                 seen.push(segment);
             }
             more.hashes.sort_unstable();
@@ -207,7 +186,7 @@ impl Engine {
                 None => {
                     // A little room, so that it does not outgrow its rate at once.
                     let capacity = capacity.max(more.hashes.len() + more.hashes.len() / 4).min(4 * more.hashes.len() + SPARE);
-                    filled = Some((capacity, self.inner.fill_filter(capacity, key_rate, &more)));
+                    filled = Some((capacity, self.fill_filter(capacity, key_rate, &more)));
                 }
                 Some((_, (filter, added))) => {
                     *added += more.hashes.iter().map(|hash| u64::from(filter.add(*hash))).sum::<u64>();
@@ -215,26 +194,25 @@ impl Engine {
             }
             let mut swap = || {
                 let _inside = fork::inside();
-                let mut writer = self.inner.lock_writer();
-                let (root, partition) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some())?;
+                let mut writer = self.lock_writer();
+                let (version, partition) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some())?;
                 let new = unseen(&partition.segments, &seen);
                 if new.iter().map(|segment| segment.store.len()).sum::<usize>() > LITTLE {
                     return Some(false);
                 }
                 let mut last = Keys::default();
                 for segment in &new {
-                    self.inner.collect(segment, &self.inner.access(&segment.store), root.version, &mut last);
+                    self.collect(segment, &self.access(&segment.store), version.number, &mut last);
                 }
                 keys.places.extend(last.places);
                 let (capacity, (filter, added)) = filled.take()?;
-                let (places, seed, held) = (keys.places.drain(), &self.inner.seed, partition.filter.as_deref());
-                let rebuilt = Filter::new(filter, capacity, added, places, &mut self.inner.sets(), seed, held);
+                let (places, seed, held) = (keys.places.drain(), &self.seed, partition.filter.as_deref());
+                let rebuilt = BloomFilter::new(filter, capacity, added, places, &mut self.sets(), seed, held);
                 rebuilt.add(last.hashes.into_iter());
-                let mut next = Root::after(&root);
+                let mut next = Version::after(&version);
                 let (name, segments) = (partition.name.clone(), partition.segments.clone());
-                self.inner
-                    .put(&mut next, Partition { name, segments, filter: Some(Arc::new(rebuilt)), share: None, section: None });
-                self.inner.publish(&mut writer, next);
+                self.put(&mut next, Partition { name, segments, filter: Some(Arc::new(rebuilt)), share: None, section: None });
+                self.publish(&mut writer, next);
                 Some(true)
             };
             match swap() {
@@ -247,14 +225,14 @@ impl Engine {
     }
 
     /// Settle the samples of a partition's filter against the keys that are live: a look at each of them.
-    pub fn measure_filter(&self, name: &Name) {
-        let Some((root, partition)) = self.pinned(name) else { return };
+    pub fn measure_filter(&self, name: &PartitionName) {
+        let Some((version, partition)) = self.pinned(name) else { return };
         let Some(filter) = &partition.filter else { return };
         filter.settle(|visit| {
             for segment in &partition.segments {
-                let is_live = |at: u32| !segment.is_gone(at, root.version);
-                let access = self.inner.access(&segment.store);
-                for_each_hash(&segment.store, &access, &self.inner.seed, is_live, |_, _, hash| visit(hash));
+                let is_live = |at: u32| !segment.is_gone(at, version.number);
+                let access = self.access(&segment.store);
+                for_each_hash(&segment.store, &access, &self.seed, is_live, |_, _, hash| visit(hash));
             }
         });
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   head      subscriptions, flags, always, unkeyed; then where each array is
-//!   arrays    words  clause_at  ...  targets │ lines  flags  texts │ small │ dictionary  values  edges  buckets ... │ recipe
+//!   arrays    words  clause_at  ...  targets │ lines  flags  texts │ small │ dictionary  values  equalities  buckets ... │ recipe
 //!             └─ mapped: Store ──────────────┘                     │       └─ mapped: Index ────────────────────────┘
 //!                        paths, expressions, trees, verifications ─┘          matchers are made again of their recipe
 //! ```
@@ -20,18 +20,19 @@
 //! Rejected: matchers as arrays in the file, too (eleven formats more, for a tenth of the memory); trusting the checksum alone (a
 //! file that was written on purpose could make a search run for ever).
 
-use crate::automaton::regexps::Program;
 use crate::automaton::table::Table;
-use crate::engine::buckets::{ANSWER, Bucket, CANDIDATE, EQUALITIES, Edges, Index, NO_BUCKET, Next, Probe, Value};
-use crate::engine::build::{Recipe, matcher_again};
-use crate::engine::checks::{Counts, sound_records};
+use crate::engine::buckets::{ANSWER, Bucket, CANDIDATE, EQUALITIES, Equalities, Index, NO_BUCKET, NamedValue, Next, Probe};
+use crate::engine::build::Recipe;
+use crate::engine::checks::{StoreCounts, sound_records};
+use crate::engine::encoded::Pool;
+use crate::engine::matchers::Matcher;
 use crate::engine::paths::PathSets;
-use crate::engine::store::{Store, Tree, Verification};
-use crate::engine::words::Pool;
+use crate::engine::store::{Store, Verification, VerifiedTree};
 use crate::json;
 use crate::map::{Array, Bytes, Text};
+use crate::regexps::CompiledRegexp;
+use crate::regexps::Regexp;
 use crate::subscriptions::normal_form::{Mode, Path, Relation, Root};
-use crate::subscriptions::regexps::Regexp;
 use crate::value::{Seed, Value as Json};
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::ops::Range;
@@ -84,7 +85,7 @@ impl Packer {
         numbers.for_each(|number| self.number(number as usize));
     }
 
-    fn tree(&mut self, tree: &Tree) {
+    fn tree(&mut self, tree: &VerifiedTree) {
         self.number(tree.fields.start as usize);
         self.number(tree.fields.end as usize);
         self.number(tree.any_of.len());
@@ -126,11 +127,11 @@ impl<'a> Unpacker<'a> {
         self.number().filter(|number| *number < end).and_then(|number| u32::try_from(number).ok())
     }
 
-    fn tree(&mut self, fields: usize, deeper: u32) -> Option<Tree> {
+    fn tree(&mut self, fields: usize, deeper: u32) -> Option<VerifiedTree> {
         let (start, end) = (self.below(fields + 1)?, self.below(fields + 1)?);
         let deeper = deeper.checked_sub(1)?;
         let any_of = self.several(|all| Some(all.several(|one| one.tree(fields, deeper))?.into_boxed_slice()))?;
-        (start <= end).then(|| Tree { fields: start..end, any_of: any_of.into() })
+        (start <= end).then(|| VerifiedTree { fields: start..end, any_of: any_of.into() })
     }
 }
 
@@ -175,7 +176,7 @@ pub(super) fn encode(store: &Store, index: &Index, recipe: &Recipe) -> Vec<u8> {
         ],
         ..Encoder::default()
     };
-    for array in [&store.words, &store.clause_at, &store.conjunction_at, &store.clauses, &store.target_at, &store.targets] {
+    for array in [&store.encoded, &store.clause_at, &store.conjunction_at, &store.clauses, &store.target_at, &store.targets] {
         out.put(array);
     }
     out.put(&store.slots);
@@ -185,7 +186,7 @@ pub(super) fn encode(store: &Store, index: &Index, recipe: &Recipe) -> Vec<u8> {
     out.put(&small.0);
     out.put(index.dictionary.slots());
     out.put(&index.values);
-    out.put(&index.edges.slots);
+    out.put(&index.equalities.slots);
     out.put(&index.buckets);
     out.put(&index.lists);
     out.put(&index.checks);
@@ -247,9 +248,9 @@ pub(super) fn decode(
     })?;
     let programs = small.several(|program| {
         let (expression, size) = (program.text()?.into(), program.number()?);
-        Program::compile(&Regexp { expression, size }).ok()
+        CompiledRegexp::compile(&Regexp { expression, size }).ok()
     })?;
-    let options = json::Options { max_depth: DEEPEST_TREE, max_bytes: usize::MAX };
+    let options = json::ParseOptions { max_depth: DEEPEST_TREE, max_bytes: usize::MAX };
     let trees = small.several(|tree| json::parse::<Json>(tree.text()?.as_bytes(), options).ok().map(Arc::new))?;
     let pool = Pool {
         texts: Text::at(file, decoder.range(8)?)?,
@@ -271,8 +272,12 @@ pub(super) fn decode(
     {
         return None;
     }
-    let counts =
-        Counts { subscriptions: all, conjunctions: conjunction_at.len() - 1, clauses: clause_at.len() - 1, paths: paths.len() };
+    let counts = StoreCounts {
+        subscriptions: all,
+        conjunctions: conjunction_at.len() - 1,
+        clauses: clause_at.len() - 1,
+        paths: paths.len(),
+    };
     let is_clause = |row: &[u32]| match words[row[0] as usize..row[1] as usize] {
         [path, atoms, ref rest @ ..] => (path as usize) < counts.paths && pool.check(rest, atoms, false) == Some(rest.len()),
         _ => false,
@@ -313,7 +318,7 @@ pub(super) fn decode(
     let store = Store {
         paths: sets.get(paths),
         pool,
-        words,
+        encoded: words,
         clause_at,
         conjunction_at,
         clauses,
@@ -329,17 +334,17 @@ pub(super) fn decode(
     Some((store, index))
 }
 
-fn decode_index(decoder: &Decoder<'_>, store: &Store, counts: Counts, seed: &Seed) -> Option<Index> {
-    let values: Array<Value> = decoder.array(12)?;
+fn decode_index(decoder: &Decoder<'_>, store: &Store, counts: StoreCounts, seed: &Seed) -> Option<Index> {
+    let values: Array<NamedValue> = decoder.array(12)?;
     let dictionary = Table::from_slots(decoder.array(11)?, values.len())?;
-    let edges = Edges::from_slots(decoder.array(13)?, seed)?;
+    let equalities = Equalities::from_slots(decoder.array(13)?, seed)?;
     let buckets: Array<Bucket> = decoder.array(14)?;
     let (lists, checks): (Array<u32>, Array<u32>) = (decoder.array(15)?, decoder.array(16)?);
     let probes: Array<Probe> = decoder.array(17)?;
     let (heads, atoms): (Array<[u32; 4]>, Array<[u32; 2]>) = (decoder.array(18)?, decoder.array(19)?);
     let starts = sound_records(&checks, counts)?;
     let is_start = |at: u32| starts.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 != 0);
-    let is_atom = |at: u32| store.words.get(at as usize..).is_some_and(|words| store.pool.check(words, 1, false).is_some());
+    let is_atom = |at: u32| store.encoded.get(at as usize..).is_some_and(|words| store.pool.check(words, 1, false).is_some());
     let first_always = match decoder.head[2] {
         NOTHING => None,
         bucket => Some(u32::try_from(bucket).ok().filter(|bucket| (*bucket as usize) < buckets.len())?),
@@ -365,8 +370,8 @@ fn decode_index(decoder: &Decoder<'_>, store: &Store, counts: Counts, seed: &See
             lead(0, value.first)?;
         }
     }
-    for edge in edges.slots.iter().filter(|edge| edge.bucket != NO_BUCKET) {
-        lead(edge.bucket, edge.next)?;
+    for equality in equalities.slots.iter().filter(|equality| equality.bucket != NO_BUCKET) {
+        lead(equality.bucket, equality.next)?;
     }
     let mut owner: Vec<u32> = vec![NO_BUCKET; heads.len()];
     for (bucket, number) in buckets.iter().zip(0..) {
@@ -402,7 +407,7 @@ fn decode_index(decoder: &Decoder<'_>, store: &Store, counts: Counts, seed: &See
         }
         let own = others.iter().map(|[_, next]| Next(*next));
         own.filter(|_| *owner != NO_BUCKET).try_for_each(|next| lead(*owner, next))?;
-        matchers.push(matcher_again(store, seed, *class, answers, others)?);
+        matchers.push(Matcher::new(store, seed, *class, answers, others)?);
     }
     let mut depth: Vec<u32> = Vec::with_capacity(buckets.len());
     for above in &above {
@@ -415,7 +420,7 @@ fn decode_index(decoder: &Decoder<'_>, store: &Store, counts: Counts, seed: &See
     Some(Index {
         dictionary,
         values,
-        edges,
+        equalities,
         buckets,
         lists,
         checks,

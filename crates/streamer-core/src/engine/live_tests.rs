@@ -1,16 +1,16 @@
 //! Adding, replacing and removing while matching goes on; sizes; what is refused.
 
-use crate::engine::{Addition, Counters, Engine, Mode, Options, Scratch, Selection};
+use crate::engine::{Addition, Counters, Engine, Event, Options, Scratch, Selection, WriteMode};
 use crate::error::SubscriptionErrorKind;
-use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode as PathMode, NormalForm, Path, Range, Root};
-use crate::subscriptions::regexps::Regexp;
+use crate::regexps::Regexp;
+use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, Range, Root};
 use crate::value::{Kinds, Number, Scalar};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 fn clause(names: &[&str], atoms: Vec<Atom>) -> Clause {
-    Clause { path: Path::new(Root::Data, names), mode: PathMode::Scalar, atoms }
+    Clause { path: Path::new(Root::Data, names), mode: Mode::Scalar, atoms }
 }
 
 fn text(value: &str) -> Atom {
@@ -35,7 +35,7 @@ fn addition(id: &str, tenant: &str, collection: &str, form: NormalForm) -> Addit
 }
 
 fn add(engine: &Engine, additions: impl IntoIterator<Item = Addition>) {
-    engine.write(additions.into_iter().map(Ok).collect(), Mode::Add, false).unwrap();
+    engine.write(additions.into_iter().map(Ok).collect(), WriteMode::Add, false).unwrap();
 }
 
 fn remove(engine: &Engine, id: &str) -> bool {
@@ -43,9 +43,9 @@ fn remove(engine: &Engine, id: &str) -> bool {
 }
 
 fn ids(engine: &Engine, event: &str, scratch: &mut Scratch) -> Vec<String> {
-    // Others write meanwhile: the root keeps the slots.
-    let root = engine.root();
-    let matched = engine.match_event_on(&root, event.as_bytes(), Some("t"), Some("c"), scratch).unwrap();
+    // Others write meanwhile: the version keeps the slots.
+    let version = engine.version();
+    let matched = engine.match_event_on(&version, Event::new(event.as_bytes(), Some("t"), Some("c")), scratch).unwrap();
     let mut ids: Vec<String> = matched.certain.iter().map(|slot| engine.record(*slot).unwrap().id.to_string()).collect();
     ids.sort();
     ids
@@ -74,7 +74,7 @@ fn matching_goes_on_while_a_writer_is_stopped_inside_a_write() {
         has_entered.recv().unwrap();
         let mut scratch = Scratch::default();
         for _ in 0..100_000 {
-            let matched = engine.match_event(EVENT.as_bytes(), Some("t"), Some("c"), &mut scratch).unwrap();
+            let matched = engine.match_event(Event::new(EVENT.as_bytes(), Some("t"), Some("c")), &mut scratch).unwrap();
             assert_eq!(matched.certain.len(), 1);
         }
         release.send(()).unwrap();
@@ -99,7 +99,7 @@ fn a_replace_across_partitions_is_seen_whole_and_a_sibling_always() {
         }
         for round in 0..3000 {
             let (tenant, collection) = [("*", "c"), ("t", "*"), ("*", "*"), ("t", "c")][round % 4];
-            engine.write(vec![Ok(addition("moving", tenant, collection, form()))], Mode::Replace, false).unwrap();
+            engine.write(vec![Ok(addition("moving", tenant, collection, form()))], WriteMode::Replace, false).unwrap();
             let other = format!("other{}", round % 200);
             if !remove(&engine, &other) {
                 add(&engine, [addition(&other, "t", "c", all(vec![clause(&["a"], vec![text("y")])]))]);
@@ -134,10 +134,11 @@ fn a_slot_is_not_given_away_while_a_match_holds_it() {
     let engine = Engine::new(Options::default());
     add(&engine, [addition("held", "t", "c", all(vec![clause(&["a"], vec![text("x")])]))]);
     let mut scratch = Scratch::default();
-    let root = engine.root();
-    let slot = engine.match_event_on(&root, EVENT.as_bytes(), Some("t"), Some("c"), &mut scratch).unwrap().certain[0];
-    let pin = root.pin();
-    drop(root);
+    let version = engine.version();
+    let slot =
+        engine.match_event_on(&version, Event::new(EVENT.as_bytes(), Some("t"), Some("c")), &mut scratch).unwrap().certain[0];
+    let pin = version.pin();
+    drop(version);
     assert!(remove(&engine, "held"));
     for round in 0..3000 {
         let id = format!("s{round}");
@@ -161,9 +162,10 @@ fn a_match_that_is_kept_keeps_nothing_of_what_comes_and_goes_after_it() {
     let mut scratch = Scratch::default();
     let mut pinned = |id: &str| {
         add(&engine, [addition(id, "t", "c", form())]);
-        let root = engine.root();
-        let slot = engine.match_event_on(&root, EVENT.as_bytes(), Some("t"), Some("c"), &mut scratch).unwrap().certain[0];
-        (slot, root.pin())
+        let version = engine.version();
+        let slot =
+            engine.match_event_on(&version, Event::new(EVENT.as_bytes(), Some("t"), Some("c")), &mut scratch).unwrap().certain[0];
+        (slot, version.pin())
     };
     let (old, first) = pinned("old");
     assert!(remove(&engine, "old"));
@@ -276,7 +278,7 @@ fn candidates_follow_matches_and_events_that_share_nothing_bring_up_none() {
     let mut scratch = Scratch::default();
     let counted = |event: &str, scratch: &mut Scratch| -> [u64; 4] {
         let before = engine.counters();
-        engine.match_event(event.as_bytes(), Some("t"), Some("c"), scratch).unwrap();
+        engine.match_event(Event::new(event.as_bytes(), Some("t"), Some("c")), scratch).unwrap();
         let after = engine.counters();
         let read = |counters: &Counters| [counters.events, counters.candidates.sum, counters.listed, counters.matches.sum];
         std::array::from_fn(|at| read(&after)[at] - read(&before)[at])
@@ -313,14 +315,14 @@ fn a_write_is_all_or_nothing_and_names_everything_that_is_wrong() {
             Ok(addition("any", "t", "c", all(vec![clause(&["a"], vec![Atom::Kinds(Kinds::PRESENT)])]))),
         ]
     };
-    let errors = engine.write(items(), Mode::Add, false).unwrap_err();
+    let errors = engine.write(items(), WriteMode::Add, false).unwrap_err();
     assert_eq!(errors.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_eq!(errors[0].1.kind, SubscriptionErrorKind::Duplicate);
     assert_eq!(engine.len(), 1);
-    let changes = engine.write(items(), Mode::Add, true).unwrap();
+    let changes = engine.write(items(), WriteMode::Add, true).unwrap();
     assert_eq!((changes.added.len(), changes.errors.len(), engine.len()), (1, 4, 2));
     let apply = vec![Ok(addition("held", "t", "c", good())), Ok(addition("third", "u", "c", good()))];
-    let changes = engine.write(apply, Mode::Apply, false).unwrap();
+    let changes = engine.write(apply, WriteMode::Apply, false).unwrap();
     assert_eq!((changes.unchanged.len(), changes.added.len(), changes.removed.len()), (1, 1, 1));
     let order: Vec<String> = engine.select(&Selection::default()).into_iter().map(|(_, record)| record.id.to_string()).collect();
     assert_eq!(order, ["held", "third"]);

@@ -1,24 +1,31 @@
 //! Matching: the partitions that an event sees, one flattening for all of them, their segments one after the other.
 
-use crate::automaton::regexps;
-use crate::bloom::filter::{Answer, Filter};
+use crate::bloom::filter::{Answer, BloomFilter};
 use crate::cel::Verdict;
-use crate::engine::engine::{Identity, Inner, Matched, OldScratch, Options, Root, Scratch, Stays};
-use crate::engine::group::{Group, Located, Seen};
-use crate::engine::holes::Holes;
-use crate::engine::judge::{Change, Outcome, Transition};
-use crate::engine::partitions::{Partition, join};
+use crate::engine::event::{Event, Identity, Located};
+use crate::engine::external_cel::Side;
+use crate::engine::group::{Group, SeenPartitions};
+use crate::engine::name::join;
+use crate::engine::options::Options;
+use crate::engine::output::{Matched, Output, Stays};
+use crate::engine::partitions::Partition;
 use crate::engine::paths::{PathMap, PathSet, View};
-use crate::engine::programs::{CelScratch, Programs, Side, forget_refused};
-use crate::engine::segment::{Asked, Output, Segment, SegmentScratch};
+use crate::engine::programs::{CelScratch, Programs, forget_refused};
+use crate::engine::scratch::{OldScratch, Scratch};
+use crate::engine::segment::{Asked, Segment, SegmentScratch};
 use crate::engine::shares::Shares;
+use crate::engine::state::EngineState;
 use crate::engine::store::flags;
 use crate::engine::telemetry::Tally;
+use crate::engine::transition::{Change, Outcome, Transition};
+use crate::engine::unknown::PartialEvent;
 use crate::engine::values::{Values, ValuesScratch};
+use crate::engine::version::Version;
 use crate::error::{EventError, Ignored, Unread};
-use crate::flatten::{Fields, Flat, Flattener, Given, Parts, Validation};
+use crate::flatten::{Fields, Flat, Flattener, Parts, Validation};
 use crate::layout::{EventType, Part};
 use crate::prefetch::{LINE, prefetch};
+use crate::regexps::program;
 use crate::subscriptions::Subscription;
 use crate::value::{Number, ScalarRef};
 use crate::watch;
@@ -27,66 +34,92 @@ use std::sync::Arc;
 /// Lines of an event that are asked for before it is read.
 const FIRST_LINES: usize = 4;
 
-impl Inner {
+impl EngineState {
     /// The partitions that an event of *tenant* and *collection* sees: its own, and those for all collections or tenants.
-    fn seen_by<'r>(&self, root: &'r Root, tenant: &str, collection: Option<&str>) -> Seen<'r> {
+    fn seen_by<'r>(&self, version: &'r Version, tenant: &str, collection: Option<&str>) -> SeenPartitions<'r> {
         let tenant_hash = self.seed.hash_bytes(tenant.as_bytes());
-        let find = |hash, tenant, collection| root.partitions.get(hash, tenant, collection).map(|found| self.opened(found));
+        let find = |hash, tenant, collection| version.partitions.get(hash, tenant, collection).map(|found| self.opened(found));
         let mut seen = [None; 4];
         if let Some(name) = collection {
             let hash = self.seed.hash_bytes(name.as_bytes());
             seen[0] = find(join(&self.seed, tenant_hash, hash), tenant, name);
-            if root.any_tenant > 0 {
+            if version.any_tenant > 0 {
                 seen[1] = find(join(&self.seed, self.all, hash), "*", name);
             }
         }
-        if root.any_collection > 0 {
+        if version.any_collection > 0 {
             seen[2] = find(join(&self.seed, tenant_hash, self.all), tenant, "*");
-            if root.any_tenant > 0 {
+            if version.any_tenant > 0 {
                 seen[3] = find(join(&self.seed, self.all, self.all), "*", "*");
             }
         }
         seen
     }
 
-    pub(super) fn locate<'e>(
-        &'e self,
-        event: &'e [u8],
-        tenant: Option<&'e str>,
-        collection: Option<&'e str>,
-        flattener: &mut Flattener,
-    ) -> Located<'e> {
-        let given = Given { tenant, collection, default_tenant: self.options.default_tenant.as_deref() };
-        let (tenant, collection) = flattener.locate(&self.locator, event, &given, &self.options.limits);
+    /// Where an event belongs, as far as can be told without reading all of it; for [`Group::expect`].
+    pub fn locate<'e>(&'e self, event: Event<'e>, scratch: &mut Scratch) -> Located<'e> {
+        let flattener = &mut scratch.flattener;
+        let given = event.given(self.options.default_tenant.as_deref());
+        let (tenant, collection) = flattener.locate(&self.locator, event.text, &given, &self.options.limits);
         let hash = |name: Option<&str>| self.seed.hash_bytes(name.unwrap_or_default().as_bytes());
         let of_collection = match (collection, &self.options.layout.collection) {
-            (None, Part::Made(..)) => flattener.located_made(&self.locator, event, &self.seed),
+            (None, Part::Made(..)) => flattener.located_made(&self.locator, event.text, &self.seed),
             _ => hash(collection),
         };
         Located { key: join(&self.seed, hash(tenant), of_collection), tenant, collection }
     }
 
-    pub(super) fn match_in<'s>(
-        &self,
-        group: &mut Group<'_>,
-        event: &[u8],
-        tenant: Option<&str>,
-        collection: Option<&str>,
-        scratch: &'s mut Scratch,
-    ) -> Result<Matched<'s>, EventError> {
-        self.match_and(group, event, tenant, collection, scratch, |_, _, _| ()).map(|(matched, ())| matched)
+    /// Find what an event matches now. Who asks for the records of its slots while others write holds a version, and matches on it.
+    ///
+    /// # Errors
+    ///
+    /// The event cannot be read.
+    pub fn match_event<'s, 'e>(&self, event: impl Into<Event<'e>>, scratch: &'s mut Scratch) -> Result<Matched<'s>, EventError> {
+        self.match_event_on(&self.version.load(), event.into(), scratch)
     }
 
-    pub(super) fn match_in_full<'s>(
+    /// Find what an event matches in the state that *version* is.
+    ///
+    /// # Errors
+    ///
+    /// The event cannot be read.
+    pub fn match_event_on<'s>(
+        &self,
+        version: &Arc<Version>,
+        event: Event<'_>,
+        scratch: &'s mut Scratch,
+    ) -> Result<Matched<'s>, EventError> {
+        self.match_in(&mut Group::alone(version), event, scratch)
+    }
+
+    /// Find what one of several events matches, with less effort where it is of the same tenant and collection as the last.
+    ///
+    /// # Errors
+    ///
+    /// The event cannot be read.
+    pub fn match_in<'s>(
         &self,
         group: &mut Group<'_>,
-        event: &[u8],
-        tenant: Option<&str>,
-        collection: Option<&str>,
+        event: Event<'_>,
+        scratch: &'s mut Scratch,
+    ) -> Result<Matched<'s>, EventError> {
+        self.match_and(group, event, scratch, |_, _, _| ()).map(|(matched, ())| matched)
+    }
+
+    /// Find what one of several events matches, with all that can be said of it: what it is called, which is *told* if it can be
+    /// read and is not ignored, and which matches of an update stay.
+    ///
+    /// # Errors
+    ///
+    /// The event cannot be read; nothing was told.
+    pub fn match_in_full<'s>(
+        &self,
+        group: &mut Group<'_>,
+        event: Event<'_>,
         scratch: &'s mut Scratch,
         tell: impl FnOnce(Identity<'_>),
     ) -> Result<(Matched<'s>, Stays<'s>), EventError> {
-        let (matched, is_read) = self.match_and(group, event, tenant, collection, scratch, |one, rest, change| {
+        let (matched, is_read) = self.match_and(group, event, scratch, |one, rest, change| {
             tell(self.identity(one.flat, &mut rest.old.flattener));
             change == Change::Compare && !rest.output.certain.is_empty() && self.find_stays(one, rest)
         })?;
@@ -104,18 +137,21 @@ impl Inner {
         Identity { id, tenant, collection, event_type }
     }
 
-    pub(super) fn identify(
+    /// *Tell* what an event is called, without matching or counting it; or return why it is ignored.
+    ///
+    /// # Errors
+    ///
+    /// The event cannot be read; nothing was told. Lazily, matching may read on and find more.
+    pub fn identify(
         &self,
-        event: &[u8],
-        tenant: Option<&str>,
-        collection: Option<&str>,
+        event: Event<'_>,
         scratch: &mut Scratch,
         tell: impl FnOnce(Identity<'_>),
     ) -> Result<Option<Ignored>, EventError> {
         let Scratch { flattener, old, .. } = scratch;
         let Options { default_tenant, limits, validation, .. } = &self.options;
-        let given = Given { tenant, collection, default_tenant: default_tenant.as_deref() };
-        match flattener.flatten(&self.no_paths, event, *validation, &given, limits) {
+        let given = event.given(default_tenant.as_deref());
+        match flattener.flatten(&self.no_paths, event.text, *validation, &given, limits) {
             Ok(flat) => tell(self.identity(&flat, &mut old.flattener)),
             Err(Unread::Ignored(reason)) => return Ok(Some(reason)),
             Err(Unread::Bad(error)) => return Err(error),
@@ -123,32 +159,36 @@ impl Inner {
         Ok(None)
     }
 
-    /// Match an event, and when it is judged do *more* while it is flat; nothing more with one that is ignored.
+    /// Match an event, and when it is evaluated do *more* while it is flat; nothing more with one that is ignored.
     fn match_and<'s, T: Default>(
         &self,
         group: &mut Group<'_>,
-        event: &[u8],
-        tenant: Option<&str>,
-        collection: Option<&str>,
+        event: Event<'_>,
         scratch: &'s mut Scratch,
-        more: impl FnOnce(&One<'_>, &mut Rest<'_>, Change) -> T,
+        more: impl FnOnce(&One<'_>, &mut Work<'_>, Change) -> T,
     ) -> Result<(Matched<'s>, T), EventError> {
         // They come while its partitions are looked up.
-        (0..FIRST_LINES).for_each(|line| prefetch(event, line * LINE));
+        (0..FIRST_LINES).for_each(|line| prefetch(event.text, line * LINE));
         scratch.output.clear();
         scratch.tally.begin(&self.telemetry);
         watch::begin(self.options.ask);
-        let change = self.with_flat(group, event, tenant, collection, scratch, |one, rest| {
-            let change = self.judge(one, rest)?;
+        let change = self.with_flat(group, event, scratch, |one, rest| {
+            let change = self.evaluate(one, rest)?;
             Ok((change, more(one, rest, change)))
         });
         self.settle(change.and_then(|change| change.map_err(Unread::Bad)), scratch)
     }
 
-    /// Find what an event matches that is given as its fields, of *tenant* and no collection.
-    pub(super) fn match_fields<'s>(
+    /// Find what an event matches in the state that *version* is, as an event of *tenant* without a collection. It is given as its
+    /// fields, by who has read them from another format than JSON. Patterns see the fields and topics its topic; filters and CEL see
+    /// an event without a document.
+    ///
+    /// # Errors
+    ///
+    /// The fields cannot be those of one event.
+    pub fn match_fields_on<'s>(
         &self,
-        root: &Arc<Root>,
+        version: &Arc<Version>,
         fields: &Fields,
         tenant: &str,
         scratch: &'s mut Scratch,
@@ -156,30 +196,36 @@ impl Inner {
         scratch.output.clear();
         scratch.tally.begin(&self.telemetry);
         watch::begin(self.options.ask);
-        let change = self.judge_fields(root, fields, tenant, scratch).map_err(Unread::Bad);
+        let change = self.evaluate_fields(version, fields, tenant, scratch).map_err(Unread::Bad);
         self.settle(change.map(|change| (change, ())), scratch).map(|(matched, ())| matched)
     }
 
-    fn judge_fields(&self, root: &Arc<Root>, fields: &Fields, tenant: &str, scratch: &mut Scratch) -> Result<Change, EventError> {
+    fn evaluate_fields(
+        &self,
+        version: &Arc<Version>,
+        fields: &Fields,
+        tenant: &str,
+        scratch: &mut Scratch,
+    ) -> Result<Change, EventError> {
         let Scratch { flattener, views, values, segment, output, old, cel, tally } = scratch;
-        let seen = self.seen_by(root, tenant, None);
+        let seen = self.seen_by(version, tenant, None);
         let is_last = asks_for(&seen, views.key());
         let view = views.get(is_last, sets(&seen), &self.options.layout, self.options.soft_delete.as_ref());
         let flat = flattener.flatten_fields(&view.trie, fields, tenant)?;
-        let given = Given { tenant: Some(tenant), ..Given::default() };
-        let one = One { root, event: flat.event(), seen: &seen, view, flat: &flat, given };
-        self.judge(&one, &mut Rest { values, segment, output, old, cel, tally })
+        let event = Event::new(flat.event(), Some(tenant), None);
+        let one = One { version, event, seen: &seen, view, flat: &flat };
+        self.evaluate(&one, &mut Work { values, segment, output, old, cel, tally })
     }
 
-    /// Count an event that was judged, or why it was not, and hand out what was found.
+    /// Count an event that was evaluated, or why it was not, and hand out what was found.
     fn settle<'s, T: Default>(
         &self,
-        judged: Result<(Change, T), Unread>,
+        evaluated: Result<(Change, T), Unread>,
         scratch: &'s mut Scratch,
     ) -> Result<(Matched<'s>, T), EventError> {
         let Scratch { output, tally, old, .. } = scratch;
-        let (change, more) = match judged {
-            Ok(judged) => judged,
+        let (change, more) = match evaluated {
+            Ok(evaluated) => evaluated,
             Err(Unread::Ignored(reason)) => {
                 tally.ignore(reason);
                 return Ok((Matched::ignored(reason), T::default()));
@@ -209,39 +255,54 @@ impl Inner {
         Ok((matched, more))
     }
 
-    /// Flatten an event for the partitions that it sees.
+    /// Flatten an event for the partitions that it sees, and *use* it.
+    ///
+    /// To flatten an event it must be known what its partitions ask of it, and to know its partitions it must be read. So it is guessed,
+    /// the cheapest guess first, and what was read says whether the guess was right:
+    ///
+    /// ```text
+    ///   guess                       the view of                          right if                      who guesses
+    ///   1 same partitions           the group's last event               its names are the same        an event of a group
+    ///   2 same paths                this thread's last event             its partitions ask the same   an event by itself
+    ///   3 same place                where a first look, or `expect`,     its names are those           every other event
+    ///                               found its names
+    ///   4 none                      the names that were read for 3       always                        where 3 was wrong
+    /// ```
+    ///
+    /// Invariant: what is used was flattened for the partitions of the names that were read. An error that shows after guess 1 or 2
+    /// is not told: the event is flattened again, and told by 3 or 4.
+    ///
+    /// Cost: 1 saves a look for the names and four lookups of partitions, 2 the look for the names, a tenth of a small event; a
+    /// wrong one costs a flattening, so that after a few wrong ones there is no guessing for a while ([`Luck`](super::paths::Luck)).
     fn with_flat<T>(
         &self,
         group: &mut Group<'_>,
-        event: &[u8],
-        tenant: Option<&str>,
-        collection: Option<&str>,
+        event: Event<'_>,
         scratch: &mut Scratch,
-        use_: impl FnOnce(&One<'_>, &mut Rest<'_>) -> T,
+        use_: impl FnOnce(&One<'_>, &mut Work<'_>) -> T,
     ) -> Result<T, Unread> {
         let Scratch { flattener, views, values, segment, output, old, cel, tally } = scratch;
+        let mut rest = Work { values, segment, output, old, cel, tally };
         let options = &self.options;
-        let given = Given { tenant, collection, default_tenant: options.default_tenant.as_deref() };
-        let root = group.root;
+        let given = event.given(options.default_tenant.as_deref());
+        let version = group.version;
         let expected = group.expected();
         if let Some(view) = group.guess()
-            && let Ok(flat) = flattener.flatten(&view.trie, event, options.validation, &given, &options.limits)
+            && let Ok(flat) = flattener.flatten(&view.trie, event.text, options.validation, &given, &options.limits)
             && group.is_right(flat.parts())
         {
-            let one = One { root, event, seen: &group.seen, view: &view, flat: &flat, given };
-            return Ok(use_(&one, &mut Rest { values, segment, output, old, cel, tally }));
+            return Ok(use_(&One { version, event, seen: &group.seen, view: &view, flat: &flat }, &mut rest));
         }
         if expected.is_none()
             && group.is_alone()
             && self.locator.reads(&given)
             && let Some(view) = views.guess()
         {
-            if let Ok(flat) = flattener.flatten(&view.trie, event, options.validation, &given, &options.limits) {
-                let seen = self.seen_by(root, flat.parts().tenant, flat.parts().collection);
+            if let Ok(flat) = flattener.flatten(&view.trie, event.text, options.validation, &given, &options.limits) {
+                let seen = self.seen_by(version, flat.parts().tenant, flat.parts().collection);
                 let is_right = asks_for(&seen, views.key());
                 if views.is_right(is_right) {
-                    let one = One { root, event, seen: &seen, view: &view, flat: &flat, given };
-                    let used = use_(&one, &mut Rest { values, segment, output, old, cel, tally });
+                    let used = use_(&One { version, event, seen: &seen, view: &view, flat: &flat }, &mut rest);
                     views.give_back(view);
                     return Ok(used);
                 }
@@ -250,39 +311,38 @@ impl Inner {
         }
         let (located, name) = match expected {
             Some(Located { tenant, collection, .. }) => (tenant, collection),
-            None => flattener.locate(&self.locator, event, &given, &options.limits),
+            None => flattener.locate(&self.locator, event.text, &given, &options.limits),
         };
-        let mut seen = self.seen_by(root, located.unwrap_or_default(), name);
+        let mut seen = self.seen_by(version, located.unwrap_or_default(), name);
         let mut is_settled = false;
         loop {
             let is_last = asks_for(&seen, views.key());
             let view = views.get(is_last, sets(&seen), &options.layout, options.soft_delete.as_ref());
-            let flat = flattener.flatten(&view.trie, event, options.validation, &given, &options.limits)?;
+            let flat = flattener.flatten(&view.trie, event.text, options.validation, &given, &options.limits)?;
             if !is_settled {
                 // What was located is a guess: an event with duplicates, say, may belong elsewhere.
                 is_settled = true;
                 let parts = flat.parts();
                 if parts.tenant != located.unwrap_or_default() || parts.collection != name {
-                    seen = self.seen_by(root, parts.tenant, parts.collection);
+                    seen = self.seen_by(version, parts.tenant, parts.collection);
                     continue;
                 }
             }
             group.keep(flat.parts(), seen, view);
-            let one = One { root, event, seen: &seen, view, flat: &flat, given };
-            return Ok(use_(&one, &mut Rest { values, segment, output, old, cel, tally }));
+            return Ok(use_(&One { version, event, seen: &seen, view, flat: &flat }, &mut rest));
         }
     }
 
-    /// Judge what an event's partitions hold (see the table in `judge.rs`), and say what the transition of ordinary matches is.
-    fn judge(&self, one: &One<'_>, rest: &mut Rest<'_>) -> Result<Change, EventError> {
+    /// Evaluate what an event's partitions hold (see the table in `transition.rs`), and say what the transition of ordinary matches is.
+    fn evaluate(&self, one: &One<'_>, rest: &mut Work<'_>) -> Result<Change, EventError> {
         if one.flat.parts().is_bare {
             rest.tally.bare();
         }
         let mut shares = rest.tally.is_timed().then(Shares::default);
-        let change = self.judge_all(one, rest, shares.as_mut())?;
+        let change = self.evaluate_all(one, rest, shares.as_mut())?;
         if let Some(mut shares) = shares {
             let output = &*rest.output;
-            // What was found apart from the searches: the old side, and events with holes.
+            // What was found apart from the searches: the old side, and events with unknown values.
             let apart =
                 output.certain[output.counted.min(output.certain.len())..].iter().chain(output.told.iter().map(|(slot, _)| slot));
             for slot in apart {
@@ -298,16 +358,16 @@ impl Inner {
         Ok(change)
     }
 
-    fn judge_all(&self, one: &One<'_>, rest: &mut Rest<'_>, mut shares: Option<&mut Shares>) -> Result<Change, EventError> {
-        let One { root, event, view, flat, given, .. } = *one;
+    fn evaluate_all(&self, one: &One<'_>, rest: &mut Work<'_>, mut shares: Option<&mut Shares>) -> Result<Change, EventError> {
+        let One { version, event, view, flat, .. } = *one;
         let parts = flat.parts();
-        let Rest { values, segment, output, old, cel, tally } = rest;
+        let Work { values, segment, output, old, cel, tally } = rest;
         let mut errors = std::mem::take(&mut output.errors);
-        let mut programs = Programs::new(self, event, flat, given, cel, &mut errors, tally.is_timed());
+        let mut programs = Programs::new(self, event, flat, cel, &mut errors, tally.is_timed());
         // What a delete was before is its document, and a flag hides one by what is unknown of the other.
         let is_known_after = parts.is_known_after && parts.event_type != Some(EventType::Delete) && view.flag.is_none();
         if parts.has_unknown && !is_known_after {
-            self.judge_open(one, values, output, &mut programs)?;
+            self.evaluate_unknown(one, values, output, &mut programs)?;
             programs.end(output, tally);
             output.errors = errors;
             return Ok(Change::Untold);
@@ -319,7 +379,7 @@ impl Inner {
             let answers = answers(one.seen, view, |filter, map| filter.ask(map, &mut values_read));
             tally.bloom(since);
             each_segment(one, answers, |at, answer, place, map| {
-                let asked = Asked { version: root.version, answer, map, seed: &self.seed };
+                let asked = Asked { version: version.number, answer, map, seed: &self.seed };
                 at.find(&asked, &mut values_read, segment, output);
                 if let Some(shares) = &mut shares {
                     shares.searched(place, output);
@@ -327,7 +387,7 @@ impl Inner {
             });
             values_read.end(values);
             if is_known_after {
-                self.take_open(flags::BEFORE | told(flat), output);
+                self.take_unknown(flags::BEFORE | told(flat), output);
             }
             for (position, slot) in output.candidates_for_cel.iter().enumerate() {
                 if programs.verdict(*slot, Side::New)? == Verdict::True {
@@ -340,7 +400,7 @@ impl Inner {
             output.counted = output.certain.len();
         }
         if is_known_after {
-            self.judge_before(one, output, &mut programs)?;
+            self.evaluate_before(one, output, &mut programs)?;
             programs.end(output, tally);
             output.errors = errors;
             return Ok(Change::Untold);
@@ -370,35 +430,35 @@ impl Inner {
         Ok(change)
     }
 
-    /// Leave out what has any of the flags *open*: it is judged by itself.
-    fn take_open(&self, open: u8, output: &mut Output) {
+    /// Leave out what has any of the flags *open*: it is evaluated by itself.
+    fn take_unknown(&self, open: u8, output: &mut Output) {
         let is_closed = |slot: &u32| self.records.get(*slot).as_ref().is_some_and(|record| record.flags & open == 0);
         output.certain.retain(is_closed);
         output.candidates_for_cel.retain(is_closed);
     }
 
-    /// Judge what may want an event of which all is known but what was before: what asks for that, and, where it tells of
+    /// Evaluate what may want an event of which all is known but what was before: what asks for that, and, where it tells of
     /// the old side, what may have matched it. What the index found of the rest matches, and only its transition is open.
-    fn judge_before(&self, one: &One<'_>, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
+    fn evaluate_before(&self, one: &One<'_>, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
         let open = flags::BEFORE | told(one.flat);
         for segment in one.segments().filter(|segment| segment.store.any_flags & open != 0) {
-            segment.find_flagged(open, one.root.version, output);
+            segment.find_flagged(open, one.version.number, output);
         }
         if one.flat.has_old_side() {
-            output.open.append(&mut output.certain);
+            output.unknown.append(&mut output.certain);
             output.counted = 0;
         }
-        if output.open.is_empty() {
+        if output.unknown.is_empty() {
             return Ok(());
         }
         // Lazily nobody has looked at all of it yet.
         programs.check()?;
-        let holes = Holes::new(one.flat, &self.options.limits, None)?;
-        self.judge_each(&holes, output, programs)
+        let partial = PartialEvent::new(one.flat, &self.options.limits, None)?;
+        self.evaluate_each(&partial, output, programs)
     }
 
-    /// Judge what an event with holes may match, each subscription by itself.
-    fn judge_open(
+    /// Evaluate what an event with unknown values may match, each subscription by itself.
+    fn evaluate_unknown(
         &self,
         one: &One<'_>,
         values: &mut ValuesScratch,
@@ -408,25 +468,25 @@ impl Inner {
         let options = &self.options;
         // Lazily nobody has looked at all of it yet.
         programs.check()?;
-        let holes = Holes::new(one.flat, &options.limits, options.soft_delete.as_ref())?;
+        let partial = PartialEvent::new(one.flat, &options.limits, options.soft_delete.as_ref())?;
         let mut read = Values::begin(one.flat, &self.seed, values);
         for (segment, map) in one.segments().zip(&one.view.maps) {
-            let asked = Asked { version: one.root.version, answer: Answer::Maybe, map, seed: &self.seed };
+            let candidates = partial.candidates(&segment.store, &map.ids, &mut read);
             let has_program =
-                |slot| self.records.get(slot).as_ref().is_some_and(|record| record.program.is_some() || record.portable);
-            segment.find_open(&holes, &asked, &mut read, output, has_program);
+                |slot| self.records.get(slot).as_ref().is_some_and(|record| record.program.is_some() || record.external_cel);
+            segment.find_unknown(candidates, one.version.number, output, has_program);
         }
         read.end(values);
         // Those that are open are searched again; what a topic's budget refused is not open.
-        _ = regexps::take_refused();
-        self.judge_each(&holes, output, programs)
+        _ = program::take_refused();
+        self.evaluate_each(&partial, output, programs)
     }
 
-    /// Judge what is open.
-    fn judge_each(&self, holes: &Holes, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
+    /// Evaluate what is open.
+    fn evaluate_each(&self, partial: &PartialEvent, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
         let options = &self.options;
         let limits = options.limits.of_any_size();
-        for slot in output.open.drain(..) {
+        for slot in output.unknown.drain(..) {
             // Its text is read.
             watch::spend(64);
             let record = self.records.get(slot);
@@ -436,7 +496,7 @@ impl Inner {
             let Ok(subscription) = Subscription::parse(conditions, options.default_tenant.as_deref(), &limits) else {
                 continue;
             };
-            if let Some(outcome) = holes.judge(slot, record, &subscription, programs)? {
+            if let Some(outcome) = partial.outcome(slot, record, &subscription, programs)? {
                 output.told.push((slot, outcome));
             }
         }
@@ -465,7 +525,7 @@ impl Inner {
             // Each side has answers of its own; only those for the event as it is are counted.
             let answers = answers(one.seen, one.view, |filter, map| filter.check(map, &mut values));
             each_segment(one, answers, |at, answer, _, map| {
-                let asked = Asked { version: one.root.version, answer, map, seed: &self.seed };
+                let asked = Asked { version: one.version.number, answer, map, seed: &self.seed };
                 at.find_old(need, &asked, &mut values, segment, output, candidates);
             });
             values.end(scratch);
@@ -485,13 +545,13 @@ impl Inner {
     }
 
     /// Find what the old side of an update matches: sorted, in `rest.old.found`. False where it cannot be read.
-    fn find_stays(&self, one: &One<'_>, rest: &mut Rest<'_>) -> bool {
-        let Rest { segment, output, old, cel, .. } = rest;
+    fn find_stays(&self, one: &One<'_>, rest: &mut Work<'_>) -> bool {
+        let Work { segment, output, old, cel, .. } = rest;
         // What was found and counted for the event stays as it is.
         let (certain, counts) = (std::mem::take(&mut output.certain), (output.candidates, output.listed));
         // Its errors are told with those of the other side.
         let mut errors = std::mem::take(&mut output.errors);
-        let mut programs = Programs::new(self, one.event, one.flat, one.given, cel, &mut errors, false);
+        let mut programs = Programs::new(self, one.event, one.flat, cel, &mut errors, false);
         let is_read = self.find_old(0, one, segment, output, old, &mut programs);
         programs.count(output);
         output.is_cut_off |= programs.is_cut_off();
@@ -502,17 +562,12 @@ impl Inner {
         matches!(is_read, Ok(true))
     }
 
-    pub(super) fn stays(
-        &self,
-        root: &Arc<Root>,
-        event: &[u8],
-        tenant: Option<&str>,
-        collection: Option<&str>,
-        scratch: &mut Scratch,
-    ) -> Option<Vec<u32>> {
+    /// Which subscriptions match the document before an update, in the state that *version* is: slots, sorted. None where the
+    /// event does not tell, or cannot be read.
+    pub fn stays(&self, version: &Arc<Version>, event: Event<'_>, scratch: &mut Scratch) -> Option<Vec<u32>> {
         scratch.output.clear();
         watch::begin(self.options.ask);
-        let found = self.with_flat(&mut Group::alone(root), event, tenant, collection, scratch, |one, rest| {
+        let found = self.with_flat(&mut Group::alone(version), event, scratch, |one, rest| {
             self.find_stays(one, rest).then(|| rest.old.found.clone())
         });
         found.ok().flatten()
@@ -522,12 +577,11 @@ impl Inner {
 /// One event, flattened for the partitions that it sees.
 #[derive(Clone, Copy)]
 struct One<'e> {
-    root: &'e Arc<Root>,
-    event: &'e [u8],
-    seen: &'e Seen<'e>,
+    version: &'e Arc<Version>,
+    event: Event<'e>,
+    seen: &'e SeenPartitions<'e>,
     view: &'e View,
     flat: &'e Flat<'e>,
-    given: Given<'e>,
 }
 
 impl<'e> One<'e> {
@@ -537,7 +591,7 @@ impl<'e> One<'e> {
 }
 
 /// What is left of a scratch while an event is flat.
-struct Rest<'s> {
+struct Work<'s> {
     values: &'s mut ValuesScratch,
     segment: &'s mut SegmentScratch,
     output: &'s mut Output,
@@ -546,21 +600,21 @@ struct Rest<'s> {
     tally: &'s Tally,
 }
 
-fn segments<'r>(seen: &'r Seen<'r>) -> impl Iterator<Item = &'r Arc<Segment>> + Clone {
+fn segments<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = &'r Arc<Segment>> + Clone {
     seen.iter().flatten().flat_map(|partition| &partition.segments)
 }
 
-fn filters<'r>(seen: &'r Seen<'r>) -> impl Iterator<Item = &'r Filter> + Clone {
+fn filters<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = &'r BloomFilter> + Clone {
     seen.iter().flatten().filter_map(|partition| partition.filter.as_deref())
 }
 
 /// What an event's partitions ask for.
-fn sets<'r>(seen: &'r Seen<'r>) -> impl Iterator<Item = &'r PathSet> + Clone {
+fn sets<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = &'r PathSet> + Clone {
     segments(seen).map(|segment| &*segment.store.paths).chain(filters(seen).map(|filter| &*filter.places))
 }
 
 /// Whether the sets that an event's partitions ask for have these numbers: what [`sets`] could tell, in half the time.
-fn asks_for(seen: &Seen<'_>, numbers: &[u64]) -> bool {
+fn asks_for(seen: &SeenPartitions<'_>, numbers: &[u64]) -> bool {
     let mut numbers = numbers.iter();
     for partition in seen.iter().flatten() {
         for segment in &partition.segments {
@@ -580,7 +634,7 @@ fn asks_for(seen: &Seen<'_>, numbers: &[u64]) -> bool {
 }
 
 /// What *ask* says for the filter of each partition, whose places are the last maps of the view; MAYBE where there is none.
-fn answers(seen: &Seen<'_>, view: &View, mut ask: impl FnMut(&Filter, &PathMap) -> Answer) -> [Answer; 4] {
+fn answers(seen: &SeenPartitions<'_>, view: &View, mut ask: impl FnMut(&BloomFilter, &PathMap) -> Answer) -> [Answer; 4] {
     let mut maps = view.maps[view.maps.len() - filters(seen).count()..].iter();
     seen.map(|partition| {
         let filter = partition.and_then(|partition| partition.filter.as_deref());

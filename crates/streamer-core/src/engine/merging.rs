@@ -13,10 +13,12 @@
 //! Rejected: merging everything always (quadratic), never (a query asks every segment), or all in the thread (a thousand
 //! single adds would be a thousand segments until it wakes).
 
-use crate::engine::engine::{Engine, Inner, Root};
-use crate::engine::partitions::{Name, Partition};
+use crate::engine::name::PartitionName;
+use crate::engine::partitions::Partition;
 use crate::engine::segment::Segment;
+use crate::engine::state::EngineState;
 use crate::engine::store::StoreBuilder;
+use crate::engine::version::Version;
 use crate::fork;
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -88,6 +90,42 @@ pub struct Signal {
 }
 
 impl Signal {
+    /// Wake the thread if there is something to merge; start it if it does not run, or ran before a fork.
+    pub(super) fn ask(self: &Arc<Signal>, state: &Arc<EngineState>) {
+        if state.options.background && !state.lock_writer().merges.is_empty() {
+            self.wake_or_start(state);
+        }
+    }
+
+    /// Have the thread merge all segments of each partition into one.
+    pub(super) fn settle(self: &Arc<Signal>, state: &Arc<EngineState>) {
+        if state.options.background {
+            self.wants_one.store(true, Ordering::SeqCst);
+            self.wake_or_start(state);
+        }
+    }
+
+    fn wake_or_start(self: &Arc<Signal>, state: &Arc<EngineState>) {
+        self.is_asked.store(true, Ordering::SeqCst);
+        let process = std::process::id();
+        if self.process.swap(process, Ordering::SeqCst) == process {
+            self.wake();
+            return;
+        }
+        let (state, signal) = (Arc::downgrade(state), self.clone());
+        let work = move || fork::detached(|| run(&state, &signal));
+        // Without a thread there are more segments, and all else is the same.
+        if thread::Builder::new().name("streamer-merge".into()).spawn(work).is_err() {
+            self.process.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Let the thread end.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
     fn wake(&self) {
         // One that has not said who it is looks before it waits for the first time.
         if let Some(thread) = &*self.thread.load() {
@@ -96,51 +134,7 @@ impl Signal {
     }
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.signal.stop.store(true, Ordering::SeqCst);
-        self.signal.wake();
-    }
-}
-
-impl Engine {
-    /// Wake the thread if there is something to merge; start it if it does not run, or ran before a fork.
-    pub(super) fn wake(&self) {
-        if self.inner.options.background && !self.inner.lock_writer().merges.is_empty() {
-            self.ask();
-        }
-    }
-
-    /// Have the thread merge all segments of each partition into one: worth it when many were written one by one, and no more are.
-    pub fn settle(&self) {
-        if self.inner.options.background {
-            self.signal.wants_one.store(true, Ordering::SeqCst);
-            self.ask();
-        }
-    }
-
-    fn ask(&self) {
-        self.signal.is_asked.store(true, Ordering::SeqCst);
-        let process = std::process::id();
-        if self.signal.process.swap(process, Ordering::SeqCst) == process {
-            self.signal.wake();
-            return;
-        }
-        let (inner, signal) = (Arc::downgrade(&self.inner), self.signal.clone());
-        let work = move || fork::detached(|| run(&inner, &signal));
-        // Without a thread there are more segments, and all else is the same.
-        if thread::Builder::new().name("streamer-merge".into()).spawn(work).is_err() {
-            self.signal.process.store(0, Ordering::SeqCst);
-        }
-    }
-
-    /// Merge all segments of each partition into one, in this thread.
-    pub fn merge(&self) {
-        self.inner.merge_all(|| false);
-    }
-}
-
-fn run(inner: &Weak<Inner>, signal: &Signal) {
+fn run(state: &Weak<EngineState>, signal: &Signal) {
     signal.thread.store(Some(Arc::new(thread::current())));
     let is_stopped = || signal.stop.load(Ordering::SeqCst);
     loop {
@@ -151,24 +145,24 @@ fn run(inner: &Weak<Inner>, signal: &Signal) {
             thread::park();
         }
         while !is_stopped() {
-            let Some(inner) = inner.upgrade() else { return };
+            let Some(state) = state.upgrade() else { return };
             let next = || {
                 let _inside = fork::inside();
-                inner.lock_writer().merges.pop()
+                state.lock_writer().merges.pop()
             };
             let Some(name) = next() else { break };
             // A merge that panics leaves its partition as it was.
-            let merge = || inner.merge_partition(&name, |partition| large_merge(&partition.segments));
+            let merge = || state.merge_partition(&name, |partition| large_merge(&partition.segments));
             let merged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(merge));
             if let Ok(Some(false)) = merged {
                 let _inside = fork::inside();
-                inner.lock_writer().merges.push(name);
+                state.lock_writer().merges.push(name);
             }
         }
         if signal.wants_one.swap(false, Ordering::SeqCst)
-            && let Some(inner) = inner.upgrade()
+            && let Some(state) = state.upgrade()
         {
-            let merge = || inner.merge_all(is_stopped);
+            let merge = || state.merge_all(is_stopped);
             _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(merge));
         }
         if is_stopped() {
@@ -177,13 +171,18 @@ fn run(inner: &Weak<Inner>, signal: &Signal) {
     }
 }
 
-impl Inner {
+impl EngineState {
+    /// Merge all segments of each partition into one, in this thread.
+    pub fn merge(&self) {
+        self.merge_all(|| false);
+    }
+
     /// Merge all segments of each partition into one, unless it *is_stopped*.
     fn merge_all(&self, is_stopped: impl Fn() -> bool) {
         let mut names = Vec::new();
         // What lies in a file is one segment, or none yet.
         let written = |partition: &Arc<Partition>| partition.section.is_none().then(|| partition.name.clone());
-        self.root.load().partitions.for_each(|partition| names.extend(written(partition)));
+        self.version.load().partitions.for_each(|partition| names.extend(written(partition)));
         for name in names {
             let whole = |partition: &Partition| {
                 let segments = &partition.segments;
@@ -196,16 +195,20 @@ impl Inner {
     }
 
     /// Merge those segments of a partition that *choose* names. None: nothing to do; false: it has changed meanwhile.
-    fn merge_partition(&self, name: &Arc<Name>, choose: impl Fn(&Partition) -> Option<Vec<Arc<Segment>>>) -> Option<bool> {
-        let root = self.root.load_full();
-        let chosen = choose(self.partition(&root.partitions, name)?)?;
-        let version = root.version;
-        drop(root);
+    fn merge_partition(
+        &self,
+        name: &Arc<PartitionName>,
+        choose: impl Fn(&Partition) -> Option<Vec<Arc<Segment>>>,
+    ) -> Option<bool> {
+        let version = self.version.load_full();
+        let chosen = choose(self.partition(&version.partitions, name)?)?;
+        let published = version.number;
+        drop(version);
         let mut builder = StoreBuilder::default();
         let mut sources: Vec<(usize, u32)> = Vec::new();
         for (number, segment) in chosen.iter().enumerate() {
             // What a later version removes is copied: the write may be taken back.
-            let alive: Vec<bool> = (0..segment.store.len() as u32).map(|at| !segment.is_gone(at, version)).collect();
+            let alive: Vec<bool> = (0..segment.store.len() as u32).map(|at| !segment.is_gone(at, published)).collect();
             sources.extend((0..).zip(&alive).filter(|(_, alive)| **alive).map(|(at, _)| (number, at)));
             // Together they may not fit where each did: then they stay apart.
             builder.add_store(&segment.store, |at| alive[at as usize]).ok()?;
@@ -221,8 +224,8 @@ impl Inner {
         let moves = merged.as_ref().map_or_else(Vec::new, |merged| moves(&chosen, &sources, merged));
         let _inside = fork::inside();
         let mut writer = self.lock_writer();
-        let root = self.root.load_full();
-        let Some(partition) = self.partition(&root.partitions, name) else {
+        let version = self.version.load_full();
+        let Some(partition) = self.partition(&version.partitions, name) else {
             return Some(false);
         };
         let is_there = |segment: &Arc<Segment>| partition.segments.iter().any(|other| Arc::ptr_eq(segment, other));
@@ -246,7 +249,7 @@ impl Inner {
         if large_merge(&segments).is_some() {
             writer.merges.push(name.clone());
         }
-        let mut next = Root::after(&root);
+        let mut next = Version::after(&version);
         // Its keys are those of what it was made of, which the filter has.
         self.put(
             &mut next,
@@ -273,8 +276,8 @@ fn moves(chosen: &[Arc<Segment>], sources: &[(usize, u32)], merged: &Segment) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Addition, Mode, Options, Scratch, Selection};
-    use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode as PathMode, NormalForm, Path, Root};
+    use crate::engine::{Addition, Engine, Event, Options, Scratch, Selection, WriteMode};
+    use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, Root};
     use crate::value::Scalar;
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
@@ -283,13 +286,13 @@ mod tests {
     /// A subscription to events whose `a` is its id, or something else.
     fn asks(id: &str, value: &str) -> Addition {
         let atoms = vec![Atom::Equal(Scalar::String(value.into()))];
-        let clause = Clause { path: Path::new(Root::Data, ["a"]), mode: PathMode::Scalar, atoms };
+        let clause = Clause { path: Path::new(Root::Data, ["a"]), mode: Mode::Scalar, atoms };
         let form = NormalForm { conjunctions: vec![Conjunction { clauses: vec![clause] }], verify: None };
         Addition { tenant: "t".into(), collection: Some("c".into()), ..Addition::new(id, form, id.as_bytes()) }
     }
 
     fn write(engine: &Engine, additions: impl Iterator<Item = Addition>) {
-        engine.write(additions.map(Ok).collect(), Mode::Replace, false).unwrap();
+        engine.write(additions.map(Ok).collect(), WriteMode::Replace, false).unwrap();
     }
 
     /// The value that a subscription asks for: few, and in no order, so that an index stores them in another order than they came in.
@@ -319,14 +322,14 @@ mod tests {
             write(&engine, range.map(|n| asks(&format!("s{n}"), &value(n))));
         }
         assert_eq!((engine.shape().1, engine.filters().len()), (2, 1));
-        let came = engine.inner.came.load(Ordering::Relaxed);
+        let came = engine.came.load(Ordering::Relaxed);
         is_armed.store(true, Ordering::Relaxed);
         scope(|scope| {
             let writer = scope.spawn(|| one(&engine));
             has_entered.recv().unwrap();
             let other = scope.spawn(|| meanwhile(&engine));
             // The one that writes has come to the lock, and the other.
-            while engine.inner.came.load(Ordering::Relaxed) < came + 2 {
+            while engine.came.load(Ordering::Relaxed) < came + 2 {
                 yield_now();
             }
             release.send(()).unwrap();
@@ -342,7 +345,7 @@ mod tests {
         for n in 0..30 {
             let event = format!(r#"{{"data":{{"a":"v{n}"}}}}"#);
             let mut scratch = Scratch::default();
-            let slots = engine.match_event(event.as_bytes(), Some("t"), Some("c"), &mut scratch).unwrap().certain;
+            let slots = engine.match_event(Event::new(event.as_bytes(), Some("t"), Some("c")), &mut scratch).unwrap().certain;
             found.extend(slots.iter().map(|slot| engine.record(*slot).map(|record| record.id.to_string())));
         }
         let mut expected: Vec<_> = (0..100).filter(|n| !but.contains(n)).map(|n| Some(format!("s{n}"))).collect();
@@ -379,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_rebuilt_filter_lacks_no_key_of_a_write_that_is_taken_back() {
-        let name = Name { tenant: "t".into(), collection: "c".into() };
+        let name = PartitionName { tenant: "t".into(), collection: "c".into() };
         assert_found(&beside(true, replace, |engine| assert!(engine.rebuild_filter(&name, 1000, 0.001))), &[]);
     }
 

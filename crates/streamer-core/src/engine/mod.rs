@@ -1,61 +1,83 @@
 //! Event bytes to matches: the index, its segments and partitions, and the engine that holds them.
 
 mod access;
-mod ahead;
 pub mod buckets;
 pub mod build;
+mod changes;
 mod checks;
 mod consistency;
 mod dump;
+pub mod encoded;
 #[allow(clippy::module_inception, reason = "the engine of the engine room")]
-pub mod engine;
-mod fields;
+mod engine;
+mod event;
+mod external_cel;
+mod failures;
 mod gathering;
 mod group;
 mod guards;
-mod holes;
 mod image;
-mod judge;
+mod inspect;
 #[cfg(test)]
 mod live_tests;
 pub mod mapped;
+mod matchers;
 mod matching;
 mod merging;
+mod name;
+mod options;
+mod output;
 pub mod partitions;
 pub mod paths;
 #[cfg(test)]
 mod phase1_tests;
 mod plan;
+mod prefetching;
 mod programs;
+mod record;
 pub mod registry;
+mod scratch;
+mod section;
 pub mod segment;
 pub mod shares;
+mod state;
 pub mod store;
 pub mod telemetry;
 #[cfg(test)]
 mod tests;
 mod tombstones;
+mod transition;
+mod unknown;
 pub mod values;
 mod verify;
+mod version;
 mod wide;
-pub mod words;
 mod write;
+mod writer;
 
 pub use access::{CostClass, access_of};
-pub use ahead::AHEAD;
 pub use build::Depth;
-pub use engine::{
-    Addition, Changes, Engine, Held, Identity, LetGo, Matched, Mode, Options, Pin, Root, Scratch, Selection, Stays,
-};
+pub use changes::{Addition, Changes, Selection, WriteMode};
+pub use engine::Engine;
+pub use event::{Event, Identity, Located};
+pub use external_cel::{ExternalCel, Side};
+pub use failures::{CelError, FailingSubscription};
 pub use gathering::Gathered;
-pub use group::{Group, Located};
-pub use guards::{FilterState, Phase1};
+pub use group::Group;
+pub use guards::FilterState;
 pub use image::KIND as IMAGES;
-pub use judge::{Change, Outcome, Transition};
-pub use mapped::Fault;
+pub use inspect::PartitionSizes;
+pub use name::PartitionName;
+pub use options::{LetGo, Options, Phase1};
+pub use output::{Matched, Stays};
 pub use plan::{Plan, plan};
-pub use programs::{CelError, FailingSubscription, Judge, Judged, Side};
-pub use registry::{Host, Record};
+pub use prefetching::PREFETCHED;
+pub use record::{Host, Record};
+pub use scratch::Scratch;
+pub use section::{ReadSubscription, SnapshotFault};
+pub use state::EngineState;
 pub use store::flags;
 pub use telemetry::{Counters, Telemetry};
-pub use write::Reentered;
+pub use transition::{Change, Outcome, Transition};
+pub use version::{Pin, Version};
+pub use writer::Reentered;

@@ -1,39 +1,59 @@
 //! All partitions of an engine: an immutable map from (tenant, collection) to segments.
 //!
 //! ```text
-//!   root of version 8   ┌─ 0 ─ (acme, orders)            a change copies the nodes on the way to its partition:
+//!   version 8 of all     ┌─ 0 ─ (acme, orders)            a change copies the nodes on the way to its partition:
 //!     trie by hash ─────┼─ 1 ─┬─ (acme, users)           16 words a level, and one leaf of up to 16 partitions
 //!                       │     └─ (*, orders)
 //!                       └─ ...
 //! ```
 //!
-//! Invariant: a node never changes while more than one root holds it.
+//! Invariant: a node never changes while more than one version holds it.
 //!
 //! Cost: a lookup is one step for each 16-fold of partitions beyond 16; a change copies as many nodes. About 24 bytes a
 //! partition for the map.
 //!
 //! Rejected: one table that is copied for each change (300,000 partitions: 2.4 MB a change); a lock around a mutable one.
 
-use crate::bloom::filter::Filter;
-use crate::engine::mapped::Section;
+use crate::bloom::filter::BloomFilter;
+use crate::engine::name::PartitionName;
+use crate::engine::section::{Section, SnapshotFault};
 use crate::engine::segment::Segment;
 use crate::engine::shares::Share;
-use crate::value::Seed;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The subscriptions of one tenant (or `*`) and collection (or `*`).
 #[derive(Clone, Debug)]
 pub struct Partition {
     /// Which partition.
-    pub name: Arc<Name>,
+    pub name: Arc<PartitionName>,
     /// Its segments.
     pub segments: Vec<Arc<Segment>>,
     /// Phase 1 for all of them; None where it would not pay.
-    pub filter: Option<Arc<Filter>>,
+    pub filter: Option<Arc<BloomFilter>>,
     /// Its share of what is counted; None past the number of those that are.
     pub share: Option<Arc<Share>>,
     /// Where it lies in a file and was not written to: it holds nothing of its own then.
-    pub section: Option<Arc<Section>>,
+    pub section: Option<Arc<Unopened>>,
+}
+
+/// A section of a file, and the partition that its lines make once somebody has opened it.
+#[derive(Debug)]
+pub struct Unopened {
+    /// The section.
+    pub section: Arc<Section>,
+    /// What it came to when it was opened.
+    pub(super) opened: OnceLock<Result<Arc<Partition>, SnapshotFault>>,
+}
+
+impl Unopened {
+    pub(super) fn new(section: Arc<Section>) -> Unopened {
+        Unopened { section, opened: OnceLock::new() }
+    }
+
+    /// The partition that its lines make, if it was opened and is sound.
+    pub(super) fn opened(&self) -> Option<&Arc<Partition>> {
+        self.opened.get().and_then(|opened| opened.as_ref().ok())
+    }
 }
 
 impl Partition {
@@ -45,27 +65,6 @@ impl Partition {
     fn is_empty(&self) -> bool {
         self.segments.is_empty() && self.section.is_none()
     }
-}
-
-/// Which partition.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name {
-    /// A tenant, or `*` for all.
-    pub tenant: Box<str>,
-    /// A collection, or `*` for all.
-    pub collection: Box<str>,
-}
-
-impl Name {
-    /// Its hash.
-    pub fn hash(&self, seed: &Seed) -> u64 {
-        join(seed, seed.hash_bytes(self.tenant.as_bytes()), seed.hash_bytes(self.collection.as_bytes()))
-    }
-}
-
-/// The hash of a partition from those of its tenant and collection.
-pub fn join(seed: &Seed, tenant: u64, collection: u64) -> u64 {
-    seed.hash_words(tenant, collection)
 }
 
 const BITS: u32 = 4;

@@ -11,10 +11,10 @@
 //!
 //! Cost: a view is made when a thread first sees the combination, then found by a hash of a few numbers.
 //!
-//! Rejected: views in the root, made by the writer: a change in (\*, \*) would make one for each of 300,000 partitions.
+//! Rejected: views in the version, made by the writer: a change in (\*, \*) would make one for each of 300,000 partitions.
 
 use crate::engine::buckets::MANY_PATHS;
-use crate::engine::words::FastHash;
+use crate::engine::encoded::FastHash;
 use crate::flatten::{PathId, PathTrie};
 use crate::layout::EventLayout;
 use crate::subscriptions::normal_form::{Mode, Path};

@@ -1,26 +1,24 @@
 //! Phase 1: it loses nothing, it stops what it should, and it knows how often it errs.
 
 use crate::automaton::testing::Dice;
-use crate::engine::partitions::Name;
-use crate::engine::{Addition, Engine, FilterState, Mode, Options, Phase1, Scratch, Selection};
-use crate::subscriptions::normal_form::{
-    Atom, Cidr, Clause, Conjunction, Mode as PathMode, NormalForm, Path, Range, Root, TopicWord,
-};
+use crate::engine::PartitionName;
+use crate::engine::{Addition, Engine, Event, FilterState, Options, Phase1, Scratch, Selection, WriteMode};
+use crate::subscriptions::normal_form::{Atom, Cidr, Clause, Conjunction, Mode, NormalForm, Path, Range, Root, TopicWord};
 use crate::value::{Kinds, Number, Scalar};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn equal(name: &str, value: &str) -> Clause {
-    Clause { path: Path::new(Root::Data, [name]), mode: PathMode::Scalar, atoms: vec![Atom::Equal(Scalar::String(value.into()))] }
+    Clause { path: Path::new(Root::Data, [name]), mode: Mode::Scalar, atoms: vec![Atom::Equal(Scalar::String(value.into()))] }
 }
 
 fn above(name: &str, bound: u64) -> Clause {
     let range = Range { low: Some((Number::from_u64(bound), true)), high: None };
-    Clause { path: Path::new(Root::Data, [name]), mode: PathMode::Scalar, atoms: vec![Atom::Numbers(range)] }
+    Clause { path: Path::new(Root::Data, [name]), mode: Mode::Scalar, atoms: vec![Atom::Numbers(range)] }
 }
 
 fn exists(name: &str) -> Clause {
-    Clause { path: Path::new(Root::Data, [name]), mode: PathMode::Scalar, atoms: vec![Atom::Kinds(Kinds::PRESENT)] }
+    Clause { path: Path::new(Root::Data, [name]), mode: Mode::Scalar, atoms: vec![Atom::Kinds(Kinds::PRESENT)] }
 }
 
 fn addition(id: &str, clauses: Vec<Clause>) -> Addition {
@@ -34,7 +32,7 @@ fn addition(id: &str, clauses: Vec<Clause>) -> Addition {
 }
 
 fn add(engine: &Engine, additions: impl IntoIterator<Item = Addition>) {
-    engine.write(additions.into_iter().map(Ok).collect(), Mode::Replace, false).unwrap();
+    engine.write(additions.into_iter().map(Ok).collect(), WriteMode::Replace, false).unwrap();
 }
 
 fn engine(fp_rate: f64) -> Engine {
@@ -42,15 +40,15 @@ fn engine(fp_rate: f64) -> Engine {
     Engine::new(Options { background: false, bloom, ..Options::default() })
 }
 
-fn name() -> Name {
-    Name { tenant: "t".into(), collection: "c".into() }
+fn name() -> PartitionName {
+    PartitionName { tenant: "t".into(), collection: "c".into() }
 }
 
 fn matches(engine: &Engine, data: &str, scratch: &mut Scratch) -> Vec<String> {
     let event = format!("{{\"data\":{data}}}");
-    // Others write meanwhile: the root keeps the slots.
-    let root = engine.root();
-    let matched = engine.match_event_on(&root, event.as_bytes(), Some("t"), Some("c"), scratch).unwrap();
+    // Others write meanwhile: the version keeps the slots.
+    let version = engine.version();
+    let matched = engine.match_event_on(&version, Event::new(event.as_bytes(), Some("t"), Some("c")), scratch).unwrap();
     let mut ids: Vec<String> = matched.certain.iter().map(|slot| engine.record(*slot).unwrap().id.to_string()).collect();
     ids.sort();
     ids
@@ -117,7 +115,7 @@ fn of_kind(kind: u64, n: u64) -> (Clause, String) {
         }
     };
     let value = if kind == 4 { value } else { format!("\"{value}\"") };
-    (Clause { path: Path::new(Root::Data, [format!("f{kind}").as_str()]), mode: PathMode::Scalar, atoms: vec![atom] }, value)
+    (Clause { path: Path::new(Root::Data, [format!("f{kind}").as_str()]), mode: Mode::Scalar, atoms: vec![atom] }, value)
 }
 
 #[test]
@@ -153,7 +151,7 @@ fn every_kind_that_is_guarded_stops_what_nobody_wants() {
 #[test]
 fn what_most_events_carry_is_no_key_here() {
     let (engine, mut scratch) = (engine(0.01), Scratch::default());
-    let text = |name: &str, atom: Atom| Clause { path: Path::new(Root::Data, [name]), mode: PathMode::Scalar, atoms: vec![atom] };
+    let text = |name: &str, atom: Atom| Clause { path: Path::new(Root::Data, [name]), mode: Mode::Scalar, atoms: vec![atom] };
     add(&engine, (0..100).map(|n| addition(&format!("k{n}"), vec![equal("user", &format!("u{n}"))])));
     let wide = [Atom::Prefix("abc".into()), Atom::Suffix("x".into()), Atom::Substring("abcdef".into())];
     add(&engine, wide.into_iter().zip(0..).map(|(atom, n)| addition(&format!("w{n}"), vec![text("a", atom)])));
@@ -199,7 +197,7 @@ fn with_filters_and_without_the_same_is_found() {
                 .map(|_| {
                     let clause = |dice: &mut Dice| Clause {
                         path: Path::new(Root::Data, [["x", "y"][dice.below(2) as usize]]),
-                        mode: if dice.chance(50) { PathMode::Scalar } else { PathMode::AnyLeaf },
+                        mode: if dice.chance(50) { Mode::Scalar } else { Mode::AnyLeaf },
                         atoms: (0..1 + dice.below(2)).map(|_| atom(dice)).collect(),
                     };
                     let clauses = (0..1 + dice.below(2)).map(|_| clause(&mut dice)).collect();
@@ -325,7 +323,7 @@ fn a_rebuilt_filter_knows_only_what_is_live() {
     assert_eq!(state(&engine).state.no, new.no + 1);
     assert_eq!(matches(&engine, r#"{"user":"u19999","amount":99}"#, &mut scratch), ["s19999"]);
     assert_eq!(engine.filter_keys(&name()).0.len(), 5000);
-    assert!(!engine.rebuild_filter(&Name { tenant: "t".into(), collection: "other".into() }, 10, 0.1));
+    assert!(!engine.rebuild_filter(&PartitionName { tenant: "t".into(), collection: "other".into() }, 10, 0.1));
 }
 
 #[test]
@@ -411,7 +409,7 @@ fn equal_values_are_one_key_however_they_are_spelled() {
     let (engine, mut scratch) = (engine(0.0001), Scratch::default());
     let number = |n: u64| Clause {
         path: Path::new(Root::Raw, ["data", "n"]),
-        mode: PathMode::AnyLeaf,
+        mode: Mode::AnyLeaf,
         atoms: vec![Atom::Equal(Scalar::Number(Number::from_u64(n)))],
     };
     add(&engine, (0..100).map(|n| addition(&format!("s{n}"), vec![number(n)])));
@@ -432,11 +430,12 @@ fn looking_ahead_changes_and_counts_nothing() {
     add(&engine, (0..100).map(|n| addition(&format!("s{n}"), vec![equal("a", &n.to_string())])));
     add(&engine, [Addition { collection: Some("small".into()), ..addition("other", vec![exists("a")]) }]);
     let before = engine.counters();
-    let (root, events) = (engine.root(), ["c", "c", "small", "nobody", "c"]);
-    let located = |collection| engine.locate(b"{\"data\":{\"a\":\"7\"}}", Some("t"), collection, &mut Scratch::default());
-    let nowhere = engine.locate(b"[", None, None, &mut Scratch::default());
-    engine.foresee(&root, events.into_iter().cycle().take(3 * super::AHEAD).map(Some).map(located).chain([nowhere]));
-    engine.foresee(&root, std::iter::empty());
+    let (version, events) = (engine.version(), ["c", "c", "small", "nobody", "c"]);
+    let located =
+        |collection| engine.locate(Event::new(b"{\"data\":{\"a\":\"7\"}}", Some("t"), collection), &mut Scratch::default());
+    let nowhere = engine.locate(b"[".into(), &mut Scratch::default());
+    engine.prefetch(&version, events.into_iter().cycle().take(3 * super::PREFETCHED).map(Some).map(located).chain([nowhere]));
+    engine.prefetch(&version, std::iter::empty());
     assert_eq!(engine.counters().events, before.events);
     assert_eq!(matches(&engine, "{\"a\":\"7\"}", &mut scratch), ["s7"]);
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A match is a slot. A slot whose subscription was removed is given to another one only when no reader can hold it any
-//! more: each root belongs to a generation, a token that readers share; a freed slot waits until all tokens of its time are
+//! more: each version belongs to a generation, a token that readers share; a freed slot waits until all tokens of its time are
 //! gone, from the generation in which it was taken to that in which it was freed.
 //!
 //! ```text
@@ -24,47 +24,11 @@
 //! ids with a generation number inside (64 bits a match, and every lookup must check); slots that wait for all older tokens, too
 //! (one match that is kept would keep all that is removed from then on).
 
-use crate::cel::Executable;
-use crate::engine::access::CostClass;
-use crate::engine::mapped::Mapped;
-use crate::engine::partitions::Name;
-use crate::engine::programs::Heard;
+use crate::engine::record::Record;
+use crate::engine::section::Mapped;
 use arc_swap::{ArcSwapOption, Guard};
-use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
-
-/// What a host keeps with a subscription; never looked into here.
-pub type Host = Arc<dyn Any + Send + Sync>;
-
-/// What is known of a subscription besides its conditions.
-#[derive(Debug)]
-pub struct Record {
-    /// Its id.
-    pub id: Box<str>,
-    /// Who gets the match.
-    pub gateway_id: Option<Arc<str>>,
-    /// Where it is filed.
-    pub partition: Arc<Name>,
-    /// Its place in the order of adding; a replacement keeps it.
-    pub order: u64,
-    /// Its CEL part.
-    pub program: Option<Arc<Executable>>,
-    /// Whether its CEL part is the [`Judge`](crate::engine::Judge)'s to evaluate.
-    pub portable: bool,
-    /// How many errors it had, and when one was told last.
-    pub(super) heard: Heard,
-    /// As it was given, for the host.
-    pub text: Box<[u8]>,
-    /// Its conditions as JSON, where *text* is none.
-    pub conditions: Option<Box<[u8]>>,
-    /// What the host keeps with it, from the beginning or from when it first wants to.
-    pub host: OnceLock<Host>,
-    /// How quickly it is found.
-    pub cost_class: CostClass,
-    /// See [`crate::engine::store::flags`].
-    pub flags: u8,
-}
 
 const FIRST: u32 = 1024;
 const CHUNKS: usize = 22; // 1024 * (2^22 - 1) slots: just below 2^32
@@ -117,6 +81,13 @@ impl Records {
         let _ = self.mapped.set(mapped);
     }
 
+    /// The record of a slot whose line lies in a file; None for any other slot.
+    #[cold]
+    fn make(&self, slot: u32) -> Option<Arc<Record>> {
+        let record = Arc::new(self.mapped()?.record(slot)?);
+        Some(self.set_first(slot, record))
+    }
+
     fn entry(&self, slot: u32) -> &ArcSwapOption<Record> {
         let (chunk, at) = place(slot);
         let size = (FIRST as usize) << chunk;
@@ -129,7 +100,7 @@ impl Records {
     }
 
     /// Set a record that any thread may have made; the first one stays.
-    pub(super) fn set_first(&self, slot: u32, record: Arc<Record>) -> Arc<Record> {
+    fn set_first(&self, slot: u32, record: Arc<Record>) -> Arc<Record> {
         let before = self.entry(slot).compare_and_swap(&None::<Arc<Record>>, Some(record.clone()));
         before.as_ref().cloned().unwrap_or(record)
     }
@@ -141,7 +112,7 @@ pub struct Generation(());
 
 /// The slots that are free, or will be. Owned by the writer.
 #[derive(Debug, Default)]
-pub struct Slots {
+pub struct FreeSlots {
     next: u32,
     free: Vec<u32>,
     generation: Arc<Generation>,
@@ -171,8 +142,8 @@ impl Waiting {
 /// So many slots are freed before the readers get a new token, if older ones are still held.
 const BATCH: usize = 1024;
 
-impl Slots {
-    /// The token for the next root.
+impl FreeSlots {
+    /// The token for the next version.
     pub fn generation(&self) -> Arc<Generation> {
         self.generation.clone()
     }
@@ -193,18 +164,18 @@ impl Slots {
         Some(slot)
     }
 
-    /// Give a slot back that no published root has seen, or none any more.
+    /// Give a slot back that no published version has seen, or none any more.
     pub fn give_back(&mut self, records: &Records, slot: u32) {
         records.set(slot, None);
         self.free.push(slot);
     }
 
-    /// Let a slot wait until no reader can hold it. The next published root must not have it any more.
+    /// Let a slot wait until no reader can hold it. The next published version must not have it any more.
     pub fn release(&mut self, slot: u32) {
         self.freed.push(slot);
     }
 
-    /// Give away what no reader can hold, and begin a new generation if that helps. Called before a root is published.
+    /// Give away what no reader can hold, and begin a new generation if that helps. Called before a version is published.
     pub fn advance(&mut self, records: &Records) {
         if self.waiting.front().is_some_and(Waiting::is_over) {
             self.give_away(records);

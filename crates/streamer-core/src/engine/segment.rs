@@ -9,14 +9,14 @@
 //! [`INDEXED_FROM`] and of few alternatives a segment is a plain list, verified one by one, without index. So there is no other delta, and nothing
 //! that a reader sees ever grows.
 //!
-//! A removal is the version from which on the subscription is gone ([`Tombstones`]), written before the root of that version is
-//! published. A reader that pinned an older root still sees the subscription: a replace across partitions is atomic.
+//! A removal is the version from which on the subscription is gone ([`Tombstones`]), written before that version is
+//! published. A reader that pinned an older version still sees the subscription: a replace across partitions is atomic.
 //!
 //! Invariant: a version is written once, and no reader has pinned it yet when it is.
 //!
 //! Cost: nothing for tombstones until the first one; then a look at a bit for each that is found.
 //!
-//! Rejected: a bitmap in the root, copied for each removal (125 kB at 1,000,000 subscriptions); a bit alone, set in place (a
+//! Rejected: a bitmap in the version, copied for each removal (125 kB at 1,000,000 subscriptions); a bit alone, set in place (a
 //! reader could miss both the old and the new side of a replace); a mutable append array with an index of its own beside the
 //! segments (a second kind of index, with locks or unsafe code).
 
@@ -25,15 +25,13 @@ use crate::bloom::keys::Access;
 use crate::engine::buckets::{Found, Index, MatcherScratch, Visit, hand_out};
 use crate::engine::build::{Depth, build};
 use crate::engine::consistency::Spent;
-use crate::engine::holes::Holes;
-use crate::engine::judge::Outcome;
+use crate::engine::encoded::CannotBuild;
+use crate::engine::output::Output;
 use crate::engine::paths::PathMap;
-use crate::engine::programs::CelError;
 use crate::engine::store::{Store, flags};
 use crate::engine::tombstones::Tombstones;
 use crate::engine::values::Values;
 use crate::engine::verify;
-use crate::engine::words::Refused;
 use crate::prefetch::{prefetch, prefetch_all};
 use crate::value::Seed;
 use std::sync::OnceLock;
@@ -135,35 +133,10 @@ pub struct SegmentScratch {
     epoch: u32,
 }
 
-/// What an event found.
-#[derive(Debug, Default)]
-pub struct Output {
-    /// Slots of subscriptions that match.
-    pub certain: Vec<u32>,
-    /// Slots of those that match in another way than the event's change.
-    pub told: Vec<(u32, Outcome)>,
-    /// Slots of those that match but for their CEL part.
-    pub candidates_for_cel: Vec<u32>,
-    /// Slots of those that may match an event with holes.
-    pub open: Vec<u32>,
-    /// Slots of those whose pattern took more than its budget.
-    pub spent: Vec<u32>,
-    /// Errors of CEL that are to be told.
-    pub errors: Vec<CelError>,
-    /// How many conjunctions of indexes were verified or handed out.
-    pub candidates: u64,
-    /// How many conjunctions of plain lists were verified or handed out.
-    pub listed: u64,
-    /// How many of `certain` were found in the event as it is.
-    pub counted: usize,
-    /// Whether a program was interrupted, so that nobody is told of this.
-    pub is_cut_off: bool,
-}
-
 /// In which state of the engine, and how, a segment is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The version of the root.
+    /// The number of the version.
     pub version: u64,
     /// What the partition's filter says of the event.
     pub answer: Answer,
@@ -173,26 +146,13 @@ pub struct Asked<'a> {
     pub seed: &'a Seed,
 }
 
-impl Output {
-    /// Begin with another event.
-    pub fn clear(&mut self) {
-        self.certain.clear();
-        self.told.clear();
-        self.candidates_for_cel.clear();
-        self.open.clear();
-        self.spent.clear();
-        self.errors.clear();
-        (self.candidates, self.listed, self.counted, self.is_cut_off) = (0, 0, 0, false);
-    }
-}
-
 impl Segment {
     /// Index *store*; with *access*, its access keys, so that it can be guarded by a filter.
     ///
     /// # Errors
     ///
     /// There are too many conjunctions for 30 bits.
-    pub fn new(mut store: Store, seed: &Seed, depth: Depth, access: Option<&Access>) -> Result<Segment, Refused> {
+    pub fn new(mut store: Store, seed: &Seed, depth: Depth, access: Option<&Access>) -> Result<Segment, CannotBuild> {
         let is_always = |conjunction| access.is_some_and(|access| access.is_always(conjunction));
         let index = if is_indexed(&store) { Some(build(&mut store, seed, depth, is_always)?) } else { None };
         store.widen(seed);
@@ -261,31 +221,29 @@ impl Segment {
         guard.map_or(0, |guard| guard.keys.div_ceil(u64::from(guard.counts.0).max(1)))
     }
 
-    /// Find what may match an event with holes among what is there at *version*: slots. What *has_program* may always: of an
-    /// error and an unknown CEL makes an unknown, where clauses say no.
-    pub(super) fn find_open(
+    /// Find what may match an event with unknown values among what is there at *version*: slots of the *candidates* by their clauses, and of
+    /// what *has_program*: of an error and an unknown CEL makes an unknown, where clauses say no.
+    pub(super) fn find_unknown(
         &self,
-        holes: &Holes,
-        asked: &Asked<'_>,
-        values: &mut Values<'_>,
+        mut candidates: Vec<u32>,
+        version: u64,
         output: &mut Output,
         has_program: impl Fn(u32) -> bool,
     ) {
         output.listed += self.store.conjunctions() as u64;
-        let mut candidates = holes.candidates(&self.store, &asked.map.ids, values);
         let mut seen = vec![false; self.store.len()];
         candidates.iter().for_each(|at| seen[*at as usize] = true);
         let unseen = (0..).zip(&seen).filter(|(_, seen)| !**seen).map(|(at, _)| at);
         candidates.extend(unseen.filter(|at: &u32| has_program(self.store.slots[*at as usize])));
-        let there = candidates.iter().filter(|at| !self.is_gone(**at, asked.version));
-        output.open.extend(there.map(|at| self.store.slots[*at as usize]));
+        let there = candidates.iter().filter(|at| !self.is_gone(**at, version));
+        output.unknown.extend(there.map(|at| self.store.slots[*at as usize]));
     }
 
-    /// Find what has any of some flags among what is there at *version*: slots that are to be judged by themselves.
+    /// Find what has any of some flags among what is there at *version*: slots that are to be evaluated by themselves.
     pub(super) fn find_flagged(&self, any: u8, version: u64, output: &mut Output) {
         output.listed += self.store.len() as u64;
         let flagged = (0..self.store.len() as u32).filter(|at| self.store.flags[*at as usize] & any != 0);
-        output.open.extend(flagged.filter(|at| !self.is_gone(*at, version)).map(|at| self.store.slots[at as usize]));
+        output.unknown.extend(flagged.filter(|at| !self.is_gone(*at, version)).map(|at| self.store.slots[at as usize]));
     }
 
     /// Find what one side of an event matches among what is there at *version*.
@@ -339,11 +297,11 @@ impl Segment {
     }
 
     /// Ask for the lines that a search reads first.
-    pub fn foresee(&self) {
+    pub fn prefetch(&self) {
         prefetch_all(&*self.store.paths);
         prefetch(&self.store.slots, 0);
         if let Some(index) = &self.index {
-            index.foresee();
+            index.prefetch();
         }
     }
 

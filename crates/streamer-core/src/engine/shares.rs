@@ -10,7 +10,7 @@
 //!
 //! Rejected: to count all events, which are two additions to memory that all threads write.
 
-use crate::engine::segment::Output;
+use crate::engine::output::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

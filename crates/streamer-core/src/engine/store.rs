@@ -3,7 +3,7 @@
 //! ```text
 //!   subscription 0   slot 17  flags ─┐          conjunction 0 ─► clauses 4 9      targets 0 2
 //!   subscription 1   slot 3          ├─ targets conjunction 1 ─► clauses 4        targets 1
-//!   subscription 2   slot 90        ─┘          clause 4 ─► words (see words.rs)
+//!   subscription 2   slot 90        ─┘          clause 4 ─► words (see encoded.rs)
 //! ```
 //!
 //! Invariant: equal clauses are stored once, and equal conjunctions are stored once with all their subscriptions as
@@ -11,9 +11,9 @@
 //!
 //! Cost: about 20 bytes a subscription, 8 a conjunction, 4 a clause in a conjunction, and the distinct clauses.
 
+use crate::engine::encoded::{Atoms, CannotBuild, ClauseEncoder, FastHash, Pool, Rows};
 use crate::engine::paths::{PathSet, PathSets};
 use crate::engine::wide::{WIDE, Wide};
-use crate::engine::words::{Atoms, FastHash, Pool, Refused, Rows, Writer};
 use crate::map::Array;
 use crate::subscriptions::normal_form::{Atom, Mode, NormalForm, Path, PatternTree, Relation, Verify};
 use crate::value::Seed;
@@ -33,7 +33,7 @@ pub mod flags {
     pub const CEL: u8 = 4;
     /// It is also told of documents that no longer match.
     pub const TRANSITIONS: u8 = 8;
-    /// It looks at `before`, so it is judged once, without transition.
+    /// It looks at `before`, so it is evaluated once, without transition.
     pub const BEFORE: u8 = 16;
     /// What the event leaves open is not reported.
     pub const SKIP: u8 = 32;
@@ -50,7 +50,7 @@ pub struct Store {
     /// The paths that clauses name by position.
     pub paths: Arc<PathSet>,
     pub(super) pool: Pool,
-    pub(super) words: Array<u32>,
+    pub(super) encoded: Array<u32>,
     pub(super) clause_at: Array<u32>,
     pub(super) conjunction_at: Array<u32>,
     pub(super) clauses: Array<u32>,
@@ -77,26 +77,26 @@ pub struct Verification {
     /// The fields of the pattern tree: clauses.
     pub fields: Box<[u32]>,
     /// The pattern tree over them, whose choice of leaves must be consistent.
-    pub tree: Option<Arc<Tree>>,
+    pub tree: Option<Arc<VerifiedTree>>,
 }
 
 /// A pattern over fields that are numbered depth first.
 #[derive(Debug)]
-pub struct Tree {
+pub struct VerifiedTree {
     /// The fields that must all hold.
     pub fields: Range<u32>,
     /// Of each of these, one alternative must hold.
-    pub any_of: Box<[Box<[Tree]>]>,
+    pub any_of: Box<[Box<[VerifiedTree]>]>,
 }
 
-impl Tree {
+impl VerifiedTree {
     /// Number the fields of *pattern*. Patterns nest `$or` to a bounded depth.
-    fn of<'a>(pattern: &'a PatternTree, fields: &mut Vec<&'a (u32, Box<[Atom]>)>) -> Tree {
+    fn of<'a>(pattern: &'a PatternTree, fields: &mut Vec<&'a (u32, Box<[Atom]>)>) -> VerifiedTree {
         let start = fields.len() as u32;
         fields.extend(&pattern.fields);
         let end = fields.len() as u32;
-        let any_of = pattern.any_of.iter().map(|all| all.iter().map(|one| Tree::of(one, fields)).collect()).collect();
-        Tree { fields: start..end, any_of }
+        let any_of = pattern.any_of.iter().map(|all| all.iter().map(|one| VerifiedTree::of(one, fields)).collect()).collect();
+        VerifiedTree { fields: start..end, any_of }
     }
 }
 
@@ -153,7 +153,7 @@ impl Store {
     /// Read a clause.
     #[inline]
     pub fn clause(&self, clause: u32) -> ClauseView<'_> {
-        let words = &self.words[self.clause_at[clause as usize] as usize..self.clause_at[clause as usize + 1] as usize];
+        let words = &self.encoded[self.clause_at[clause as usize] as usize..self.clause_at[clause as usize + 1] as usize];
         let atoms = self.pool.atoms(&words[2..], words[1]);
         ClauseView { number: clause, path: words[0], count: words[1], length: words.len() as u32 - 2, atoms }
     }
@@ -178,12 +178,12 @@ impl Store {
     /// Read the atom whose words are at *position*; see [`Store::position`].
     #[inline]
     pub fn atom_at(&self, position: u32) -> Atoms<'_> {
-        self.pool.atoms(&self.words[position as usize..], 1)
+        self.pool.atoms(&self.encoded[position as usize..], 1)
     }
 
     /// Where *words*, a part of a clause of this store, begin.
     pub fn position(&self, words: &[u32]) -> u32 {
-        ((words.as_ptr() as usize - self.words.as_ptr() as usize) / size_of::<u32>()) as u32
+        ((words.as_ptr() as usize - self.encoded.as_ptr() as usize) / size_of::<u32>()) as u32
     }
 
     /// What is checked on a candidate.
@@ -215,7 +215,7 @@ impl Store {
 
     /// Heap bytes held, those of shared trees and programs left out.
     pub fn bytes(&self) -> usize {
-        let words = [&self.words, &self.clause_at, &self.conjunction_at, &self.clauses, &self.target_at, &self.targets];
+        let words = [&self.encoded, &self.clause_at, &self.conjunction_at, &self.clauses, &self.target_at, &self.targets];
         let words: usize = words.iter().map(|words| words.bytes()).sum();
         let wide: usize = self.wide.values().map(Wide::bytes).sum();
         self.pool.bytes() + words + wide + self.slots.len() * 4 + self.flags.bytes() + self.verify.len() * 32
@@ -228,7 +228,7 @@ pub struct StoreBuilder {
     paths: Vec<(Path, Mode)>,
     path_of: HashTable<u32>,
     hasher: FastHash,
-    writer: Writer,
+    writer: ClauseEncoder,
     clauses: Rows,
     conjunctions: Rows,
     targets: Vec<(u32, u32)>, // conjunction, subscription
@@ -261,17 +261,17 @@ impl StoreBuilder {
         at
     }
 
-    fn conjunction(&mut self, clauses: &mut Vec<u32>, subscription: u32) -> Result<(), Refused> {
+    fn conjunction(&mut self, clauses: &mut Vec<u32>, subscription: u32) -> Result<(), CannotBuild> {
         clauses.sort_unstable();
         clauses.dedup();
         self.targets.push((self.conjunctions.intern(clauses)?, subscription));
         Ok(())
     }
 
-    fn verification(&mut self, verify: &Verify) -> Result<Verification, Refused> {
+    fn verification(&mut self, verify: &Verify) -> Result<Verification, CannotBuild> {
         let paths: Vec<u32> = verify.paths.iter().map(|(path, mode)| self.path(path, *mode)).collect();
         let mut fields = Vec::new();
-        let tree = verify.pattern.as_ref().map(|pattern| Arc::new(Tree::of(pattern, &mut fields)));
+        let tree = verify.pattern.as_ref().map(|pattern| Arc::new(VerifiedTree::of(pattern, &mut fields)));
         let mut clauses = Vec::with_capacity(fields.len());
         let mut words = Vec::new();
         for (path, atoms) in fields {
@@ -289,7 +289,7 @@ impl StoreBuilder {
     }
 
     /// Add a subscription. After an error the builder is of no more use.
-    pub fn add(&mut self, slot: u32, mut flags: u8, form: &NormalForm) -> Result<(), Refused> {
+    pub fn add(&mut self, slot: u32, mut flags: u8, form: &NormalForm) -> Result<(), CannotBuild> {
         let subscription = self.slots.len() as u32;
         if form.conjunctions.len() > 1 {
             flags |= flags::SEVERAL;
@@ -321,7 +321,7 @@ impl StoreBuilder {
     }
 
     /// Add the subscriptions of *store* that *keep* holds for, by position, in their order.
-    pub fn add_store(&mut self, store: &Store, keep: impl Fn(u32) -> bool) -> Result<(), Refused> {
+    pub fn add_store(&mut self, store: &Store, keep: impl Fn(u32) -> bool) -> Result<(), CannotBuild> {
         let paths: Vec<u32> = store.paths.paths.iter().map(|(path, mode)| self.path(path, *mode)).collect();
         let mut new_of = vec![u32::MAX; store.len()];
         for old in 0..store.len() as u32 {
@@ -374,7 +374,7 @@ impl StoreBuilder {
     }
 
     /// The clause that is *old* in *store*, whose paths are *paths* here; *clause_of* keeps what was copied.
-    fn copy_clause(&mut self, store: &Store, old: u32, paths: &[u32], clause_of: &mut [u32]) -> Result<u32, Refused> {
+    fn copy_clause(&mut self, store: &Store, old: u32, paths: &[u32], clause_of: &mut [u32]) -> Result<u32, CannotBuild> {
         if clause_of[old as usize] == u32::MAX {
             let clause = store.clause(old);
             let mut words = std::mem::take(&mut self.buffer);
@@ -406,7 +406,7 @@ impl StoreBuilder {
         Store {
             paths: sets.get(self.paths),
             pool: self.writer.into_pool(),
-            words: self.clauses.words.into(),
+            encoded: self.clauses.words.into(),
             clause_at: self.clauses.at.into(),
             conjunction_at: self.conjunctions.at.into(),
             clauses: self.conjunctions.words.into(),

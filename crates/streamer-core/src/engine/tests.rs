@@ -3,15 +3,15 @@
 use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
 use crate::automaton::places::{Symbol, topic_matches};
-use crate::automaton::regexps::Program;
 use crate::automaton::testing::Dice;
 use crate::automaton::wildcards::wildcard_matches;
-use crate::engine::{Addition, Depth, Engine, FilterState, Mode, Options, Scratch, Selection};
+use crate::engine::{Addition, Depth, Engine, Event, FilterState, Options, Scratch, Selection, WriteMode};
 use crate::json;
+use crate::regexps::CompiledRegexp;
+use crate::regexps::Regexp;
 use crate::subscriptions::normal_form::{
-    Atom, Cidr, Clause, Conjunction, Mode as PathMode, NormalForm, Path, PatternTree, Range, Root, TopicWord, Verify,
+    Atom, Cidr, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Range, Root, TopicWord, Verify,
 };
-use crate::subscriptions::regexps::Regexp;
 use crate::value::{Kind, Kinds, Number, Scalar, ScalarRef, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn leaves<'v>(value: &'v Value, names: &[Box<str>], chain: &Chain, found: &mut V
 }
 
 /// What a clause is about in an event, with chains.
-fn values<'v>(event: &'v Value, path: &Path, mode: PathMode) -> Vec<(&'v Value, Chain)> {
+fn values<'v>(event: &'v Value, path: &Path, mode: Mode) -> Vec<(&'v Value, Chain)> {
     let root = match path.root {
         Root::Data => child(event, "data"),
         Root::Before => child(event, "before"),
@@ -58,11 +58,11 @@ fn values<'v>(event: &'v Value, path: &Path, mode: PathMode) -> Vec<(&'v Value, 
     };
     let Some(root) = root else { return Vec::new() };
     match mode {
-        PathMode::Scalar => {
+        Mode::Scalar => {
             let found = path.names.iter().try_fold(root, |value, name| child(value, name));
             found.into_iter().map(|value| (value, Chain::new())).collect()
         }
-        PathMode::AnyLeaf => {
+        Mode::AnyLeaf => {
             let mut found = Vec::new();
             leaves(root, &path.names, &Chain::new(), &mut found);
             found
@@ -88,7 +88,7 @@ fn holds(atom: &Atom, value: &Value) -> bool {
         Atom::SuffixIgnoreCase(operand) => text.is_some_and(|text| fold(text).ends_with(&**operand)),
         Atom::EqualIgnoreCase(operand) => text.is_some_and(|text| fold(text) == **operand),
         Atom::Wildcard(pieces) => text.is_some_and(|text| wildcard_matches(pieces.iter().map(|piece| &**piece), text)),
-        Atom::Regexp(regexp) => text.is_some_and(|text| Program::compile(regexp).unwrap().is_match(text)),
+        Atom::Regexp(regexp) => text.is_some_and(|text| CompiledRegexp::compile(regexp).unwrap().is_match(text)),
         Atom::Cidr(net) => text.and_then(parse_address).is_some_and(|address| net_holds(*net, address)),
         Atom::Element(element) => {
             matches!(value, Value::List(elements) if elements.iter().any(|other| other.equals(element) == Some(true)))
@@ -141,7 +141,7 @@ fn matches(form: &NormalForm, event: &Value) -> bool {
     };
     let verify_holds = |verify: &Arc<Verify>| {
         verify.changed.iter().all(|(left, right)| {
-            let read = |at: u32| values(event, &verify.paths[at as usize].0, PathMode::Scalar).first().map(|(value, _)| *value);
+            let read = |at: u32| values(event, &verify.paths[at as usize].0, Mode::Scalar).first().map(|(value, _)| *value);
             match (read(*left), read(*right)) {
                 (Some(left), Some(right)) => left.equals(right) == Some(false),
                 (left, right) => left.is_some() != right.is_some(),
@@ -228,10 +228,10 @@ const LEAVES: [&[&str]; 6] =
 
 fn clause(dice: &mut Dice, leaf: bool) -> Clause {
     let (path, mode, topic) = match dice.below(20) {
-        0 => (Path::part(Root::Topic), PathMode::Scalar, true),
-        1 => (Path::new(Root::Before, ["a"]), PathMode::Scalar, false),
-        _ if leaf => (Path::new(Root::Raw, *dice.pick(&LEAVES)), PathMode::AnyLeaf, false),
-        _ => (Path::new(Root::Data, *dice.pick(&SCALARS)), PathMode::Scalar, false),
+        0 => (Path::part(Root::Topic), Mode::Scalar, true),
+        1 => (Path::new(Root::Before, ["a"]), Mode::Scalar, false),
+        _ if leaf => (Path::new(Root::Raw, *dice.pick(&LEAVES)), Mode::AnyLeaf, false),
+        _ => (Path::new(Root::Data, *dice.pick(&SCALARS)), Mode::Scalar, false),
     };
     let count = [1, 1, 1, 2, 3][dice.below(5) as usize];
     let many = if dice.chance(3) { 12 } else { count };
@@ -244,7 +244,7 @@ fn shared(dice: &mut Dice) -> NormalForm {
         let values = [Scalar::Bool(true), Scalar::Null, Scalar::String("a".into())];
         let count = if dice.chance(80) { 1 } else { 2 };
         let atoms = (0..count).map(|_| Atom::Equal(dice.pick(&values).clone())).collect();
-        let (root, mode) = if dice.chance(70) { (Root::Data, PathMode::Scalar) } else { (Root::Raw, PathMode::AnyLeaf) };
+        let (root, mode) = if dice.chance(70) { (Root::Data, Mode::Scalar) } else { (Root::Raw, Mode::AnyLeaf) };
         let names: Vec<&str> = if root == Root::Raw { [&["data"], names].concat() } else { names.to_vec() };
         Clause { path: Path::new(root, names), mode, atoms }
     };
@@ -273,13 +273,13 @@ fn form(dice: &mut Dice) -> NormalForm {
         .collect();
     let verify = match dice.below(8) {
         0 => Some(Arc::new(Verify {
-            paths: [Root::Before, Root::Data].map(|root| (Path::new(root, ["a"]), PathMode::Scalar)).into(),
+            paths: [Root::Before, Root::Data].map(|root| (Path::new(root, ["a"]), Mode::Scalar)).into(),
             changed: [(0, 1)].into(),
             ..Verify::default()
         })),
         1 => {
             // The conjunctions say less than the tree, as where a distribution was given up.
-            let paths = LEAVES.map(|names| (Path::new(Root::Raw, names), PathMode::AnyLeaf)).into();
+            let paths = LEAVES.map(|names| (Path::new(Root::Raw, names), Mode::AnyLeaf)).into();
             let fields = |dice: &mut Dice| -> Box<[(u32, Box<[Atom]>)]> {
                 (0..1 + dice.below(2)).map(|_| (3 + dice.below(3) as u32, (0..2).map(|_| atom(dice, false)).collect())).collect()
             };
@@ -306,11 +306,11 @@ fn consistent(dice: &mut Dice) -> NormalForm {
         .iter()
         .map(|(path, atoms)| Clause {
             path: Path::new(Root::Raw, LEAVES[*path as usize]),
-            mode: PathMode::AnyLeaf,
+            mode: Mode::AnyLeaf,
             atoms: atoms.to_vec(),
         })
         .collect();
-    let paths = LEAVES.map(|names| (Path::new(Root::Raw, names), PathMode::AnyLeaf)).into();
+    let paths = LEAVES.map(|names| (Path::new(Root::Raw, names), Mode::AnyLeaf)).into();
     let pattern = Some(PatternTree { fields: fields.into(), any_of: Box::default() });
     NormalForm {
         conjunctions: vec![Conjunction { clauses }],
@@ -371,7 +371,7 @@ impl Model {
         Model { engine: Engine::new(options), scratch: Scratch::default(), held: BTreeMap::new() }
     }
 
-    fn write(&mut self, dice: &mut Dice, count: u64, ids: u64, mode: Mode) {
+    fn write(&mut self, dice: &mut Dice, count: u64, ids: u64, mode: WriteMode) {
         let mut items = Vec::new();
         for _ in 0..count {
             let id = format!("s{}", dice.below(ids));
@@ -379,7 +379,7 @@ impl Model {
             let collection = Some((*dice.pick(&["c", "c", "c", "d"])).to_string()).filter(|_| dice.chance(80));
             let form = form(dice);
             let is_new = items.iter().all(|item: &Result<Addition, _>| *item.as_ref().unwrap().id != *id);
-            if is_new && (mode != Mode::Add || !self.held.contains_key(&id)) {
+            if is_new && (mode != WriteMode::Add || !self.held.contains_key(&id)) {
                 items.push(Ok(Addition {
                     gateway_id: Some("g".into()),
                     tenant: tenant.as_str().into(),
@@ -410,7 +410,7 @@ impl Model {
     /// Compare one event; how many subscriptions it was compared for and how many matched.
     fn check(&mut self, dice: &mut Dice) -> (u64, u64) {
         let text = event(dice);
-        let value: Value = json::parse(text.as_bytes(), json::Options::default()).unwrap();
+        let value: Value = json::parse(text.as_bytes(), json::ParseOptions::default()).unwrap();
         let expected: Vec<&str> = self
             .held
             .iter()
@@ -420,7 +420,7 @@ impl Model {
             .filter(|(_, (.., form))| matches(form, &value))
             .map(|(id, _)| id.as_str())
             .collect();
-        let matched = self.engine.match_event(text.as_bytes(), Some("t"), Some("c"), &mut self.scratch).unwrap();
+        let matched = self.engine.match_event(Event::new(text.as_bytes(), Some("t"), Some("c")), &mut self.scratch).unwrap();
         assert!(matched.told.is_empty());
         let mut found: Vec<String> =
             matched.certain.iter().map(|slot| self.engine.record(*slot).unwrap().id.to_string()).collect();
@@ -443,11 +443,11 @@ fn random_sets(depth: Depth, rounds: u64, seed: u64) {
         let mut dice = Dice::new(seed * 1_000_003 + round);
         let mut model = Model::new(depth);
         let size = [5, 20, 70, 300][round as usize % 4];
-        model.write(&mut dice, size, size * 2, Mode::Replace);
+        model.write(&mut dice, size, size * 2, WriteMode::Replace);
         for _ in 0..12 {
             match dice.below(7) {
-                0 => model.write(&mut dice, 1, size * 2, Mode::Add),
-                1 => model.write(&mut dice, 1 + size / 4, size * 2, Mode::Replace),
+                0 => model.write(&mut dice, 1, size * 2, WriteMode::Add),
+                1 => model.write(&mut dice, 1 + size / 4, size * 2, WriteMode::Replace),
                 2 | 3 => (0..size / 8 + 1).for_each(|_| model.remove(&mut dice, size * 2)),
                 4 => model.engine.merge(),
                 5 => model.rebuild(&mut dice),

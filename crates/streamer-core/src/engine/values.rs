@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// A value that was asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'f> {
+pub struct SeenValue<'f> {
     /// What kind of value.
     pub kind: Kind,
     /// The scalar it is; None for lists, objects and numbers beyond float64.
@@ -31,11 +31,11 @@ struct Asked {
 /// What is kept between events to save allocations.
 #[derive(Debug, Default)]
 pub struct ValuesScratch {
-    seen: Vec<Seen<'static>>,
+    seen: Vec<SeenValue<'static>>,
     asked: Vec<Asked>,
     stamp: u64,
     present: Vec<PathId>,
-    literals: literals::Seen,
+    literals: literals::SeenLiterals,
 }
 
 /// The values of one event. See the head of this file.
@@ -43,7 +43,7 @@ pub struct ValuesScratch {
 pub struct Values<'f> {
     flat: &'f Flat<'f>,
     seed: &'f Seed,
-    seen: Vec<Seen<'f>>,
+    seen: Vec<SeenValue<'f>>,
     asked: Vec<Asked>,
     stamp: u64,
     present: Vec<PathId>,
@@ -51,7 +51,7 @@ pub struct Values<'f> {
     /// Made when the first one is asked for.
     trees: Option<HashMap<usize, Option<Value>>>,
     /// Scratch of automata over texts.
-    pub(super) literals: literals::Seen,
+    pub(super) literals: literals::SeenLiterals,
 }
 
 impl<'f> Values<'f> {
@@ -105,7 +105,7 @@ impl<'f> Values<'f> {
         let seed = self.seed;
         let seen = |leaf: Leaf<'f>| {
             let scalar = leaf.scalar();
-            Seen { kind: leaf.kind(), scalar, hash: scalar.map_or(0, |scalar| scalar.hash(seed)), leaf }
+            SeenValue { kind: leaf.kind(), scalar, hash: scalar.map_or(0, |scalar| scalar.hash(seed)), leaf }
         };
         match mode {
             Mode::Scalar => self.seen.extend(self.flat.value(path).map(seen)),
@@ -119,7 +119,7 @@ impl<'f> Values<'f> {
 
     /// A value by its position.
     #[inline]
-    pub fn get(&self, position: usize) -> Seen<'f> {
+    pub fn get(&self, position: usize) -> SeenValue<'f> {
         self.seen[position]
     }
 
@@ -127,7 +127,7 @@ impl<'f> Values<'f> {
     pub fn tree(&mut self, position: usize) -> Option<&Value> {
         let seen = self.seen[position];
         let read = || {
-            let options = json::Options { max_depth: usize::MAX, max_bytes: usize::MAX };
+            let options = json::ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
             matches!(seen.kind, Kind::List | Kind::Map).then(|| json::parse(seen.leaf.raw().as_bytes(), options).ok())?
         };
         self.trees.get_or_insert_default().entry(position).or_insert_with(read).as_ref()
@@ -150,7 +150,7 @@ impl<'f> Values<'f> {
 }
 
 /// The allocation of an emptied vector, for values that borrow from something else.
-fn recycle<'b>(mut values: Vec<Seen<'_>>) -> Vec<Seen<'b>> {
+fn recycle<'b>(mut values: Vec<SeenValue<'_>>) -> Vec<SeenValue<'b>> {
     values.clear();
     // Collecting in place keeps the allocation; the closure is never called.
     values.into_iter().map_while(|_| None).collect()

@@ -6,9 +6,9 @@ use crate::automaton::places::topic_matches;
 use crate::automaton::ranges::NumberCut;
 use crate::automaton::wildcards::wildcard_matches;
 use crate::engine::consistency::{Spent, consistent};
+use crate::engine::encoded::AtomView;
 use crate::engine::store::{ClauseView, Store, flags};
 use crate::engine::values::Values;
-use crate::engine::words::AtomView;
 use crate::flatten::{PathId, Position};
 use crate::subscriptions::normal_form::Relation;
 use crate::value::{Kind, ScalarRef, Value};
@@ -56,7 +56,7 @@ pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
             let point = NumberCut::before(number);
             from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
         }
-        (AtomView::Times(of, from, to), _) => of.read(&seen.leaf).is_some_and(|number| {
+        (AtomView::Times(of, from, to), _) => seen.leaf.time(*of).is_some_and(|number| {
             let point = NumberCut::before(number);
             from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
         }),

@@ -13,15 +13,14 @@
 //!
 //! Cost: 12 bytes an equality, for other atoms what their matchers take; nothing for clauses of up to [`WIDE`] words.
 
-use crate::automaton::literals;
 use crate::automaton::table::Table;
-use crate::engine::buckets::{Matcher, is_named};
-use crate::engine::build::{Class, class_of, matcher_again};
+use crate::engine::buckets::is_named;
+use crate::engine::encoded::{AtomView, Atoms, EncodedAtom};
+use crate::engine::matchers::{Class, Matcher, class_of};
 use crate::engine::store::Store;
 use crate::engine::values::Values;
 use crate::engine::verify::{atom_fails, atom_holds};
-use crate::engine::words::{AtomView, Atoms, RawAtom};
-use crate::value::{Kinds, ScalarRef, Seed};
+use crate::value::{Kinds, Seed};
 
 /// A clause of more words than this, some 64 alternatives, is asked by value.
 pub(super) const WIDE: u32 = 128;
@@ -44,11 +43,11 @@ impl Wide {
         let (mut equal, mut excluding, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let mut by_class: Vec<(Class, Vec<[u32; 2]>)> = Vec::new();
         for atom in atoms {
-            let position = store.position(atom.words);
+            let position = store.position(atom.encoded);
             match (class_of(&atom.view), atom.view) {
                 (_, AtomView::Equal(scalar)) => equal.push((scalar.hash(seed), position)),
                 // Recursive, but no deeper: nothing but plain atoms stands in there.
-                (_, AtomView::Other(kinds, none_of)) if atom.words.len() as u32 > WIDE => {
+                (_, AtomView::Other(kinds, none_of)) if atom.encoded.len() as u32 > WIDE => {
                     excluding.push((kinds, Wide::new(store, seed, none_of)));
                 }
                 ((class, true), _) if Matcher::tells(class) => match by_class.iter_mut().find(|(other, _)| *other == class) {
@@ -58,7 +57,7 @@ impl Wide {
                 _ => others.push(position),
             }
         }
-        let matchers = by_class.iter().filter_map(|(class, atoms)| matcher_again(store, seed, *class as u32, &[], atoms));
+        let matchers = by_class.iter().filter_map(|(class, atoms)| Matcher::new(store, seed, *class as u32, &[], atoms));
         Wide { equal: Table::new(&equal), matchers: matchers.collect(), excluding: excluding.into(), others: others.into() }
     }
 
@@ -82,7 +81,7 @@ impl Wide {
             || self.matchers.iter().any(|matcher| matcher.holds(scalar, &mut values.literals))
     }
 
-    fn others<'s>(&self, store: &'s Store) -> impl Iterator<Item = RawAtom<'s>> {
+    fn others<'s>(&self, store: &'s Store) -> impl Iterator<Item = EncodedAtom<'s>> {
         self.others.iter().flat_map(|position| store.atom_at(*position))
     }
 
@@ -90,31 +89,5 @@ impl Wide {
     pub fn bytes(&self) -> usize {
         let excluding: usize = self.excluding.iter().map(|(_, wide)| size_of::<(Kinds, Wide)>() + wide.bytes()).sum();
         self.equal.bytes() + self.others.len() * 4 + self.matchers.len() * size_of::<Matcher>() + excluding
-    }
-}
-
-impl Matcher {
-    /// Whether [`Matcher::holds`] tells what atoms of a class say.
-    fn tells(class: Class) -> bool {
-        use Class::*;
-        matches!(class, Numbers | Strings | Prefix | Suffix | IgnoreCase | Wildcard | Regexp | Cidr)
-    }
-
-    /// Whether any of what it was made of holds for a scalar.
-    fn holds(&self, scalar: ScalarRef<'_>, literals: &mut literals::Seen) -> bool {
-        let (mut found, mut hits) = (false, Vec::new());
-        let mut hit = |ids: &[u32]| found |= !ids.is_empty();
-        match (self, scalar) {
-            (Matcher::Numbers { others, .. }, ScalarRef::Number(number)) => others.query_number(number, &mut hits),
-            (Matcher::Strings { others, .. }, ScalarRef::String(text)) => others.query_text(text, &mut hits),
-            (Matcher::Prefixes(prefixes), ScalarRef::String(text)) => prefixes.query(text, &mut hit),
-            (Matcher::Suffixes(suffixes), ScalarRef::String(text)) => suffixes.query(text, &mut hit),
-            (Matcher::IgnoreCase(operands), ScalarRef::String(text)) => operands.query(text, &mut hit),
-            (Matcher::Wildcards(wildcards), ScalarRef::String(text)) => wildcards.query(text, literals, &mut hit),
-            (Matcher::Regexps(regexps), ScalarRef::String(text)) => regexps.query(text, literals, &mut hit),
-            (Matcher::Nets(nets), ScalarRef::String(text)) => nets.query(text, &mut hit),
-            _ => {}
-        }
-        found || !hits.is_empty()
     }
 }

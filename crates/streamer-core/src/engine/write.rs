@@ -1,132 +1,35 @@
-//! Writes: what is accepted, the next root, and what the writer alone keeps.
+//! Writes: what is accepted, and the next version.
 //!
 //! ```text
 //!   check (no lock) ─► lock ─► tombstones ─► records and slots ─► a store and a segment for each partition ─► swap ─► ids
 //!                              └──────────── taken back if anything does not fit ────────────┘
 //! ```
 
-use crate::automaton::regexps::Program;
-use crate::bloom::filter::Filter;
+use crate::bloom::filter::BloomFilter;
 use crate::engine::access::{CostClass, access_of};
-use crate::engine::engine::{Addition, Changes, Inner, Mode, Options, Root};
+use crate::engine::changes::{Addition, Changes, WriteMode};
+use crate::engine::encoded::{CannotBuild, FastHash};
+use crate::engine::failures::Heard;
 use crate::engine::merging::{large_merge, small_merge};
-use crate::engine::partitions::{Name, Partition, Partitions};
-use crate::engine::paths::PathSets;
-use crate::engine::programs::Heard;
-use crate::engine::registry::{Record, Slots};
+use crate::engine::name::PartitionName;
+use crate::engine::options::Options;
+use crate::engine::partitions::{Partition, Partitions};
+use crate::engine::record::Record;
 use crate::engine::segment::Segment;
 use crate::engine::shares::Share;
+use crate::engine::state::EngineState;
 use crate::engine::store::StoreBuilder;
-use crate::engine::words::{FastHash, Refused};
+use crate::engine::version::Version;
+use crate::engine::writer::Writer;
 use crate::error::{SubscriptionError, SubscriptionErrorKind};
+use crate::regexps::CompiledRegexp;
 use crate::subscriptions::normal_form::Atom;
-use hashbrown::HashTable;
 use std::collections::{HashMap, HashSet};
-use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
-
-/// What the writer alone touches.
-#[derive(Debug, Default)]
-pub(super) struct Writer {
-    pub slots: Slots,
-    pub locations: Vec<u32>,
-    next_order: u64,
-    gateways: HashSet<Arc<str>>,
-    names: HashSet<Arc<Name>>,
-    purge_at: usize,
-    pub merges: Vec<Arc<Name>>,
-}
-
-impl Writer {
-    /// Where the subscriptions of a new segment are.
-    pub fn locate(&mut self, segment: &Segment) {
-        for (slot, at) in segment.store.slots.iter().zip(0..).filter(|(_, at)| segment.removed_at(*at) == 0) {
-            self.locations[*slot as usize] = at;
-        }
-    }
-
-    /// Begin after the subscriptions of a file; false where there were others before.
-    pub fn begin_after(&mut self, slots: u32, order: u64) -> bool {
-        self.locations.resize(slots as usize, u32::MAX);
-        self.next_order = order;
-        self.slots.begin_after(slots)
-    }
-
-    fn order(&mut self) -> u64 {
-        self.next_order += 1;
-        self.next_order - 1
-    }
-
-    /// One allocation for each gateway that is in use.
-    fn gateway(&mut self, gateway: &str) -> Arc<str> {
-        if let Some(known) = self.gateways.get(gateway) {
-            return known.clone();
-        }
-        if self.gateways.len() >= self.purge_at {
-            self.gateways.retain(|gateway| Arc::strong_count(gateway) > 1);
-            self.names.retain(|name| Arc::strong_count(name) > 1);
-            self.purge_at = 1024.max(2 * (self.gateways.len() + self.names.len()));
-        }
-        let gateway: Arc<str> = gateway.into();
-        self.gateways.insert(gateway.clone());
-        gateway
-    }
-
-    /// One allocation for each partition's name.
-    fn name(&mut self, name: Name) -> Arc<Name> {
-        if let Some(known) = self.names.get(&name) {
-            return known.clone();
-        }
-        if self.names.len() >= self.purge_at {
-            self.names.retain(|name| Arc::strong_count(name) > 1);
-            self.purge_at = 1024.max(2 * (self.gateways.len() + self.names.len()));
-        }
-        let name = Arc::new(name);
-        self.names.insert(name.clone());
-        name
-    }
-}
-
-/// A write inside a write of the same thread, by a function that it calls; nothing was changed.
-#[derive(Debug)]
-pub struct Reentered;
-
-/// The writer, while no other thread has it.
-pub(super) struct Writing<'i> {
-    writer: MutexGuard<'i, Writer>,
-    thread: &'i AtomicUsize,
-}
-
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        self.thread.store(0, Ordering::Relaxed);
-    }
-}
-
-impl Deref for Writing<'_> {
-    type Target = Writer;
-
-    fn deref(&self) -> &Writer {
-        &self.writer
-    }
-}
-
-impl DerefMut for Writing<'_> {
-    fn deref_mut(&mut self) -> &mut Writer {
-        &mut self.writer
-    }
-}
-
-/// What no other thread has, and never 0.
-fn this_thread() -> usize {
-    thread_local!(static HERE: u8 = const { 0 });
-    HERE.with(|here| std::ptr::from_ref(here).addr())
-}
+use std::sync::{Arc, OnceLock, PoisonError};
 
 /// The segments and filters of partitions, and those segments that are new.
-type Built = (Vec<(Arc<Name>, Vec<Arc<Segment>>, Option<Arc<Filter>>)>, Vec<Arc<Segment>>);
+type Built = (Vec<(Arc<PartitionName>, Vec<Arc<Segment>>, Option<Arc<BloomFilter>>)>, Vec<Arc<Segment>>);
 
 /// Check what a form must have to be taken, and tell its cost class.
 fn check(addition: &Addition, options: &Options) -> Result<CostClass, SubscriptionError> {
@@ -139,7 +42,7 @@ fn check(addition: &Addition, options: &Options) -> Result<CostClass, Subscripti
         class = class.max(access_of(conjunction).1);
         for atom in conjunction.clauses.iter().flat_map(|clause| &clause.atoms) {
             if let Atom::Regexp(regexp) = atom {
-                Program::compile(regexp).map_err(&refuse)?;
+                CompiledRegexp::compile(regexp).map_err(&refuse)?;
             }
         }
     }
@@ -150,34 +53,12 @@ fn check(addition: &Addition, options: &Options) -> Result<CostClass, Subscripti
     Ok(class)
 }
 
-impl Inner {
-    /// Wait for the writers before. Where this thread is inside a write already, [`Reentered`] is thrown.
-    pub(super) fn lock_writer(&self) -> Writing<'_> {
-        let me = this_thread();
-        if self.writing.load(Ordering::Relaxed) == me {
-            resume_unwind(Box::new(Reentered));
-        }
-        #[cfg(test)]
-        self.came.fetch_add(1, Ordering::Relaxed);
-        // A writer that panicked has published nothing; what it left half done is not reachable.
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        self.writing.store(me, Ordering::Relaxed);
-        Writing { writer, thread: &self.writing }
-    }
-
-    pub(super) fn sets(&self) -> MutexGuard<'_, PathSets> {
-        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn find_id(&self, ids: &HashTable<u32>, id: &str) -> Option<u32> {
-        let hash = self.seed.hash_bytes(id.as_bytes());
-        ids.find(hash, |slot| self.records.get(*slot).as_ref().is_some_and(|record| *record.id == *id)).copied()
-    }
-
-    pub(super) fn write(
+impl EngineState {
+    /// Add, replace or apply; what [`Engine::write`](crate::engine::Engine::write) does.
+    pub(super) fn write_items(
         &self,
         items: Vec<Result<Addition, SubscriptionError>>,
-        mode: Mode,
+        mode: WriteMode,
         skip: bool,
     ) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
         self.have_ids();
@@ -208,11 +89,11 @@ impl Inner {
             let held = self.find_id(&ids, &addition.id).and_then(|slot| Some((slot, self.records.get(slot).clone()?)));
             match held {
                 None => new.push((at, addition, class, None)),
-                Some(_) if mode == Mode::Add => {
+                Some(_) if mode == WriteMode::Add => {
                     let error = duplicate(&addition.id, "this id is held already; replace=True puts the new one in its place");
                     changes.errors.push((at, error));
                 }
-                Some((_, record)) if mode == Mode::Apply && says_the_same(&addition, &record) => changes.unchanged.push(at),
+                Some((_, record)) if mode == WriteMode::Apply && says_the_same(&addition, &record) => changes.unchanged.push(at),
                 Some((slot, record)) => {
                     gone.push(slot);
                     new.push((at, addition, class, Some(record)));
@@ -223,7 +104,7 @@ impl Inner {
         if !changes.errors.is_empty() && !skip {
             return Err(changes.errors);
         }
-        if mode == Mode::Apply {
+        if mode == WriteMode::Apply {
             let mut removed: Vec<(u32, Arc<Record>)> = ids
                 .iter()
                 .filter_map(|slot| Some((*slot, self.records.get(*slot).clone()?)))
@@ -249,40 +130,40 @@ impl Inner {
             }
             Err(refused) => {
                 let reason = match refused {
-                    Refused::Regexp(reason) => reason,
-                    Refused::Full => "more than 2^32 bytes of conditions in one partition".into(),
+                    CannotBuild::Regexp(reason) => reason,
+                    CannotBuild::Full => "more than 2^32 bytes of conditions in one partition".into(),
                 };
                 Err(order_of.into_iter().map(|(at, _)| (at, SubscriptionError::new("", reason.clone()))).collect())
             }
         }
     }
 
-    /// Take *gone* out and put *new* in, in one new root; the slots of *new* in order. On an error nothing has changed.
+    /// Take *gone* out and put *new* in, in one new version; the slots of *new* in order. On an error nothing has changed.
     pub(super) fn commit(
         &self,
         writer: &mut Writer,
         gone: Vec<u32>,
         new: Vec<(Addition, CostClass, Option<Arc<Record>>)>,
-    ) -> Result<Vec<u32>, Refused> {
-        let root = self.root.load_full();
-        let version = root.version + 1;
+    ) -> Result<Vec<u32>, CannotBuild> {
+        let version = self.version.load_full();
+        let number = version.number + 1;
         if self.records.mapped().is_some() {
             // A section that cannot be opened is found before anything is changed.
             for &slot in &gone {
                 if let Some(record) = self.records.get(slot).as_ref() {
-                    self.partition(&root.partitions, &record.partition);
+                    self.partition(&version.partitions, &record.partition);
                 }
             }
             for (addition, ..) in &new {
                 let collection = addition.collection.clone().unwrap_or_else(|| "*".into());
-                self.partition(&root.partitions, &Name { tenant: addition.tenant.clone(), collection });
+                self.partition(&version.partitions, &PartitionName { tenant: addition.tenant.clone(), collection });
             }
         }
-        let mut touched: HashMap<Arc<Name>, StoreBuilder, FastHash> = HashMap::default();
+        let mut touched: HashMap<Arc<PartitionName>, StoreBuilder, FastHash> = HashMap::default();
         let mut removed: Vec<(Arc<Segment>, u32)> = Vec::with_capacity(gone.len());
         for &slot in &gone {
             let Some(record) = self.records.get(slot).clone() else { continue };
-            let partition = self.partition(&root.partitions, &record.partition);
+            let partition = self.partition(&version.partitions, &record.partition);
             if writer.locations[slot as usize] == u32::MAX {
                 // It lies in a file, and nothing of its section was removed yet.
                 partition.iter().flat_map(|partition| &partition.segments).for_each(|segment| writer.locate(segment));
@@ -291,7 +172,7 @@ impl Inner {
             let has_it =
                 |segment: &&Arc<Segment>| segment.store.slots.get(at as usize) == Some(&slot) && segment.removed_at(at) == 0;
             if let Some(segment) = partition.and_then(|partition| partition.segments.iter().find(has_it)) {
-                segment.remove(at, version);
+                segment.remove(at, number);
                 if let Some(filter) = partition.and_then(|partition| partition.filter.as_ref()) {
                     filter.note_removed(segment.keys_of(at));
                 }
@@ -304,8 +185,8 @@ impl Inner {
         // A panic in here is undone like a refusal: nothing of it is published, so nothing of it may stay.
         let built = catch_unwind(AssertUnwindSafe(|| {
             self.fill(writer, new, &mut touched, &mut slots)?;
-            let (built, new) = self.segments(writer, &root, touched)?;
-            let mut next = Root { len: root.len + slots.len() - removed.len(), ..Root::after(&root) };
+            let (built, new) = self.segments(writer, &version, touched)?;
+            let mut next = Version { len: version.len + slots.len() - removed.len(), ..Version::after(&version) };
             for (name, segments, filter) in built {
                 self.put(&mut next, Partition { name, segments, filter, share: None, section: None });
             }
@@ -352,12 +233,12 @@ impl Inner {
         &self,
         writer: &mut Writer,
         new: Vec<(Addition, CostClass, Option<Arc<Record>>)>,
-        touched: &mut HashMap<Arc<Name>, StoreBuilder, FastHash>,
+        touched: &mut HashMap<Arc<PartitionName>, StoreBuilder, FastHash>,
         slots: &mut Vec<u32>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CannotBuild> {
         for (addition, cost_class, held) in new {
             let collection = addition.collection.unwrap_or_else(|| "*".into());
-            let name = writer.name(Name { tenant: addition.tenant, collection });
+            let name = writer.name(PartitionName { tenant: addition.tenant, collection });
             let order = held.map_or_else(|| writer.order(), |held| held.order);
             let record = Record {
                 id: addition.id,
@@ -365,7 +246,7 @@ impl Inner {
                 partition: name.clone(),
                 order,
                 program: addition.program,
-                portable: addition.portable,
+                external_cel: addition.external_cel,
                 heard: Heard::default(),
                 text: addition.text,
                 conditions: addition.conditions,
@@ -373,7 +254,7 @@ impl Inner {
                 cost_class,
                 flags: addition.flags,
             };
-            let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(Refused::Full)?;
+            let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
             slots.push(slot);
             touched.entry(name).or_default().add(slot, addition.flags, &addition.form)?;
         }
@@ -386,13 +267,13 @@ impl Inner {
     fn segments(
         &self,
         writer: &mut Writer,
-        root: &Root,
-        touched: HashMap<Arc<Name>, StoreBuilder, FastHash>,
-    ) -> Result<Built, Refused> {
+        version: &Version,
+        touched: HashMap<Arc<PartitionName>, StoreBuilder, FastHash>,
+    ) -> Result<Built, CannotBuild> {
         let mut built = Vec::with_capacity(touched.len());
         let mut new = Vec::new();
         for (name, mut builder) in touched {
-            let partition = self.partition(&root.partitions, &name);
+            let partition = self.partition(&version.partitions, &name);
             let held = partition.map_or(&[][..], |partition| &partition.segments);
             let held: Vec<Arc<Segment>> = held.iter().filter(|segment| segment.live() > 0).cloned().collect();
             let merged = small_merge(&held, builder.len());
@@ -427,34 +308,34 @@ impl Inner {
     }
 
     /// The partition of a name, opened. A fault of a file is thrown.
-    pub(super) fn partition<'r>(&self, partitions: &'r Partitions, name: &Name) -> Option<&'r Arc<Partition>> {
+    pub(super) fn partition<'r>(&self, partitions: &'r Partitions, name: &PartitionName) -> Option<&'r Arc<Partition>> {
         Some(self.opened(partitions.get(name.hash(&self.seed), &name.tenant, &name.collection)?))
     }
 
-    /// Put a partition into a root that is not published yet.
-    pub(super) fn put(&self, root: &mut Root, partition: Partition) {
-        let before = root.partitions.count();
+    /// Put a partition into a version that is not published yet.
+    pub(super) fn put(&self, version: &mut Version, partition: Partition) {
+        let before = version.partitions.count();
         let name = partition.name.clone();
         let hash = name.hash(&self.seed);
-        let held = root.partitions.get(hash, &name.tenant, &name.collection).and_then(|held| held.present().share.clone());
+        let held = version.partitions.get(hash, &name.tenant, &name.collection).and_then(|held| held.present().share.clone());
         // What lies in a file gets its own when it is opened.
         let share = if partition.section.is_some() { None } else { held.or_else(|| Share::within(&self.shares)) };
         let (is_any_tenant, is_any_collection) = (*name.tenant == *"*", *name.collection == *"*");
-        root.partitions.set(hash, Partition { share, ..partition });
-        let after = root.partitions.count();
+        version.partitions.set(hash, Partition { share, ..partition });
+        let after = version.partitions.count();
         if is_any_tenant {
-            root.any_tenant = root.any_tenant + after - before;
+            version.any_tenant = version.any_tenant + after - before;
         }
         if is_any_collection {
-            root.any_collection = root.any_collection + after - before;
+            version.any_collection = version.any_collection + after - before;
         }
     }
 
-    /// Make *root* what readers see.
-    pub(super) fn publish(&self, writer: &mut Writer, mut root: Root) {
+    /// Make *version* what readers see.
+    pub(super) fn publish(&self, writer: &mut Writer, mut version: Version) {
         writer.slots.advance(&self.records);
-        root.generation = writer.slots.generation();
-        self.root.store(Arc::new(root));
+        version.generation = writer.slots.generation();
+        self.version.store(Arc::new(version));
     }
 }
 

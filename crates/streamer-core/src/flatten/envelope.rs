@@ -2,14 +2,14 @@
 //!
 //! An error of an earlier part hides those of later ones; the order is that of the section's table.
 
-use super::slots::{Entry, EventId, Flat, Parts, Slots};
+use super::entries::{Entries, Entry, EventId, Flat, Parts};
 use super::trie::{
     ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, OPTIONAL, PathTrie, Place, ROOT, TENANT, TOPIC, TS, TYPE, UNKNOWN,
 };
 use super::{Flattener, Given, Limits};
 use crate::error::{EventCode, EventError, Ignored};
 use crate::flatten::scan::Scan;
-use crate::json::{self, Options, Tree};
+use crate::json::{self, ParseOptions, Tree};
 use crate::layout::{
     EventLayout, EventType, Meaning, Part, Piece, Pointer, Template, TimestampFormat, decode_pointer, encode_pointer,
 };
@@ -41,7 +41,7 @@ impl Text {
     }
 }
 
-/// The parts, before anything borrows from the slots.
+/// The parts, before anything borrows from the entries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resolved {
     tenant: Text,
@@ -68,8 +68,8 @@ pub(super) fn nothing(event: &[u8]) -> Option<Ignored> {
 }
 
 /// Why nobody is asked of an object, whatever its other parts are.
-pub(super) fn ignored(trie: &PathTrie, slots: &Slots, text: &str) -> Option<Ignored> {
-    let reader = Reader { trie, slots, text };
+pub(super) fn ignored(trie: &PathTrie, entries: &Entries, text: &str) -> Option<Ignored> {
+    let reader = Reader { trie, entries, text };
     if reader.type_word().is_some_and(|word| trie.layout.event_type(word) == Some(Meaning::Ignore)) {
         return Some(Ignored::Type);
     }
@@ -80,14 +80,14 @@ pub(super) fn ignored(trie: &PathTrie, slots: &Slots, text: &str) -> Option<Igno
 /// Find the parts and check them.
 pub(super) fn resolve(
     trie: &PathTrie,
-    slots: &Slots,
+    entries: &Entries,
     text: &str,
     given: &Given<'_>,
     checked: bool,
     max_depth: usize,
     made: &mut String,
 ) -> Result<Resolved, EventError> {
-    let reader = Reader { trie, slots, text };
+    let reader = Reader { trie, entries, text };
     let has = |part: usize| trie.has_part[part];
     if has(ID) {
         reader.id()?;
@@ -121,7 +121,7 @@ pub(super) fn resolve(
         data = before;
         let node = trie.places[BEFORE][usize::from(before) - first_before].node;
         if trie.nodes[node as usize].flags & FALLBACK != 0 {
-            fallback = slots.value(node).map(|entry| (entry.start as usize, node));
+            fallback = entries.value(node).map(|entry| (entry.start as usize, node));
         }
     }
     let is_bare = event_type.is_none() && data == ALWAYS && !has_unknown && reader.find(COLLECTION).is_none();
@@ -172,7 +172,7 @@ fn text_of<'a>(entry: &Entry, text: &'a str, plain: &'a str) -> &'a str {
 
 struct Reader<'r> {
     trie: &'r PathTrie,
-    slots: &'r Slots,
+    entries: &'r Entries,
     text: &'r str,
 }
 
@@ -181,7 +181,7 @@ impl<'r> Reader<'r> {
     #[inline(always)]
     fn find(&self, part: usize) -> Option<(usize, &'r Place, &'r Entry)> {
         // Most parts have one place, and most of those stand nowhere.
-        let there = |place: &'r Place| self.slots.value(place.node).filter(|entry| entry.kind != Kind::Null);
+        let there = |place: &'r Place| self.entries.value(place.node).filter(|entry| entry.kind != Kind::Null);
         match &*self.trie.places[part] {
             [] => None,
             [place] => there(place).map(|entry| (0, place, entry)),
@@ -192,7 +192,7 @@ impl<'r> Reader<'r> {
     #[inline(never)]
     fn find_among(&self, places: &'r [Place]) -> Option<(usize, &'r Place, &'r Entry)> {
         places.iter().enumerate().find_map(|(index, place)| {
-            let entry = self.slots.value(place.node)?;
+            let entry = self.entries.value(place.node)?;
             (entry.kind != Kind::Null).then_some((index, place, entry))
         })
     }
@@ -212,7 +212,7 @@ impl<'r> Reader<'r> {
 
     /// The plain text of a string.
     fn plain(&self, entry: &Entry) -> &'r str {
-        let plain = if entry.plain == 0 { "" } else { std::str::from_utf8(&self.slots.plain).unwrap_or_default() };
+        let plain = if entry.plain == 0 { "" } else { std::str::from_utf8(&self.entries.plain).unwrap_or_default() };
         text_of(entry, self.text, plain)
     }
 
@@ -265,7 +265,7 @@ impl<'r> Reader<'r> {
     fn made(&self, part: usize, templates: &[Template], argument: Option<&str>, made: &mut String) -> Result<Text, EventError> {
         let there = |at: &Pointer| {
             let mut places = self.trie.places[part].iter().filter(|place| place.pointer == *at);
-            places.find_map(|place| Some((0, place, self.slots.value(place.node).filter(|entry| entry.kind != Kind::Null)?)))
+            places.find_map(|place| Some((0, place, self.entries.value(place.node).filter(|entry| entry.kind != Kind::Null)?)))
         };
         let mut text = Text::None;
         for template in templates {
@@ -304,7 +304,7 @@ impl<'r> Reader<'r> {
     fn is_star(&self, text: Text) -> bool {
         match text {
             Text::Written(from, to) => to - from == 1 && self.text.as_bytes()[from as usize] == b'*',
-            Text::Unescaped(from, to) => to - from == 1 && self.slots.plain[from as usize] == b'*',
+            Text::Unescaped(from, to) => to - from == 1 && self.entries.plain[from as usize] == b'*',
             _ => false,
         }
     }
@@ -387,7 +387,7 @@ impl<'r> Reader<'r> {
             return Err(self.wrong_type(UNKNOWN, "a list of JSON Pointers", found));
         }
         // Under `lazy` nobody has looked at it yet.
-        let options = Options { max_depth, max_bytes: usize::MAX };
+        let options = ParseOptions { max_depth, max_bytes: usize::MAX };
         let pointers = match json::parse::<Tree>(self.raw(entry).as_bytes(), options) {
             Ok(Tree::List(pointers)) => pointers,
             Err(error) if !checked => {
@@ -567,12 +567,12 @@ fn nothing_of(layout: &EventLayout) -> EventLayout {
 impl<'a> Flat<'a> {
     /// What names the event, as far as it was read: a lazy reading may have stopped before it.
     pub fn id(&self) -> Option<EventId<'a>> {
-        id_of(self.trie, self.slots, self.text, self.plain)
+        id_of(self.trie, self.entries, self.text, self.plain)
     }
 }
 
-fn id_of<'a>(trie: &'a PathTrie, slots: &'a Slots, text: &'a str, plain: &'a str) -> Option<EventId<'a>> {
-    let reader = Reader { trie, slots, text };
+fn id_of<'a>(trie: &'a PathTrie, entries: &'a Entries, text: &'a str, plain: &'a str) -> Option<EventId<'a>> {
+    let reader = Reader { trie, entries, text };
     match (reader.find(ID), reader.constant(ID)) {
         (Some((_, _, entry)), _) if entry.kind == Kind::String => Some(EventId::Text(text_of(entry, text, plain))),
         (Some((_, _, entry)), _) => integer(reader.raw(entry)).map(EventId::Integer),
@@ -600,20 +600,20 @@ impl Flattener {
         if (given.tenant.is_some() && given.collection.is_some()) || event.len() >= u32::MAX as usize {
             return unread;
         }
-        let Flattener { slots, scratch, .. } = self;
+        let Flattener { entries, scratch, .. } = self;
         if trie.needed == 0 {
             // Constants, and the event itself, which names nobody.
-            slots.begin(trie.nodes.len());
+            entries.begin(trie.nodes.len());
         } else {
             let max_depth = limits.max_depth;
-            let mut scan = Scan::<false> { text: event, trie, slots: &mut *slots, scratch, max_depth, missing: trie.needed };
+            let mut scan = Scan::<false> { text: event, trie, entries: &mut *entries, scratch, max_depth, missing: trie.needed };
             if !matches!(scan.event(), Ok(scanned) if scanned.not_an_object.is_none()) {
                 return unread;
             }
         }
-        let slots: &Slots = slots;
+        let entries: &Entries = entries;
         let find = |part: usize| -> Option<&'a str> {
-            let found = trie.places[part].iter().find_map(|place| slots.value(place.node).filter(|e| e.kind != Kind::Null));
+            let found = trie.places[part].iter().find_map(|place| entries.value(place.node).filter(|e| e.kind != Kind::Null));
             match found {
                 // What is made of several texts nobody holds yet.
                 _ if part == COLLECTION && matches!(trie.layout.collection, Part::Made(..)) => None,
@@ -634,7 +634,7 @@ impl Flattener {
     /// before the event is read.
     pub(crate) fn located_made(&self, locator: &Locator, event: &[u8], seed: &Seed) -> u64 {
         let raw =
-            |place: &Place| self.slots.value(place.node).and_then(|entry| event.get(entry.start as usize..entry.end as usize));
+            |place: &Place| self.entries.value(place.node).and_then(|entry| event.get(entry.start as usize..entry.end as usize));
         let texts = locator.0.places[COLLECTION].iter().filter_map(raw);
         texts.fold(0, |sum: u64, text| sum.rotate_left(5) ^ seed.hash_bytes(text))
     }
@@ -642,24 +642,24 @@ impl Flattener {
     /// Find what names an event that can be read, checking nothing else: what a lazy reading may have stopped before.
     pub fn locate_id<'a>(&'a mut self, locator: &'a Locator, event: &'a [u8], limits: &Limits) -> Option<EventId<'a>> {
         let trie = &locator.0;
-        let Flattener { slots, scratch, .. } = self;
+        let Flattener { entries, scratch, .. } = self;
         let mut read = 0;
         if trie.needed > 0 {
             let mut scan = Scan::<false> {
                 text: event,
                 trie,
-                slots: &mut *slots,
+                entries: &mut *entries,
                 scratch,
                 max_depth: limits.max_depth,
                 missing: trie.needed,
             };
             read = scan.event().ok()?.end;
         } else {
-            slots.begin(trie.nodes.len());
+            entries.begin(trie.nodes.len());
         }
-        let slots: &'a Slots = slots;
+        let entries: &'a Entries = entries;
         let text = std::str::from_utf8(event.get(..read)?).ok()?;
-        id_of(trie, slots, text, std::str::from_utf8(&slots.plain).ok()?)
+        id_of(trie, entries, text, std::str::from_utf8(&entries.plain).ok()?)
     }
 }
 

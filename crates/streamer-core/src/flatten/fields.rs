@@ -18,7 +18,7 @@
 //! Rejected: to write such an event as JSON text. Its arrays would have to be built again from positions, and names and strings
 //! would be escaped here to be unescaped there.
 
-use super::slots::{Element, Entry, NO_ENTRY};
+use super::entries::{Element, Entry, NO_ENTRY};
 use super::trie::{ALWAYS, LEAVES, NOWHERE, PathTrie, ROOT, VALUE};
 use super::{Flat, Flattener, Parts, Position};
 use crate::error::{EventCode, EventError};
@@ -238,10 +238,10 @@ impl Flattener {
         fields: &'a Fields,
         tenant: &'a str,
     ) -> Result<Flat<'a>, EventError> {
-        let Flattener { slots, places, .. } = self;
-        slots.begin(trie.nodes.len());
-        slots.elements.clear();
-        slots.elements.extend_from_slice(&fields.elements);
+        let Flattener { entries, places, .. } = self;
+        entries.begin(trie.nodes.len());
+        entries.elements.clear();
+        entries.elements.extend_from_slice(&fields.elements);
         places.0.clear();
         for field in &fields.fields {
             let node = fields.node(trie, field);
@@ -255,7 +255,7 @@ impl Flattener {
             if !places.take(&fields.elements, node, field.position) {
                 return Err(fields.two_places(field));
             }
-            slots.push(Entry {
+            entries.push(Entry {
                 node,
                 next: NO_ENTRY,
                 start: field.value.start,
@@ -276,7 +276,7 @@ impl Flattener {
             is_known_after: false,
             is_bare: false,
         };
-        Ok(Flat { trie, slots, event: b"{}", text: &fields.values, plain: "", parts, data: ALWAYS, before: ALWAYS })
+        Ok(Flat { trie, entries, event: b"{}", text: &fields.values, plain: "", parts, data: ALWAYS, before: ALWAYS })
     }
 }
 

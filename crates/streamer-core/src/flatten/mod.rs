@@ -7,30 +7,29 @@
 //! The contract (semantics.md section 1): under [`Validation::Full`] an event is accepted, rejected, and its error placed,
 //! exactly as a full parse does. [`Validation::Lazy`] accepts all that `Full` accepts, and finds the same values.
 
+pub mod entries;
 mod envelope;
 mod fields;
-mod holes;
 mod old;
-mod order;
 mod records;
 mod scan;
-pub mod slots;
 mod trie;
+mod unknown;
 
 use crate::error::{EventError, Unread};
 use crate::json;
 use crate::layout::BeforeHolds;
 use crate::limits::Limits;
 use records::Origin;
-use scan::{Scan, Scanned, Scratch};
+use scan::{Scan, ScanScratch, Scanned};
 
+pub use entries::{Entries, EventId, Flat, Leaf, Leaves, Parts, PathId, Position};
 pub use envelope::Locator;
 pub use fields::{FieldValue, Fields};
-pub(crate) use holes::{Rest, Unknown, is_prefix};
 pub use old::OldText;
 pub(crate) use old::{find, substitute};
-pub use slots::{EventId, Flat, Leaf, Leaves, Parts, PathId, Position, Slots};
 pub use trie::{PathTrie, PathTrieBuilder};
+pub(crate) use unknown::{Rest, Unknown, is_prefix};
 
 /// How much of an event is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +56,8 @@ pub struct Given<'a> {
 /// allocates nothing.
 #[derive(Debug, Default)]
 pub struct Flattener {
-    slots: Slots,
-    scratch: Scratch,
+    entries: Entries,
+    scratch: ScanScratch,
     /// The event with encoded parts decoded, and that with `before` completed.
     decoded: Vec<u8>,
     completed: Vec<u8>,
@@ -103,63 +102,63 @@ impl Flattener {
         given: &Given<'a>,
         limits: &Limits,
     ) -> Result<Flat<'a>, Unread> {
-        let Flattener { slots, scratch, decoded, completed, made, .. } = self;
+        let Flattener { entries, scratch, decoded, completed, made, .. } = self;
         let mut origin = Origin::default();
         let mut max_depth = limits.max_depth;
-        let (mut event, mut text) = (event, pass::<CHECKED>(trie, slots, scratch, event, max_depth)?);
+        let (mut event, mut text) = (event, pass::<CHECKED>(trie, entries, scratch, event, max_depth)?);
         if trie.ignores_any
-            && let Some(reason) = envelope::ignored(trie, slots, text)
+            && let Some(reason) = envelope::ignored(trie, entries, text)
         {
             return Err(Unread::Ignored(reason));
         }
         if trie.layout.encoded
-            && let Some(made) = records::decode(trie, slots, event, max_depth, &mut origin)?
+            && let Some(made) = records::decode(trie, entries, event, max_depth, &mut origin)?
         {
             *decoded = made;
             // How deep it is has been looked at.
             (event, max_depth) = (decoded, usize::MAX);
-            text = pass::<CHECKED>(trie, slots, scratch, event, max_depth).map_err(|error| origin.place(error))?;
+            text = pass::<CHECKED>(trie, entries, scratch, event, max_depth).map_err(|error| origin.place(error))?;
         }
         if trie.layout.before_holds == BeforeHolds::Changed {
-            let before_end = records::end_of_before(trie, slots);
-            if let Some(made) = records::complete(trie, slots, event, &mut origin).map_err(|error| origin.place(error))? {
+            let before_end = records::end_of_before(trie, entries);
+            if let Some(made) = records::complete(trie, entries, event, &mut origin).map_err(|error| origin.place(error))? {
                 *completed = made;
                 (event, max_depth) = (completed, usize::MAX);
                 // What stands twice in it stands so in data, where the last wins, or was told.
-                text = pass_over::<CHECKED>(trie, slots, scratch, event, max_depth).map_err(|error| origin.place(error))?.0;
+                text = pass_over::<CHECKED>(trie, entries, scratch, event, max_depth).map_err(|error| origin.place(error))?.0;
             }
-            slots.before_end = before_end as u32;
+            entries.before_end = before_end as u32;
         }
-        let read = envelope::resolve(trie, slots, text, given, CHECKED, limits.max_depth, made).and_then(|resolved| {
-            if trie.layout.tells_of_holes() {
-                records::find_holes(trie, slots, event, &resolved)?;
+        let read = envelope::resolve(trie, entries, text, given, CHECKED, limits.max_depth, made).and_then(|resolved| {
+            if trie.layout.tells_of_unknown() {
+                records::find_unknown(trie, entries, event, &resolved)?;
             }
             if let Some((start, node)) = resolved.fallback {
-                let mut scan = Scan::<CHECKED> { text: event, trie, slots: &mut *slots, scratch, max_depth, missing: 0 };
+                let mut scan = Scan::<CHECKED> { text: event, trie, entries: &mut *entries, scratch, max_depth, missing: 0 };
                 scan.fallback(start, node)?;
             }
             Ok(resolved)
         });
         let resolved = read.map_err(|error| origin.place(error))?;
         // Of well-formed pieces only well-formed text was made.
-        let slots: &'a Slots = slots;
-        let plain = simdutf8::basic::from_utf8(&slots.plain).unwrap_or_default();
+        let entries: &'a Entries = entries;
+        let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
         let mut parts = resolved.parts(trie, text, plain, made, given);
-        parts.is_known_after = !parts.has_unknown && slots.only_before;
-        parts.has_unknown |= slots.untold || slots.is_partial_delete || !slots.holes.is_empty();
-        Ok(Flat { trie, slots, event, text, plain, parts, data: resolved.data, before: resolved.before })
+        parts.is_known_after = !parts.has_unknown && entries.only_before;
+        parts.has_unknown |= entries.untold || entries.is_partial_delete || !entries.unknown.is_empty();
+        Ok(Flat { trie, entries, event, text, plain, parts, data: resolved.data, before: resolved.before })
     }
 }
 
 /// Read a text once, and refuse what is no event; returns it as far as it was read.
 fn pass<'t, const CHECKED: bool>(
     trie: &PathTrie,
-    slots: &mut Slots,
-    scratch: &mut Scratch,
+    entries: &mut Entries,
+    scratch: &mut ScanScratch,
     text: &'t [u8],
     max_depth: usize,
 ) -> Result<&'t str, EventError> {
-    let (read, Scanned { not_an_object, duplicate, .. }) = pass_over::<CHECKED>(trie, slots, scratch, text, max_depth)?;
+    let (read, Scanned { not_an_object, duplicate, .. }) = pass_over::<CHECKED>(trie, entries, scratch, text, max_depth)?;
     if let Some(at) = not_an_object {
         return Err(envelope::not_an_object(text[at], at));
     }
@@ -172,12 +171,12 @@ fn pass<'t, const CHECKED: bool>(
 /// Read a text once; returns it as far as it was read, and what was seen.
 fn pass_over<'t, const CHECKED: bool>(
     trie: &PathTrie,
-    slots: &mut Slots,
-    scratch: &mut Scratch,
+    entries: &mut Entries,
+    scratch: &mut ScanScratch,
     text: &'t [u8],
     max_depth: usize,
 ) -> Result<(&'t str, Scanned), EventError> {
-    let scanned = Scan::<CHECKED> { text, trie, slots, scratch, max_depth, missing: trie.needed }.event();
+    let scanned = Scan::<CHECKED> { text, trie, entries, scratch, max_depth, missing: trie.needed }.event();
     let read = match &scanned {
         // Lazily, what lies beyond is not looked at.
         Ok(scanned) if !CHECKED => scanned.end,

@@ -14,12 +14,12 @@
 //! Rejected: paths of `data` read below `before`, as a delete without `data` does: patterns see the raw event, in which a
 //! pointer of the layout may lead anywhere, through arrays and into the other document.
 
+use super::entries::{Entry, Flat, Parts};
 use super::scan::Scan;
-use super::slots::{Entry, Flat, Parts};
 use super::trie::{ALWAYS, BEFORE, DATA, FALLBACK, PathTrie};
 use super::{Flattener, Validation};
 use crate::error::EventError;
-use crate::json::{self, Options};
+use crate::json::{self, ParseOptions};
 use crate::layout::{Pointer, index};
 use crate::value::{Kind, Scalar, Value};
 
@@ -76,7 +76,7 @@ impl Flat<'_> {
 
     fn place_of(&self, base: u16) -> Option<&Entry> {
         let [.., data, before, _] = &self.trie.places;
-        self.slots.value(data.iter().chain(before).nth(base.into())?.node)
+        self.entries.value(data.iter().chain(before).nth(base.into())?.node)
     }
 
     #[cold]
@@ -87,7 +87,8 @@ impl Flat<'_> {
             data.iter().chain(before).nth(base.into()).map(|place| place.pointer.clone())
         };
         // As spelled: an integer and a double of the same value are not the same to all of CEL.
-        let json::Spelled(mut raw) = json::parse(self.event, Options { max_depth: usize::MAX, max_bytes: usize::MAX }).ok()?;
+        let json::Spelled(mut raw) =
+            json::parse(self.event, ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX }).ok()?;
         let before_at = pointer_of(self.before)?;
         let room = |pointer: &&Pointer| find(&raw, pointer.split_last().map_or(&[][..], |(_, way)| way)).is_some();
         let pointers = layout.data.pointers();
@@ -165,11 +166,11 @@ impl Flattener {
         old: &'a OldText,
         parts: &Parts<'a>,
     ) -> Result<Flat<'a>, EventError> {
-        let Flattener { slots, scratch, .. } = self;
+        let Flattener { entries, scratch, .. } = self;
         let text = &*old.text;
         // The event was not too deep; its document may stand deeper now than `before` did.
         let max_depth = usize::MAX;
-        let mut scan = Scan::<CHECKED> { text, trie, slots: &mut *slots, scratch, max_depth, missing: trie.needed };
+        let mut scan = Scan::<CHECKED> { text, trie, entries: &mut *entries, scratch, max_depth, missing: trie.needed };
         let scanned = scan.event();
         let read = match &scanned {
             Ok(scanned) if !CHECKED => scanned.end,
@@ -180,7 +181,7 @@ impl Flattener {
             DataAt::Base(base) => *base,
             DataAt::Before(base) => *base,
             DataAt::Pointer(pointer) => {
-                let is_there = |node| slots.value(node).is_some_and(|entry| entry.kind == Kind::Map);
+                let is_there = |node| entries.value(node).is_some_and(|entry| entry.kind == Kind::Map);
                 let found = trie.places[DATA].iter().position(|place| place.pointer == *pointer && is_there(place.node));
                 found.map_or(ALWAYS, |base| base as u16)
             }
@@ -188,14 +189,14 @@ impl Flattener {
         if let DataAt::Before(base) = old.data {
             let node = trie.places[BEFORE][usize::from(base) - trie.places[DATA].len()].node;
             if trie.nodes[node as usize].flags & FALLBACK != 0
-                && let Some(start) = slots.value(node).map(|entry| entry.start as usize)
+                && let Some(start) = entries.value(node).map(|entry| entry.start as usize)
             {
-                let mut scan = Scan::<CHECKED> { text, trie, slots: &mut *slots, scratch, max_depth, missing: 0 };
+                let mut scan = Scan::<CHECKED> { text, trie, entries: &mut *entries, scratch, max_depth, missing: 0 };
                 scan.fallback(start, node)?;
             }
         }
-        let slots = &*slots;
-        let plain = simdutf8::basic::from_utf8(&slots.plain).unwrap_or_default();
-        Ok(Flat { trie, slots, event: text, text: checked, plain, parts: *parts, data, before: ALWAYS })
+        let entries = &*entries;
+        let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
+        Ok(Flat { trie, entries, event: text, text: checked, plain, parts: *parts, data, before: ALWAYS })
     }
 }

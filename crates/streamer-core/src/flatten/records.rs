@@ -3,7 +3,7 @@
 //! ```text
 //!   encoded   {"after": "{\"a\": 1}"}                         is read as   {"after": {"a": 1}}
 //!   changed   {"data": {"a": 2, "b": 3}, "old": {"a": 1}}     is read as   {"data": {"a": 2, "b": 3}, "old": {"a": 1,"b": 3}}
-//!   partial   {"before": {"id": 1}, "after": {"id": 1, "a": 2}}            has a hole at /before/a
+//!   partial   {"before": {"id": 1}, "after": {"id": 1, "a": 2}}            has an unknown value at /before/a
 //!             {"before": {"id": 1}, "op": "d"}                             has one at all below /before but /before/id
 //! ```
 //!
@@ -15,12 +15,12 @@
 //!
 //! Rejected: encoded parts as roots of their own in the trie: patterns, old sides and CEL would each have to know of them.
 
+use super::entries::{Entries, Entry, Flat};
 use super::envelope::Resolved;
-use super::slots::{Entry, Flat, Slots};
 use super::trie::{ALWAYS, BEFORE, DATA, PathTrie, Place};
 use crate::error::EventError;
-use crate::json::token::{self, Fault, peek, space};
-use crate::json::{self, Options, skip};
+use crate::json::token::{self, JsonFault, peek, space};
+use crate::json::{self, ParseOptions, skip};
 use crate::layout::{BeforeHolds, EventLayout, EventType, Pointer, encode_pointer};
 use crate::value::{Kind, Value};
 use memchr::memmem::Finder;
@@ -80,7 +80,7 @@ impl Unavailable {
     }
 
     /// Whether a value says of itself that it is unknown.
-    fn is_hole(&self, value: &Value) -> bool {
+    fn is_unknown(&self, value: &Value) -> bool {
         let is_text = |value: &Value| value.as_str().is_some_and(|text| self.is(text));
         match value {
             Value::Map(members) => members.iter().any(|(name, _)| self.is(name)),
@@ -90,14 +90,14 @@ impl Unavailable {
     }
 
     /// Add where a document says that a value is unknown; of one inside another only the outer. A way is written only of these.
-    fn collect(&self, at: &Pointer, document: &Value, holes: &mut Vec<Pointer>) {
+    fn collect(&self, at: &Pointer, document: &Value, unknown: &mut Vec<Pointer>) {
         // Each container that is open, and how many of its children have been entered.
         let mut open: Vec<(&Value, usize)> = Vec::new();
         let mut value = document;
         loop {
-            if self.is_hole(value) {
+            if self.is_unknown(value) {
                 let way = open.iter().map(|(container, entered)| name_of_child(container, entered - 1));
-                holes.push(at.iter().cloned().chain(way).collect());
+                unknown.push(at.iter().cloned().chain(way).collect());
             } else {
                 open.push((value, 0));
             }
@@ -183,15 +183,15 @@ fn before(splices: &[Splice], offset: usize) -> usize {
 }
 
 /// The place of a part that is present and not null.
-fn found<'r>(trie: &'r PathTrie, slots: &'r Slots, part: usize) -> impl Iterator<Item = (&'r Place, &'r Entry)> {
-    let there = |place: &'r Place| Some((place, slots.value(place.node).filter(|entry| entry.kind != Kind::Null)?));
+fn found<'r>(trie: &'r PathTrie, entries: &'r Entries, part: usize) -> impl Iterator<Item = (&'r Place, &'r Entry)> {
+    let there = |place: &'r Place| Some((place, entries.value(place.node).filter(|entry| entry.kind != Kind::Null)?));
     trie.places[part].iter().filter_map(there)
 }
 
 /// The event with what is encoded in `data` and `before` in the place of its text; None where there is nothing to write anew.
 pub(super) fn decode(
     trie: &PathTrie,
-    slots: &Slots,
+    entries: &Entries,
     event: &[u8],
     max_depth: usize,
     origin: &mut Origin,
@@ -199,14 +199,14 @@ pub(super) fn decode(
     let mut pieces = Vec::new();
     let mut open = Vec::new();
     for (part, name) in [(DATA, "data"), (BEFORE, "before")] {
-        for (place, entry) in found(trie, slots, part) {
+        for (place, entry) in found(trie, entries, part) {
             if entry.kind != Kind::String {
                 break;
             }
             let (start, end) = (entry.start as usize, entry.end as usize);
             let text = match entry.plain as usize {
                 0 => &event[start + 1..end - 1],
-                at => &slots.plain[at - 1..at - 1 + entry.plain_length as usize],
+                at => &entries.plain[at - 1..at - 1 + entry.plain_length as usize],
             };
             let first = space(text, 0);
             // Lazily, too: it costs little beside the copy, and nothing that is put in is unread.
@@ -227,10 +227,10 @@ pub(super) fn decode(
 }
 
 /// Where the value ends that is the whole of a text from *at* on, *depth* containers deep in the event.
-fn whole(text: &[u8], at: usize, depth: usize, max_depth: usize, open: &mut Vec<u64>) -> Result<usize, Fault> {
+fn whole(text: &[u8], at: usize, depth: usize, max_depth: usize, open: &mut Vec<u64>) -> Result<usize, JsonFault> {
     let end = skip::checked(text, at, depth, max_depth, open)?;
     let after = space(text, end);
-    if after < text.len() { Err(Fault::malformed(after, "expected nothing after the value")) } else { Ok(end) }
+    if after < text.len() { Err(JsonFault::malformed(after, "expected nothing after the value")) } else { Ok(end) }
 }
 
 /// A name of a member, as it stands between its quotes, where they are, and where the member ends.
@@ -251,7 +251,7 @@ impl<'t> Members<'t> {
         Members { text, at: entry.start as usize }
     }
 
-    fn read(&mut self) -> Result<Option<Member<'t>>, Fault> {
+    fn read(&mut self) -> Result<Option<Member<'t>>, JsonFault> {
         let text = self.text;
         // Behind the brace that opens it, or the comma.
         let from = space(text, self.at + 1);
@@ -283,7 +283,7 @@ impl<'t> Members<'t> {
 }
 
 impl<'t> Iterator for Members<'t> {
-    type Item = Result<Member<'t>, Fault>;
+    type Item = Result<Member<'t>, JsonFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.read().transpose()
@@ -291,7 +291,7 @@ impl<'t> Iterator for Members<'t> {
 }
 
 /// The members of *data* that *before* lacks. Most often the two have the same names in the same order.
-fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Member<'t>>, Fault> {
+fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Member<'t>>, JsonFault> {
     let (mut new, mut old) = (Members::of(text, data), Members::of(text, before));
     // Lazily nobody may have looked for the end of the root.
     let end = |entry: &Entry| if entry.end > entry.start { entry.end as usize } else { text.len() };
@@ -319,19 +319,25 @@ fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Membe
             _ => break,
         }
     }
-    let held: HashSet<Cow<'_, [u8]>> = Members::of(text, before).map(|member| Ok(member?.name)).collect::<Result<_, Fault>>()?;
+    let held: HashSet<Cow<'_, [u8]>> =
+        Members::of(text, before).map(|member| Ok(member?.name)).collect::<Result<_, JsonFault>>()?;
     Members::of(text, data).filter(|member| !member.as_ref().is_ok_and(|member| held.contains(&member.name))).collect()
 }
 
 /// The documents of an event, where it carries both.
-fn both<'r>(trie: &'r PathTrie, slots: &'r Slots) -> Option<(&'r Entry, &'r Entry)> {
-    let document = |part| found(trie, slots, part).next().map(|(_, entry)| entry).filter(|entry| entry.kind == Kind::Map);
+fn both<'r>(trie: &'r PathTrie, entries: &'r Entries) -> Option<(&'r Entry, &'r Entry)> {
+    let document = |part| found(trie, entries, part).next().map(|(_, entry)| entry).filter(|entry| entry.kind == Kind::Map);
     Some((document(DATA)?, document(BEFORE)?))
 }
 
 /// The event with all in `before` that is as in `data`, and where what it held ended; None where there is nothing to write anew.
-pub(super) fn complete(trie: &PathTrie, slots: &Slots, event: &[u8], origin: &mut Origin) -> Result<Option<Vec<u8>>, EventError> {
-    let Some((data, before)) = both(trie, slots) else { return Ok(None) };
+pub(super) fn complete(
+    trie: &PathTrie,
+    entries: &Entries,
+    event: &[u8],
+    origin: &mut Origin,
+) -> Result<Option<Vec<u8>>, EventError> {
+    let Some((data, before)) = both(trie, entries) else { return Ok(None) };
     let lacking = lacking(event, data, before)?;
     if lacking.is_empty() {
         return Ok(None);
@@ -350,17 +356,17 @@ pub(super) fn complete(trie: &PathTrie, slots: &Slots, event: &[u8], origin: &mu
 }
 
 /// Where the braces of `before` close, of an event as it was given.
-pub(super) fn end_of_before(trie: &PathTrie, slots: &Slots) -> usize {
+pub(super) fn end_of_before(trie: &PathTrie, entries: &Entries) -> usize {
     // Lazily nobody may have looked for the end of the root.
     let end = |entry: &Entry| if entry.end > entry.start { entry.end as usize - 1 } else { u32::MAX as usize };
-    found(trie, slots, BEFORE).next().map_or(0, |(_, entry)| end(entry))
+    found(trie, entries, BEFORE).next().map_or(0, |(_, entry)| end(entry))
 }
 
-/// Find the holes that the layout tells of, beside those that the event names: they are in the slots then.
-pub(super) fn find_holes(trie: &PathTrie, slots: &mut Slots, text: &[u8], resolved: &Resolved) -> Result<(), EventError> {
+/// Find the unknown values that the layout tells of, beside those that the event names: they are in the entries then.
+pub(super) fn find_unknown(trie: &PathTrie, entries: &mut Entries, text: &[u8], resolved: &Resolved) -> Result<(), EventError> {
     let layout = &trie.layout;
-    let mut holes = Vec::new();
-    let document = |base: u16| document(trie, slots, base).filter(|_| base != ALWAYS);
+    let mut unknown = Vec::new();
+    let document = |base: u16| document(trie, entries, base).filter(|_| base != ALWAYS);
     let before = document(resolved.before);
     let data = document(resolved.data).filter(|_| resolved.data != resolved.before);
     for (entry, place) in [data, before].into_iter().flatten() {
@@ -368,55 +374,55 @@ pub(super) fn find_holes(trie: &PathTrie, slots: &mut Slots, text: &[u8], resolv
         // Lazily nobody may have looked for the end of the root.
         let slice = &text[start..if end > start { end } else { text.len() }];
         if trie.unavailable.may_be_in(slice) {
-            let options = Options { max_depth: usize::MAX, max_bytes: usize::MAX };
+            let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
             let value = json::parse::<Value>(slice, options)
                 .map_err(|error| EventError { offset: error.offset.map(|at| at + start), ..error })?;
-            trie.unavailable.collect(&place.pointer, &value, &mut holes);
+            trie.unavailable.collect(&place.pointer, &value, &mut unknown);
         }
     }
     if let (BeforeHolds::Partial, Some((new, _)), Some((old, place))) = (layout.before_holds, data, before) {
         for member in lacking(text, new, old)? {
             let name = String::from_utf8_lossy(&member.name);
-            holes.push([&place.pointer[..], &[Box::from(&*name)]].concat().into());
+            unknown.push([&place.pointer[..], &[Box::from(&*name)]].concat().into());
         }
     }
     let is_update = resolved.event_type == Some(EventType::Update);
     let is_partial = layout.before_holds == BeforeHolds::Partial && !trie.places[BEFORE].is_empty();
-    let in_before = |hole: &Pointer| before.is_some_and(|(_, place)| hole.starts_with(&place.pointer));
-    let only_before = trie.before_is_apart && holes.iter().all(in_before);
-    slots.untold = is_partial && is_update && before.is_none();
+    let in_before = |pointer: &Pointer| before.is_some_and(|(_, place)| pointer.starts_with(&place.pointer));
+    let only_before = trie.before_is_apart && unknown.iter().all(in_before);
+    entries.untold = is_partial && is_update && before.is_none();
     // A delete with neither document has the same for both.
     let is_delete = resolved.event_type == Some(EventType::Delete);
-    slots.is_partial_delete = is_partial && is_delete && resolved.data == resolved.before;
-    slots.only_before = only_before && (slots.untold || !holes.is_empty());
-    slots.holes = holes;
+    entries.is_partial_delete = is_partial && is_delete && resolved.data == resolved.before;
+    entries.only_before = only_before && (entries.untold || !unknown.is_empty());
+    entries.unknown = unknown;
     Ok(())
 }
 
 /// The document at a base, which counts through the places of `data`, then those of `before`.
-pub(super) fn document<'r>(trie: &'r PathTrie, slots: &'r Slots, base: u16) -> Option<(&'r Entry, &'r Place)> {
+pub(super) fn document<'r>(trie: &'r PathTrie, entries: &'r Entries, base: u16) -> Option<(&'r Entry, &'r Place)> {
     if base == ALWAYS {
         return None;
     }
     let [.., data, before, _] = &trie.places;
     let place = data.iter().chain(before).nth(base.into())?;
-    Some((slots.value(place.node)?, place))
+    Some((entries.value(place.node)?, place))
 }
 
 impl Flat<'_> {
-    /// Add the holes that `before` has since it is as `data` in what it did not hold.
-    pub(super) fn add_unchanged(&self, holes: &mut Vec<Pointer>, data_at: &Pointer, before_at: &Pointer) {
-        let Some((entry, _)) = document(self.trie, self.slots, self.before) else { return };
-        let held = self.held(entry, self.slots.before_end as usize);
-        for hole in std::mem::take(holes) {
-            if data_at.starts_with(&hole) {
-                holes.push(before_at.clone());
-            } else if let Some(below @ [name, ..]) = hole.strip_prefix(&data_at[..])
+    /// Add the unknown values that `before` has since it is as `data` in what it did not hold.
+    pub(super) fn add_unchanged(&self, unknown: &mut Vec<Pointer>, data_at: &Pointer, before_at: &Pointer) {
+        let Some((entry, _)) = document(self.trie, self.entries, self.before) else { return };
+        let held = self.held(entry, self.entries.before_end as usize);
+        for pointer in std::mem::take(unknown) {
+            if data_at.starts_with(&pointer) {
+                unknown.push(before_at.clone());
+            } else if let Some(below @ [name, ..]) = pointer.strip_prefix(&data_at[..])
                 && !held.contains(name)
             {
-                holes.push([&before_at[..], below].concat().into());
+                unknown.push([&before_at[..], below].concat().into());
             }
-            holes.push(hole);
+            unknown.push(pointer);
         }
     }
 
@@ -428,8 +434,8 @@ impl Flat<'_> {
 }
 
 impl EventLayout {
-    /// Whether an event may have holes that it does not name.
-    pub(crate) fn tells_of_holes(&self) -> bool {
+    /// Whether an event may have unknown values that it does not name.
+    pub(crate) fn tells_of_unknown(&self) -> bool {
         self.before_holds == BeforeHolds::Partial || !self.unknown_value.is_empty()
     }
 }

@@ -4,23 +4,19 @@
 //! every other value is skipped whole. An element of an array may have to be read twice: once for a pointer of the layout that
 //! leads into it, once for the leaves of patterns. It is never read more often, as no leaves are wanted below such a pointer.
 
-use super::order::{self, Order};
-use super::slots::{DEAD, Element, Entry, NO_ENTRY, Position, Slots};
+use super::entries::{DEAD, Element, Entries, Entry, NO_ENTRY, Position};
 use super::trie::{ENVELOPE, FALLBACK, INDEXES, LEAVES, NOWHERE, Node, OPTIONAL, PathTrie, ROOT, THROUGH, VALUE};
 use crate::json::skip;
-use crate::json::token::{self, Fault, Result, peek, space};
+use crate::json::token::{self, JsonFault, Result, peek, space};
 use crate::value::{Kind, Number};
 
 /// What is remembered between events, so that nothing is allocated after warm-up.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
+pub(crate) struct ScanScratch {
     frames: Vec<Frame>,
     /// For each node: in which object it was last seen as a member, and what was found below it.
     seen: Vec<Seen>,
     serial: u64,
-    order: Order,
-    /// What is expected in the object that a value may be which begins next.
-    shape: u16,
     open: Vec<u64>,
     name: Vec<u8>,
 }
@@ -43,16 +39,13 @@ struct Frame {
     child: u32,
     unseen: u32,
     object: u64,
-    /// What is expected in it, and of which member next.
-    shape: u16,
-    step: u32,
     /// Of an array: its serial number, the index of the element being read, and where to read that element again.
     array: u32,
     index: u32,
     again: u32,
 }
 
-/// What a pass found beside the slots.
+/// What a pass found beside the entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanned {
     /// How far the text was read.
@@ -67,8 +60,8 @@ pub(crate) struct Scanned {
 pub(crate) struct Scan<'s, const CHECKED: bool> {
     pub(crate) text: &'s [u8],
     pub(crate) trie: &'s PathTrie,
-    pub(crate) slots: &'s mut Slots,
-    pub(crate) scratch: &'s mut Scratch,
+    pub(crate) entries: &'s mut Entries,
+    pub(crate) scratch: &'s mut ScanScratch,
     pub(crate) max_depth: usize,
     /// Members of the root that a lazy reading still needs.
     pub(crate) missing: u32,
@@ -77,7 +70,7 @@ pub(crate) struct Scan<'s, const CHECKED: bool> {
 impl<const CHECKED: bool> Scan<'_, CHECKED> {
     /// Read an event.
     pub(crate) fn event(&mut self) -> Result<Scanned> {
-        self.slots.begin(self.trie.nodes.len());
+        self.entries.begin(self.trie.nodes.len());
         let nodes = self.trie.nodes.len();
         if self.scratch.seen.len() < nodes {
             self.scratch.seen.resize(nodes, Seen::default());
@@ -99,7 +92,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
     fn nothing_after(&self, end: usize) -> Result<usize> {
         let at = space(self.text, end);
         if at < self.text.len() {
-            return Err(Fault::malformed(at, "expected nothing after the value"));
+            return Err(JsonFault::malformed(at, "expected nothing after the value"));
         }
         Ok(at)
     }
@@ -123,7 +116,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
 
     /// Record a value of *node*; its end is known or will be patched.
     fn record(&mut self, node: u32, kind: Kind, start: usize, end: usize, position: Position) -> u32 {
-        self.slots.push(Entry {
+        self.entries.push(Entry {
             node,
             next: NO_ENTRY,
             start: start as u32,
@@ -142,8 +135,6 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         let mut node = root;
         let mut position = Position::NONE;
         self.scratch.frames.clear();
-        self.scratch.order.begin();
-        self.scratch.shape = if again { order::UNKNOWN } else { order::EVENT };
         'value: loop {
             // Here a value begins that may be wanted: `node`, `position`.
             let wanted: &Node = &trie.nodes[node as usize];
@@ -171,7 +162,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
                     at = self.skip(at)?;
                 } else {
                     if self.scratch.frames.len() >= self.max_depth {
-                        return Err(Fault::too_deep(at));
+                        return Err(JsonFault::too_deep(at));
                     }
                     at = space(text, at + 1);
                     if peek(text, at) == first + 2 {
@@ -191,7 +182,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
                     }
                 }
                 if entry != NO_ENTRY {
-                    self.slots.entries[entry as usize].end = at as u32;
+                    self.entries.all[entry as usize].end = at as u32;
                 }
             }
             // Here a value is complete: go on in the container that it stands in, or close it.
@@ -199,7 +190,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
                 if frame.in_object {
                     let is_done = !CHECKED && frame.child != NOWHERE && frame.unseen == 0;
                     if frame.child != NOWHERE {
-                        self.scratch.seen[frame.child as usize].to = self.slots.entries.len() as u32;
+                        self.scratch.seen[frame.child as usize].to = self.entries.all.len() as u32;
                         if !CHECKED && !again && self.missing == 0 && self.has_all() {
                             return Ok(Scanned { end: at, not_an_object: None, duplicate });
                         }
@@ -245,7 +236,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
                 if let Some(Frame { entry, .. }) = self.scratch.frames.pop()
                     && entry != NO_ENTRY
                 {
-                    self.slots.entries[entry as usize].end = at as u32;
+                    self.entries.all[entry as usize].end = at as u32;
                 }
             }
             let end = if again { at } else { self.nothing_after(at)? };
@@ -255,8 +246,6 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
 
     fn open(&mut self, node: u32, entry: u32, position: Position, in_object: bool) -> Frame {
         self.scratch.serial += 1;
-        // The objects in an array have one shape.
-        let shape = if in_object { self.scratch.order.worth(self.scratch.shape) } else { self.scratch.shape };
         Frame {
             node,
             entry,
@@ -265,8 +254,6 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
             child: NOWHERE,
             unseen: self.trie.nodes[node as usize].children,
             object: self.scratch.serial,
-            shape,
-            step: 0,
             array: self.scratch.serial as u32,
             index: 0,
             again: 0,
@@ -290,46 +277,32 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         let top = self.scratch.frames.len() - 1;
         let frame = &self.scratch.frames[top];
         let wanted = &trie.nodes[frame.node as usize];
-        let (node, position) = (frame.node, frame.position);
+        let position = frame.position;
         let in_array = position != Position::NONE;
-        let (shape, mut step) = (frame.shape, frame.step);
         loop {
-            let (value, child);
-            if let Some((name, next)) = self.scratch.order.find(shape, step, text, at) {
-                step = next;
-                let after = at + name.length as usize;
-                child = name.child(trie.id, node, || trie.member(wanted, text, at + 1, after - 2));
-                value = space(text, after);
-            } else {
-                if peek(text, at) != b'"' {
-                    return Err(token::expected_name(text, at));
-                }
-                let (end, escaped) = token::string(text, at)?;
-                let colon = space(text, end);
-                if peek(text, colon) != b':' {
-                    return Err(token::expected_colon(text, colon));
-                }
-                child = if escaped { self.escaped(wanted, at, end) } else { trie.member(wanted, text, at + 1, end - 1) };
-                self.scratch.order.learn(shape, step, (!escaped && colon == end).then(|| &text[at..=colon]));
-                step += 1;
-                value = space(text, colon + 1);
+            if peek(text, at) != b'"' {
+                return Err(token::expected_name(text, at));
             }
+            let (end, escaped) = token::string(text, at)?;
+            let colon = space(text, end);
+            if peek(text, colon) != b':' {
+                return Err(token::expected_colon(text, colon));
+            }
+            let value = space(text, colon + 1);
+            let child = if escaped { self.escaped(wanted, at, end) } else { trie.member(wanted, text, at + 1, end - 1) };
             let first = peek(text, value);
             let flags = if child == NOWHERE { 0 } else { trie.nodes[child as usize].flags };
             if child != NOWHERE && (!in_array || flags & THROUGH != 0) {
                 self.want(top, child, flags, at, duplicate);
                 if first == b'{' || first == b'[' {
-                    self.scratch.frames[top].step = step;
-                    self.scratch.shape = self.scratch.order.inside(shape, step);
                     return Ok((value, child));
                 }
                 let recorded = if in_array { LEAVES } else { LEAVES | VALUE };
                 at = if flags & recorded != 0 { self.scalar(child, first, value, position)? } else { self.skip(value)? };
                 if !CHECKED && (self.missing == 0 || self.scratch.frames[top].unseen == 0) {
-                    self.scratch.frames[top].step = step;
                     return Ok((at, NOWHERE));
                 }
-                self.scratch.seen[child as usize].to = self.slots.entries.len() as u32;
+                self.scratch.seen[child as usize].to = self.entries.all.len() as u32;
             } else {
                 // Strings, most of what is passed over, without a call.
                 at = if first == b'"' { token::string(text, value)?.0 } else { self.skip(value)? };
@@ -358,12 +331,12 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         let frame = &mut self.scratch.frames[top];
         frame.child = child;
         let seen = &mut self.scratch.seen[child as usize];
-        let from = self.slots.entries.len() as u32;
+        let from = self.entries.all.len() as u32;
         if seen.object == frame.object {
             if flags & ENVELOPE != 0 && frame.position == Position::NONE && duplicate.is_none() {
                 *duplicate = Some((child, at));
             }
-            for entry in &mut self.slots.entries[seen.from as usize..seen.to as usize] {
+            for entry in &mut self.entries.all[seen.from as usize..seen.to as usize] {
                 entry.node = DEAD;
             }
             seen.from = from;
@@ -380,7 +353,6 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
     fn element(&mut self, at: usize) -> (u32, Position) {
         let top = self.scratch.frames.len() - 1;
         let frame = &mut self.scratch.frames[top];
-        self.scratch.shape = frame.shape;
         let flags = self.trie.nodes[frame.node as usize].flags;
         if flags & INDEXES != 0 && frame.position == Position::NONE {
             let element = self.trie.element(frame.node, frame.index);
@@ -397,11 +369,10 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
     /// Begin an element of the array on top for its leaves.
     fn element_again(&mut self) -> (u32, Position) {
         let frame = &self.scratch.frames[self.scratch.frames.len() - 1];
-        self.scratch.shape = frame.shape;
         let outer = frame.position;
-        let depth = self.slots.elements[outer.0 as usize].depth + 1;
-        let position = Position(self.slots.elements.len() as u32);
-        self.slots.elements.push(Element { outer, array: frame.array, depth });
+        let depth = self.entries.elements[outer.0 as usize].depth + 1;
+        let position = Position(self.entries.elements.len() as u32);
+        self.entries.elements.push(Element { outer, array: frame.array, depth });
         (frame.node, position)
     }
 
@@ -413,11 +384,11 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
                 let (end, escaped) = token::string(text, at)?;
                 let entry = self.record(node, Kind::String, at, end, position);
                 if escaped {
-                    let from = self.slots.plain.len();
-                    token::unescape(&text[at + 1..end - 1], &mut self.slots.plain);
-                    let entry = &mut self.slots.entries[entry as usize];
+                    let from = self.entries.plain.len();
+                    token::unescape(&text[at + 1..end - 1], &mut self.entries.plain);
+                    let entry = &mut self.entries.all[entry as usize];
                     entry.plain = from as u32 + 1;
-                    entry.plain_length = (self.slots.plain.len() - from) as u32;
+                    entry.plain_length = (self.entries.plain.len() - from) as u32;
                 }
                 Ok(end)
             }

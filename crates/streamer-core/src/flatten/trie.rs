@@ -22,10 +22,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::entries::PathId;
 use super::records::Unavailable;
-use super::slots::PathId;
 use crate::layout::{self, EventLayout, Pointer};
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use crate::value::Seed;
@@ -111,8 +110,6 @@ pub(crate) struct Place {
 /// The wanted paths, ready to flatten events. Immutable; share it between threads.
 #[derive(Debug)]
 pub struct PathTrie {
-    /// Of no other trie.
-    pub(crate) id: u64,
     pub(crate) layout: Arc<EventLayout>,
     pub(crate) nodes: Vec<Node>,
     edges: Vec<Edge>,
@@ -350,9 +347,7 @@ impl Growing {
         part_paths: [Option<PathId>; 4],
     ) -> PathTrie {
         let seed = Seed::random();
-        static IDS: AtomicU64 = AtomicU64::new(1);
         let mut trie = PathTrie {
-            id: IDS.fetch_add(1, Ordering::Relaxed),
             nodes: Vec::with_capacity(self.flags.len()),
             edges: Vec::with_capacity(self.steps.len()),
             names: Vec::new(),

@@ -6,7 +6,7 @@ pub(crate) mod skip;
 pub(crate) mod token;
 mod write;
 
-pub use token::Fault;
+pub use token::JsonFault;
 pub use write::write;
 
 use crate::error::{EventCode, EventError};
@@ -16,17 +16,17 @@ use token::{Result, peek, space};
 
 /// Bounds on a text.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ParseOptions {
     /// Nesting of arrays and objects.
     pub max_depth: usize,
     /// Length of the text.
     pub max_bytes: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
+impl Default for ParseOptions {
+    fn default() -> ParseOptions {
         let limits = Limits::default();
-        Options { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes }
+        ParseOptions { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes }
     }
 }
 
@@ -129,7 +129,7 @@ impl Build for Value {
 /// # Errors
 ///
 /// `malformed_json`, `bad_utf8`, `lone_surrogate`, `too_deep` or `too_long`, in order of offset.
-pub fn parse<T: Build>(text: &[u8], options: Options) -> std::result::Result<T, EventError> {
+pub fn parse<T: Build>(text: &[u8], options: ParseOptions) -> std::result::Result<T, EventError> {
     check_length(text.len(), options.max_bytes)?;
     let read = Reader::<T> { text, open: Vec::new(), plain: Vec::new() }.document(options.max_depth);
     Ok(utf8_first(text, read)?.1)
@@ -150,7 +150,7 @@ pub(crate) fn utf8_first<T>(text: &[u8], read: Result<T>) -> Result<(&str, T)> {
         (Ok(text), Ok(value)) => Ok((text, value)),
         (Ok(_), Err(fault)) => Err(fault),
         (Err(bad), Err(fault)) if fault.offset < bad.valid_up_to() => Err(fault),
-        (Err(bad), _) => Err(Fault { code: EventCode::BadUtf8, offset: bad.valid_up_to(), reason: "not well-formed UTF-8" }),
+        (Err(bad), _) => Err(JsonFault { code: EventCode::BadUtf8, offset: bad.valid_up_to(), reason: "not well-formed UTF-8" }),
     }
 }
 
@@ -175,7 +175,7 @@ impl<T: Build> Reader<'_, T> {
             let mut value = match peek(text, at) {
                 bracket @ (b'{' | b'[') => {
                     if self.open.len() >= max_depth {
-                        return Err(Fault::too_deep(at));
+                        return Err(JsonFault::too_deep(at));
                     }
                     at = space(text, at + 1);
                     let empty = peek(text, at) == bracket + 2;
@@ -216,7 +216,7 @@ impl<T: Build> Reader<'_, T> {
                 at = space(text, at);
                 let Some(container) = self.open.pop() else {
                     if at < text.len() {
-                        return Err(Fault::malformed(at, "expected nothing after the value"));
+                        return Err(JsonFault::malformed(at, "expected nothing after the value"));
                     }
                     return Ok(value);
                 };

@@ -140,11 +140,11 @@ fn blocks<B: Block64>(text: &[u8], start: usize, room: usize) -> Read {
 mod tests {
     use crate::automaton::testing::Dice;
     use crate::json::token::space;
-    use crate::json::{Options, Tree, parse, skip};
+    use crate::json::{ParseOptions, Tree, parse, skip};
 
     /// Skipping says what reading says, to the offset and the reason.
     fn check(text: &[u8], max_depth: usize) -> bool {
-        let read = parse::<Tree>(text, Options { max_depth, ..Options::default() });
+        let read = parse::<Tree>(text, ParseOptions { max_depth, ..ParseOptions::default() });
         let skipped = skip::checked(text, space(text, 0), 0, max_depth, &mut Vec::new());
         let skipped = skipped.map(|end| space(text, end));
         let text = String::from_utf8_lossy(text);

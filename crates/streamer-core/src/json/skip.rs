@@ -2,7 +2,7 @@
 
 use super::block::{self, Block64};
 use super::numbers;
-use super::token::{self, Fault, Result, peek, space};
+use super::token::{self, JsonFault, Result, peek, space};
 
 /// Skip the value that begins at *at*, checking all of it. Returns the offset after it.
 ///
@@ -32,7 +32,7 @@ pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize
             b'-' | b'0'..=b'9' => at = token::number(text, at)?.0,
             bracket @ (b'{' | b'[') => {
                 if depth + nesting >= max_depth {
-                    return Err(Fault::too_deep(at));
+                    return Err(JsonFault::too_deep(at));
                 }
                 at = space(text, at + 1);
                 if peek(text, at) != bracket + 2 {
@@ -151,7 +151,7 @@ fn container_of<B: Block64>(text: &[u8], mut at: usize, open: u8, close: u8) -> 
                 padded = rest;
                 &padded
             }
-            None => return Err(Fault::malformed(text.len(), "a container does not end, but the text ends")),
+            None => return Err(JsonFault::malformed(text.len(), "a container does not end, but the text ends")),
         };
         let block = B::new(bytes);
         let mut quotes = block.equal(b'"');

@@ -5,7 +5,7 @@ use crate::error::{EventCode, EventError};
 
 /// What is wrong with a text, without allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct JsonFault {
     /// Which kind of fault.
     pub code: EventCode,
     /// Byte offset where it shows.
@@ -14,25 +14,25 @@ pub struct Fault {
     pub reason: &'static str,
 }
 
-impl Fault {
+impl JsonFault {
     #[cold]
-    pub(crate) fn malformed(offset: usize, reason: &'static str) -> Fault {
-        Fault { code: EventCode::MalformedJson, offset, reason }
+    pub(crate) fn malformed(offset: usize, reason: &'static str) -> JsonFault {
+        JsonFault { code: EventCode::MalformedJson, offset, reason }
     }
 
     #[cold]
-    pub(crate) fn too_deep(offset: usize) -> Fault {
-        Fault { code: EventCode::TooDeep, offset, reason: "nested deeper than max_depth allows" }
+    pub(crate) fn too_deep(offset: usize) -> JsonFault {
+        JsonFault { code: EventCode::TooDeep, offset, reason: "nested deeper than max_depth allows" }
     }
 }
 
-impl From<Fault> for EventError {
-    fn from(fault: Fault) -> EventError {
+impl From<JsonFault> for EventError {
+    fn from(fault: JsonFault) -> EventError {
         EventError::at(fault.code, fault.offset, fault.reason)
     }
 }
 
-pub(crate) type Result<T> = std::result::Result<T, Fault>;
+pub(crate) type Result<T> = std::result::Result<T, JsonFault>;
 
 /// Skip white space. Most often there is none, and one comparison tells.
 #[inline(always)]
@@ -79,10 +79,10 @@ fn plain(text: &[u8], mut at: usize) -> usize {
 fn string_with_escapes(text: &[u8], mut at: usize) -> Result<usize> {
     loop {
         match text.get(at) {
-            None => return Err(Fault::malformed(at, "the string does not end, but the text ends")),
+            None => return Err(JsonFault::malformed(at, "the string does not end, but the text ends")),
             Some(b'"') => return Ok(at + 1),
             Some(b'\\') => at = plain(text, escape(text, at)?),
-            Some(_) => return Err(Fault::malformed(at, "a control character in a string must be escaped")),
+            Some(_) => return Err(JsonFault::malformed(at, "a control character in a string must be escaped")),
         }
     }
 }
@@ -93,16 +93,16 @@ fn escape(text: &[u8], at: usize) -> Result<usize> {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
         Some(b'u') => {
             let unit =
-                four_digits(text, at + 2).map_err(|offset| Fault::malformed(offset, "expected four hexadecimal digits"))?;
+                four_digits(text, at + 2).map_err(|offset| JsonFault::malformed(offset, "expected four hexadecimal digits"))?;
             if !(0xd800..0xe000).contains(&unit) {
                 return Ok(at + 6);
             }
             match low_surrogate(text, at + 6) {
                 Some(_) if unit < 0xdc00 => Ok(at + 12),
-                _ => Err(Fault { code: EventCode::LoneSurrogate, offset: at, reason: "half of a surrogate pair" }),
+                _ => Err(JsonFault { code: EventCode::LoneSurrogate, offset: at, reason: "half of a surrogate pair" }),
             }
         }
-        _ => Err(Fault::malformed(at + 1, "unknown escape in a string")),
+        _ => Err(JsonFault::malformed(at + 1, "unknown escape in a string")),
     }
 }
 
@@ -192,8 +192,8 @@ fn digits(text: &[u8], mut at: usize) -> usize {
 }
 
 #[cold]
-fn expected_digit(text: &[u8], at: usize) -> Fault {
-    Fault::malformed(at, if at == text.len() { "expected a digit, but the text ends" } else { "expected a digit" })
+fn expected_digit(text: &[u8], at: usize) -> JsonFault {
+    JsonFault::malformed(at, if at == text.len() { "expected a digit, but the text ends" } else { "expected a digit" })
 }
 
 /// Read `true`, `false` or `null`, or whatever else begins at *at*, which is then an error.
@@ -203,34 +203,34 @@ pub(crate) fn literal(text: &[u8], at: usize) -> Result<usize> {
         b't' => (b"true", "expected 'true'"),
         b'f' => (b"false", "expected 'false'"),
         b'n' => (b"null", "expected 'null'"),
-        _ if at >= text.len() => return Err(Fault::malformed(at, "expected a value, but the text ends")),
-        _ => return Err(Fault::malformed(at, "expected a value")),
+        _ if at >= text.len() => return Err(JsonFault::malformed(at, "expected a value, but the text ends")),
+        _ => return Err(JsonFault::malformed(at, "expected a value")),
     };
     if text[at..].starts_with(word) {
         return Ok(at + word.len());
     }
     let same = text[at..].iter().zip(word).take_while(|(one, other)| one == other).count();
-    Err(Fault::malformed(at + same, reason))
+    Err(JsonFault::malformed(at + same, reason))
 }
 
 /// What was expected at *at* and is not there.
 #[cold]
-pub(crate) fn unexpected(text: &[u8], at: usize, reason: &'static str, at_end: &'static str) -> Fault {
-    Fault::malformed(at, if at >= text.len() { at_end } else { reason })
+pub(crate) fn unexpected(text: &[u8], at: usize, reason: &'static str, at_end: &'static str) -> JsonFault {
+    JsonFault::malformed(at, if at >= text.len() { at_end } else { reason })
 }
 
 #[cold]
-pub(crate) fn expected_name(text: &[u8], at: usize) -> Fault {
+pub(crate) fn expected_name(text: &[u8], at: usize) -> JsonFault {
     unexpected(text, at, "expected a member name in double quotes", "expected a member name in double quotes, but the text ends")
 }
 
 #[cold]
-pub(crate) fn expected_colon(text: &[u8], at: usize) -> Fault {
+pub(crate) fn expected_colon(text: &[u8], at: usize) -> JsonFault {
     unexpected(text, at, "expected ':'", "expected ':', but the text ends")
 }
 
 #[cold]
-pub(crate) fn expected_more(text: &[u8], at: usize, in_object: bool) -> Fault {
+pub(crate) fn expected_more(text: &[u8], at: usize, in_object: bool) -> JsonFault {
     if in_object {
         unexpected(text, at, "expected ',' or '}'", "expected ',' or '}', but the text ends")
     } else {

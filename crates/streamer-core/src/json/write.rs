@@ -64,13 +64,13 @@ fn string(text: &mut String, content: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{self, Options};
+    use crate::json::{self, ParseOptions};
 
     #[test]
     fn what_was_written_reads_as_it_was() {
         let text = r#"{"a":[1,-2.5,1e300,9007199254740993,1e400,[],{}],"b":{"\"\\\u0001é":null},"c":[true,false,"x\ny"]}"#;
-        let value: Value = json::parse(text.as_bytes(), Options::default()).unwrap();
-        let again: Value = json::parse(write(&value).as_bytes(), Options::default()).unwrap();
+        let value: Value = json::parse(text.as_bytes(), ParseOptions::default()).unwrap();
+        let again: Value = json::parse(write(&value).as_bytes(), ParseOptions::default()).unwrap();
         assert_eq!(value, again);
     }
 }

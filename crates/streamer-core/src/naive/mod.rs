@@ -6,13 +6,13 @@
 use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
 use crate::automaton::places::{Symbol, topic_matches};
-use crate::automaton::regexps::Program;
 use crate::automaton::wildcards::wildcard_matches;
 use crate::error::EventError;
 use crate::flatten::substitute;
-use crate::json::{self, Build, Options};
+use crate::json::{self, Build, ParseOptions};
 use crate::layout::{BeforeHolds, EventLayout, EventType, Meaning, Part, Pointer, index};
 use crate::limits::Limits;
+use crate::regexps::CompiledRegexp;
 use crate::subscriptions::Subscription;
 use crate::subscriptions::filters::Filter;
 use crate::subscriptions::normal_form::Atom;
@@ -43,7 +43,7 @@ impl Event {
     ///
     /// Those of its text.
     pub fn read(text: &[u8], layout: &EventLayout, limits: &Limits) -> Result<Event, EventError> {
-        let options = Options { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes };
+        let options = ParseOptions { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes };
         let mut raw: Value = json::parse(text, options)?;
         if layout.encoded {
             for part in [&layout.data, &layout.before] {
@@ -169,7 +169,7 @@ fn compares(op: Operator, filter: &Filter, seen: &Value) -> bool {
         Operator::Matches => seen
             .as_str()
             .zip(filter.regexp.as_ref())
-            .is_some_and(|(seen, regexp)| Program::compile(regexp).is_ok_and(|program| program.search(seen))),
+            .is_some_and(|(seen, regexp)| CompiledRegexp::compile(regexp).is_ok_and(|program| program.search(seen))),
         Operator::Less => order(seen, value).is_some_and(Ordering::is_lt),
         Operator::LessOrEqual => order(seen, value).is_some_and(Ordering::is_le),
         Operator::Greater => order(seen, value).is_some_and(Ordering::is_gt),
@@ -275,7 +275,7 @@ fn text_holds(atom: &Atom, text: &str) -> bool {
         Atom::SuffixIgnoreCase(operand) => fold(text).ends_with(&**operand),
         Atom::EqualIgnoreCase(operand) => fold(text) == **operand,
         Atom::Wildcard(pieces) => wildcard_matches(pieces.iter().map(|piece| &**piece), text),
-        Atom::Regexp(regexp) => Program::compile(regexp).is_ok_and(|program| program.search(text)),
+        Atom::Regexp(regexp) => CompiledRegexp::compile(regexp).is_ok_and(|program| program.search(text)),
         Atom::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(*net, address)),
         _ => false,
     }

@@ -2,13 +2,11 @@
 
 use super::operators::{OPERATORS, Operand, Operator};
 use super::parse::{type_name, unknown_name};
-use super::re2;
-use super::regexps::{Regexp, too_large};
-use crate::cel::regexp_size;
 use crate::error::SubscriptionError;
 use crate::json::Tree;
 use crate::layout::decode_pointer;
 use crate::limits::{Limits, Size};
+use crate::regexps::{Regexp, re2, size, too_large};
 use crate::value::{Scalar, Value};
 use std::fmt;
 
@@ -142,7 +140,7 @@ fn regexp(source: &str, place: Place<'_>, limits: &Limits) -> Result<Regexp> {
     if length > MAX_REGEXP_BYTES {
         return error(place, format!("a regular expression of {length} bytes; at most {MAX_REGEXP_BYTES} are allowed"));
     }
-    let (size, most) = (regexp_size(source), limits.max_regexp_size);
+    let (size, most) = (size::size(source), limits.max_regexp_size);
     if size > most {
         return error(place, too_large(size, most));
     }

@@ -3,7 +3,7 @@
 use super::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Root, Verify};
 use super::parse::Subscription;
 use super::patterns::{AllOf, Field};
-use super::tidy::tidy;
+use super::simplify::simplify;
 use crate::cel::{self, Program};
 use crate::limits::Limits;
 use crate::value::{Kind, Scalar};
@@ -32,8 +32,8 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
             changed.push((paths.index(before, Mode::Scalar), paths.index(data, Mode::Scalar)));
         }
     }
-    // A conjunction that nothing meets stays: of an event with holes nobody knows.
-    tidy(&mut clauses);
+    // A conjunction that nothing meets stays: of an event with unknown values nobody knows.
+    simplify(&mut clauses);
     let mut conjunctions = vec![Conjunction { clauses }];
     let (mut tree, mut is_cut) = (None, false);
     if let Some(pattern) = &subscription.pattern {
@@ -55,7 +55,7 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
                 });
                 let mut fields: Vec<Clause> = fields.collect();
                 // None of them is about the same as one of the others, which are about scalars.
-                tidy(&mut fields);
+                simplify(&mut fields);
                 let mut clauses = common.clone();
                 clauses.append(&mut fields);
                 Conjunction { clauses }
@@ -88,7 +88,7 @@ pub fn and_cel(form: &mut NormalForm, program: &Program, limits: &Limits) -> boo
     let both = |conjunction: Conjunction| {
         let with = move |alternative: &Vec<Clause>| {
             let mut clauses = [&conjunction.clauses[..], alternative].concat();
-            tidy(&mut clauses);
+            simplify(&mut clauses);
             Conjunction { clauses }
         };
         lowered.alternatives.iter().map(with)

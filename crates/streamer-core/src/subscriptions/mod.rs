@@ -8,17 +8,14 @@
 //! Every error says where, in the words of the Python package: the same cases test both.
 
 pub mod canonical;
-pub mod depth;
 pub mod filters;
 pub mod lower;
 pub mod normal_form;
 pub mod operators;
 pub mod parse;
 pub mod patterns;
-pub mod re2;
-pub mod regexps;
+pub(crate) mod simplify;
 mod text;
-pub(crate) mod tidy;
 pub mod topics;
 
 pub use lower::{and_cel, normal_form};

@@ -5,7 +5,7 @@
 //!                              └─ verify: what clauses cannot say, checked on a candidate
 //! ```
 //!
-//! Invariant: a subscription (what is left of its `cel` part apart) wants an event without holes if and only if one of the
+//! Invariant: a subscription (what is left of its `cel` part apart) wants an event without unknown values if and only if one of the
 //! conjunctions holds and `verify` is absent or holds. So the conjunctions alone never lose a match: they are what an index may look at.
 //!
 //! A clause is an OR of atoms about one path in one [`Mode`]. An error of CEL (a missing field, an ordering between types
@@ -18,8 +18,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::cel::Times;
-use crate::subscriptions::regexps::Regexp;
-use crate::value::{Kind, Kinds, Number, Scalar, Value};
+use crate::regexps::Regexp;
+use crate::value::{Kind, Kinds, Number, Scalar, Value, within};
 
 /// Where a path begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -233,6 +233,34 @@ pub struct PatternTree {
 }
 
 impl Atom {
+    /// The atom that holds for values that equal *value*.
+    pub fn equal(value: &Value) -> Atom {
+        match value {
+            Value::Scalar(scalar) => Atom::Equal(scalar.clone()),
+            value => Atom::EqualTree(Arc::new(value.clone())),
+        }
+    }
+
+    /// The values of the bound's own type above *low* or below *high*, each with whether the bound is inclusive.
+    pub fn ordered(bound: &Value, low: Option<bool>, high: Option<bool>) -> Vec<Atom> {
+        match bound {
+            Value::Scalar(Scalar::Number(number)) => {
+                let at = |closed| (*number, closed);
+                vec![Atom::Numbers(Range { low: low.map(at), high: high.map(at) })]
+            }
+            Value::Scalar(Scalar::String(text)) => {
+                let at = |closed| (text.clone(), closed);
+                vec![Atom::Strings(Range { low: low.map(at), high: high.map(at) })]
+            }
+            Value::Scalar(Scalar::Bool(bound)) => [false, true]
+                .into_iter()
+                .filter(|value| within(value, low.map(|closed| (bound, closed)), high.map(|closed| (bound, closed))))
+                .map(|value| Atom::Equal(Scalar::Bool(value)))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The atom that holds for any value of one of *kinds*.
     pub fn kind(kind: Kind) -> Atom {
         Atom::Kinds(Kinds::of(kind))

@@ -13,7 +13,7 @@
 //! [oracle](crate::naive), and for events with unknown values.
 
 use super::filters::Filter;
-use super::normal_form::{Atom, Clause, Mode, Path, Range, Root};
+use super::normal_form::{Atom, Clause, Mode, Path, Root};
 use crate::json::Tree;
 use crate::value::{Kinds, Scalar, Value};
 use std::slice;
@@ -120,13 +120,13 @@ const fn row(op: Operator, name: &'static str, operand: Operand, clauses: fn(&Fi
 
 /// In the order in which errors list them, which is that of the enum.
 pub const OPERATORS: [Row; 16] = [
-    row(Operator::Equal, "==", Operand::Anything, |filter| data(filter, equal(&filter.value))),
+    row(Operator::Equal, "==", Operand::Anything, |filter| data(filter, Atom::equal(&filter.value))),
     row(Operator::NotEqual, "!=", Operand::Anything, |filter| data(filter, none_of(slice::from_ref(&filter.value)))),
-    row(Operator::Greater, ">", Operand::Ordered, |filter| any(filter, ordering(&filter.value, Some(false), None))),
-    row(Operator::GreaterOrEqual, ">=", Operand::Ordered, |filter| any(filter, ordering(&filter.value, Some(true), None))),
-    row(Operator::Less, "<", Operand::Ordered, |filter| any(filter, ordering(&filter.value, None, Some(false)))),
-    row(Operator::LessOrEqual, "<=", Operand::Ordered, |filter| any(filter, ordering(&filter.value, None, Some(true)))),
-    row(Operator::In, "in", Operand::Scalars, |filter| any(filter, items(filter).iter().map(equal).collect())),
+    row(Operator::Greater, ">", Operand::Ordered, |filter| any(filter, Atom::ordered(&filter.value, Some(false), None))),
+    row(Operator::GreaterOrEqual, ">=", Operand::Ordered, |filter| any(filter, Atom::ordered(&filter.value, Some(true), None))),
+    row(Operator::Less, "<", Operand::Ordered, |filter| any(filter, Atom::ordered(&filter.value, None, Some(false)))),
+    row(Operator::LessOrEqual, "<=", Operand::Ordered, |filter| any(filter, Atom::ordered(&filter.value, None, Some(true)))),
+    row(Operator::In, "in", Operand::Scalars, |filter| any(filter, items(filter).iter().map(Atom::equal).collect())),
     row(Operator::NotIn, "not in", Operand::Scalars, |filter| data(filter, none_of(items(filter)))),
     row(Operator::Contains, "contains", Operand::Scalar, contains),
     row(Operator::Exists, "exists", Operand::Boolean, exists),
@@ -166,15 +166,8 @@ fn data(filter: &Filter, atom: Atom) -> Vec<Clause> {
     any(filter, vec![atom])
 }
 
-fn equal(value: &Value) -> Atom {
-    match value {
-        Value::Scalar(scalar) => Atom::Equal(scalar.clone()),
-        value => Atom::EqualTree(Arc::new(value.clone())),
-    }
-}
-
 fn none_of(values: &[Value]) -> Atom {
-    Atom::Other { kinds: Kinds::READABLE, none_of: values.iter().map(equal).collect() }
+    Atom::Other { kinds: Kinds::READABLE, none_of: values.iter().map(Atom::equal).collect() }
 }
 
 fn contains(filter: &Filter) -> Vec<Clause> {
@@ -195,7 +188,7 @@ fn exists(filter: &Filter) -> Vec<Clause> {
 /// One side has the value, and the other has it not.
 fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
     let is_not = vec![Atom::Kinds(Kinds::MISSING), none_of(slice::from_ref(&filter.value))];
-    let both = [at(filter, side, vec![equal(&filter.value)]), at(filter, other, is_not)];
+    let both = [at(filter, side, vec![Atom::equal(&filter.value)]), at(filter, other, is_not)];
     both.into_iter().chain(readable_way(filter, other)).collect()
 }
 
@@ -207,25 +200,6 @@ fn readable_way(filter: &Filter, root: Root) -> impl Iterator<Item = Clause> {
         mode: Mode::Scalar,
         atoms: vec![Atom::Kinds(kinds)],
     })
-}
-
-/// The values of the bound's own type above *low* or below *high*, each with whether the bound is inclusive.
-pub(crate) fn ordering(bound: &Value, low: Option<bool>, high: Option<bool>) -> Vec<Atom> {
-    match bound {
-        Value::Scalar(Scalar::Number(number)) => {
-            vec![Atom::Numbers(Range { low: low.map(|closed| (*number, closed)), high: high.map(|closed| (*number, closed)) })]
-        }
-        Value::Scalar(Scalar::String(text)) => {
-            let at = |closed| (text.clone(), closed);
-            vec![Atom::Strings(Range { low: low.map(at), high: high.map(at) })]
-        }
-        Value::Scalar(Scalar::Bool(bound)) => [false, true]
-            .into_iter()
-            .filter(|value| crate::value::within(value, low.map(|closed| (bound, closed)), high.map(|closed| (bound, closed))))
-            .map(|value| Atom::Equal(Scalar::Bool(value)))
-            .collect(),
-        _ => Vec::new(),
-    }
 }
 
 #[cfg(test)]

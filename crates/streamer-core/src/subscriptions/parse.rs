@@ -5,7 +5,7 @@ use super::normal_form::TopicWord;
 use super::patterns::{self, Dialect, Pattern};
 use super::topics::parse_topic;
 use crate::error::SubscriptionError;
-use crate::json::{self, Options, Tree};
+use crate::json::{self, ParseOptions, Tree};
 use crate::layout::EventType;
 use crate::limits::{Limits, Size};
 use crate::value::Scalar;
@@ -111,7 +111,7 @@ impl Subscription {
             let reason = format!("{} bytes of JSON text; at most {most} are allowed (limits.max_subscription_bytes)", text.len());
             return Err(SubscriptionError::new("", reason));
         }
-        let tree: Tree = json::parse(text, Options::default()).map_err(|error| {
+        let tree: Tree = json::parse(text, ParseOptions::default()).map_err(|error| {
             let offset = error.offset.unwrap_or_default();
             SubscriptionError::new("", format!("{} ({} at byte {offset})", error.reason, error.code.as_str()))
         })?;

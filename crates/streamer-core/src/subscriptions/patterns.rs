@@ -15,12 +15,12 @@
 //! path share it.
 
 use super::normal_form::{Atom, Cidr, Range};
-use super::regexps;
 use crate::automaton::cidr::parse_address;
 use crate::automaton::folding::fold;
 use crate::error::SubscriptionError;
-use crate::json::{self, Options, Tree};
+use crate::json::{self, ParseOptions, Tree};
 use crate::limits::{Limits, Size};
+use crate::regexps::{i_regexp, too_large};
 use crate::value::{Kinds, Number, Scalar};
 use std::net::IpAddr;
 
@@ -35,6 +35,34 @@ pub enum Dialect {
     /// EventBridge's, the default of subscriptions.
     #[default]
     EventBridge,
+}
+
+/// What differs from dialect to dialect.
+struct Rules {
+    /// Operators that stand alone in their array.
+    exclusive: &'static [&'static str],
+    /// Whether an array of values may be empty: then nothing matches there.
+    may_be_empty: bool,
+    /// Whether a `$or` of objects means any of them; else it is a name as any other.
+    has_or: bool,
+    /// How regular expressions are written.
+    regexps: &'static i_regexp::Syntax,
+}
+
+impl Dialect {
+    fn rules(self) -> &'static Rules {
+        match self {
+            Dialect::Strict => &Rules {
+                exclusive: &["exists", "anything-but", "regexp"],
+                may_be_empty: true,
+                has_or: false,
+                regexps: &i_regexp::Syntax::QUAMINA,
+            },
+            Dialect::EventBridge => {
+                &Rules { exclusive: &[], may_be_empty: false, has_or: true, regexps: &i_regexp::Syntax::RFC_9485 }
+            }
+        }
+    }
 }
 
 /// A path, and the atoms of which one must hold for a leaf there.
@@ -94,7 +122,7 @@ pub fn parse_text(text: &[u8], dialect: Dialect, limits: &Limits, place: &str) -
 }
 
 fn read_text(text: &[u8], limits: &Limits, place: &str) -> Result<Tree> {
-    let options = Options { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes };
+    let options = ParseOptions { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes };
     json::parse(text, options).map_err(|error| {
         let offset = error.offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
         SubscriptionError::pattern(place, format!("{}{offset}: {}", error.code.as_str(), error.reason))
@@ -132,8 +160,6 @@ const OPERATOR_NAMES: [&str; 24] = [
 const OPERATORS: [&str; 10] =
     ["prefix", "suffix", "equals-ignore-case", "wildcard", "shellstyle", "regexp", "numeric", "cidr", "exists", "anything-but"];
 const EXCLUDABLE: [&str; 4] = ["prefix", "suffix", "equals-ignore-case", "wildcard"];
-/// In the strict dialect these stand alone in their array.
-const EXCLUSIVE: [&str; 3] = ["exists", "anything-but", "regexp"];
 
 const NONE: u32 = u32::MAX;
 
@@ -171,7 +197,7 @@ struct Task<'t> {
 }
 
 struct Parser<'t> {
-    dialect: Dialect,
+    rules: &'static Rules,
     limits: &'t Limits,
     base: &'t str,
     states: usize,
@@ -185,7 +211,7 @@ impl<'t> Parser<'t> {
     fn new(dialect: Dialect, limits: &'t Limits, base: &'t str) -> Parser<'t> {
         let size = Size::default();
         Parser {
-            dialect,
+            rules: dialect.rules(),
             limits,
             base,
             states: 0,
@@ -279,7 +305,7 @@ impl<'t> Parser<'t> {
     /// Add what the alternatives of a `$or` ask for; false where the array belongs to an ordinary field.
     fn alternatives(&mut self, task: Task<'t>, values: &'t [Tree], tasks: &mut Vec<Task<'t>>) -> Result<bool> {
         let node = self.paths[task.path as usize];
-        if node.name != "$or" || self.dialect == Dialect::Strict {
+        if node.name != "$or" || !self.rules.has_or {
             return Ok(false);
         }
         let objects = || values.iter().filter_map(|value| if let Tree::Object(members) = value { Some(members) } else { None });
@@ -308,7 +334,7 @@ impl<'t> Parser<'t> {
     }
 
     fn field(&mut self, task: Task<'t>, values: &'t [Tree]) -> Result<Field> {
-        if values.is_empty() && self.dialect != Dialect::Strict {
+        if values.is_empty() && !self.rules.may_be_empty {
             return self.fail(task.place, "an array of values must not be empty");
         }
         self.size.add_conditions(1, self.limits).or_else(|reason| self.fail(task.place, reason))?;
@@ -323,7 +349,7 @@ impl<'t> Parser<'t> {
                 if !OPERATORS.contains(&name) {
                     return self.fail(place, format!("unknown operator, expected one of {}", OPERATORS.join(", ")));
                 }
-                if self.dialect == Dialect::Strict && EXCLUSIVE.contains(&name) && values.len() > 1 {
+                if self.rules.exclusive.contains(&name) && values.len() > 1 {
                     return self.fail(place, format!("{name} must stand alone in its array"));
                 }
                 atoms.push(self.operator(name, operand, place)?);
@@ -436,11 +462,11 @@ impl<'t> Parser<'t> {
 
     fn regexp(&mut self, operand: &'t Tree, place: u32) -> Result<Atom> {
         let text = self.text(operand, place)?;
-        match regexps::translate(text, self.dialect == Dialect::Strict) {
+        match i_regexp::translate(text, self.rules.regexps) {
             Ok(regexp) => {
                 let (size, most) = (regexp.size, self.limits.max_regexp_size);
                 if size > most {
-                    return self.fail(place, regexps::too_large(size, most));
+                    return self.fail(place, too_large(size, most));
                 }
                 self.spend(size, place)?;
                 Ok(Atom::Regexp(regexp))

@@ -8,7 +8,7 @@
 use peers::{args, measure, skip};
 use std::sync::Arc;
 use std::time::Instant;
-use streamer_core::engine::{Addition, Engine, Mode, Options, Scratch};
+use streamer_core::engine::{Addition, Engine, WriteMode, Options, Scratch};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -45,12 +45,12 @@ fn main() {
     let layout = Arc::new(EventLayout::from_json(DOCUMENT.as_bytes()).expect("a layout"));
     let engine = Engine::new(Options { layout, validation, background: false, ..Options::default() });
     let items = given.patterns.iter().map(|(id, pattern)| Ok(addition(*id, pattern))).collect();
-    let Ok(changes) = engine.write(items, Mode::Add, false) else { skip(&peer, &given.workload, "a pattern was refused") };
+    let Ok(changes) = engine.write(items, WriteMode::Add, false) else { skip(&peer, &given.workload, "a pattern was refused") };
     // What a caller gets is its own ids: the peers' ids are integers too.
     let mut ids = vec![0; given.patterns.len()];
     changes.added.iter().for_each(|(at, slot)| ids[*slot as usize] = given.patterns[*at].0);
     let mut scratch = Scratch::default();
-    engine.match_event(&given.events[0], None, None, &mut scratch).expect("an event");
+    engine.match_event(&given.events[0], &mut scratch).expect("an event");
     let build_s = started.elapsed().as_secs_f64();
     let mut out: Vec<u32> = Vec::new();
     let mut scratch_of_check = Scratch::default();
@@ -60,11 +60,11 @@ fn main() {
         &given.events,
         build_s,
         |event, found| {
-            let matched = engine.match_event(event, None, None, &mut scratch_of_check).expect("an event");
+            let matched = engine.match_event(event, &mut scratch_of_check).expect("an event");
             found.extend(matched.certain.iter().map(|slot| ids[*slot as usize]));
         },
         |event| {
-            let matched = engine.match_event(event, None, None, &mut scratch).expect("an event");
+            let matched = engine.match_event(event, &mut scratch).expect("an event");
             out.clear();
             out.extend(matched.certain.iter().map(|slot| ids[*slot as usize]));
             std::hint::black_box(&out).len()

@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::mem::Discriminant;
 
 /// Make one clause of those that can be one, and drop what is said twice; false where no value can do.
-pub fn tidy(clauses: &mut Vec<Clause>) -> bool {
+pub fn simplify(clauses: &mut Vec<Clause>) -> bool {
     let groups = at_one_place(clauses);
     if !groups.is_empty() {
         let mut keep = vec![true; clauses.len()];
@@ -148,10 +148,10 @@ mod tests {
         Clause { path: Path::new(Root::Data, [name]), mode, atoms: vec![atom] }
     }
 
-    fn tidied(mode: Mode, atoms: impl IntoIterator<Item = Atom>) -> (Vec<Atom>, bool) {
+    fn simplified(mode: Mode, atoms: impl IntoIterator<Item = Atom>) -> (Vec<Atom>, bool) {
         let mut clauses: Vec<Clause> = atoms.into_iter().map(|atom| clause("a", mode, atom)).collect();
         clauses.insert(1, clause("b", mode, number(None, Some((1, true)))));
-        let can_hold = tidy(&mut clauses);
+        let can_hold = simplify(&mut clauses);
         assert_eq!(clauses.iter().filter(|clause| clause.path == Path::new(Root::Data, ["b"])).count(), 1);
         let of_a = clauses.into_iter().filter(|clause| clause.path == Path::new(Root::Data, ["a"]));
         (of_a.flat_map(|clause| clause.atoms).collect(), can_hold)
@@ -163,23 +163,23 @@ mod tests {
         let wider = number(Some((5, true)), Some((9, true)));
         let present = Atom::Kinds(Kinds::PRESENT);
         let all = [above.clone(), below.clone(), wider, present];
-        assert_eq!(tidied(Mode::Scalar, all), (vec![number(Some((5, false)), Some((9, true)))], true));
-        assert_eq!(tidied(Mode::AnyLeaf, [above.clone(), below.clone()]), (vec![above, below], true));
+        assert_eq!(simplified(Mode::Scalar, all), (vec![number(Some((5, false)), Some((9, true)))], true));
+        assert_eq!(simplified(Mode::AnyLeaf, [above.clone(), below.clone()]), (vec![above, below], true));
     }
 
     #[test]
     fn ranges_without_a_common_value_stay_two() {
         for inclusive in [false, true] {
             let (above, below) = (number(Some((9, false)), None), number(None, Some((9, inclusive))));
-            assert_eq!(tidied(Mode::Scalar, [above.clone(), below.clone()]), (vec![above, below], true));
+            assert_eq!(simplified(Mode::Scalar, [above.clone(), below.clone()]), (vec![above, below], true));
         }
-        let one = tidied(Mode::Scalar, [number(Some((9, true)), None), number(None, Some((9, true)))]);
+        let one = simplified(Mode::Scalar, [number(Some((9, true)), None), number(None, Some((9, true)))]);
         assert_eq!(one, (vec![number(Some((9, true)), Some((9, true)))], true));
     }
 
     #[test]
     fn what_nothing_can_be_is_said_to_be_so() {
         let (null, missing) = (Atom::kind(Kind::Null), Atom::kind(Kind::Missing));
-        assert!(!tidied(Mode::Scalar, [null, missing]).1);
+        assert!(!simplified(Mode::Scalar, [null, missing]).1);
     }
 }

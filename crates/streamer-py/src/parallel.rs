@@ -13,8 +13,8 @@
 //! Cost: some 20 µs for each thread besides the caller. Rejected: a share of the work for each thread from the beginning (one
 //! that meets the costly events lets the others wait); a pool (its threads would be missing after a fork).
 
+use crate::external_cel::{self, InTeam};
 use crate::gil;
-use crate::judging::{self, InTeam};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Pulse<'_> {
     /// Whether to go on; called before each event.
     #[inline]
     pub fn beat(&mut self) -> bool {
-        if judging::has_raised() {
+        if external_cel::has_raised() {
             self.stop.store(true, Ordering::Relaxed);
         }
         if let Some(signals) = &mut self.signals {
@@ -123,7 +123,7 @@ impl Drop for AtWork<'_> {
 /// # Errors
 ///
 /// What a handler of a signal raised, or a function of Python that evaluates CEL. A panic goes on here.
-pub fn shared_out<T: Send>(
+pub fn parallel<T: Send>(
     py: Python<'_>,
     blocks: usize,
     scratches: &mut [Box<Scratch>],
@@ -148,7 +148,7 @@ pub fn shared_out<T: Send>(
                 Err(panic) => resume_unwind(panic),
             }
         }
-        (done, judging::raised())
+        (done, external_cel::raised())
     };
     let (mut done, raised) = gil::let_go(py, || {
         thread::scope(|scope| {

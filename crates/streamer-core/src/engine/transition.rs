@@ -11,7 +11,7 @@
 //! | | no | yes | leave, if the subscription wants `transitions` |
 //! | update without `before`, or no type | yes | | without transition |
 //!
-//! Invariant: a subscription of an event without holes that wants its new side has the event's [`Change`]; only what leaves
+//! Invariant: a subscription of an event without unknown values that wants its new side has the event's [`Change`]; only what leaves
 //! is told apart. So nothing is kept for each match, and the old side is looked at for transitions of ordinary matches only
 //! when somebody asks.
 

@@ -1,22 +1,21 @@
 //! How large regexps are: 16 KiB of source hold hundreds of large ones, and each byte of a text may take a step for each state
 //! of a regexp, in RE2 as here.
 
-use crate::subscriptions::depth::with_stack_for;
-use crate::subscriptions::re2;
-use crate::subscriptions::regexps::Regexp;
+use super::depth::with_stack_for;
+use super::{Regexp, re2};
 use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind};
 use regex_syntax::utf8::Utf8Sequences;
 use std::collections::HashSet;
 
 /// The instructions that all regexps of one expression may take together.
-pub(super) const MAX_INSTRUCTIONS: usize = 250_000;
+pub(crate) const MAX_INSTRUCTIONS: usize = 250_000;
 
 /// Read a regexp of RE2; returns it and about how many instructions RE2 makes of it.
 ///
 /// # Errors
 ///
 /// What is wrong with it.
-pub(super) fn translate(text: &str) -> Result<(Regexp, usize), String> {
+pub(crate) fn translate(text: &str) -> Result<(Regexp, usize), String> {
     let regexp = re2::translate(text)?;
     // Without classes and counts a letter is an instruction for each of its bytes.
     let is_plain = !text.contains(['{', '[', '\\', '.']);

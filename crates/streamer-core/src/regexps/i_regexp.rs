@@ -14,20 +14,35 @@
 //! is 100. Brackets are what they hold, at least 1. `{n,m}` multiplies by m, `{n,}` by n, both at least by 1. To this comes 1
 //! for the whole.
 
-/// A regular expression in the syntax of `regex-syntax`, to be compiled by whoever runs it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Regexp {
-    /// The expression. One that must match the whole string says so itself, with `\A` and `\z`.
-    pub expression: Box<str>,
-    /// About how many states a text may keep alive at once, told from the text as it was given (docs/cel-cost.md).
-    pub size: usize,
-}
+use super::{Regexp, literal};
 
 const MAX_NESTED_COUNT: usize = 1000;
 const MAX_STATES: usize = 10_000;
 const MAX_DEPTH: usize = 64;
 const CATEGORY_STATES: usize = 100;
-const STRICT_MAX_COUNT: usize = 99;
+
+/// How a dialect writes regular expressions: the table in the head of this file.
+#[derive(Debug)]
+pub struct Syntax {
+    /// What begins an escape. In a syntax where that is no backslash, a backslash is a character, and the escape is escaped.
+    escape: char,
+    /// What `.` stands for, as `regex-syntax` says it.
+    any: &'static str,
+    /// The largest count.
+    max_count: usize,
+}
+
+impl Syntax {
+    /// RFC 9485 as written.
+    pub const RFC_9485: Syntax = Syntax { escape: '\\', any: "[^\\n\\r]", max_count: MAX_NESTED_COUNT };
+    /// Quamina's REGEXP.md.
+    pub const QUAMINA: Syntax = Syntax { escape: '~', any: "(?s:.)", max_count: 99 };
+
+    /// Whether a character stands for itself that does not in RFC 9485.
+    fn is_plain(&self, letter: char) -> bool {
+        letter == '\\' && self.escape != '\\'
+    }
+}
 
 const NOT_NORMAL: &str = "()*+.?[\\]{|}";
 const NOT_IN_CLASS: &str = "-[\\]";
@@ -40,8 +55,8 @@ type Result<T> = std::result::Result<T, String>;
 /// # Errors
 ///
 /// What is wrong, and at which character.
-pub fn translate(source: &str, strict: bool) -> Result<Regexp> {
-    let mut parser = Parser { source: source.chars().collect(), strict, escape: if strict { '~' } else { '\\' }, at: 0 };
+pub fn translate(source: &str, syntax: &Syntax) -> Result<Regexp> {
+    let mut parser = Parser { source: source.chars().collect(), syntax, at: 0 };
     let (text, size) = parser.parse()?;
     Ok(Regexp { expression: format!("\\A(?:{text})\\z").into(), size })
 }
@@ -71,14 +86,13 @@ impl Group {
     }
 }
 
-struct Parser {
+struct Parser<'s> {
     source: Vec<char>,
-    strict: bool,
-    escape: char,
+    syntax: &'s Syntax,
     at: usize,
 }
 
-impl Parser {
+impl Parser<'_> {
     fn parse(&mut self) -> Result<(String, usize)> {
         let mut stack = Vec::new();
         let mut group = Group::new(0);
@@ -178,7 +192,7 @@ impl Parser {
             return self.fail("expected a count");
         }
         let digits: String = self.source[at..self.at].iter().skip_while(|digit| **digit == '0').collect();
-        let most = if self.strict { STRICT_MAX_COUNT } else { MAX_NESTED_COUNT };
+        let most = self.syntax.max_count;
         let count = if digits.is_empty() { Some(0) } else { digits.parse().ok() };
         match count {
             Some(count) if count <= most => Ok(count),
@@ -192,18 +206,18 @@ impl Parser {
     fn atom(&mut self, letter: char) -> Result<(String, usize)> {
         if letter == '.' {
             self.at += 1;
-            return Ok((if self.strict { "(?s:.)" } else { "[^\\n\\r]" }.to_owned(), 1));
+            return Ok((self.syntax.any.to_owned(), 1));
         }
         if letter == '[' {
             return self.class();
         }
-        if letter == self.escape {
+        if letter == self.syntax.escape {
             if let Some(category) = self.category()? {
                 return Ok((category, CATEGORY_STATES));
             }
             return Ok((literal(self.escaped()?), 1));
         }
-        if NOT_NORMAL.contains(letter) && !(letter == '\\' && self.strict) {
+        if NOT_NORMAL.contains(letter) && !self.syntax.is_plain(letter) {
             return self.fail(format!("'{letter}' must be escaped"));
         }
         self.at += 1;
@@ -213,7 +227,7 @@ impl Parser {
     /// Read an escape that stands for one character.
     fn escaped(&mut self) -> Result<char> {
         let Some(letter) = self.source.get(self.at + 1).copied() else {
-            return self.fail(format!("'{}' at the end", self.escape));
+            return self.fail(format!("'{}' at the end", self.syntax.escape));
         };
         let control = match letter {
             'n' => Some('\n'),
@@ -221,8 +235,8 @@ impl Parser {
             't' => Some('\t'),
             _ => None,
         };
-        if control.is_none() && !ESCAPABLE.contains(letter) && !(self.strict && letter == '~') {
-            return self.fail(format!("unknown escape '{}{letter}'", self.escape));
+        if control.is_none() && !ESCAPABLE.contains(letter) && letter != self.syntax.escape {
+            return self.fail(format!("unknown escape '{}{letter}'", self.syntax.escape));
         }
         self.at += 2;
         Ok(control.unwrap_or(letter))
@@ -240,7 +254,7 @@ impl Parser {
                 self.at = end + 1;
                 Ok(Some(format!("\\{kind}{{{name}}}")))
             }
-            _ => self.fail(format!("expected a Unicode category, as in '{}p{{Lu}}'", self.escape)),
+            _ => self.fail(format!("expected a Unicode category, as in '{}p{{Lu}}'", self.syntax.escape)),
         }
     }
 
@@ -272,7 +286,7 @@ impl Parser {
                     states += 1;
                 }
                 Some(letter) => {
-                    let category = if letter == self.escape { self.category()? } else { None };
+                    let category = if letter == self.syntax.escape { self.category()? } else { None };
                     states += if category.is_some() { CATEGORY_STATES } else { 1 };
                     items += &match category {
                         Some(category) => category,
@@ -307,10 +321,10 @@ impl Parser {
         let Some(letter) = self.peek() else {
             return self.fail("a class does not end");
         };
-        if letter == self.escape {
+        if letter == self.syntax.escape {
             return self.escaped();
         }
-        if NOT_IN_CLASS.contains(letter) && !(letter == '\\' && self.strict) {
+        if NOT_IN_CLASS.contains(letter) && !self.syntax.is_plain(letter) {
             return self.fail(format!("'{letter}' in a class must be escaped"));
         }
         self.at += 1;
@@ -338,16 +352,6 @@ fn is_category(name: &str) -> bool {
     letters.next().is_none_or(|detail| details.contains(detail)) && letters.next().is_none()
 }
 
-/// A character that stands for itself, also in a class.
-pub(super) fn literal(letter: char) -> String {
-    if letter.is_ascii_alphanumeric() { letter.to_string() } else { format!("\\x{{{:X}}}", letter as u32) }
-}
-
-/// Why a regexp is refused that is larger than a limit lets it be.
-pub(super) fn too_large(size: usize, most: usize) -> String {
-    format!("a regular expression of size {size}; at most {most} is allowed (limits.max_regexp_size)")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,10 +359,10 @@ mod tests {
     #[test]
     fn what_is_accepted_compiles() {
         for source in ["", "a|", "(a|b)*", "[a-z]{1,50}", "\\p{L}+", "[^\\p{Cn}x-]", "a{0}", "(){3}", ".", "[&&]", "\\P{C}"] {
-            let regexp = translate(source, false).unwrap();
+            let regexp = translate(source, &Syntax::RFC_9485).unwrap();
             regex_syntax::parse(&regexp.expression).unwrap_or_else(|error| panic!("{source}: {error}"));
         }
-        let regexp = translate("~p{L}+\\", true).unwrap();
+        let regexp = translate("~p{L}+\\", &Syntax::QUAMINA).unwrap();
         assert_eq!((&*regexp.expression, regexp.size), ("\\A(?:\\p{L}+\\x{5C})\\z", 102));
     }
 
@@ -368,10 +372,10 @@ mod tests {
             ["*", "a**", "(", ")", "[", "[]", "a{2,1}", "a{1001}", "\\d", "\\", "[a--]", "\\p{Xx}", "(a{100}){11}", "a{", "^*"]
         {
             if source != "^*" {
-                assert!(translate(source, false).is_err(), "{source}");
+                assert!(translate(source, &Syntax::RFC_9485).is_err(), "{source}");
             }
         }
-        assert!(translate("a{100}", true).is_err());
-        assert!(translate(&"(".repeat(65), false).is_err());
+        assert!(translate("a{100}", &Syntax::QUAMINA).is_err());
+        assert!(translate(&"(".repeat(65), &Syntax::RFC_9485).is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! What an expression that comes to a value has read: a condition that no clause expresses is still only evaluated for events
 //! that have what it is strict in, of kinds that it takes. `data.b - data.c > 50` needs two numbers.
 
-use super::ast::{Ast, BinaryOp, Function, Node, NodeId, Step, UnaryOp};
+use super::Set;
 use super::atoms::{BOOL, LIST, MAP, NUMBER, Read, STRING, is, name_of, read, steps_from};
-use super::lower::Set;
+use crate::cel::ast::{Ast, BinaryOp, Function, Node, NodeId, Step, UnaryOp};
 use crate::subscriptions::normal_form::Clause;
 use crate::value::Kinds;
 

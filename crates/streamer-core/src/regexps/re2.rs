@@ -6,8 +6,8 @@
 //! past 1,000 or whose product is. `\C` is a single byte, so that an expression may match a part of a character.
 
 use super::depth::{MAX_LEVELS, with_stack_for};
-use super::regexps::{Regexp, literal};
-use crate::cel::regexp_size;
+use super::size::size;
+use super::{Regexp, literal};
 
 const MAX_COUNT: usize = 1000;
 
@@ -21,10 +21,10 @@ type Result<T> = std::result::Result<T, String>;
 pub fn translate(source: &str) -> Result<Regexp> {
     let expression = Parser { source: source.chars().collect(), at: 0, names: Vec::new(), text: String::new() }.parse()?;
     with_stack_for(&expression, || hir(&expression).map(drop))?; // finds what is left: names of scripts
-    Ok(Regexp { expression: expression.into(), size: regexp_size(source) })
+    Ok(Regexp { expression: expression.into(), size: size(source) })
 }
 
-/// Parse an expression of this module or of [`super::regexps`]; it may match single bytes. What recurses over it is done
+/// Parse an expression of this module or of [`super::i_regexp`]; it may match single bytes. What recurses over it is done
 /// [`with_stack_for`] it.
 ///
 /// # Errors
@@ -527,7 +527,7 @@ mod tests {
 
     fn found(expression: &str, text: &str) -> bool {
         let regexp = translate(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
-        crate::automaton::regexps::Program::compile(&regexp).unwrap().is_match(text)
+        crate::regexps::CompiledRegexp::compile(&regexp).unwrap().is_match(text)
     }
 
     #[test]

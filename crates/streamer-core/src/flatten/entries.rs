@@ -25,6 +25,7 @@
 //! number of values at a path).
 
 use super::trie::{ALWAYS, PathTrie};
+use crate::cel::Times;
 use crate::layout::{EventType, Pointer};
 use crate::subscriptions::normal_form::Root;
 use crate::value::{Kind, Number, ScalarRef};
@@ -78,16 +79,16 @@ pub(crate) struct Head {
 
 /// The scratch of one flattening after another. One for each thread; it grows to the largest event and trie it has seen.
 #[derive(Debug, Default)]
-pub struct Slots {
-    pub(crate) entries: Vec<Entry>,
+pub struct Entries {
+    pub(crate) all: Vec<Entry>,
     pub(crate) heads: Vec<Head>,
     pub(crate) elements: Vec<Element>,
     /// Unescaped strings, one after the other.
     pub(crate) plain: Vec<u8>,
     pub(crate) stamp: u64,
-    /// Holes that the layout tells of; whether it is an update without `before` that may have had one, or a delete of whose
-    /// document no more is known than `before` holds; whether nothing else than `before` has holes.
-    pub(crate) holes: Vec<Pointer>,
+    /// Unknown values that the layout tells of; whether it is an update without `before` that may have had one, or a delete of whose
+    /// document no more is known than `before` holds; whether nothing else than `before` has unknown values.
+    pub(crate) unknown: Vec<Pointer>,
     pub(crate) untold: bool,
     pub(crate) is_partial_delete: bool,
     pub(crate) only_before: bool,
@@ -95,13 +96,13 @@ pub struct Slots {
     pub(crate) before_end: u32,
 }
 
-impl Slots {
+impl Entries {
     pub(crate) fn begin(&mut self, nodes: usize) {
-        self.entries.clear();
+        self.all.clear();
         self.elements.clear();
         self.elements.push(Element { outer: Position::NONE, array: u32::MAX, depth: 0 });
         self.plain.clear();
-        self.holes.clear();
+        self.unknown.clear();
         (self.untold, self.is_partial_delete, self.only_before, self.before_end) = (false, false, false, 0);
         self.stamp += 1;
         if self.heads.len() < nodes {
@@ -112,15 +113,15 @@ impl Slots {
     /// Add an entry at the end of its node's list.
     #[inline]
     pub(crate) fn push(&mut self, entry: Entry) -> u32 {
-        let index = self.entries.len() as u32;
+        let index = self.all.len() as u32;
         let head = &mut self.heads[entry.node as usize];
         if head.stamp == self.stamp {
-            self.entries[head.last as usize].next = index;
+            self.all[head.last as usize].next = index;
             head.last = index;
         } else {
             *head = Head { stamp: self.stamp, first: index, last: index };
         }
-        self.entries.push(entry);
+        self.all.push(entry);
         index
     }
 
@@ -131,13 +132,13 @@ impl Slots {
         if head.stamp != self.stamp {
             return None;
         }
-        let entry = &self.entries[head.first as usize];
+        let entry = &self.all[head.first as usize];
         if entry.node == DEAD { self.living(entry.next) } else { Some(entry) }
     }
 
     fn living(&self, mut index: u32) -> Option<&Entry> {
         while index != NO_ENTRY {
-            let entry = &self.entries[index as usize];
+            let entry = &self.all[index as usize];
             if entry.node != DEAD {
                 return Some(entry);
             }
@@ -184,11 +185,11 @@ pub struct Parts<'a> {
     pub is_bare: bool,
 }
 
-/// A flattened event: what [`Slots`] hold of it, by path.
+/// A flattened event: what [`Entries`] hold of it, by path.
 #[derive(Clone, Copy, Debug)]
 pub struct Flat<'a> {
     pub(crate) trie: &'a PathTrie,
-    pub(crate) slots: &'a Slots,
+    pub(crate) entries: &'a Entries,
     /// The event, as it is read: with encoded parts decoded, and `before` completed.
     pub(crate) event: &'a [u8],
     /// That, as far as it was read.
@@ -248,7 +249,7 @@ impl<'a> Flat<'a> {
     #[inline]
     pub fn value(&self, path: PathId) -> Option<Leaf<'_>> {
         let found = match self.node(path) {
-            Ok(node) => Found::Entry(self.slots.value(node)?),
+            Ok(node) => Found::Entry(self.entries.value(node)?),
             Err(text) => Found::Text(text?),
         };
         Some(Leaf { flat: self, found })
@@ -258,21 +259,21 @@ impl<'a> Flat<'a> {
     #[inline]
     pub fn leaves(&self, path: PathId) -> Leaves<'_> {
         match self.node(path) {
-            Ok(node) => Leaves { flat: self, entry: self.slots.first(node), text: None },
+            Ok(node) => Leaves { flat: self, entry: self.entries.first(node), text: None },
             Err(text) => Leaves { flat: self, entry: None, text },
         }
     }
 
     /// Whether any value lies in an array. If none does, leaves are always consistent.
     pub fn has_arrays(&self) -> bool {
-        self.slots.elements.len() > 1
+        self.entries.elements.len() > 1
     }
 
     /// Call *visit* with each path at which there is anything, once each: a value, a list, an object or a leaf. Paths that
     /// share a place are all named, also where only another mode than theirs sees something there.
     pub fn present(&self, mut visit: impl FnMut(PathId)) {
-        for (index, entry) in self.slots.entries.iter().enumerate() {
-            if entry.node == DEAD || self.slots.heads[entry.node as usize].first != index as u32 && !self.is_first(entry) {
+        for (index, entry) in self.entries.all.iter().enumerate() {
+            if entry.node == DEAD || self.entries.heads[entry.node as usize].first != index as u32 && !self.is_first(entry) {
                 continue;
             }
             for output in self.trie.outputs_of(entry.node) {
@@ -299,7 +300,7 @@ impl<'a> Flat<'a> {
 
     /// Whether it is its node's first living entry.
     fn is_first(&self, entry: &Entry) -> bool {
-        self.slots.first(entry.node).is_some_and(|first| std::ptr::eq(first, entry))
+        self.entries.first(entry.node).is_some_and(|first| std::ptr::eq(first, entry))
     }
 
     /// The node of a path for this event, or the text of a part.
@@ -321,17 +322,17 @@ impl<'a> Flat<'a> {
 
     /// The element that encloses the element at *position*.
     pub fn outer(&self, position: Position) -> Position {
-        self.slots.elements[position.0 as usize].outer
+        self.entries.elements[position.0 as usize].outer
     }
 
     /// Which array the element at *position* belongs to, a number of its own for each array of the event.
     pub fn array(&self, position: Position) -> u32 {
-        self.slots.elements[position.0 as usize].array
+        self.entries.elements[position.0 as usize].array
     }
 
     /// In how many arrays *position* lies.
     pub fn depth(&self, position: Position) -> u32 {
-        self.slots.elements[position.0 as usize].depth
+        self.entries.elements[position.0 as usize].depth
     }
 
     /// Whether two values can be chosen together: no array holds both in different elements.
@@ -367,7 +368,7 @@ impl<'f> Iterator for Leaves<'f> {
     #[inline]
     fn next(&mut self) -> Option<Leaf<'f>> {
         while let Some(entry) = self.entry {
-            self.entry = self.flat.slots.living(entry.next);
+            self.entry = self.flat.entries.living(entry.next);
             if !matches!(entry.kind, Kind::List | Kind::Map) {
                 return Some(Leaf { flat: self.flat, found: Found::Entry(entry) });
             }
@@ -420,6 +421,12 @@ impl<'f> Leaf<'f> {
     #[inline]
     pub fn number(&self) -> Option<Number> {
         if self.kind() == Kind::Number { Number::parse(self.raw().as_bytes()) } else { None }
+    }
+
+    /// What CEL's `timestamp(x)` or `duration(x)` makes of the value, in nanoseconds; None where that is an error.
+    pub fn time(&self, of: Times) -> Option<Number> {
+        let text = self.text();
+        of.read(self.kind(), text.unwrap_or_else(|| self.raw()))
     }
 
     /// The scalar it is; `None` for lists, objects and numbers beyond float64.

@@ -4,15 +4,14 @@
 //! `data.lines.exists(l, l.sku == 'x' && l.qty > 2)` asks one element for two things. Clauses about any leaf at `data.lines.sku`
 //! and at `data.lines.qty` ask the same of some elements each, which is more; so the program is evaluated where both hold.
 
-use super::ast::{Ast, BinaryOp, Constant, Function, Macro, MacroKind, Meaning, Node, NodeId, Step};
 use super::atoms::{
-    LIST, MAP, MAX_STEPS, Read, below, bounds, clause, constant, equal, is, mirrored, name_of, opposite, read, text_atom,
-    text_of, unwrap,
+    LIST, MAP, MAX_STEPS, Read, below, bounds, clause, constant, is, mirrored, name_of, opposite, read, text_atom, text_of,
+    unwrap,
 };
-use super::lower::{Set, flatten};
-use super::program::Program;
+use super::{Set, flatten};
+use crate::cel::ast::{Ast, BinaryOp, Constant, Function, Macro, MacroKind, Meaning, Node, NodeId, Step};
+use crate::cel::program::Program;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path};
-use crate::subscriptions::operators::ordering;
 use crate::value::{Kinds, Value};
 use std::sync::Arc;
 
@@ -81,11 +80,11 @@ pub(super) fn indexed(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, want
     };
     value.as_scalar()?;
     let atoms = match (op, wanted) {
-        (BinaryOp::Equal, true) => vec![equal(value)],
+        (BinaryOp::Equal, true) => vec![Atom::equal(&value)],
         (BinaryOp::Equal, false) => return None, // a list is not equal, too
         (op, wanted) => {
             let (low, high) = bounds(if wanted { op } else { opposite(op)? })?;
-            ordering(&value, low, high)
+            Atom::ordered(&value, low, high)
         }
     };
     Some(within_leaves(path, atoms))
@@ -134,7 +133,9 @@ fn of_element(program: &Program, id: NodeId, is_variable: impl Fn(NodeId) -> boo
         Node::Operation { first, rest } => {
             let [one] = &rest[..] else { return None };
             if let (BinaryOp::In, Node::List(items)) = (one.op, &ast[unwrap(ast, one.operand)]) {
-                let scalar = |item: &NodeId| constant(ast, *item).filter(|value| value.as_scalar().is_some()).map(equal);
+                let scalar = |item: &NodeId| {
+                    constant(ast, *item).filter(|value| value.as_scalar().is_some()).map(|value| Atom::equal(&value))
+                };
                 return Some((member(*first)?, items.iter().map(scalar).collect::<Option<_>>()?));
             }
             let (names, value, op) = match (member(*first), member(one.operand)) {
@@ -144,8 +145,8 @@ fn of_element(program: &Program, id: NodeId, is_variable: impl Fn(NodeId) -> boo
             };
             value.as_scalar()?;
             let atoms = match op {
-                BinaryOp::Equal => vec![equal(value)],
-                op => bounds(op).map(|(low, high)| ordering(&value, low, high))?,
+                BinaryOp::Equal => vec![Atom::equal(&value)],
+                op => bounds(op).map(|(low, high)| Atom::ordered(&value, low, high))?,
             };
             Some((names, atoms))
         }

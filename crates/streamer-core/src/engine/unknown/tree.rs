@@ -1,4 +1,4 @@
-//! The holes of one side of an event: JSON Pointers as a tree, at the end of each of which everything is unknown.
+//! The unknown values of one side of an event: JSON Pointers as a tree, at the end of each of which everything is unknown.
 
 use crate::flatten::{Rest, is_prefix};
 use crate::layout::Pointer;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// See the head of this file.
 #[derive(Debug, Default)]
-pub(super) struct HoleTree {
+pub(super) struct UnknownTree {
     nodes: Vec<Node>,
 }
 
@@ -19,13 +19,13 @@ pub(super) struct Node {
     pub below: HashMap<Box<str>, u32>,
     /// Whether a pointer ends here.
     pub is_end: bool,
-    /// Where every other member is a hole: those that are none, and the end that is that of the others.
+    /// Where every other member is an unknown value: those that are none, and the end that is that of the others.
     rest: Option<(Arc<HashSet<Box<str>>>, u32)>,
 }
 
-impl HoleTree {
-    pub fn new(pointers: &[Pointer], rest: Option<&Rest>) -> HoleTree {
-        let mut tree = HoleTree::default();
+impl UnknownTree {
+    pub fn new(pointers: &[Pointer], rest: Option<&Rest>) -> UnknownTree {
+        let mut tree = UnknownTree::default();
         for pointer in pointers {
             let at = tree.walk(pointer);
             tree.nodes[at as usize].is_end = true;
@@ -74,7 +74,7 @@ impl HoleTree {
         }
     }
 
-    /// Whether a place lies at, above or below a hole; as many steps as the place has, however many holes there are.
+    /// Whether a place lies at, above or below an unknown value; as many steps as the place has, however many unknown values there are.
     pub fn meets<'p>(&self, place: impl IntoIterator<Item = &'p Box<str>>) -> bool {
         let Some(mut at) = self.root() else { return false };
         for token in place {
@@ -87,7 +87,7 @@ impl HoleTree {
         true
     }
 
-    /// Whether a hole may hide leaves at a path in *raw*: from the first array on, and where the event has nothing, any token may
+    /// Whether an unknown value may hide leaves at a path in *raw*: from the first array on, and where the event has nothing, any token may
     /// stand for an element.
     pub fn may_meet(&self, raw: &Value, path: &[Box<str>]) -> bool {
         let (Some(mut at), mut value) = (self.root(), raw) else { return false };
@@ -105,20 +105,20 @@ impl HoleTree {
     }
 }
 
-/// The holes of the old side of an event with these holes, which has its documents there.
-pub(super) fn holes_before(holes: &[Pointer], data_at: &Pointer, before_at: &Pointer) -> Vec<Pointer> {
-    let mut found: Vec<Pointer> = Vec::with_capacity(holes.len());
-    for hole in holes {
-        if is_prefix(before_at, hole) {
-            found.push([data_at, &hole[before_at.len()..]].concat().into());
-        } else if is_prefix(hole, before_at) {
+/// The unknown values of the old side of an event with these unknown values, which has its documents there.
+pub(super) fn unknown_before(pointers: &[Pointer], data_at: &Pointer, before_at: &Pointer) -> Vec<Pointer> {
+    let mut found: Vec<Pointer> = Vec::with_capacity(pointers.len());
+    for pointer in pointers {
+        if is_prefix(before_at, pointer) {
+            found.push([data_at, &pointer[before_at.len()..]].concat().into());
+        } else if is_prefix(pointer, before_at) {
             // It covers the whole of `before`, which is now `data`.
-            found.push(hole.clone());
-            if !is_prefix(hole, data_at) {
+            found.push(pointer.clone());
+            if !is_prefix(pointer, data_at) {
                 found.push(data_at.clone());
             }
-        } else if !is_prefix(data_at, hole) {
-            found.push(hole.clone());
+        } else if !is_prefix(data_at, pointer) {
+            found.push(pointer.clone());
         }
     }
     found

@@ -1,23 +1,23 @@
-//! A filter on an event with holes: true, false, an error or unknown (semantics.md sections 3, 4 and 8).
+//! A filter on an event with unknown values: true, false, an error or unknown (semantics.md sections 3, 4 and 8).
 //!
 //! Reading a path gives a [`Reading`]: a value, or why there is none. A number beyond float64 is there (`exists`), but to read
-//! it is an error, also on the way to a field below it. A hole hides what it covers; where the document ends above a hole,
-//! what lies on the way to the hole is unknown too.
+//! it is an error, also on the way to a field below it. An unknown value hides what it covers; where the document ends above an unknown value,
+//! what lies on the way to the unknown value is unknown too.
 
-use super::tree::HoleTree;
-use crate::automaton::regexps::Program;
+use super::tree::UnknownTree;
 use crate::cel::Verdict;
+use crate::regexps::CompiledRegexp;
 use crate::subscriptions::filters::Filter;
 use crate::subscriptions::operators::Operator;
 use crate::value::{Scalar, Value};
 use std::cmp::Ordering;
 
-/// A document of one side, and which holes are in it.
+/// A document of one side, and what is unknown in it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Document<'e> {
+pub(super) struct PartialDocument<'e> {
     value: Option<&'e Value>,
-    holes: &'e HoleTree,
-    /// The holes' steps from the document on; None where none goes that way.
+    unknown: &'e UnknownTree,
+    /// The pointers' steps from the document on; None where none goes that way.
     at: Option<u32>,
     is_covered: bool,
 }
@@ -66,10 +66,10 @@ fn negate(verdict: Verdict) -> Verdict {
     }
 }
 
-impl<'e> Document<'e> {
+impl<'e> PartialDocument<'e> {
     /// The document that stands at the pointer *at*.
-    pub fn new(value: Option<&'e Value>, at: Option<&[Box<str>]>, holes: &'e HoleTree) -> Document<'e> {
-        let mut document = Document { value, holes, at: holes.root(), is_covered: false };
+    pub fn new(value: Option<&'e Value>, at: Option<&[Box<str>]>, unknown: &'e UnknownTree) -> PartialDocument<'e> {
+        let mut document = PartialDocument { value, unknown, at: unknown.root(), is_covered: false };
         match at {
             None => document.at = None,
             Some(tokens) => {
@@ -83,8 +83,8 @@ impl<'e> Document<'e> {
 
     fn step(&mut self, token: &str) {
         if let Some(at) = self.at {
-            self.is_covered |= self.holes.node(at).is_end;
-            self.at = self.holes.step(at, token);
+            self.is_covered |= self.unknown.node(at).is_end;
+            self.at = self.unknown.step(at, token);
         }
     }
 
@@ -93,7 +93,7 @@ impl<'e> Document<'e> {
         let absent = |present, verdict, on_the_way| Reading { present, value: None, verdict, on_the_way };
         let unknown = absent(Verdict::Unknown, Verdict::Unknown, true);
         for depth in 0..=path.len() {
-            if self.is_covered || self.at.is_some_and(|at| self.holes.node(at).is_end) {
+            if self.is_covered || self.at.is_some_and(|at| self.unknown.node(at).is_end) {
                 return unknown;
             }
             let Some(value) = self.value else {
@@ -125,7 +125,7 @@ impl<'e> Document<'e> {
 }
 
 /// What is known of a filter.
-pub(super) fn filter(filter: &Filter, data: Document<'_>, before: Document<'_>) -> Verdict {
+pub(super) fn filter(filter: &Filter, data: PartialDocument<'_>, before: PartialDocument<'_>) -> Verdict {
     let now = data.read(&filter.path);
     let value = &filter.value;
     match filter.op {
@@ -195,7 +195,7 @@ fn compare(op: Operator, filter: &Filter, seen: &Value) -> Verdict {
         Operator::StartsWith => texts(&|seen, value| seen.starts_with(value)),
         Operator::EndsWith => texts(&|seen, value| seen.ends_with(value)),
         Operator::Matches => texts(&|seen, _| {
-            let program = filter.regexp.as_ref().and_then(|regexp| Program::compile(regexp).ok());
+            let program = filter.regexp.as_ref().and_then(|regexp| CompiledRegexp::compile(regexp).ok());
             program.is_some_and(|program| program.search(seen))
         }),
         Operator::Less => order(&|found| found.is_lt()),

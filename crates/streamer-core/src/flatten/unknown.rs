@@ -1,9 +1,9 @@
 //! The documents of an event for whoever reads them whole (CEL): where they begin, and what of them the source did not carry.
 
+use super::entries::Flat;
 use super::records::document;
-use super::slots::Flat;
 use super::trie::{ALWAYS, BEFORE, DATA, PathTrie, TOPIC, TS, TYPE, UNKNOWN};
-use crate::json::{self, Options};
+use crate::json::{self, ParseOptions};
 use crate::layout::{BeforeHolds, EventType, Pointer, decode_pointer, index};
 use crate::value::{Kind, Value};
 use std::collections::HashSet;
@@ -27,7 +27,7 @@ pub(crate) struct Unknown {
     pub(crate) untold: bool,
 }
 
-/// A hole at each member of an object but those that the event holds.
+/// An unknown value at each member of an object but those that the event holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
     /// Where the object stands.
@@ -50,35 +50,35 @@ pub(crate) fn is_prefix(short: &[Box<str>], long: &[Box<str>]) -> bool {
 impl<'a> Flat<'a> {
     /// Where the text of `data` begins; `None` where there is no document.
     pub(crate) fn data_start(&self) -> Option<usize> {
-        document(self.trie, self.slots, self.data).map(|(entry, _)| entry.start as usize)
+        document(self.trie, self.entries, self.data).map(|(entry, _)| entry.start as usize)
     }
 
     /// Where the text of `before` begins.
     pub(crate) fn before_start(&self) -> Option<usize> {
-        document(self.trie, self.slots, self.before).map(|(entry, _)| entry.start as usize)
+        document(self.trie, self.entries, self.before).map(|(entry, _)| entry.start as usize)
     }
 
-    /// The holes of the event; an event without any costs nothing here.
+    /// The unknown values of the event; an event without any costs nothing here.
     pub(crate) fn unknown(&self, max_depth: usize) -> Unknown {
         if !self.parts.has_unknown {
             return Unknown::default();
         }
         let mut pointers = self.unknown_pointers(max_depth);
-        pointers.extend_from_slice(&self.slots.holes);
+        pointers.extend_from_slice(&self.entries.unknown);
         let overlaps = |place: &Option<Pointer>| {
-            place.as_ref().is_some_and(|at| pointers.iter().any(|hole| is_prefix(hole, at) || is_prefix(at, hole)))
+            place.as_ref().is_some_and(|at| pointers.iter().any(|pointer| is_prefix(pointer, at) || is_prefix(at, pointer)))
         };
-        let found = |base: u16| document(self.trie, self.slots, base).map(|(_, place)| place.pointer.clone());
+        let found = |base: u16| document(self.trie, self.entries, base).map(|(_, place)| place.pointer.clone());
         // A delete without `data` has fallen back to `before` already.
         let fell_back = self.data == self.before;
         let data_at = if fell_back { None } else { found(self.data) };
         let mut data_at = data_at.or_else(|| self.would_stand(DATA, &pointers));
         let before_at = found(self.before).or_else(|| self.would_stand(BEFORE, &pointers));
-        let untold = self.slots.untold && !overlaps(&before_at);
-        let last = document(self.trie, self.slots, self.before).filter(|_| self.slots.is_partial_delete);
+        let untold = self.entries.untold && !overlaps(&before_at);
+        let last = document(self.trie, self.entries, self.before).filter(|_| self.entries.is_partial_delete);
         let rest =
             last.map(|(entry, place)| Rest { at: place.pointer.clone(), held: Arc::new(self.held(entry, entry.end as usize)) });
-        if let (true, Some(at)) = (untold || self.slots.is_partial_delete && rest.is_none(), &before_at) {
+        if let (true, Some(at)) = (untold || self.entries.is_partial_delete && rest.is_none(), &before_at) {
             pointers.push(at.clone());
         }
         let layout = &self.trie.layout;
@@ -90,16 +90,16 @@ impl<'a> Flat<'a> {
         let covers = |part: usize| {
             let places = &self.trie.places[part];
             let is_hidden =
-                |at| rest.as_ref().is_some_and(|rest| rest.covers(at)) || pointers.iter().any(|hole| is_prefix(hole, at));
+                |at| rest.as_ref().is_some_and(|rest| rest.covers(at)) || pointers.iter().any(|pointer| is_prefix(pointer, at));
             places.iter().any(|place| is_hidden(&place.pointer))
         };
         let (event_type, ts, topic) = (covers(TYPE), covers(TS), covers(TOPIC));
         let overlaps = |place: &Option<Pointer>| {
-            place.as_ref().is_some_and(|at| pointers.iter().any(|hole| is_prefix(hole, at) || is_prefix(at, hole)))
+            place.as_ref().is_some_and(|at| pointers.iter().any(|pointer| is_prefix(pointer, at) || is_prefix(at, pointer)))
         };
         let is_delete = self.parts.event_type == Some(EventType::Delete);
         let has_data = self.data != ALWAYS && !fell_back;
-        // The last known document of a delete may stand in `before`, also where it is a hole there.
+        // The last known document of a delete may stand in `before`, also where it is an unknown value there.
         let is_before = self.before != ALWAYS || !overlaps(&data_at) || overlaps(&before_at);
         if is_delete && !has_data && before_at.is_some() && is_before {
             data_at.clone_from(&before_at);
@@ -109,27 +109,27 @@ impl<'a> Flat<'a> {
 
     fn unknown_pointers(&self, max_depth: usize) -> Vec<Pointer> {
         let found = self.trie.places[UNKNOWN].iter().find_map(|place| {
-            let entry = self.slots.value(place.node)?;
+            let entry = self.entries.value(place.node)?;
             (entry.kind != Kind::Null).then_some(entry)
         });
         let Some(entry) = found else { return Vec::new() };
         // It was checked when the event was flattened.
         let text = &self.text.as_bytes()[entry.start as usize..entry.end as usize];
-        match &json::parse::<Value>(text, Options { max_depth, max_bytes: usize::MAX }) {
+        match &json::parse::<Value>(text, ParseOptions { max_depth, max_bytes: usize::MAX }) {
             Ok(Value::List(pointers)) => pointers.iter().filter_map(|text| decode_pointer(text.as_str()?).ok()).collect(),
             _ => Vec::new(),
         }
     }
 
-    /// Where a document that is missing belongs: where its hole is, else where there is room for it, else at the first pointer.
+    /// Where a document that is missing belongs: where its unknown value is, else where there is room for it, else at the first pointer.
     fn would_stand(&self, part: usize, unknown: &[Pointer]) -> Option<Pointer> {
         let pointers = pointers(self.trie, part);
-        let is_hole = |at: &&Pointer| unknown.iter().any(|hole| is_prefix(hole, at) || is_prefix(at, hole));
-        if let Some(pointer) = pointers.iter().find(is_hole) {
+        let is_unknown = |at: &&Pointer| unknown.iter().any(|pointer| is_prefix(pointer, at) || is_prefix(at, pointer));
+        if let Some(pointer) = pointers.iter().find(is_unknown) {
             return Some(pointer.clone());
         }
         if pointers.len() > 1 {
-            let options = Options { max_depth: usize::MAX, max_bytes: usize::MAX };
+            let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
             let event = json::parse::<Value>(self.event, options).ok()?;
             if let Some(pointer) = pointers.iter().find(|at| leads(&event, at)) {
                 return Some(pointer.clone());

@@ -1,7 +1,7 @@
-//! A pattern on an event with holes: true, false or unknown (semantics.md sections 5 and 8).
+//! A pattern on an event with unknown values: true, false or unknown (semantics.md sections 5 and 8).
 //!
 //! Leaves are kept in *scopes*: the root is one, each element of each array is one, and a leaf lies in the scope of the
-//! innermost element around it. A hole is a leaf of unknown value, at each path at, above or below it, in the scope that is
+//! innermost element around it. An unknown value is a leaf of unknown value, at each path at, above or below it, in the scope that is
 //! known so far. Being monotone, a pattern is true where the known leaves satisfy it; else unknown where known and unknown
 //! leaves together do; else false.
 //!
@@ -10,15 +10,15 @@
 //!
 //! Cost: one visit to each value at or below a path of the pattern, then the choice, under the budget of `consistency.rs`.
 
-use super::tree::HoleTree;
+use super::tree::UnknownTree;
 use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
-use crate::automaton::regexps::Program;
 use crate::automaton::wildcards::wildcard_matches;
 use crate::cel::Verdict;
 use crate::engine::consistency::{Fields, Scopes, Spent};
-use crate::engine::store::Tree;
-use crate::engine::words::FastHash;
+use crate::engine::encoded::FastHash;
+use crate::engine::store::VerifiedTree;
+use crate::regexps::CompiledRegexp;
 use crate::subscriptions::normal_form::Atom;
 use crate::subscriptions::patterns::{AllOf, Field};
 use crate::value::{Kind, Kinds, Scalar, Value};
@@ -79,20 +79,20 @@ struct Plan<'p> {
 }
 
 impl<'p> Plan<'p> {
-    fn new(pattern: &'p AllOf) -> (Plan<'p>, Tree) {
+    fn new(pattern: &'p AllOf) -> (Plan<'p>, VerifiedTree) {
         let mut plan = Plan { nodes: vec![Node::default()], ..Plan::default() };
         let tree = plan.number(pattern);
         (plan, tree)
     }
 
     /// Recursive over `$or`, which nests to a bounded depth.
-    fn number(&mut self, pattern: &'p AllOf) -> Tree {
+    fn number(&mut self, pattern: &'p AllOf) -> VerifiedTree {
         let start = self.count;
         pattern.fields.iter().for_each(|field| self.field(field));
         let fields = start..self.count;
         let any_of =
             pattern.any_of.iter().map(|alternatives| alternatives.iter().map(|one| self.number(one)).collect()).collect();
-        Tree { fields, any_of }
+        VerifiedTree { fields, any_of }
     }
 
     fn field(&mut self, field: &'p Field) {
@@ -120,7 +120,7 @@ impl<'p> Plan<'p> {
     }
 }
 
-/// Which element of an array: by its index, by what a hole calls it, or by what it satisfies, as scalars that satisfy the
+/// Which element of an array: by its index, by what an unknown value calls it, or by what it satisfies, as scalars that satisfy the
 /// same share a scope.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Element {
@@ -132,7 +132,7 @@ enum Element {
 /// An event as one pattern sees it.
 struct View<'v> {
     plan: &'v Plan<'v>,
-    holes: &'v HoleTree,
+    pointers: &'v UnknownTree,
     scopes: Scopes,
     elements: HashMap<(usize, u32, Element), usize>,
     arrays: u32,
@@ -142,11 +142,11 @@ struct View<'v> {
 }
 
 /// What is known of a pattern.
-pub(super) fn pattern(pattern: &AllOf, raw: &Value, holes: &HoleTree) -> Result<Verdict, Spent> {
+pub(super) fn pattern(pattern: &AllOf, raw: &Value, unknown: &UnknownTree) -> Result<Verdict, Spent> {
     let (plan, tree) = Plan::new(pattern);
     let mut view = View {
         plan: &plan,
-        holes,
+        pointers: unknown,
         scopes: Scopes::new(),
         elements: HashMap::new(),
         arrays: 0,
@@ -160,25 +160,25 @@ pub(super) fn pattern(pattern: &AllOf, raw: &Value, holes: &HoleTree) -> Result<
 impl<'v> View<'v> {
     fn read(&mut self, raw: &Value) {
         let plan = self.plan;
-        let mut pending: Vec<(&Value, usize, usize, Option<u32>)> = vec![(raw, 0, 0, self.holes.root())];
-        while let Some((value, at, scope, hole)) = pending.pop() {
+        let mut pending: Vec<(&Value, usize, usize, Option<u32>)> = vec![(raw, 0, 0, self.pointers.root())];
+        while let Some((value, at, scope, unknown)) = pending.pop() {
             spend(1);
             let node = &plan.nodes[at];
-            if hole.is_some_and(|hole| self.holes.node(hole).is_end) {
+            if unknown.is_some_and(|unknown| self.pointers.node(unknown).is_end) {
                 self.mark_unknown(scope, &node.through);
                 continue;
             }
             match value {
                 Value::Map(_) => {
                     for (name, child) in &node.children {
-                        let below = hole.and_then(|hole| self.holes.step(hole, name));
+                        let below = unknown.and_then(|unknown| self.pointers.step(unknown, name));
                         match (value.get(name), below) {
                             (Some(member), _) => pending.push((member, *child, scope, below)),
-                            (None, Some(below)) => self.read_hole(below, *child, scope),
+                            (None, Some(below)) => self.read_unknown(below, *child, scope),
                             (None, None) => {}
                         }
                     }
-                    if hole.is_some() {
+                    if unknown.is_some() {
                         self.mark_unknown(scope, &node.ends);
                     }
                 }
@@ -187,7 +187,7 @@ impl<'v> View<'v> {
                     self.arrays += 1;
                     spend(elements.len());
                     for (index, element) in elements.iter().enumerate() {
-                        let below = hole.and_then(|hole| self.holes.step(hole, &index.to_string()));
+                        let below = unknown.and_then(|unknown| self.pointers.step(unknown, &index.to_string()));
                         match element {
                             Value::Scalar(_) | Value::BeyondFloat(_) if below.is_none() => {
                                 self.add_scalar(element, at, scope, array);
@@ -199,7 +199,7 @@ impl<'v> View<'v> {
                         }
                     }
                     // An element is found by its index as a pointer spells it: "01" is none.
-                    let names = hole.map(|hole| &self.holes.node(hole).below);
+                    let names = unknown.map(|unknown| &self.pointers.node(unknown).below);
                     spend(names.map_or(0, HashMap::len));
                     let beyond = names.into_iter().flatten().filter(|(token, _)| {
                         !token.parse::<usize>().is_ok_and(|index| index < elements.len() && index.to_string() == ***token)
@@ -207,12 +207,12 @@ impl<'v> View<'v> {
                     let beyond: Vec<(Box<str>, u32)> = beyond.map(|(token, below)| (token.clone(), *below)).collect();
                     for (token, below) in beyond {
                         let inner = self.enter(scope, array, Element::Token(token));
-                        self.read_hole(below, at, inner);
+                        self.read_unknown(below, at, inner);
                     }
                 }
                 scalar => {
-                    if let Some(hole) = hole {
-                        self.read_hole(hole, at, scope);
+                    if let Some(unknown) = unknown {
+                        self.read_unknown(unknown, at, scope);
                     }
                     if !node.ends.is_empty() {
                         let satisfied = self.satisfied(scalar, at);
@@ -245,16 +245,16 @@ impl<'v> View<'v> {
         }
     }
 
-    /// Take in a hole where the event itself has nothing, so that a number may be a name or an index.
-    fn read_hole(&mut self, hole: u32, at: usize, scope: usize) {
+    /// Take in an unknown value where the event itself has nothing, so that a number may be a name or an index.
+    fn read_unknown(&mut self, unknown: u32, at: usize, scope: usize) {
         let plan = self.plan;
-        let mut pending = vec![(hole, at)];
+        let mut pending = vec![(unknown, at)];
         let mut seen = HashSet::new();
-        while let Some((hole, at)) = pending.pop() {
-            if !seen.insert((hole, at)) {
+        while let Some((unknown, at)) = pending.pop() {
+            if !seen.insert((unknown, at)) {
                 continue;
             }
-            let (node, tokens) = (&plan.nodes[at], self.holes.node(hole));
+            let (node, tokens) = (&plan.nodes[at], self.pointers.node(unknown));
             spend(tokens.below.len() / 8 + 1);
             let hidden = if tokens.is_end { &node.through } else { &node.ends };
             self.mark_unknown(scope, hidden);
@@ -281,7 +281,7 @@ impl<'v> View<'v> {
         *self.elements.entry((scope, array, element)).or_insert_with(|| scopes.enter(scope, array))
     }
 
-    fn verdict(&self, tree: &Tree) -> Result<Verdict, Spent> {
+    fn verdict(&self, tree: &VerifiedTree) -> Result<Verdict, Spent> {
         let mut absent = self.plan.absent.clone();
         absent.remove(&self.known);
         let mut sure = absent.clone();
@@ -307,7 +307,7 @@ fn text_holds(atom: &Atom, text: &str) -> bool {
         Atom::SuffixIgnoreCase(operand) => fold(text).ends_with(&**operand),
         Atom::EqualIgnoreCase(operand) => fold(text) == **operand,
         Atom::Wildcard(pieces) => wildcard_matches(pieces.iter().map(|piece| &**piece), text),
-        Atom::Regexp(regexp) => Program::compile(regexp).is_ok_and(|program| program.search(text)),
+        Atom::Regexp(regexp) => CompiledRegexp::compile(regexp).is_ok_and(|program| program.search(text)),
         Atom::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(*net, address)),
         _ => false,
     }

@@ -12,17 +12,21 @@
 //! Invariant: an answer holds every event of which the expression is so; where it is exact, no other. Where it is not, it is
 //! still what an index may look at, and the program is evaluated on candidates.
 //!
-//! An event with holes is for the program alone: of an unknown and an error `&&` is unknown, of clauses it would be false.
+//! An event with unknown values is for the program alone: of an unknown and an error `&&` is unknown, of clauses it would be false.
 //!
 //! Cost: a ternary asks both questions of its condition, and alternatives multiply; past [`MAX_WORK`] the rest is left to the
 //! program.
 
-use super::ast::{Ast, BinaryOp, Function, LogicOp, Node, NodeId, UnaryOp};
-use super::atoms::Pair;
-use super::program::Program;
-use super::{atoms, strict};
+mod atoms;
+mod elements;
+mod strict;
+mod times;
+
+use crate::cel::ast::{Ast, BinaryOp, Function, LogicOp, Node, NodeId, UnaryOp};
+use crate::cel::program::Program;
 use crate::subscriptions::normal_form::{Clause, Path, Relation};
-use crate::subscriptions::tidy::tidy;
+use crate::subscriptions::simplify::simplify;
+use atoms::Pair;
 
 /// A program as clauses.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +64,7 @@ pub fn lower(program: &Program, limit: usize) -> Lowered {
         };
         all = all.and(truth, limit);
     }
-    all.any_of.retain_mut(tidy);
+    all.any_of.retain_mut(simplify);
     // Of nothing there is nothing more to ask.
     let is_exact = all.is_exact || all.any_of.is_empty();
     Lowered { alternatives: all.any_of, changed, compared, is_exact }

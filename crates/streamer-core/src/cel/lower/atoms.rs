@@ -6,15 +6,14 @@
 //!
 //! What no clause says, [`strict`](super::strict) still bounds.
 
-use super::ast::{Ast, BinaryOp, Constant, Function, Meaning, Node, NodeId, Step, TypeName, UnaryOp, Variable};
-use super::lower::Set;
-use super::moments::{self, Moment};
-use super::program::Program;
+use super::Set;
+use super::times::{self, Moment};
 use super::{elements, strict};
-use crate::automaton::regexps;
+use crate::cel::ast::{Ast, BinaryOp, Constant, Function, Meaning, Node, NodeId, Step, TypeName, UnaryOp, Variable};
+use crate::cel::program::Program;
 use crate::json::Build;
+use crate::regexps::CompiledRegexp;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path, Range, Relation, Root};
-use crate::subscriptions::operators::ordering;
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
 use std::sync::Arc;
 
@@ -161,13 +160,6 @@ pub(super) fn text_of(ast: &Ast, id: NodeId) -> Option<Box<str>> {
     }
 }
 
-pub(super) fn equal(value: Value) -> Atom {
-    match &value {
-        Value::Scalar(scalar) => Atom::Equal(scalar.clone()),
-        _ => Atom::EqualTree(Arc::new(value)),
-    }
-}
-
 // --- comparisons
 
 /// The events of which a comparison is *wanted*; `None` where clauses cannot say so.
@@ -188,7 +180,7 @@ pub(super) fn comparison(program: &Program, op: BinaryOp, left: NodeId, right: N
         return equality(read, vec![value], wanted);
     }
     let (low, high) = bounds(if wanted { op } else { opposite(op)? })?;
-    let atoms = ordering(&value, low, high);
+    let atoms = Atom::ordered(&value, low, high);
     match read {
         Read::Path(path) => Some(one_of(path, atoms, Kinds::NONE, true)),
         Read::Text(root) => {
@@ -234,10 +226,12 @@ pub(super) fn bounds(op: BinaryOp) -> Option<(Option<bool>, Option<bool>)> {
 /// Equal to one of *values*, or to none.
 fn equality(read: Read, values: Vec<Value>, wanted: bool) -> Option<Set> {
     match read {
-        Read::Path(path) => Some(one_of(path, values.into_iter().map(equal).collect(), Kinds::READABLE, wanted)),
+        Read::Path(path) => {
+            Some(one_of(path, values.into_iter().map(|value| Atom::equal(&value)).collect(), Kinds::READABLE, wanted))
+        }
         Read::Text(root) => {
             let empty = values.iter().any(|value| value.as_str() == Some(""));
-            Some(of_text(root, values.into_iter().map(equal).collect(), empty, wanted))
+            Some(of_text(root, values.into_iter().map(|value| Atom::equal(&value)).collect(), empty, wanted))
         }
         Read::Document(_) => None,
     }
@@ -351,7 +345,7 @@ fn size(ast: &Ast, op: BinaryOp, id: NodeId, bound: i64, wanted: bool) -> Option
         _ => return sizes(path, if wanted { Some(op) } else { opposite(op) }, bound),
     };
     let empty = [Value::Scalar(Scalar::String("".into())), Value::List(Vec::new()), Value::Map(Vec::new())];
-    Some(one_of(path, empty.into_iter().map(equal).collect(), STRING.or(LIST).or(MAP), is_empty))
+    Some(one_of(path, empty.into_iter().map(|value| Atom::equal(&value)).collect(), STRING.or(LIST).or(MAP), is_empty))
 }
 
 /// What has a size that compares so with *bound*; without an operator, one that is another.
@@ -374,15 +368,15 @@ fn sizes(path: Path, op: Option<BinaryOp>, bound: i64) -> Option<Set> {
 
 fn time(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<Set> {
     let read = |id: NodeId| match &ast[unwrap(ast, id)] {
-        Node::Call { function, args } => match (moments::function(*function), &args[..]) {
+        Node::Call { function, args } => match (times::function(*function), &args[..]) {
             (Some(of), [argument]) => Some((of, path_of(ast, *argument)?)),
             _ => None,
         },
         _ => None,
     };
     let ((of, path), constant, op) = match (read(left), read(right)) {
-        (Some(read), None) => (read, moments::constant(ast, right)?, op),
-        (None, Some(read)) => (read, moments::constant(ast, left)?, mirrored(op)),
+        (Some(read), None) => (read, times::constant(ast, right)?, op),
+        (None, Some(read)) => (read, times::constant(ast, left)?, mirrored(op)),
         _ => return None,
     };
     let at = match constant {
@@ -519,7 +513,7 @@ pub(super) fn text_atom(program: &Program, function: Function, text: Box<str>) -
             if regexp.size > MAX_REGEXP_SIZE {
                 return None;
             }
-            let compiled = regexps::Program::compile(regexp).ok().filter(|compiled| compiled.is_small())?;
+            let compiled = CompiledRegexp::compile(regexp).ok().filter(|compiled| compiled.is_small())?;
             (Atom::Regexp(regexp.clone()), compiled.is_match(""))
         }
         _ => return None,

@@ -1,4 +1,4 @@
-//! Events that name values which their source did not carry (semantics.md section 8): what may match is judged on the parsed
+//! Events that name values which their source did not carry (semantics.md section 8): what may match is evaluated on the parsed
 //! event, with verdicts of four kinds.
 //!
 //! ```text
@@ -7,14 +7,14 @@
 //!   segments ─ which clauses are certainly false? ─► candidates ─ parsed again from their text ─► filters, pattern, CEL ─► Outcome
 //! ```
 //!
-//! Invariant: a clause counts as false here only where it is false whatever the holes hide, and no error: an error beside an
+//! Invariant: a clause counts as false here only where it is false whatever the unknown values are, and no error: an error beside an
 //! unknown is unknown. So every subscription whose verdict is true or unknown is a candidate.
 //!
 //! Cost: a look at each distinct clause and each conjunction of the event's segments, a few nanoseconds each; then a few
 //! microseconds a candidate. Subscriptions with `transitions` are candidates for every update that tells of `before`.
 //!
-//! Rejected: unknown as a value that the index knows. Every state of it would have to be left by every edge of the hidden
-//! path, and what comes out of it would still have to be judged, since the index does not tell an error from false.
+//! Rejected: unknown as a value that the index knows. Every state of it would have to be left by every transition of the hidden
+//! path, and what comes out of it would still have to be evaluated, since the index does not tell an error from false.
 
 mod filters;
 mod patterns;
@@ -22,42 +22,43 @@ mod tree;
 
 use crate::automaton::places::{Symbol, topic_matches};
 use crate::cel::Verdict;
-use crate::engine::judge::{Outcome, Transition};
-use crate::engine::programs::{Programs, Side};
-use crate::engine::registry::Record;
+use crate::engine::encoded::AtomView;
+use crate::engine::external_cel::Side;
+use crate::engine::programs::Programs;
+use crate::engine::record::Record;
 use crate::engine::store::{Store, flags};
+use crate::engine::transition::{Outcome, Transition};
 use crate::engine::values::Values;
 use crate::engine::verify;
-use crate::engine::words::AtomView;
 use crate::error::EventError;
 use crate::flatten::{Flat, PathId, Unknown, find, is_prefix, substitute};
-use crate::json::{self, Options};
+use crate::json::{self, ParseOptions};
 use crate::layout::{EventType, Pointer};
 use crate::limits::Limits;
 use crate::subscriptions::Subscription;
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use crate::value::{Kind, Number, Scalar, Value};
 use crate::watch::spend;
-use filters::{Document, all, of};
-use tree::{HoleTree, holes_before};
+use filters::{PartialDocument, all, of};
+use tree::{UnknownTree, unknown_before};
 
-/// An event with holes, both sides of it.
-pub(super) struct Holes {
+/// An event with unknown values, both sides of it.
+pub(super) struct PartialEvent {
     unknown: Unknown,
     event_type: Option<EventType>,
     topic: Option<Box<str>>,
-    new: Whole,
+    new: PartialSide,
     /// None where the event does not tell of the document before.
-    old: Option<Whole>,
+    old: Option<PartialSide>,
     flag: Option<Path>,
 }
 
-/// One side of an event: the parsed event, its documents, and its holes.
-struct Whole {
+/// One side of an event: the parsed event, its documents, and its unknown values.
+struct PartialSide {
     raw: Value,
     data: Option<Value>,
     before: Option<Value>,
-    holes: HoleTree,
+    tree: UnknownTree,
 }
 
 /// Whether the subscription wants one document.
@@ -68,15 +69,15 @@ enum Wants {
     Unsure,
 }
 
-impl Holes {
+impl PartialEvent {
     /// Parse the event that *flat* is of, which has been checked in full.
     ///
     /// # Errors
     ///
     /// It is bad where lazy validation has not looked.
-    pub fn new(flat: &Flat<'_>, limits: &Limits, flag: Option<&Path>) -> Result<Holes, EventError> {
+    pub fn new(flat: &Flat<'_>, limits: &Limits, flag: Option<&Path>) -> Result<PartialEvent, EventError> {
         let unknown = flat.unknown(limits.max_depth);
-        let raw: Value = json::parse(flat.event(), Options { max_depth: usize::MAX, max_bytes: usize::MAX })?;
+        let raw: Value = json::parse(flat.event(), ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX })?;
         let at = |is_there: bool, at: &Option<Pointer>| at.as_ref().filter(|_| is_there).and_then(|at| find(&raw, at)).cloned();
         let data = at(flat.has_data(), &unknown.data_at);
         let before = at(flat.has_before(), &unknown.before_at);
@@ -92,14 +93,19 @@ impl Holes {
                 }
                 substitute(&mut old, data_at, before.clone().unwrap_or_else(null));
                 // Where more of the document is unknown than has a pointer, the two places are one.
-                let holes = HoleTree::new(&holes_before(&unknown.pointers, data_at, before_at), unknown.rest.as_ref());
-                Whole { raw: old, data: before.clone(), before: None, holes }
+                let tree = UnknownTree::new(&unknown_before(&unknown.pointers, data_at, before_at), unknown.rest.as_ref());
+                PartialSide { raw: old, data: before.clone(), before: None, tree }
             }
-            _ => Whole { raw: raw.clone(), data: before.clone(), before: None, holes: HoleTree::new(&unknown.pointers, None) },
+            _ => PartialSide {
+                raw: raw.clone(),
+                data: before.clone(),
+                before: None,
+                tree: UnknownTree::new(&unknown.pointers, None),
+            },
         });
-        let new = Whole { data, before, holes: HoleTree::new(&unknown.pointers, unknown.rest.as_ref()), raw };
+        let new = PartialSide { data, before, tree: UnknownTree::new(&unknown.pointers, unknown.rest.as_ref()), raw };
         let (event_type, topic) = (flat.parts().event_type, flat.parts().topic.map(Box::from));
-        Ok(Holes { unknown, event_type, topic, new, old, flag: flag.cloned() })
+        Ok(PartialEvent { unknown, event_type, topic, new, old, flag: flag.cloned() })
     }
 
     /// Which subscriptions of *store* may want the event, by position: each once, in no order.
@@ -107,7 +113,7 @@ impl Holes {
         let mut seen = vec![false; store.len()];
         // The old side may want it where the new one does not.
         let tells = self.old.is_some();
-        let is_same = |old: &Whole| self.unknown.data_at == self.unknown.before_at && old.raw == self.new.raw;
+        let is_same = |old: &PartialSide| self.unknown.data_at == self.unknown.before_at && old.raw == self.new.raw;
         let is_delete = self.event_type == Some(EventType::Delete);
         let all = is_delete && self.flag.is_some() && self.old.as_ref().is_some_and(|old| !is_same(old));
         let leaves = tells && self.event_type == Some(EventType::Update);
@@ -121,18 +127,17 @@ impl Holes {
         if all {
             return found;
         }
-        let is_open = |path| {
+        let is_touched_path = |path| {
             spend(1);
             self.is_touched(path)
         };
-        let open: Vec<bool> = (0..store.paths.paths.len()).map(|at| is_open(&store.paths.paths[at])).collect();
+        let touched: Vec<bool> = (0..store.paths.paths.len()).map(|at| is_touched_path(&store.paths.paths[at])).collect();
         let mut may_hold: Vec<Option<bool>> = vec![None; store.distinct_clauses()];
         for conjunction in 0..store.conjunctions() as u32 {
             spend(2);
-            let holds = store
-                .clauses(conjunction)
-                .iter()
-                .all(|clause| *may_hold[*clause as usize].get_or_insert_with(|| may_be_true(store, *clause, &open, map, values)));
+            let holds = store.clauses(conjunction).iter().all(|clause| {
+                *may_hold[*clause as usize].get_or_insert_with(|| may_be_true(store, *clause, &touched, map, values))
+            });
             if holds {
                 for target in store.targets(conjunction) {
                     if !std::mem::replace(&mut seen[*target as usize], true) {
@@ -144,18 +149,18 @@ impl Holes {
         found
     }
 
-    /// Whether a hole may hide anything at a path.
+    /// Whether an unknown value may hide anything at a path.
     fn is_touched(&self, (path, mode): &(Path, Mode)) -> bool {
-        let (unknown, holes) = (&self.unknown, &self.new.holes);
-        let below = |at: &Option<Pointer>| at.as_ref().is_some_and(|at| holes.meets(at.iter().chain(&path.names)));
+        let (unknown, tree) = (&self.unknown, &self.new.tree);
+        let below = |at: &Option<Pointer>| at.as_ref().is_some_and(|at| tree.meets(at.iter().chain(&path.names)));
         match path.root {
             Root::Data => below(&unknown.data_at),
             Root::Before => below(&unknown.before_at),
             Root::Type => unknown.event_type,
             Root::Topic => unknown.topic,
             Root::Collection | Root::Tenant => false,
-            Root::Raw if *mode == Mode::Scalar => holes.meets(&path.names),
-            Root::Raw => holes.may_meet(&self.new.raw, &path.names),
+            Root::Raw if *mode == Mode::Scalar => tree.meets(&path.names),
+            Root::Raw => tree.may_meet(&self.new.raw, &path.names),
         }
     }
 
@@ -164,14 +169,14 @@ impl Holes {
     /// # Errors
     ///
     /// The event is bad where lazy validation has not looked.
-    pub fn judge(
+    pub fn outcome(
         &self,
         slot: u32,
         record: &Record,
         subscription: &Subscription,
         programs: &mut Programs<'_>,
     ) -> Result<Option<Outcome>, EventError> {
-        let mut asked = Asked { holes: self, slot, subscription, programs };
+        let mut asked = AskedSubscription { event: self, slot, subscription, programs };
         let flagged = self.is_flagged(&self.new);
         let last = asked.wants(&self.new, Side::New)?;
         let mut new = hidden(flagged, last);
@@ -206,18 +211,18 @@ impl Holes {
         }
     }
 
-    fn data<'e>(&'e self, whole: &'e Whole) -> Document<'e> {
-        Document::new(whole.data.as_ref(), self.unknown.data_at.as_deref(), &whole.holes)
+    fn data<'e>(&'e self, side: &'e PartialSide) -> PartialDocument<'e> {
+        PartialDocument::new(side.data.as_ref(), self.unknown.data_at.as_deref(), &side.tree)
     }
 
-    fn before<'e>(&'e self, whole: &'e Whole) -> Document<'e> {
-        Document::new(whole.before.as_ref(), self.unknown.before_at.as_deref(), &whole.holes)
+    fn before<'e>(&'e self, side: &'e PartialSide) -> PartialDocument<'e> {
+        PartialDocument::new(side.before.as_ref(), self.unknown.before_at.as_deref(), &side.tree)
     }
 
     /// Whether the document carries the soft-delete flag.
-    fn is_flagged(&self, whole: &Whole) -> Verdict {
+    fn is_flagged(&self, side: &PartialSide) -> Verdict {
         let Some(flag) = &self.flag else { return Verdict::False };
-        let reading = self.data(whole).read(&flag.names);
+        let reading = self.data(side).read(&flag.names);
         match reading.value {
             None if reading.verdict == Verdict::Unknown => Verdict::Unknown,
             None | Some(Value::Scalar(Scalar::Null | Scalar::Bool(false))) => Verdict::False,
@@ -238,16 +243,16 @@ fn hidden(flagged: Verdict, wants: Wants) -> Wants {
 }
 
 /// One subscription, asked about the sides of one event.
-struct Asked<'a, 'e> {
-    holes: &'a Holes,
+struct AskedSubscription<'a, 'e> {
+    event: &'a PartialEvent,
     slot: u32,
     subscription: &'a Subscription,
     programs: &'a mut Programs<'e>,
 }
 
-impl Asked<'_, '_> {
-    fn wants(&mut self, whole: &Whole, side: Side) -> Result<Wants, EventError> {
-        Ok(match self.verdict(whole, side)? {
+impl AskedSubscription<'_, '_> {
+    fn wants(&mut self, partial: &PartialSide, side: Side) -> Result<Wants, EventError> {
+        Ok(match self.verdict(partial, side)? {
             Verdict::True => Wants::Yes,
             Verdict::Unknown => Wants::Unsure,
             Verdict::False | Verdict::Error => Wants::No,
@@ -255,23 +260,23 @@ impl Asked<'_, '_> {
     }
 
     /// What is known of all parts together, the cheapest first; tenant and collection are those of the partition.
-    fn verdict(&mut self, whole: &Whole, side: Side) -> Result<Verdict, EventError> {
-        let Asked { holes, slot, subscription, programs } = self;
+    fn verdict(&mut self, partial: &PartialSide, side: Side) -> Result<Verdict, EventError> {
+        let AskedSubscription { event, slot, subscription, programs } = self;
         let types = subscription.types.as_ref().map_or(Verdict::True, |types| {
-            if holes.unknown.event_type { Verdict::Unknown } else { of(holes.event_type.is_some_and(|one| types.contains(&one))) }
+            if event.unknown.event_type { Verdict::Unknown } else { of(event.event_type.is_some_and(|one| types.contains(&one))) }
         });
         let topic = subscription.topic.as_ref().map_or(Verdict::True, |words| {
-            if holes.unknown.topic {
+            if event.unknown.topic {
                 Verdict::Unknown
             } else {
-                of(holes.topic.as_ref().is_some_and(|key| topic_matches(words.iter().map(Symbol::from), key)))
+                of(event.topic.as_ref().is_some_and(|key| topic_matches(words.iter().map(Symbol::from), key)))
             }
         });
-        let (data, before) = (holes.data(whole), holes.before(whole));
+        let (data, before) = (event.data(partial), event.before(partial));
         let filters = subscription.filters.iter().map(|filter| filters::filter(filter, data, before));
         let mut verdict = all([types, topic].into_iter().chain(filters));
         if let (Some(pattern), true) = (&subscription.pattern, verdict != Verdict::False) {
-            let found = patterns::pattern(pattern, &whole.raw, &whole.holes);
+            let found = patterns::pattern(pattern, &partial.raw, &partial.tree);
             verdict = all([verdict, found.unwrap_or_else(|_| programs.spent(*slot))]);
         }
         if verdict != Verdict::False {
@@ -282,14 +287,14 @@ impl Asked<'_, '_> {
 }
 
 /// Whether one pointer is the other or leads to something that holds it.
-fn overlaps(holes: &[Pointer], place: &[Box<str>]) -> bool {
-    holes.iter().any(|hole| is_prefix(hole, place) || is_prefix(place, hole))
+fn overlaps(pointers: &[Pointer], place: &[Box<str>]) -> bool {
+    pointers.iter().any(|pointer| is_prefix(pointer, place) || is_prefix(place, pointer))
 }
 
-/// Whether a clause may be true, unknown or an error: else it is false whatever the holes hide.
-fn may_be_true(store: &Store, clause: u32, open: &[bool], map: &[PathId], values: &mut Values<'_>) -> bool {
+/// Whether a clause may be true, unknown or an error: else it is false whatever the unknown values are.
+fn may_be_true(store: &Store, clause: u32, touched: &[bool], map: &[PathId], values: &mut Values<'_>) -> bool {
     let view = store.clause(clause);
-    if open[view.path as usize] || verify::clause_holds(store, clause, map, values) {
+    if touched[view.path as usize] || verify::clause_holds(store, clause, map, values) {
         return true;
     }
     let mode = store.mode(view.path);
@@ -307,7 +312,7 @@ fn may_be_true(store: &Store, clause: u32, open: &[bool], map: &[PathId], values
             AtomView::Equal(operand) => operand.kind() != Kind::Bool || kind == Kind::Bool,
             AtomView::EqualTree(_) | AtomView::Other(..) => true,
             AtomView::Numbers(..) => kind == Kind::Number,
-            AtomView::Times(of, ..) => of.read(&seen.leaf).is_some(),
+            AtomView::Times(of, ..) => seen.leaf.time(of).is_some(),
             AtomView::Element(_) => false,
             AtomView::Kinds(kinds) => kinds.has(Kind::Missing) && !kinds.has(Kind::Null),
             _ => kind == Kind::String,

@@ -1,7 +1,7 @@
 //! What the events of a mixed batch come upon first, asked for before they are matched.
 //!
 //! ```text
-//!   events ahead:   a   b   c   d   ...
+//!   next events:    a   b   c   d   ...
 //!   step 1          their partitions                 each step asks for the lines that the next one reads,
 //!   step 2          filters, lists of segments       of all of these events, so that the waiting for memory
 //!   step 3          segments                         is done once for all of them
@@ -15,28 +15,29 @@
 //!
 //! Rejected: all events of a block at once, whose lines drive one another out of the first cache.
 
-use crate::engine::engine::{Engine, Root};
-use crate::engine::group::Located;
+use crate::engine::event::Located;
 use crate::engine::partitions::Partition;
+use crate::engine::state::EngineState;
+use crate::engine::version::Version;
 use crate::prefetch::{prefetch, prefetch_all};
 use std::sync::Arc;
 
-/// So many events are looked ahead at.
-pub const AHEAD: usize = 16;
+/// So many events are prefetched at once.
+pub const PREFETCHED: usize = 16;
 /// The segments of a partition that are worth it.
 const SEGMENTS: usize = 2;
 
-impl Engine {
-    /// Ask for what events at these places come upon first, at most [`AHEAD`] of them.
-    pub fn foresee<'e>(&self, root: &Root, located: impl Iterator<Item = Located<'e>>) {
-        let mut seen: [Option<&Arc<Partition>>; AHEAD] = [None; AHEAD];
+impl EngineState {
+    /// Ask for what events at these places come upon first, at most [`PREFETCHED`] of them.
+    pub fn prefetch<'e>(&self, version: &Version, located: impl Iterator<Item = Located<'e>>) {
+        let mut seen: [Option<&Arc<Partition>>; PREFETCHED] = [None; PREFETCHED];
         let (mut count, mut last) = (0, None);
-        for Located { key, tenant, collection } in located.take(AHEAD) {
+        for Located { key, tenant, collection } in located.take(PREFETCHED) {
             if last.replace(key) == Some(key) {
                 continue;
             }
             let (Some(tenant), Some(collection)) = (tenant, collection) else { continue };
-            let Some(partition) = root.partitions.get(key, tenant, collection) else { continue };
+            let Some(partition) = version.partitions.get(key, tenant, collection) else { continue };
             prefetch_all(&**partition);
             seen[count] = Some(partition);
             count += 1;
@@ -47,11 +48,11 @@ impl Engine {
             partition.filter.as_deref().inspect(|filter| prefetch_all(*filter));
         }
         for partition in seen() {
-            partition.filter.as_deref().inspect(|filter| filter.foresee());
+            partition.filter.as_deref().inspect(|filter| filter.prefetch());
             partition.segments.iter().take(SEGMENTS).for_each(|segment| prefetch_all(&**segment));
         }
         for partition in seen() {
-            partition.segments.iter().take(SEGMENTS).for_each(|segment| segment.foresee());
+            partition.segments.iter().take(SEGMENTS).for_each(|segment| segment.prefetch());
         }
     }
 }

@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use streamer_core::cel::Verdict;
-use streamer_core::engine::{Judge, Judged, Record, Side};
+use streamer_core::engine::{Event, ExternalCel, Record, Side};
 
 thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
@@ -70,12 +70,12 @@ pub fn raised() -> Option<PyErr> {
 }
 
 /// Asks the host.
-pub struct HostJudge {
+pub struct HostCel {
     pub host: Py<PyAny>,
 }
 
-impl Judge for HostJudge {
-    fn verdict(&self, record: &Record, event: &Judged<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Option<Verdict> {
+impl ExternalCel for HostCel {
+    fn verdict(&self, record: &Record, event: &Event<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Option<Verdict> {
         if has_raised() {
             return None;
         }
@@ -84,12 +84,12 @@ impl Judge for HostJudge {
     }
 }
 
-impl HostJudge {
+impl HostCel {
     fn ask(
         &self,
         py: Python<'_>,
         record: &Record,
-        event: &Judged<'_>,
+        event: &Event<'_>,
         side: Side,
         kept: &mut Option<Box<dyn Any>>,
     ) -> PyResult<Verdict> {

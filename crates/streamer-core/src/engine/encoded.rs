@@ -1,4 +1,4 @@
-//! Clauses as words: what a segment keeps of a condition, to verify candidates and to be built anew by a merge.
+//! Encoded clauses: what a segment keeps of a condition, to verify candidates and to be built anew by a merge. In 32-bit words:
 //!
 //! ```text
 //!   status in ["paid", "draft"]      [path 3] [2 atoms] [EQUAL_TEXT] [text 17] [EQUAL_TEXT] [text 4]
@@ -15,9 +15,9 @@
 
 use crate::automaton::places::Symbol;
 use crate::automaton::ranges::{NumberCut, text_after, text_before};
-use crate::automaton::regexps::Program;
 use crate::cel::Times;
 use crate::map::{Array, Text};
+use crate::regexps::CompiledRegexp;
 use crate::subscriptions::normal_form::{Atom, Cidr, Range, TopicWord};
 use crate::value::{Kinds, Number, ScalarRef, Value};
 use hashbrown::HashTable;
@@ -61,7 +61,7 @@ mod tag {
 pub struct Pool {
     pub(super) texts: Text,
     pub(super) ends: Array<u32>, // where each text ends
-    pub(super) programs: Box<[Arc<Program>]>,
+    pub(super) programs: Box<[Arc<CompiledRegexp>]>,
     pub(super) trees: Box<[Arc<Value>]>,
 }
 
@@ -82,7 +82,7 @@ pub enum AtomView<'a> {
     SuffixIgnoreCase(&'a str),
     EqualIgnoreCase(&'a str),
     Wildcard(Texts<'a>),
-    Regexp(&'a Arc<Program>),
+    Regexp(&'a Arc<CompiledRegexp>),
     Cidr(Cidr),
     Element(&'a Arc<Value>),
     Kinds(Kinds),
@@ -172,28 +172,28 @@ impl<'a> Words<'a> {
     }
 }
 
-/// An atom with its words, which are equal for equal atoms of one pool.
+/// An atom with its encoding, which is equal for equal atoms of one pool.
 #[derive(Clone, Copy, Debug)]
-pub struct RawAtom<'a> {
-    /// The words.
-    pub words: &'a [u32],
+pub struct EncodedAtom<'a> {
+    /// How it is encoded.
+    pub encoded: &'a [u32],
     /// What they say.
     pub view: AtomView<'a>,
 }
 
 impl<'a> Iterator for Atoms<'a> {
-    type Item = RawAtom<'a>;
+    type Item = EncodedAtom<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<RawAtom<'a>> {
+    fn next(&mut self) -> Option<EncodedAtom<'a>> {
         if self.left == 0 {
             return None;
         }
         self.left -= 1;
         let (view, length) = self.pool.read(self.words);
-        let (words, rest) = self.words.split_at(length);
+        let (encoded, rest) = self.words.split_at(length);
         self.words = rest;
-        Some(RawAtom { words, view })
+        Some(EncodedAtom { encoded, view })
     }
 }
 
@@ -344,7 +344,7 @@ impl Pool {
 
 /// Why a condition cannot be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum CannotBuild {
     /// A regular expression that is too large, with the reason.
     Regexp(String),
     /// More than 2^32 bytes of text, or words of conditions.
@@ -353,10 +353,10 @@ pub enum Refused {
 
 /// Fills a [`Pool`].
 #[derive(Debug, Default)]
-pub struct Writer {
+pub struct ClauseEncoder {
     all_texts: String,
     ends: Vec<u32>,
-    all_programs: Vec<Arc<Program>>,
+    all_programs: Vec<Arc<CompiledRegexp>>,
     all_trees: Vec<Arc<Value>>,
     texts: HashTable<u32>,
     hasher: FastHash,
@@ -375,7 +375,7 @@ fn text_of<'a>(texts: &'a str, ends: &[u32], number: u32) -> &'a str {
     &texts[start as usize..ends[number] as usize]
 }
 
-impl Writer {
+impl ClauseEncoder {
     /// What was filled.
     pub fn into_pool(self) -> Pool {
         Pool {
@@ -386,16 +386,16 @@ impl Writer {
         }
     }
 
-    fn text(&mut self, text: &str) -> Result<u32, Refused> {
-        let Writer { all_texts: all, ends, texts, hasher, .. } = self;
+    fn text(&mut self, text: &str) -> Result<u32, CannotBuild> {
+        let ClauseEncoder { all_texts: all, ends, texts, hasher, .. } = self;
         let hash = hasher.hash_one(text);
         if let Some(number) = texts.find(hash, |number| text_of(all, ends, *number) == text) {
             return Ok(*number);
         }
         let number = ends.len() as u32;
-        let end = u32::try_from(all.len() + text.len()).map_err(|_| Refused::Full)?;
+        let end = u32::try_from(all.len() + text.len()).map_err(|_| CannotBuild::Full)?;
         if number >= MANY {
-            return Err(Refused::Full);
+            return Err(CannotBuild::Full);
         }
         all.push_str(text);
         ends.push(end);
@@ -403,7 +403,7 @@ impl Writer {
         Ok(number)
     }
 
-    fn program(&mut self, program: Arc<Program>) -> u32 {
+    fn program(&mut self, program: Arc<CompiledRegexp>) -> u32 {
         // The pool keeps the program alive, so its address is not given to another one.
         let programs = &mut self.all_programs;
         *self.programs.entry(Arc::as_ptr(&program) as usize).or_insert_with(|| {
@@ -420,7 +420,7 @@ impl Writer {
         })
     }
 
-    fn scalar(&mut self, scalar: ScalarRef<'_>, out: &mut Vec<u32>) -> Result<(), Refused> {
+    fn scalar(&mut self, scalar: ScalarRef<'_>, out: &mut Vec<u32>) -> Result<(), CannotBuild> {
         match scalar {
             ScalarRef::Null => out.push(tag::NULL),
             ScalarRef::Bool(value) => out.push(if value { tag::TRUE } else { tag::FALSE }),
@@ -441,7 +441,7 @@ impl Writer {
         out.extend(from.iter().chain(&to).flat_map(|cut| cut.to_words()));
     }
 
-    fn strings(&mut self, from: Option<&str>, to: Option<&str>, out: &mut Vec<u32>) -> Result<(), Refused> {
+    fn strings(&mut self, from: Option<&str>, to: Option<&str>, out: &mut Vec<u32>) -> Result<(), CannotBuild> {
         out.push(tag::STRINGS | if from.is_some() { tag::FROM } else { 0 } | if to.is_some() { tag::TO } else { 0 });
         for end in from.into_iter().chain(to) {
             let end = self.text(end)?;
@@ -450,7 +450,7 @@ impl Writer {
         Ok(())
     }
 
-    fn named(&mut self, tag: u32, text: &str, out: &mut Vec<u32>) -> Result<(), Refused> {
+    fn named(&mut self, tag: u32, text: &str, out: &mut Vec<u32>) -> Result<(), CannotBuild> {
         let text = self.text(text)?;
         out.extend([tag, text]);
         Ok(())
@@ -467,7 +467,7 @@ impl Writer {
     }
 
     /// Write an atom as the parser makes it. Nesting is two deep at most: nothing but plain atoms stands in `none_of`.
-    pub fn atom(&mut self, atom: &Atom, out: &mut Vec<u32>) -> Result<(), Refused> {
+    pub fn atom(&mut self, atom: &Atom, out: &mut Vec<u32>) -> Result<(), CannotBuild> {
         match atom {
             Atom::Equal(scalar) => self.scalar(scalar.as_ref(), out)?,
             Atom::EqualTree(tree) => out.extend([tag::TREE, self.tree(tree)]),
@@ -498,7 +498,7 @@ impl Writer {
                 }
             }
             Atom::Regexp(regexp) => {
-                let program = Program::compile(regexp).map_err(Refused::Regexp)?;
+                let program = CompiledRegexp::compile(regexp).map_err(CannotBuild::Regexp)?;
                 out.extend([tag::REGEXP, self.program(program)]);
             }
             Atom::Cidr(net) => self.cidr(*net, out),
@@ -528,7 +528,7 @@ impl Writer {
     }
 
     /// Write an atom that another pool holds.
-    pub fn copy(&mut self, atom: AtomView<'_>, out: &mut Vec<u32>) -> Result<(), Refused> {
+    pub fn copy(&mut self, atom: AtomView<'_>, out: &mut Vec<u32>) -> Result<(), CannotBuild> {
         match atom {
             AtomView::Equal(scalar) => self.scalar(scalar, out)?,
             AtomView::EqualTree(tree) => out.extend([tag::TREE, self.tree(tree)]),
@@ -606,14 +606,14 @@ impl Default for Rows {
 
 impl Rows {
     /// The number of an equal row, new or known.
-    pub fn intern(&mut self, row: &[u32]) -> Result<u32, Refused> {
+    pub fn intern(&mut self, row: &[u32]) -> Result<u32, CannotBuild> {
         let Rows { at, words, known, hasher } = self;
         let row_of = |number: u32| &words[at[number as usize] as usize..at[number as usize + 1] as usize];
         let hash = hasher.hash_one(row);
         if let Some(number) = known.find(hash, |number| row_of(*number) == row) {
             return Ok(*number);
         }
-        let end = u32::try_from(words.len() + row.len()).map_err(|_| Refused::Full)?;
+        let end = u32::try_from(words.len() + row.len()).map_err(|_| CannotBuild::Full)?;
         let number = at.len() as u32 - 1;
         known.insert_unique(hash, number, |number| hasher.hash_one(row_of(*number)));
         words.extend_from_slice(row);

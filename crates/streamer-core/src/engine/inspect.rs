@@ -1,0 +1,152 @@
+//! What is asked about an engine: of ids, sizes, partitions and errors.
+
+use crate::cel::Reason;
+use crate::engine::changes::Selection;
+use crate::engine::dump;
+use crate::engine::failures::FailingSubscription;
+use crate::engine::name::PartitionName;
+use crate::engine::record::Record;
+use crate::engine::segment::Segment;
+use crate::engine::state::EngineState;
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+/// What a partition holds.
+#[derive(Clone, Debug)]
+pub struct PartitionSizes {
+    /// Which partition.
+    pub name: Arc<PartitionName>,
+    /// How many subscriptions.
+    pub subscriptions: usize,
+    /// In how many segments.
+    pub segments: usize,
+    /// Heap bytes of their conditions.
+    pub store_bytes: usize,
+    /// Heap bytes of their indexes.
+    pub index_bytes: usize,
+}
+
+impl EngineState {
+    /// How many subscriptions there are.
+    pub fn len(&self) -> usize {
+        self.version.load().len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The slot and the record of an id.
+    pub fn get(&self, id: &str) -> Option<(u32, Arc<Record>)> {
+        self.have_ids();
+        let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.find_id(&ids, id)?;
+        Some((slot, self.record(slot)?))
+    }
+
+    /// The slots and records that *selection* means, in order of adding.
+    pub fn select(&self, selection: &Selection<'_>) -> Vec<(u32, Arc<Record>)> {
+        self.have_ids();
+        let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
+        let mut found: Vec<(u32, Arc<Record>)> = match selection.ids {
+            Some(wanted) => wanted
+                .iter()
+                .collect::<HashSet<_>>()
+                .into_iter()
+                .filter_map(|id| self.find_id(&ids, id))
+                .filter_map(|slot| Some((slot, self.record(slot)?)))
+                .collect(),
+            None => ids.iter().filter_map(|slot| Some((*slot, self.record(*slot)?))).collect(),
+        };
+        drop(ids);
+        found.retain(|(_, record)| {
+            selection.gateway_id.is_none_or(|gateway| record.gateway_id.as_deref() == Some(gateway))
+                && selection.tenant.is_none_or(|tenant| *record.partition.tenant == *tenant)
+                && selection.collection.is_none_or(|collection| *record.partition.collection == *collection)
+        });
+        found.sort_unstable_by_key(|(_, record)| record.order);
+        found
+    }
+
+    /// How many errors of CEL there were, by reason.
+    pub fn cel_errors(&self) -> impl Iterator<Item = (Reason, u64)> {
+        Reason::ALL.into_iter().map(|reason| (reason, self.cel_errors[reason as usize].load(Ordering::Relaxed)))
+    }
+
+    /// The subscriptions with the most errors, the worst first, of at most 1,024 of which errors were told.
+    pub fn failing(&self, most: usize) -> Vec<FailingSubscription> {
+        let found = self.failing.read().filter_map(|(slot, reason)| {
+            let record = self.records.made(slot);
+            let record = record.as_ref().filter(|record| record.heard.errors() > 0)?;
+            Some(FailingSubscription { id: record.id.to_string(), errors: record.heard.errors(), reason })
+        });
+        let mut failing: Vec<_> = found.collect();
+        failing.sort_by(|one, other| other.errors.cmp(&one.errors).then_with(|| one.id.cmp(&other.id)));
+        failing.truncate(most);
+        failing
+    }
+
+    /// Heap bytes of all segments: subscriptions, and their indexes. Records and ids apart.
+    pub fn bytes(&self) -> (usize, usize) {
+        let version = self.version.load();
+        let (mut stores, mut indexes) = (0, 0);
+        version.partitions.for_each(|partition| {
+            for segment in &partition.present().segments {
+                let (store, index) = segment.bytes();
+                stores += store;
+                indexes += index;
+            }
+        });
+        (stores, indexes)
+    }
+
+    /// What each partition holds.
+    pub fn partitions(&self) -> Vec<PartitionSizes> {
+        let mut held = Vec::new();
+        self.version.load().partitions.for_each(|partition| {
+            let not_opened = partition
+                .section
+                .as_ref()
+                .filter(|unopened| unopened.opened().is_none())
+                .map_or(0, |unopened| unopened.section.len());
+            let partition = partition.present();
+            let bytes = |(stores, indexes): (usize, usize), segment: &Arc<Segment>| {
+                let (store, index) = segment.bytes();
+                (stores + store, indexes + index)
+            };
+            let (store_bytes, index_bytes) = partition.segments.iter().fold((0, 0), bytes);
+            held.push(PartitionSizes {
+                name: partition.name.clone(),
+                subscriptions: not_opened + partition.segments.iter().map(|segment| segment.live()).sum::<usize>(),
+                segments: partition.segments.len(),
+                store_bytes,
+                index_bytes,
+            });
+        });
+        held
+    }
+
+    /// The name and the share of each partition that has one, see [`Share::counts`](crate::engine::shares::Share::counts).
+    pub fn shares(&self) -> Vec<(Arc<PartitionName>, [u64; 3])> {
+        let mut found = Vec::new();
+        self.version.load().partitions.for_each(|partition| {
+            found.extend(partition.present().share.as_ref().map(|share| (partition.name.clone(), share.counts())));
+        });
+        found
+    }
+
+    /// What the index holds, as text for people; segments only as long as *most* subscriptions hold out.
+    pub fn dump(&self, most: usize) -> String {
+        dump::dump(&self.version.load(), &self.records, &self.seed, most)
+    }
+
+    /// How many partitions and segments there are.
+    pub fn shape(&self) -> (usize, usize) {
+        let version = self.version.load();
+        let mut segments = 0;
+        version.partitions.for_each(|partition| segments += partition.present().segments.len());
+        (version.partitions.count(), segments)
+    }
+}

@@ -1,0 +1,280 @@
+//! Value matchers: which of many atoms of one kind hold for one value? One for each path that a bucket asks, and kind of atom.
+//!
+//! ```text
+//!   bucket, path ─► Matcher ─┬─ answers: subscriptions that need no more
+//!                            └─ others:  a Next each
+//! ```
+//!
+//! A matcher is made of where its atoms lie in the store, whether the index is built or read from an image, so that there is one way
+//! to make it.
+
+use crate::automaton::affixes::{Prefixes, Suffixes};
+use crate::automaton::anything_but::AnythingBut;
+use crate::automaton::cidr::Nets;
+use crate::automaton::folding::IgnoreCase;
+use crate::automaton::literals;
+use crate::automaton::ranges::{CutRange, NumberCut, Ranges};
+use crate::automaton::regexps::Regexps;
+use crate::automaton::topics::Topics;
+use crate::automaton::wildcards::Wildcards;
+use crate::cel::Times;
+use crate::engine::encoded::AtomView;
+use crate::engine::store::Store;
+use crate::value::{Kind, Kinds, Scalar, ScalarRef, Seed};
+use bytemuck::CheckedBitPattern;
+use std::sync::Arc;
+
+/// What kind of matcher an atom goes to; the order is that of the probes of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, CheckedBitPattern)]
+#[repr(u32)]
+pub(super) enum Class {
+    /// Kinds that hold for a missing value come first: they are asked whether or not the event has the path.
+    Missing,
+    Equal,
+    Numbers,
+    Strings,
+    Timestamps,
+    Durations,
+    Prefix,
+    Suffix,
+    IgnoreCase,
+    Wildcard,
+    Regexp,
+    Cidr,
+    Topic,
+    Other,
+    Kinds,
+}
+
+impl Class {
+    /// The class of a number in a recipe; None for one of no class.
+    fn of(number: u32) -> Option<Class> {
+        bytemuck::checked::try_cast(number).ok()
+    }
+}
+
+/// Which class an atom belongs to, and whether being found under it says all that it says.
+pub(super) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
+    let class = match view {
+        AtomView::Equal(_) => Class::Equal,
+        AtomView::Numbers(..) => Class::Numbers,
+        AtomView::Strings(..) => Class::Strings,
+        AtomView::Times(Times::Timestamps, ..) => Class::Timestamps,
+        AtomView::Times(Times::Durations, ..) => Class::Durations,
+        AtomView::Prefix(_) => Class::Prefix,
+        AtomView::Suffix(_) => Class::Suffix,
+        AtomView::PrefixIgnoreCase(_) | AtomView::SuffixIgnoreCase(_) | AtomView::EqualIgnoreCase(_) => Class::IgnoreCase,
+        AtomView::Wildcard(_) | AtomView::Substring(_) => Class::Wildcard,
+        AtomView::Regexp(_) => Class::Regexp,
+        AtomView::Cidr(_) => Class::Cidr,
+        AtomView::Topic(_) => Class::Topic,
+        AtomView::Other(_, none_of) => {
+            let mut none_of = *none_of;
+            if !none_of.all(|atom| matches!(atom.view, AtomView::Equal(_))) {
+                return (Class::Kinds, false);
+            }
+            Class::Other
+        }
+        AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => Class::Missing,
+        AtomView::Kinds(_) => Class::Kinds,
+        AtomView::EqualTree(_) | AtomView::Element(_) | AtomView::Size(..) => return (Class::Kinds, false),
+    };
+    (class, true)
+}
+
+/// The kinds of value that an atom without matcher of its own holds for.
+fn kinds_of(view: &AtomView<'_>) -> Kinds {
+    match view {
+        AtomView::Kinds(kinds) | AtomView::Other(kinds, _) => *kinds,
+        AtomView::EqualTree(tree) => Kinds::of(tree.kind()),
+        AtomView::Element(_) => Kinds::of(Kind::List),
+        AtomView::Size(..) => Kinds::of(Kind::String).or(Kinds::of(Kind::List)).or(Kinds::of(Kind::Map)),
+        _ => Kinds::PRESENT,
+    }
+}
+
+/// The value matcher of a bucket and path. The ids are where a match leads but for `answers`, whose ids are subscriptions.
+#[derive(Debug)]
+pub(super) enum Matcher {
+    Numbers { answers: Ranges<NumberCut>, others: Ranges<NumberCut> },
+    Strings { answers: Ranges<Box<str>>, others: Ranges<Box<str>> },
+    Times { of: Times, answers: Ranges<NumberCut>, others: Ranges<NumberCut> },
+    Prefixes(Prefixes),
+    Suffixes(Suffixes),
+    IgnoreCase(IgnoreCase),
+    Wildcards(Wildcards),
+    Regexps(Regexps),
+    Nets(Nets),
+    Topics(Topics),
+    Kinds(Box<[(Kinds, u32)]>),
+    AnythingBut(Box<[(Kinds, AnythingBut)]>),
+}
+
+impl Matcher {
+    /// Ask for what a query for this value comes upon first.
+    pub(super) fn prefetch(&self, scalar: ScalarRef<'_>) {
+        match (self, scalar) {
+            (Matcher::Numbers { answers, others }, ScalarRef::Number(number)) => {
+                answers.prefetch_number(number);
+                others.prefetch_number(number);
+            }
+            (Matcher::Strings { answers, others }, ScalarRef::String(text)) => {
+                answers.prefetch_text(text);
+                others.prefetch_text(text);
+            }
+            (Matcher::Prefixes(prefixes), ScalarRef::String(text)) => prefixes.prefetch(text),
+            (Matcher::Suffixes(suffixes), ScalarRef::String(text)) => suffixes.prefetch(text),
+            _ => {}
+        }
+    }
+
+    /// Make the matcher of a class of where its atoms are in *store*, and what each leads to: *answers* and *others*. None for a
+    /// class that has none, and for an atom of another one.
+    pub(super) fn new(store: &Store, seed: &Seed, class: u32, answers: &[[u32; 2]], others: &[[u32; 2]]) -> Option<Matcher> {
+        let class = Class::of(class)?;
+        fn view(store: &Store, at: u32) -> Option<AtomView<'_>> {
+            store.atom_at(at).next().map(|atom| atom.view)
+        }
+        Some(match class {
+            Class::Equal => return None,
+            Class::Numbers => {
+                let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
+                    AtomView::Numbers(from, to) => Some(CutRange { from, to, id: *id }),
+                    _ => None,
+                };
+                let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
+                Matcher::Numbers { answers: ranges(answers)?, others: ranges(others)? }
+            }
+            Class::Timestamps | Class::Durations => {
+                let of = if class == Class::Timestamps { Times::Timestamps } else { Times::Durations };
+                let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
+                    AtomView::Times(_, from, to) => Some(CutRange { from, to, id: *id }),
+                    _ => None,
+                };
+                let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
+                Matcher::Times { of, answers: ranges(answers)?, others: ranges(others)? }
+            }
+            Class::Strings => {
+                let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
+                    AtomView::Strings(from, to) => Some(CutRange { from: from.map(Box::from), to: to.map(Box::from), id: *id }),
+                    _ => None,
+                };
+                let ranges = |atoms: &[[u32; 2]]| Some(Ranges::new(atoms.iter().map(range).collect::<Option<Vec<_>>>()?));
+                Matcher::Strings { answers: ranges(answers)?, others: ranges(others)? }
+            }
+            class => {
+                of_texts(seed, class, others.iter().map(|[at, next]| Some((view(store, *at)?, *next))).collect::<Option<_>>()?)
+            }
+        })
+    }
+
+    /// Whether [`Matcher::holds`] tells what atoms of a class say.
+    pub(super) fn tells(class: Class) -> bool {
+        use Class::*;
+        matches!(class, Numbers | Strings | Prefix | Suffix | IgnoreCase | Wildcard | Regexp | Cidr)
+    }
+
+    /// Whether any of what it was made of holds for a scalar.
+    pub(super) fn holds(&self, scalar: ScalarRef<'_>, literals: &mut literals::SeenLiterals) -> bool {
+        let (mut found, mut hits) = (false, Vec::new());
+        let mut hit = |ids: &[u32]| found |= !ids.is_empty();
+        match (self, scalar) {
+            (Matcher::Numbers { others, .. }, ScalarRef::Number(number)) => others.query_number(number, &mut hits),
+            (Matcher::Strings { others, .. }, ScalarRef::String(text)) => others.query_text(text, &mut hits),
+            (Matcher::Prefixes(prefixes), ScalarRef::String(text)) => prefixes.query(text, &mut hit),
+            (Matcher::Suffixes(suffixes), ScalarRef::String(text)) => suffixes.query(text, &mut hit),
+            (Matcher::IgnoreCase(operands), ScalarRef::String(text)) => operands.query(text, &mut hit),
+            (Matcher::Wildcards(wildcards), ScalarRef::String(text)) => wildcards.query(text, literals, &mut hit),
+            (Matcher::Regexps(regexps), ScalarRef::String(text)) => regexps.query(text, literals, &mut hit),
+            (Matcher::Nets(nets), ScalarRef::String(text)) => nets.query(text, &mut hit),
+            _ => {}
+        }
+        found || !hits.is_empty()
+    }
+
+    /// Heap bytes held, those of automata over texts only in part.
+    pub(super) fn bytes(&self) -> usize {
+        let held = match self {
+            Matcher::Numbers { answers, others } => answers.bytes() + others.bytes(),
+            Matcher::Strings { answers, others } => answers.bytes() + others.bytes(),
+            Matcher::Times { answers, others, .. } => answers.bytes() + others.bytes(),
+            Matcher::Prefixes(prefixes) => prefixes.bytes(),
+            Matcher::Suffixes(suffixes) => suffixes.bytes(),
+            Matcher::Wildcards(wildcards) => wildcards.bytes(),
+            _ => 0,
+        };
+        size_of::<Matcher>() + held
+    }
+}
+
+/// Scalars, and where what none of them is leads.
+type ScalarSet = (Vec<Scalar>, u32);
+
+/// The matcher of a class whose atoms are asked together, whatever they lead to.
+fn of_texts<'s>(seed: &Seed, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Matcher {
+    use AtomView::*;
+    let texts = |pick: fn(&AtomView<'s>) -> Option<&'s str>| -> Vec<(&'s str, u32)> {
+        next.iter().filter_map(|(view, next)| Some((pick(view)?, *next))).collect()
+    };
+    let seed = seed.clone();
+    match class {
+        Class::Prefix => {
+            Matcher::Prefixes(Prefixes::new(texts(|view| if let Prefix(text) = view { Some(text) } else { None }), seed))
+        }
+        Class::Suffix => {
+            Matcher::Suffixes(Suffixes::new(texts(|view| if let Suffix(text) = view { Some(text) } else { None }), seed))
+        }
+        Class::IgnoreCase => Matcher::IgnoreCase(IgnoreCase::new(
+            texts(|view| if let EqualIgnoreCase(text) = view { Some(text) } else { None }),
+            texts(|view| if let PrefixIgnoreCase(text) = view { Some(text) } else { None }),
+            texts(|view| if let SuffixIgnoreCase(text) = view { Some(text) } else { None }),
+            seed,
+        )),
+        Class::Wildcard => {
+            let patterns: Vec<(Vec<Box<str>>, u32)> = next
+                .iter()
+                .map(|(view, next)| match view {
+                    Wildcard(pieces) => (pieces.to_vec(), *next),
+                    Substring(text) => (vec!["".into(), (*text).into(), "".into()], *next),
+                    _ => (Vec::new(), *next),
+                })
+                .collect();
+            Matcher::Wildcards(Wildcards::new(patterns.iter().map(|(pieces, next)| (&pieces[..], *next))))
+        }
+        Class::Regexp => Matcher::Regexps(Regexps::new(
+            next.iter().filter_map(
+                |(view, next)| {
+                    if let Regexp(program) = view { Some((Arc::clone(program), *next)) } else { None }
+                },
+            ),
+        )),
+        Class::Cidr => Matcher::Nets(Nets::new(
+            next.iter().filter_map(|(view, next)| if let Cidr(net) = view { Some((*net, *next)) } else { None }),
+            seed,
+        )),
+        Class::Topic => {
+            let patterns = next
+                .iter()
+                .filter_map(|(view, next)| if let Topic(words) = view { Some((words.symbols(), *next)) } else { None });
+            Matcher::Topics(Topics::new(patterns, seed))
+        }
+        Class::Other => {
+            let mut by_kinds: Vec<(crate::value::Kinds, Vec<ScalarSet>)> = Vec::new();
+            for (view, next) in &next {
+                let Other(kinds, none_of) = view else { continue };
+                let set = none_of
+                    .filter_map(|atom| if let Equal(scalar) = atom.view { Some(scalar.to_scalar()) } else { None })
+                    .collect();
+                match by_kinds.iter_mut().find(|(other, _)| other == kinds) {
+                    Some((_, sets)) => sets.push((set, *next)),
+                    None => by_kinds.push((*kinds, vec![(set, *next)])),
+                }
+            }
+            let built = by_kinds.iter().map(|(kinds, sets)| {
+                (*kinds, AnythingBut::new(sets.iter().map(|(set, next)| (set.iter().collect(), *next)), seed.clone()))
+            });
+            Matcher::AnythingBut(built.collect())
+        }
+        _ => Matcher::Kinds(next.iter().map(|(view, next)| (kinds_of(view), *next)).collect()),
+    }
+}

@@ -1,0 +1,89 @@
+//! How an engine works.
+
+use crate::engine::build::Depth;
+use crate::engine::external_cel::ExternalCel;
+use crate::flatten::Validation;
+use crate::layout::EventLayout;
+use crate::limits::Limits;
+use crate::subscriptions::normal_form::Path;
+use crate::watch::Ask;
+use std::sync::Arc;
+
+/// Runs what is given once.
+pub type LetGo = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
+
+/// How an engine works.
+#[derive(Clone)]
+pub struct Options {
+    /// Where events keep their parts.
+    pub layout: Arc<EventLayout>,
+    /// The tenant of events that have none.
+    pub default_tenant: Option<Box<str>>,
+    /// How much of an event is checked.
+    pub validation: Validation,
+    /// Bounds on what users and events may cost.
+    pub limits: Limits,
+    /// Whether subscriptions are taken that would be a candidate for every event.
+    pub allow_unindexed: bool,
+    /// Whether a thread merges segments; else only [`Engine::merge`] does.
+    pub background: bool,
+    /// How deep buckets nest.
+    pub depth: Depth,
+    /// The field of `data` that flags a document as deleted.
+    pub soft_delete: Option<Path>,
+    /// Phase 1; None leaves it out.
+    pub bloom: Option<Phase1>,
+    /// What evaluates the CEL part of subscriptions whose CEL is [external](crate::engine::Addition::external_cel); without one it is an error.
+    pub external_cel: Option<Arc<dyn ExternalCel>>,
+    /// The seed of all hashes: that of a file which holds tables; None for a random one.
+    pub seed: Option<u64>,
+    /// Runs what may wait, with the host's lock (Python's GIL) released; None: nothing is held.
+    pub let_go: Option<LetGo>,
+    /// Asked each 20 ms by a match that takes long, whether to go on; see [`Interrupted`](crate::watch::Interrupted).
+    pub ask: Option<Ask>,
+    /// Called inside each write, with the writer's lock held, just before it is published.
+    pub before_publish: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            layout: Arc::default(),
+            default_tenant: Some("default".into()),
+            validation: Validation::Full,
+            limits: Limits::default(),
+            allow_unindexed: true,
+            background: true,
+            depth: Depth::RECURSIVE,
+            soft_delete: None,
+            bloom: Some(Phase1::default()),
+            external_cel: None,
+            seed: None,
+            let_go: None,
+            ask: None,
+            before_publish: None,
+        }
+    }
+}
+
+/// How phase 1 works.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Phase1 {
+    /// Of the events that carry no key, how many may pass.
+    pub fp_rate: f64,
+    /// How many keys a filter has room for at least.
+    pub initial_capacity: usize,
+}
+
+impl Default for Phase1 {
+    fn default() -> Phase1 {
+        Phase1 { fp_rate: 0.01, initial_capacity: 128 }
+    }
+}
+
+impl Phase1 {
+    /// The error rate for a key, if an event carries one at each place.
+    pub(super) fn key_rate(&self, places: usize) -> f64 {
+        1.0 - (1.0 - self.fp_rate.clamp(0.0, 1.0)).powf(1.0 / places.max(1) as f64)
+    }
+}

@@ -1,0 +1,165 @@
+//! What an engine holds: the present version of everything, and what readers and the writer share beside it.
+//!
+//! ```text
+//!   version ─► version 811        readers load it once, and take no lock
+//!   writer, ids, sets          locks of the writer, of which readers that match take none
+//!   records                    what a slot is; telemetry and errors: counted by all, told to whoever asks
+//! ```
+//!
+//! What is done with it stands in files of its own, each an `impl EngineState`: `matching.rs`, `write.rs`, `merging.rs`, `guards.rs`,
+//! `gathering.rs`, `prefetching.rs`, `mapped.rs`, and what is asked about it in `inspect.rs`.
+//!
+//! Invariant: `locations[slot]` of the writer is the position of a live subscription in that segment of its partition that has it
+//! there and alive.
+
+use crate::cel::Reason;
+use crate::engine::failures::{Failing, Heard};
+use crate::engine::options::{Options, Phase1};
+use crate::engine::partitions::Partitions;
+use crate::engine::paths::PathSets;
+use crate::engine::record::Record;
+use crate::engine::registry::Records;
+use crate::engine::telemetry::{Counters, Telemetry};
+use crate::engine::version::Version;
+use crate::engine::writer::{Reentered, Writer, Writing, this_thread};
+use crate::flatten::{Locator, PathTrie};
+use crate::value::Seed;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use hashbrown::HashTable;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+/// See the head of this file.
+pub struct EngineState {
+    pub(super) options: Options,
+    pub(super) seed: Seed,
+    /// The hash of `*`, the name of every tenant and of every collection.
+    pub(super) all: u64,
+    pub(super) locator: Locator,
+    pub(super) id_locator: Locator,
+    /// For events that are read for their parts alone.
+    pub(super) no_paths: PathTrie,
+    /// What one evaluation of a program may cost; it may change while the engine runs.
+    pub(super) cel_budget: AtomicU64,
+    /// By reason.
+    pub(super) cel_errors: [AtomicU64; Reason::ALL.len()],
+    /// Of what was refused, by reason.
+    pub(super) heard: [Heard; Reason::ALL.len()],
+    pub(super) failing: Failing,
+    pub(super) started: Instant,
+    pub(super) version: ArcSwap<Version>,
+    /// How phase 1 works; it may change while the engine runs.
+    pub(super) phase1: ArcSwapOption<Phase1>,
+    /// Held once by each share of a partition.
+    pub(super) shares: Arc<()>,
+    pub(super) records: Records,
+    pub(super) writer: Mutex<Writer>,
+    /// The thread that has the writer; 0 for none.
+    pub(super) writing: AtomicUsize,
+    /// How often a thread came to the writer's lock.
+    #[cfg(test)]
+    pub(super) came: AtomicUsize,
+    pub(super) ids: RwLock<HashTable<u32>>,
+    pub(super) telemetry: Telemetry,
+    pub(super) sets: Mutex<PathSets>,
+}
+
+impl EngineState {
+    /// An engine without subscriptions.
+    pub(super) fn new(options: Options) -> EngineState {
+        let writer = Writer::default();
+        let version = Version {
+            number: 1,
+            partitions: Partitions::default(),
+            generation: writer.slots.generation(),
+            any_tenant: 0,
+            any_collection: 0,
+            len: 0,
+        };
+        let seed = options.seed.map_or_else(Seed::random, Seed::new);
+        EngineState {
+            locator: Locator::new(&options.layout),
+            id_locator: Locator::of_id(&options.layout),
+            no_paths: PathTrie::builder(options.layout.clone()).build(),
+            cel_budget: AtomicU64::new(options.limits.cel_budget),
+            cel_errors: Default::default(),
+            heard: Default::default(),
+            failing: Failing::default(),
+            started: Instant::now(),
+            phase1: ArcSwapOption::new(options.bloom.map(Arc::new)),
+            options,
+            all: seed.hash_bytes(b"*"),
+            seed,
+            version: ArcSwap::from_pointee(version),
+            shares: Arc::default(),
+            records: Records::default(),
+            writer: Mutex::new(writer),
+            writing: AtomicUsize::new(0),
+            #[cfg(test)]
+            came: AtomicUsize::new(0),
+            ids: RwLock::default(),
+            telemetry: Telemetry::default(),
+            sets: Mutex::default(),
+        }
+    }
+
+    /// How it works.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The seed of all hashes.
+    pub fn seed(&self) -> u64 {
+        self.seed.seed()
+    }
+
+    /// The present state of everything, to match several events on.
+    pub fn version(&self) -> Arc<Version> {
+        self.version.load_full()
+    }
+
+    /// Where it is counted.
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        self.telemetry.counters()
+    }
+
+    /// The record of a slot, without a lock. It is there while a [`Pin`] of the match that gave the slot is held.
+    pub fn record(&self, slot: u32) -> Option<Arc<Record>> {
+        self.records.get(slot).clone()
+    }
+
+    /// Let one evaluation of a CEL program cost so much from now on.
+    pub fn set_cel_budget(&self, budget: u64) {
+        self.cel_budget.store(budget, Ordering::Relaxed);
+    }
+
+    /// Wait for the writers before. Where this thread is inside a write already, [`Reentered`] is thrown.
+    pub(super) fn lock_writer(&self) -> Writing<'_> {
+        let me = this_thread();
+        if self.writing.load(Ordering::Relaxed) == me {
+            resume_unwind(Box::new(Reentered));
+        }
+        #[cfg(test)]
+        self.came.fetch_add(1, Ordering::Relaxed);
+        // A writer that panicked has published nothing; what it left half done is not reachable.
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.writing.store(me, Ordering::Relaxed);
+        Writing { writer, thread: &self.writing }
+    }
+
+    pub(super) fn sets(&self) -> MutexGuard<'_, PathSets> {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn find_id(&self, ids: &HashTable<u32>, id: &str) -> Option<u32> {
+        let hash = self.seed.hash_bytes(id.as_bytes());
+        ids.find(hash, |slot| self.records.get(*slot).as_ref().is_some_and(|record| *record.id == *id)).copied()
+    }
+}

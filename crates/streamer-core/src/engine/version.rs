@@ -1,0 +1,39 @@
+//! One version of everything that an engine holds.
+
+use crate::engine::partitions::Partitions;
+use crate::engine::registry::Generation;
+use std::sync::Arc;
+
+/// One version of everything. Immutable.
+#[derive(Debug)]
+pub struct Version {
+    pub(super) number: u64,
+    pub(super) partitions: Partitions,
+    pub(super) generation: Arc<Generation>,
+    pub(super) any_tenant: usize,
+    pub(super) any_collection: usize,
+    pub(super) len: usize,
+}
+
+impl Version {
+    /// Keeps the slots of its matches, without what they were found by.
+    pub fn pin(&self) -> Pin {
+        Pin(Some(self.generation.clone()))
+    }
+
+    /// A copy of *root* under the next version, to be changed and published.
+    pub(super) fn after(version: &Version) -> Version {
+        Version {
+            number: version.number + 1,
+            partitions: version.partitions.clone(),
+            generation: version.generation.clone(),
+            any_tenant: version.any_tenant,
+            any_collection: version.any_collection,
+            len: version.len,
+        }
+    }
+}
+
+/// Keeps the slots of a match from being given to other subscriptions; of a match without slots it need hold nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Pin(#[allow(dead_code, reason = "held, never read")] pub(super) Option<Arc<Generation>>);

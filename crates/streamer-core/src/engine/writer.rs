@@ -1,0 +1,107 @@
+//! What the writer alone keeps, and the lock that makes writers take turns.
+
+use crate::engine::name::PartitionName;
+use crate::engine::registry::FreeSlots;
+use crate::engine::segment::Segment;
+use std::collections::HashSet;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard};
+
+/// What the writer alone touches.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    pub slots: FreeSlots,
+    pub locations: Vec<u32>,
+    pub next_order: u64,
+    gateways: HashSet<Arc<str>>,
+    names: HashSet<Arc<PartitionName>>,
+    purge_at: usize,
+    pub merges: Vec<Arc<PartitionName>>,
+}
+
+impl Writer {
+    /// Where the subscriptions of a new segment are.
+    pub fn locate(&mut self, segment: &Segment) {
+        for (slot, at) in segment.store.slots.iter().zip(0..).filter(|(_, at)| segment.removed_at(*at) == 0) {
+            self.locations[*slot as usize] = at;
+        }
+    }
+
+    /// Begin after the subscriptions of a file; false where there were others before.
+    pub fn begin_after(&mut self, slots: u32, order: u64) -> bool {
+        self.locations.resize(slots as usize, u32::MAX);
+        self.next_order = order;
+        self.slots.begin_after(slots)
+    }
+
+    pub fn order(&mut self) -> u64 {
+        self.next_order += 1;
+        self.next_order - 1
+    }
+
+    /// One allocation for each gateway that is in use.
+    pub fn gateway(&mut self, gateway: &str) -> Arc<str> {
+        if let Some(known) = self.gateways.get(gateway) {
+            return known.clone();
+        }
+        if self.gateways.len() >= self.purge_at {
+            self.gateways.retain(|gateway| Arc::strong_count(gateway) > 1);
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.purge_at = 1024.max(2 * (self.gateways.len() + self.names.len()));
+        }
+        let gateway: Arc<str> = gateway.into();
+        self.gateways.insert(gateway.clone());
+        gateway
+    }
+
+    /// One allocation for each partition's name.
+    pub fn name(&mut self, name: PartitionName) -> Arc<PartitionName> {
+        if let Some(known) = self.names.get(&name) {
+            return known.clone();
+        }
+        if self.names.len() >= self.purge_at {
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.purge_at = 1024.max(2 * (self.gateways.len() + self.names.len()));
+        }
+        let name = Arc::new(name);
+        self.names.insert(name.clone());
+        name
+    }
+}
+
+/// A write inside a write of the same thread, by a function that it calls; nothing was changed.
+#[derive(Debug)]
+pub struct Reentered;
+
+/// The writer, while no other thread has it.
+pub(super) struct Writing<'i> {
+    pub writer: MutexGuard<'i, Writer>,
+    pub thread: &'i AtomicUsize,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.thread.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Writing<'_> {
+    type Target = Writer;
+
+    fn deref(&self) -> &Writer {
+        &self.writer
+    }
+}
+
+impl DerefMut for Writing<'_> {
+    fn deref_mut(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+}
+
+/// What no other thread has, and never 0.
+pub(super) fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}
