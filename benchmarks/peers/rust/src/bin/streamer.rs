@@ -8,7 +8,7 @@
 use peers::{args, measure, skip};
 use std::sync::Arc;
 use std::time::Instant;
-use streamer_core::engine::{Addition, Engine, WriteMode, Options, Scratch};
+use streamer_core::engine::{Addition, Engine, Options, Scratch, WriteMode};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -29,7 +29,7 @@ fn addition(id: u32, pattern: &str) -> Addition {
         collection: subscription.collection,
         flags: 0,
         program: None,
-        portable: false,
+        external_cel: false,
         text: text.into_bytes().into(),
         conditions: None,
         same_as: None,

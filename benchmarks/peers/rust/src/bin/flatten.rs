@@ -1,6 +1,6 @@
 //! How long one event takes to flatten, beside two well-known JSON libraries in the same run.
 //!
-//! `cargo run --release -p streamer-core --example flatten`
+//! `cargo run --release --manifest-path benchmarks/peers/rust/Cargo.toml --bin flatten`
 //!
 //! Each figure is the best of many rounds, in nanoseconds an event. sonic-rs gets the same paths by `get_many`, unchecked as
 //! it is meant; simd-json builds its tape, to which looking paths up would have to be added.
