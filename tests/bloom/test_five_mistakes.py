@@ -71,7 +71,7 @@ def test_what_passes_is_compared_with_the_candidates_alone(monkeypatch: pytest.M
         judged.append(compiled.id)
         return find_outcome(compiled, *rest, **named)
 
-    monkeypatch.setattr(reference_core, "judge", counting)
+    monkeypatch.setattr(reference_core, "find_outcome", counting)
     e = Engine()
     e.add_many({"id": f"s{n}", "collection": "c", "filters": [{"field": "a", "op": "==", "value": n}]} for n in range(1000))
     e.add_many({"id": f"r{n}", "collection": "c", "filters": [{"field": "p", "op": ">", "value": 2**n}]} for n in range(40))
