@@ -13,8 +13,9 @@ export PYO3_PYTHON := $(abspath $(PY))
 
 RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.*' \) -print 2>/dev/null)
 
+# Tests of a file share a worker, with what is expensive to start or there but once: a session of Spark, a port.
 # What pytest runs: TEST names files or folders, BACKEND one backend; all of it on all backends that are here, if neither is given.
-PYTEST = STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n logical --dist loadgroup --durations 20 $(TEST)
+PYTEST = STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n logical --dist loadfile --durations 20 $(TEST)
 
 # The reference always runs; the native engine wherever this version has one and its core was built.
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')

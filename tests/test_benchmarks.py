@@ -91,7 +91,6 @@ def test_under_load_the_matches_are_those_that_there_must_be_also_beside_changes
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("benchmarks of spark")
 @pytest.mark.parametrize("name", ["spark", "spark_scale"])
 def test_spark_finds_the_matches_that_it_must(name: str) -> None:
     if (reason := missing()) is not None:

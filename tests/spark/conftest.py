@@ -45,14 +45,6 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     return builder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each backend one session: what takes `spark` is one group of pytest-xdist a backend."""
-    for item in items:
-        if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
-            backend = item.callspec.params.get("backend", "") if hasattr(item, "callspec") else ""
-            item.add_marker(pytest.mark.xdist_group(f"spark {backend}".strip()))
-
-
 @pytest.fixture
 def spark(spark_session: SparkSession, backend: str) -> SparkSession:
     """The session; what takes it runs on each backend, since workers are told on which."""

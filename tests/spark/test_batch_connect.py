@@ -55,7 +55,6 @@ spark.stop()
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark connect")  # a server's port is one for all
 def test_spark_connect_gives_the_same(tmp_path: Path, backend: str) -> None:
     if (reason := missing()) is not None:
         pytest.skip(reason)

@@ -134,7 +134,6 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark cluster")  # one at a time: the copy of a task must have a core to run on
 def test_a_task_that_runs_twice_at_once_doubles_no_match(cluster: str, tmp_path: Path, backend: str) -> None:
     """Speculation: a copy of a slow task runs on the other host; what is matched is as in the embedded engine."""
     program = tmp_path / "program.py"

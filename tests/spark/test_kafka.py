@@ -18,7 +18,7 @@ from examples.flights import generated, records
 from examples.flights.__main__ import HAND_WRITTEN
 from tests.spark.conftest import missing
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kafka")]  # one broker for all
+pytestmark = pytest.mark.integration
 
 #: Sends and fetches as any client would. A message is a key and a value, each as hexadecimal or null.
 CLIENT = """

@@ -48,7 +48,7 @@ def main() -> None:
         run(place / "venv" / "bin" / "streamer", "--help", cwd=place)
         backends = run(python, "-W", "ignore", "-c", "from streamer import _backend; print(*_backend.available())", cwd=place)
         os.environ["STREAMER_BACKEND"] = "auto" if "native" in backends else "reference"
-        command = (python, "-m", "pytest", "-q", "-n", "logical", "--dist", "loadgroup", *TESTED)
+        command = (python, "-m", "pytest", "-q", "-n", "logical", "--dist", "loadfile", *TESTED)
         print(f"wheel, {backends.strip()}:", run(*command, cwd=place).strip().splitlines()[-1])
 
 
