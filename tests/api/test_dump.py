@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-import streamer
-from streamer import Engine
+from streamer import Engine, _backend
 from streamer.errors import ConfigError
 from tests.generators import random_subscription
 from tests.tools.hooks import hooks
@@ -20,7 +19,7 @@ MakeEngine = Callable[..., Engine]
 
 def merge(engine: Engine) -> None:
     """Make one segment of each partition, which happens by itself only after a while."""
-    if streamer.BACKEND == "native":
+    if _backend.BACKEND == "native":
         hooks(engine).merge()
 
 
@@ -61,7 +60,7 @@ def test_it_names_each_subscription_and_says_where_it_is_held(engine: MakeEngine
     told = e.dump()
     assert 'partition tenant "default", collection "orders": 78 subscriptions' in told
     assert [each["id"] for each in every_matcher() if f'"{each["id"]}"' not in told] == []
-    if streamer.BACKEND == "reference":
+    if _backend.BACKEND == "reference":
         assert told.startswith("the reference has no index: ")
         assert '  data.n > 5 ─► "s100"\n' in told
         return
@@ -82,7 +81,7 @@ def test_what_lies_below_a_bucket_is_one_of_its_conditions(engine: MakeEngine) -
     e.add_many(every_matcher())
     merge(e)
     told = e.dump()
-    if streamer.BACKEND == "reference":
+    if _backend.BACKEND == "reference":
         assert 'data.n = 5 and data.status = "v1" ─► "s5"' in told
     else:
         assert '= 5 ─► "s5" if data.status = "v1"' in told or '= 5 ─► "s5"\n' in told
@@ -140,6 +139,6 @@ def test_what_lies_in_a_file_is_printed_once_it_was_read(engine: MakeEngine, tmp
     opened.match({"collection": "orders", "data": {"n": 7}})
     after = opened.dump()
     assert '"s100"' in after
-    if streamer.BACKEND == "native":
+    if _backend.BACKEND == "native":
         assert "in a file that is not read yet" in before
         assert "cannot be" not in after

@@ -297,12 +297,12 @@ def test_a_broken_pickle_is_told() -> None:
 
 
 @pytest.mark.parametrize("key", [5, b"a", ["a"]], ids=str)
-def test_a_routing_key_is_a_string(key: Any) -> None:
+def test_a_routing_key_is_a_string(key: Any, backend: str) -> None:
     with pytest.raises(TypeError, match="routing key"):
         TopicMatcher[str]().match(key)
 
 
-def test_wrong_patterns_are_told_by_quamina() -> None:
+def test_wrong_patterns_are_told_by_quamina(backend: str) -> None:
     quamina = Quamina[str]()
     for pattern in (None, 5, b"\xff", "{", "[]", '{"a":[' + "[" * 100_000, nested(100_000), SURROGATE):
         with pytest.raises(StreamerError):

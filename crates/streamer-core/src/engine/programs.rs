@@ -90,7 +90,7 @@ impl<'e> Programs<'e> {
         }
     }
 
-    /// The same, now that the event is evaluated, and how long programs ran.
+    /// Count what failed, as `count` does, now that the event is evaluated, and how long programs ran.
     pub fn end(mut self, output: &mut Output, tally: &Tally) {
         self.count(output);
         output.is_cut_off = self.is_cut_off;
