@@ -21,6 +21,7 @@ from typing import Any
 
 import streamer
 from benchmarks.measure import WrongMatches
+from streamer.reference.core import ReferenceCore
 
 PAIRS = 20
 #: Events that are matched before the other of a pair has its turn.
@@ -66,6 +67,17 @@ def ways_of(engine: streamer.Engine) -> dict[str, Callable[[Sequence[bytes]], in
     }
 
 
+def switch_of(engine: streamer.Engine) -> Callable[[bool], None]:
+    """Return what turns the counting of an engine's core on and off."""
+    core: Any = engine._core
+    if isinstance(core, ReferenceCore):
+        recorder = core._recorder
+        return lambda on: setattr(recorder, "is_on", on)
+    from streamer import _native
+
+    return _native.CoreHooks(core).record
+
+
 def compare(
     engine: streamer.Engine, way: Callable[[Sequence[bytes]], int], events: Sequence[bytes], expected: int
 ) -> list[float]:
@@ -77,10 +89,7 @@ def compare(
 
     slices = [events[at : at + SLICE] for at in range(0, len(events), SLICE)]
 
-    from streamer import _native
-
-    core: Any = engine._core
-    record = _native.CoreHooks(core).record
+    record = switch_of(engine)
 
     def pair() -> float:
         seconds = {True: 0.0, False: 0.0}

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from streamer.spark.versions import publish
 from tests.spark.test_job import SUBSCRIPTIONS, events, expected, pairs
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.integration
 
 KILLS = 10
 FILES = 40
