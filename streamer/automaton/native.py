@@ -8,7 +8,6 @@ add     (name, text) ──► Matcher: parsed, indexed, under a number     matc
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterable
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, final
@@ -20,7 +19,7 @@ from streamer.errors import PatternError
 from streamer.model import BeyondFloat64, Dialect, Limits
 from streamer.reference.topics import words_match
 from streamer.subscriptions.patterns import parse_pattern
-from streamer.subscriptions.text import write_json
+from streamer.subscriptions.text import event_text
 from streamer.subscriptions.topics import split_words
 
 X = TypeVar("X", bound=Hashable)
@@ -38,11 +37,7 @@ class Host:
         """Return an event as JSON text. Raises EventError."""
         if isinstance(event, bytes | bytearray | memoryview):
             return bytes(event)
-        value = self._json.read(event)
-        try:
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()
-        except RecursionError:
-            return write_json(value, max_depth=self._max_depth + 1, max_bytes=None)[0].encode()
+        return event_text(self._json.read(event), self._max_depth)
 
     def refuse(self, event: Any) -> None:
         """Say why there is no event: an engine would ignore it. Raises EventError."""

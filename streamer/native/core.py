@@ -38,7 +38,7 @@ from streamer.subscriptions.compile import EVERY, CompiledSubscription, compile_
 from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
-from streamer.subscriptions.text import canonical_text, check_length, exact_text, partial_text, write_json
+from streamer.subscriptions.text import canonical_text, check_length, event_text, exact_text, partial_text
 from streamer.subscriptions.values import private_copy, same_subscription
 from streamer.telemetry import Distribution, Telemetry
 
@@ -95,10 +95,7 @@ class Host:
         value = json_value(event, default=self.options.default, limits=self.options.limits)
         if not isinstance(value, dict):
             raise EventError(EventCode.NOT_AN_OBJECT, f"an event is a JSON object, not {type(event).__name__}")
-        try:
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()
-        except RecursionError:
-            return write_json(value, max_depth=self.options.limits.max_depth + 1, max_bytes=None)[0].encode()
+        return event_text(value, self.options.limits.max_depth)
 
     @property
     def functions(self) -> Functions:

@@ -260,6 +260,18 @@ def write_json(value: Any, *, max_depth: int = MAX_DEPTH, max_bytes: int | None 
     return "".join(out), is_exact
 
 
+def event_text(value: Any, max_depth: int) -> bytes:
+    """Return an event that was read as compact JSON text.
+
+    Args:
+        max_depth: how deep its members may be nested.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()
+    except RecursionError:
+        return write_json(value, max_depth=max_depth + 1, max_bytes=None)[0].encode()
+
+
 def _quoted(text: str) -> str:
     if not is_unicode(text):
         raise ValueError("a string with half of a surrogate pair")
