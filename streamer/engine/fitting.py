@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, final
 
 from streamer.cdc import LAYOUT, ChangeEvent, canal, dynamodb, mongodb, wal2json
@@ -19,6 +20,8 @@ from streamer.model import Event, Limits
 LOOKS: Final = 20
 #: Of `document` one can only guess, since it fits whatever is an object.
 _TELLING: Final = ("change", "debezium", "maxwell", "supabase", "eventbridge", "cloudevents")
+
+_SCORE: Final = itemgetter(0)
 
 
 @final
@@ -49,11 +52,11 @@ def misfit(events: Iterable[EventSource], layout: EventLayout) -> str | None:
     bare = [event for event, found in read if found is Ignored.NO_CHANGE or (isinstance(found, Event) and is_bare(found, layout))]
     if not bare or any(isinstance(found, Event) and not is_bare(found, layout) for _, found in read):
         return None
-    others = [name for name in _TELLING if EventLayout.preset(name) != layout]
-    best = max(others, key=lambda name: _fits(bare, EventLayout.preset(name)))
+    others = (name for name in _TELLING if EventLayout.preset(name) != layout)
+    score, best = max((_of_preset(name, bare) for name in others), key=_SCORE)
     says = "no event had a collection, a type or a document where the layout looks for them"
-    if _fits(bare, EventLayout.preset(best)):
-        return f"{says}; --layout {best} would fit"
+    if score:
+        return f"{says}; --layout {best.name} would fit"
     return f"{says}, and no preset fits; --layout document takes each event for the document itself"
 
 
@@ -79,20 +82,20 @@ def detect(events: Iterable[EventSource]) -> list[Fit]:
     The preset `document` fits whatever is an object, and is not among them.
     """
     events = list(events)
-    scored = [_scored(name, [_read(event, EventLayout.preset(name)) for event in events]) for name in _TELLING]
+    scored = [_of_preset(name, events) for name in _TELLING]
     scored += [_scored(f"streamer.cdc.{name}", _decoded(events, decode)) for name, decode in _DECODERS.items()]
-    return [fit for score, fit in sorted(scored, key=lambda pair: -pair[0]) if fit.events]
+    return [fit for _, fit in sorted(scored, key=_SCORE, reverse=True) if fit.events]
+
+
+def _of_preset(name: str, events: Iterable[EventSource]) -> tuple[int, Fit]:
+    layout = EventLayout.preset(name)
+    return _scored(name, (_read(event, layout) for event in events))
 
 
 def _scored(name: str, found: Iterable[Event | Ignored | None]) -> tuple[int, Fit]:
     told = [event for event in found if isinstance(event, Event) and _parts(event)]
     collections = dict.fromkeys(event.collection for event in told if event.collection is not None)
     return sum(map(_parts, told)), Fit(name, len(told), tuple(collections))
-
-
-def _fits(events: Iterable[EventSource], layout: EventLayout) -> int:
-    """Count what a layout finds in events."""
-    return sum(_parts(event) for event in (_read(event, layout) for event in events) if isinstance(event, Event))
 
 
 def _parts(event: Event) -> int:
