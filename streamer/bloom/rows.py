@@ -48,7 +48,7 @@ def probe(
     try:
         import pyarrow as pa
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("probe_arrow needs pyarrow: pip install 'streamer[arrow]'", name=error.name) from None
+        raise ModuleNotFoundError("probe_arrow needs pyarrow: pip install 'streamer-engine[arrow]'", name=error.name) from None
     if not isinstance(events, pa.Array | pa.ChunkedArray):
         if hasattr(events, "__arrow_c_array__"):
             events = pa.array(events)

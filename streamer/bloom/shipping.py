@@ -303,7 +303,7 @@ class ShippedFilter:
         Raises:
             LeaseError: the lease is over.
             TypeError: not such an array.
-            ModuleNotFoundError: pyarrow is not installed (`pip install 'streamer[arrow]'`).
+            ModuleNotFoundError: pyarrow is not installed (`pip install 'streamer-engine[arrow]'`).
         """
         self._check_lease()
         if self._bits is None:

@@ -45,7 +45,7 @@ def check_plot(file: Path) -> None:
         fail(f"{file}: expected a name that ends in {', '.join(ENDINGS)}")
     check_folder(file)
     if importlib.util.find_spec("matplotlib") is None:
-        fail("drawing needs Matplotlib: pip install 'streamer[plot]'")
+        fail("drawing needs Matplotlib: pip install 'streamer-engine[plot]'")
 
 
 def check_folder(file: Path) -> None:

@@ -6,7 +6,7 @@ pyarrow Array, ChunkedArray, polars ...  ──►  arrays of texts  ──►  
                                                                     reference: a Python object for each row
 ```
 
-pyarrow is imported when it is first needed: `pip install 'streamer[arrow]'` brings it.
+pyarrow is imported when it is first needed: `pip install 'streamer-engine[arrow]'` brings it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def import_pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise ImportError("events from Arrow need pyarrow: pip install 'streamer[arrow]'", name="pyarrow") from error
+        raise ImportError("events from Arrow need pyarrow: pip install 'streamer-engine[arrow]'", name="pyarrow") from error
     return pyarrow
 
 

@@ -69,7 +69,7 @@ def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("drawing needs Matplotlib: pip install 'streamer[plot]'", name=error.name) from None
+        raise ModuleNotFoundError("drawing needs Matplotlib: pip install 'streamer-engine[plot]'", name=error.name) from None
     if len(samples) < 2:
         raise ValueError("nothing to draw: fewer than two samples")
     asked = names(samples)

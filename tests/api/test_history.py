@@ -239,7 +239,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
         "except ModuleNotFoundError as error: print(error)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == "drawing needs Matplotlib: pip install 'streamer[plot]'\n"
+    assert ran.stdout == "drawing needs Matplotlib: pip install 'streamer-engine[plot]'\n"
 
 
 def test_nothing_of_it_is_imported_with_the_engine() -> None:

@@ -24,7 +24,7 @@ def missing() -> str | None:
         try:
             __import__(name)
         except ImportError:
-            return f"{name} is not installed (pip install 'streamer[spark]')"
+            return f"{name} is not installed (pip install 'streamer-engine[spark]')"
     home = os.environ.get("JAVA_HOME")
     if not (home and Path(home, "bin", "java").exists()) and shutil.which("java") is None:
         return "there is no java (JRE 17 or later)"

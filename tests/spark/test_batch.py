@@ -17,8 +17,8 @@ from streamer.core.snapshot import read_directory
 from tests.conformance.table import Case, load_all, load_known_failures
 from tests.generators import agreeing_event, agreeing_subscription, random_text
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
-pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer[spark]')")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
+pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
 from pyspark.errors import PythonException
 from pyspark.sql import Observation

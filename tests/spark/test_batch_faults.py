@@ -13,8 +13,8 @@ import pytest
 
 from streamer import Engine
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
-pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer[spark]')")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
+pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
 from streamer.spark import CogroupOptions, match_events
 

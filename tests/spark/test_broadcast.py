@@ -11,8 +11,8 @@ import pytest
 from streamer import ConfigError, Engine, SnapshotError
 from streamer.engine import engine as engine_module
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
-pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer[spark]')")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
+pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
 from streamer.spark import batch, broadcast
 

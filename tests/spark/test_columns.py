@@ -10,8 +10,8 @@ import pytest
 
 from streamer import Engine
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
-pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer[spark]')")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
+pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 

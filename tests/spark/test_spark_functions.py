@@ -11,8 +11,8 @@ import pytest
 
 from streamer import BulkSubscriptionError, ConfigError, Engine, SnapshotError
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
-pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer[spark]')")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
+pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
 from streamer.spark import match_events, match_stream, register
 

@@ -13,7 +13,7 @@ import pytest
 
 from streamer import BackendError, Engine, _backend
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer[spark]')")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'streamer-engine[spark]')")
 
 import pyarrow as pa
 
@@ -99,7 +99,7 @@ def test_what_matches_carry_goes_out_in_pieces(backend: str, monkeypatch: pytest
 
 def test_the_function_of_sql_has_a_few_matches_at_once(backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its lists come in the order of the events, of some of them at a time."""
-    sql = pytest.importorskip("streamer.spark.sql", reason="pyspark is not installed (pip install 'streamer[spark]')")
+    sql = pytest.importorskip("streamer.spark.sql", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
     monkeypatch.setattr(worker, "ROWS_AT_ONCE", 1000)
     engine = Engine()
     engine.add_many({"id": f"s{n}", "collection": "hot"} for n in range(150))

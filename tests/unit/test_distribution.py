@@ -1,0 +1,33 @@
+"""What is installed under which name: pyproject.toml, and what pages and error messages tell people to install."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+#: `streamer` on the index is somebody else's project.
+NAME = "streamer-engine"
+
+
+def test_the_distribution_has_a_name_of_its_own() -> None:
+    assert PROJECT["name"] == NAME
+
+
+def test_every_extra_that_people_are_told_to_install_is_ours_and_exists() -> None:
+    texts = [
+        path
+        for folder in ("streamer", "docs", "examples", "tests")
+        for kind in ("*.py", "*.md")
+        for path in (ROOT / folder).rglob(kind)
+    ]
+    told = [
+        (str(path.relative_to(ROOT)), name, extra.strip())
+        for path in (*texts, ROOT / "README.md", ROOT / "pyproject.toml")
+        for name, extras in re.findall(r"\b(streamer(?:-engine)?)\[([a-z, ]+)\]", path.read_text("utf-8"))
+        for extra in extras.split(",")
+    ]
+    assert len(told) > 10
+    assert [each for each in told if each[1] != NAME or each[2] not in PROJECT["optional-dependencies"]] == []
