@@ -45,8 +45,8 @@ class LineResult(NamedTuple):
 _make: Final[Any] = tuple.__new__
 _matches: Final[Any] = Matches
 
-#: Lines that are matched at once where nobody says: more gain little, and what waits for a line's result waits longer.
-LINES_AT_ONCE: Final = 100
+#: Events of a stream that are matched at once where nobody says: more gain little, and wait longer for their results.
+AT_ONCE: Final = 100
 
 
 def match_lines(
@@ -56,23 +56,22 @@ def match_lines(
     tenant: str | None,
     collection: str | None,
     *,
-    batch_size: int | None = None,
+    at_once: int = AT_ONCE,
     threads: int = 1,
 ) -> Iterator[LineResult]:
-    """Match lines as they are read, up to *batch_size* at once; nothing waits for a line that has not come yet."""
-    together = batch_size or options.batch_size or LINES_AT_ONCE
-    batches = _batches(core, source, options, (tenant, collection, threads), together)
+    """Match lines as they are read, up to *at_once* together; nothing waits for a line that has not come yet."""
+    batches = _batches(core, source, options, (tenant, collection, threads), at_once)
     # No Python runs for a line but what makes its `Matches`: else this would take longer than a loop over `match`.
     return chain.from_iterable(batches)
 
 
 def _batches(
-    core: Core, source: LineSource, options: Options, how: tuple[str | None, str | None, int], together: int
+    core: Core, source: LineSource, options: Options, how: tuple[str | None, str | None, int], at_once: int
 ) -> Iterator[Iterable[LineResult]]:
-    """Yield what up to *together* lines came to at a time."""
+    """Yield what up to *at_once* lines came to at a time."""
     for numbers, lines in read_blocks(source, max_bytes=options.limits.max_event_bytes):
-        for at in range(0, len(lines), together):
-            numbered, given = numbers[at : at + together], lines[at : at + together]
+        for at in range(0, len(lines), at_once):
+            numbered, given = numbers[at : at + at_once], lines[at : at + at_once]
             # Numbers in a row are of lines that could all be read.
             is_whole = isinstance(numbered, range)
             events = cast("list[bytes]", given) if is_whole else [line for line in given if isinstance(line, bytes)]

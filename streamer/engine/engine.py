@@ -7,9 +7,10 @@ stands in docs/semantics.md; the two phases are in the core of the backend that 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
@@ -21,7 +22,7 @@ from streamer.core.options import Options
 from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Core, Mode, Selection, Source
 from streamer.engine.arguments import OnError, check_names, check_positive, is_text, selection, several, skips
-from streamer.engine.batch import LineResult, match_lines, write_lines
+from streamer.engine.batch import AT_ONCE, LineResult, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.explain import Explanation, explain
 from streamer.engine.lines import LineSource
@@ -29,6 +30,7 @@ from streamer.engine.lint import Finding, FindingCode, lint
 from streamer.engine.matches import BatchMatches, Matches
 from streamer.engine.metrics import EngineMetrics
 from streamer.engine.stats import Stats, read_stats
+from streamer.engine.stream import StreamResult, stream, stream_async
 from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, UnknownSubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource
@@ -415,6 +417,57 @@ class Engine:
         given = list(several(events))
         return BatchMatches(self._core.match_batch(given, tenant, collection, threads), given)
 
+    @overload
+    def match_stream(
+        self,
+        events: Iterable[EventSource],
+        tenant: str | None = None,
+        collection: str | None = None,
+        *,
+        batch_size: int | None = None,
+        threads: int | None = None,
+    ) -> Iterator[StreamResult]: ...
+    @overload
+    def match_stream(
+        self,
+        events: AsyncIterable[EventSource],
+        tenant: str | None = None,
+        collection: str | None = None,
+        *,
+        batch_size: int | None = None,
+        threads: int | None = None,
+    ) -> AsyncGenerator[StreamResult]: ...
+    def match_stream(
+        self,
+        events: Iterable[EventSource] | AsyncIterable[EventSource],
+        tenant: str | None = None,
+        collection: str | None = None,
+        *,
+        batch_size: int | None = None,
+        threads: int | None = None,
+    ) -> Iterator[StreamResult] | AsyncGenerator[StreamResult]:
+        """Match a stream of events, a few at once; results come in the order of the events, one for each.
+
+        Each batch is matched on the state of the engine at that time. Up to *batch_size* events are read ahead of their results.
+
+        Args:
+            events: an iterable, whose batches are full, so its events should be there without waiting; or an asynchronous one,
+                of which what has come is matched without waiting for more.
+            batch_size: events that are matched at once, at most, if not as many as the engine was told.
+            threads: as in `match_batch`.
+
+        Returns:
+            An iterator, asynchronous as *events* are: `Matches`, or the `EventError` in a bad event's place, whose `index` is the
+            position in the stream. What *events* raises comes after the results of the events before.
+        """
+        at_once = self._at_once(batch_size)
+        match = partial(self.match_batch, tenant=tenant, collection=collection, threads=self._threads(threads))
+        if tenant is not None or collection is not None:
+            check_names(tenant, collection)
+        if isinstance(events, AsyncIterable):
+            return stream_async(events, match, at_once)
+        return stream(several(events), match, at_once)
+
     def match_jsonl(
         self,
         source: LineSource,
@@ -430,17 +483,16 @@ class Engine:
         place, and the others match.
 
         Args:
-            source: a path, bytes, or a binary file object; gzip and zstd are recognised.
+            source: a path, bytes, a binary file object, or an iterable of the text in pieces, cut anywhere; gzip and zstd are
+                recognised. Events that are no lines of a text go to `match_stream`.
             batch_size: lines that are matched at once, at most, if not as many as the engine was told; no line waits for one that
                 has not come yet.
             threads: as in `match_batch`; worth it from some hundred lines at once.
         """
-        if batch_size is not None:
-            check_positive("batch_size", batch_size)
-        threads = self._threads(threads)
+        at_once, threads = self._at_once(batch_size), self._threads(threads)
         if tenant is not None or collection is not None:
             check_names(tenant, collection)
-        return match_lines(self._core, source, self._options, tenant, collection, batch_size=batch_size, threads=threads)
+        return match_lines(self._core, source, self._options, tenant, collection, at_once=at_once, threads=threads)
 
     def match_arrow(
         self,
@@ -496,6 +548,11 @@ class Engine:
         if tenant is not None or collection is not None:
             check_names(tenant, collection)
         return self._core.locate_arrow(read_arrays(events), tenant, collection, threads)
+
+    def _at_once(self, batch_size: int | None) -> int:
+        if batch_size is not None:
+            check_positive("batch_size", batch_size)
+        return batch_size or self._options.batch_size or AT_ONCE
 
     def _threads(self, threads: int | None) -> int:
         if threads is None:

@@ -19,7 +19,7 @@ from streamer.model import Event, Limits
 #: So many events tell which preset would fit.
 LOOKS: Final = 20
 #: Of `document` one can only guess, since it fits whatever is an object.
-_TELLING: Final = ("change", "debezium", "maxwell", "supabase", "eventbridge", "cloudevents")
+_TELLING: Final = ("change", "debezium", "maxwell", "dms", "supabase", "eventbridge", "cloudevents")
 
 _SCORE: Final = itemgetter(0)
 

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import zstandard
 
 from streamer.errors import EventCode, EventError, InputError
 
-LineSource: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
-"""A path, the text itself as bytes, or a binary file object, which may be a pipe."""
+LineSource: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Iterable[bytes]
+"""A path, the text itself as bytes, a binary file object, which may be a pipe, or the text in pieces that may be cut anywhere."""
 
 _CHUNK = 256 * 1024
 _GZIP = b"\x1f\x8b"
@@ -139,12 +140,18 @@ def _chunks(source: LineSource) -> Iterator[bytes]:
             stream = opened.enter_context(open(source, "rb", buffering=0))
         # A buffered reader's read() would wait for a full chunk.
         read: Callable[[int], bytes] | None = getattr(stream, "read1", None) or getattr(stream, "read", None)
-        if read is None:
-            raise TypeError(f"expected a path, bytes or a binary file object, not {type(source).__name__}")
-        while chunk := read(_CHUNK):
+        if read is not None:
+            chunks, what = iter(partial(read, _CHUNK), b""), "a file opened in binary mode, its read() gives"
+        elif isinstance(stream, Iterable) and not isinstance(stream, Mapping):
+            chunks, what = iter(stream), "pieces of text as bytes, not"
+        else:
+            raise TypeError(f"expected a path, bytes, a binary file object or an iterable of bytes, not {type(source).__name__}")
+        for chunk in chunks:
             if not isinstance(chunk, bytes):
-                raise TypeError(f"expected a file opened in binary mode, its read() gives {type(chunk).__name__}")
-            yield chunk
+                raise TypeError(f"expected {what} {type(chunk).__name__}")
+            # Nothing yet is no end.
+            if chunk:
+                yield chunk
 
 
 def _decompressed(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from streamer.errors import ConfigError
 from streamer.model import INT64_MAX, INT64_MIN, Pointer, is_unicode
 
 TimestampFormat = Literal["ms", "us", "ns", "s", "rfc3339"]
-PresetName = Literal["change", "debezium", "maxwell", "supabase", "cloudevents", "eventbridge", "document"]
+PresetName = Literal["change", "debezium", "maxwell", "dms", "supabase", "cloudevents", "eventbridge", "document"]
 EVENT_TYPES = ("insert", "update", "delete")
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
@@ -152,6 +152,8 @@ class EventLayout:
           collection; a template for `collection` tells them apart (docs/engine.md). Truncates (`t`) and messages (`m`) are
           ignored, and so is what tells of no change: heartbeats, transactions, changes of the schema.
         - `maxwell`: Maxwell's row. The collection is `table`, `ts` is in seconds, and `old` holds only what was changed.
+        - `dms`: a row of AWS DMS, as it writes to Kinesis and Kafka. The collection is `schema-name.table-name`, a row of the
+          first load is an insert, and `before-image` may be partial. Records of `record-type: control` are ignored.
         - `supabase`: a database webhook of Supabase. The collection is `schema.table`, and `old_record` may be partial.
         - `cloudevents`: a CloudEvents 1.0 structured event. The collection is `source`; `type` is a dotted word such as
           `com.example.order.paid` and so the topic, and there is no insert, update or delete.
@@ -415,6 +417,12 @@ _DEBEZIUM_UNAVAILABLE = (
     "b68a35a7-17ad-35b3-af2a-ae46edb4545a",
 )
 
+#: Operations of AWS DMS that change a table, not a row of it.
+_DMS_CONTROLS = (
+    *("create-table", "drop-table", "rename-table", "truncate-table", "add-column", "drop-column", "rename-column"),
+    *("change-columns", "column-type-change"),
+)
+
 
 @cache
 def _preset(name: str) -> EventLayout:
@@ -460,6 +468,20 @@ def _preset(name: str) -> EventLayout:
             before="/old_record",
             unknown=None,
             type_map={"INSERT": "insert", "UPDATE": "update", "DELETE": "delete", "TRUNCATE": IGNORE},
+            before_holds="partial",
+        )
+    if name == "dms":
+        return EventLayout(
+            id=None,
+            tenant=None,
+            collection="{/metadata/schema-name}.{/metadata/table-name}",
+            type="/metadata/operation",
+            ts="/metadata/timestamp",
+            topic=None,
+            before="/before-image",
+            unknown=None,
+            type_map={"load": "insert"} | {word: word for word in EVENT_TYPES} | dict.fromkeys(_DMS_CONTROLS, IGNORE),
+            ts_format="rfc3339",
             before_holds="partial",
         )
     if name == "cloudevents":

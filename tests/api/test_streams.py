@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import io
 import pickle
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,3 +137,132 @@ def test_each_line_sees_the_engine_as_it_is_then(ones: Engine) -> None:
     assert next(results).matches.ids() == []
     ones.add({"id": "two"})
     assert next(results).matches.ids() == ["two"]
+
+
+def told(results: Iterable[Matches | EventError]) -> list[list[str] | tuple[str, int | None]]:
+    return [r.ids() if isinstance(r, Matches) else (r.code.value, r.index) for r in results]
+
+
+#: What `EVENTS` come to, one by one.
+OF_EVENTS = [["one"], ("malformed_json", 1), [], ["one"], ("bad_utf8", 4), ("not_an_object", 5)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 6, 7, None])
+def test_a_stream_gives_a_result_for_each_event_in_order(ones: Engine, batch_size: int | None) -> None:
+    assert told(ones.match_stream(iter(EVENTS), batch_size=batch_size)) == OF_EVENTS
+    assert list(ones.match_stream([], batch_size=batch_size)) == []
+
+
+def test_a_stream_reads_a_batch_ahead_and_no_more(ones: Engine) -> None:
+    read: list[int] = []
+
+    def events() -> Iterator[bytes]:
+        for number in range(1_000_000):
+            read.append(number)
+            yield b'{"data": {"a": 1}}'
+
+    results = ones.match_stream(events(), batch_size=10)
+    assert read == []
+    next(results)
+    assert len(read) == 10
+    for _ in range(10):
+        next(results)
+    assert len(read) == 20
+
+
+def test_what_was_read_before_a_source_failed_has_its_results(ones: Engine) -> None:
+    def events() -> Iterator[bytes]:
+        yield b'{"data": {"a": 1}}'
+        yield b"{"
+        raise ConnectionError("gone")
+
+    results = ones.match_stream(events())
+    assert [next(results).__class__, next(results).__class__] == [Matches, EventError]
+    with pytest.raises(ConnectionError, match="gone"):
+        next(results)
+
+
+def test_a_stream_takes_tenant_and_collection_and_refuses_one_event(ones: Engine) -> None:
+    (matches,) = ones.match_stream([b'{"data": {"a": 1}}'], tenant="other")
+    assert list(matches if isinstance(matches, Matches) else [None]) == []
+    with pytest.raises(TypeError, match="not a single bytes"):
+        ones.match_stream(b'{"data": {"a": 1}}')  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="batch_size"):
+        ones.match_stream([], batch_size=0)
+
+
+async def _given(
+    events: list[Any], *, pause_before: int | None = None, resume: asyncio.Event | None = None
+) -> AsyncIterator[Any]:
+    for number, event in enumerate(events):
+        if number == pause_before and resume is not None:
+            await resume.wait()
+        yield event
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 6, None])
+def test_an_asynchronous_stream_gives_the_same(ones: Engine, batch_size: int | None) -> None:
+    async def run() -> list[Matches | EventError]:
+        return [result async for result in ones.match_stream(_given(EVENTS), batch_size=batch_size)]
+
+    assert told(asyncio.run(run())) == OF_EVENTS
+
+
+def test_no_event_of_an_asynchronous_stream_waits_for_one_that_has_not_come(ones: Engine) -> None:
+    async def run() -> int:
+        resume = asyncio.Event()
+        results = ones.match_stream(_given(EVENTS, pause_before=4, resume=resume))
+        early = [await anext(results) for _ in range(4)]
+        resume.set()
+        late = [result async for result in results]
+        assert told(early + late) == OF_EVENTS
+        return len(early)
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == 4
+
+
+def test_an_asynchronous_stream_ends_what_it_reads_when_it_ends(ones: Engine) -> None:
+    ended: list[str] = []
+
+    async def events() -> AsyncIterator[bytes]:
+        try:
+            yield b'{"data": {"a": 1}}'
+            await asyncio.Event().wait()
+        finally:
+            ended.append("events")
+
+    async def run() -> None:
+        results = ones.match_stream(events())
+        async for result in results:
+            assert isinstance(result, Matches)
+            break
+        await results.aclose()
+        assert ended == ["events"]
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_an_asynchronous_source_that_fails_is_told_after_the_results(ones: Engine) -> None:
+    async def events() -> AsyncIterator[bytes]:
+        yield b'{"data": {"a": 1}}'
+        raise ConnectionError("gone")
+
+    async def run() -> None:
+        results = ones.match_stream(events())
+        assert isinstance(await anext(results), Matches)
+        with pytest.raises(ConnectionError, match="gone"):
+            await anext(results)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_lines_may_come_in_pieces_that_are_cut_anywhere(ones: Engine, size: int) -> None:
+    text = b'{"data": {"a": 1}}\n\n[]\r\n{"data": {"a": 2}}'
+    for whole in (text, gzip.compress(text)):
+        pieces = [b"", *(whole[at : at + size] for at in range(0, len(whole), size)), b""]
+        results = list(ones.match_jsonl(iter(pieces)))
+        assert [r.line for r in results] == [1, 3, 4]
+        assert [r.error.code.value if r.error else r.matches.ids() for r in results] == [["one"], "not_an_object", []]
+    with pytest.raises(TypeError, match="pieces of text as bytes, not str"):
+        list(ones.match_jsonl(["{}"]))  # type: ignore[list-item]

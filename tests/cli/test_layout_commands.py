@@ -15,6 +15,7 @@ RECORDS = {
     "change": {"collection": "orders", "type": "insert", "data": {"id": 1}},
     "debezium": {"op": "c", "before": None, "after": {"id": 1}, "source": {"table": "orders"}},
     "maxwell": {"database": "shop", "table": "orders", "type": "update", "data": {"id": 1}, "old": {}},
+    "dms": {"data": {"id": 1}, "metadata": {"operation": "load", "schema-name": "public", "table-name": "orders"}},
     "supabase": {"type": "DELETE", "schema": "public", "table": "orders", "record": None, "old_record": {"id": 1}},
     "cloudevents": {"specversion": "1.0", "id": "1", "source": "/shop", "type": "com.example.paid", "data": {"id": 1}},
     "eventbridge": {"id": "1", "detail-type": "Paid", "source": "shop", "detail": {"id": 1}},

@@ -120,7 +120,7 @@ zzz: 1
         "s.yaml:2:9: matching.cel.cache_sise: no such name; did you mean 'cache_size'?",
         "s.yaml:2:44: matching.cel.evaluation_timeout: expected a duration such as 24h, 1h30m, 100ms or PT15M "
         "(units: w, d, h, m, s, ms, us); 5 has no unit",
-        "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, maxwell, supabase, "
+        "s.yaml:3:11: matching.layout: no layout 'debezum'; expected one of change, debezium, maxwell, dms, supabase, "
         "cloudevents, eventbridge, document; did you mean 'debezium'?",
         "s.yaml:4:19: matching.default_tenant: expected text, not 12; write '12' in quotes",
         "s.yaml:5:15: matching.validation: expected 'full' or 'lazy', not 'fulll'; did you mean 'full'?",
@@ -340,7 +340,7 @@ matching:
 """
     ) == [
         "s.yaml:2:12: matching.threads: expected at least 1, not 0",
-        "s.yaml:4:13: matching.layout.preset: no layout 'debezum'; expected one of change, debezium, maxwell, supabase, "
+        "s.yaml:4:13: matching.layout.preset: no layout 'debezum'; expected one of change, debezium, maxwell, dms, supabase, "
         "cloudevents, eventbridge, document; did you mean 'debezium'?",
         "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them, a constant or None, not []",
         "s.yaml:6:5: matching.layout.colection: no such name; did you mean 'collection'?",

@@ -150,6 +150,6 @@ def test_bad_subscriptions_are_told_by_line(filled: Engine) -> None:
 
 
 def test_what_is_no_source_is_told(filled: Engine) -> None:
-    for source in (5, None, [b"{}"], object(), io.StringIO("{}")):
-        with pytest.raises(TypeError, match="binary"):
+    for source in (5, None, ["{}"], [b"{}", 5], {b"{}": 1}, object(), io.StringIO("{}"), io.StringIO("")):
+        with pytest.raises(TypeError, match=r"bytes|binary"):
             list(filled.match_jsonl(source))  # type: ignore[arg-type]

@@ -1,0 +1,78 @@
+"""Streams of events through an engine: batches that nobody has to make, results in the order of the events.
+
+A plain iterator cannot say whether its next event is there already, so its batches are full, but for the last. An asynchronous
+one is asked for the next event ahead of time: what has come is matched, and no event waits for one that has not come.
+
+Where the source fails, the events before have their results first. Then its exception is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import TypeAlias
+
+from streamer.engine.matches import BatchMatches, Matches
+from streamer.errors import EventError
+from streamer.events.reading import EventSource
+
+StreamResult: TypeAlias = Matches | EventError
+"""What one event of a stream came to: an `EventError` stands in a bad event's place, its `index` is where in the stream."""
+
+MatchBatch: TypeAlias = Callable[[list[EventSource]], BatchMatches]
+
+
+def stream(events: Iterable[EventSource], match: MatchBatch, at_once: int) -> Iterator[StreamResult]:
+    """Match *at_once* events at a time."""
+    source, position, failed = iter(events), 0, None
+    while failed is None:
+        batch: list[EventSource] = []
+        try:
+            while len(batch) < at_once:
+                batch.append(next(source))
+        except Exception as error:
+            failed = error
+        yield from _numbered(match(batch), position)
+        position += len(batch)
+    if not isinstance(failed, StopIteration):
+        raise failed
+
+
+async def stream_async(events: AsyncIterable[EventSource], match: MatchBatch, at_once: int) -> AsyncGenerator[StreamResult]:
+    """Match what has come, up to *at_once* events at a time."""
+    source, position, failed = aiter(events), 0, None
+    coming = _ask(source)
+    try:
+        while failed is None:
+            batch: list[EventSource] = []
+            try:
+                batch.append(await coming)
+                coming = _ask(source)
+                while len(batch) < at_once:
+                    # One turn of the loop: who has an event answers within it.
+                    await asyncio.sleep(0)
+                    if not coming.done():
+                        break
+                    batch.append(coming.result())
+                    coming = _ask(source)
+            except Exception as error:
+                failed = error
+            for result in _numbered(match(batch), position):
+                yield result
+            position += len(batch)
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+    if not isinstance(failed, StopAsyncIteration):
+        raise failed
+
+
+def _ask(source: AsyncIterator[EventSource]) -> asyncio.Future[EventSource]:
+    return asyncio.ensure_future(anext(source))
+
+
+def _numbered(results: Iterable[StreamResult], position: int) -> Iterator[StreamResult]:
+    for result in results:
+        if isinstance(result, EventError) and result.index is not None:
+            result.index += position
+        yield result
