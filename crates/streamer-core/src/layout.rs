@@ -174,8 +174,8 @@ impl Default for EventLayout {
 }
 
 impl EventLayout {
-    /// Of events that are asked by their paths alone.
-    pub fn without_parts() -> EventLayout {
+    /// This layout, of events that are asked by their paths alone.
+    pub fn without_parts(&self) -> EventLayout {
         EventLayout {
             id: Part::Never,
             tenant: Part::Never,
@@ -186,7 +186,7 @@ impl EventLayout {
             data: Part::Never,
             before: Part::Never,
             unknown: Part::Never,
-            ..EventLayout::default()
+            ..self.clone()
         }
     }
 

@@ -256,7 +256,7 @@ impl Matcher {
                 ..Limits::default()
             };
             let options = Options {
-                layout: Arc::new(EventLayout::without_parts()),
+                layout: Arc::new(EventLayout::default().without_parts()),
                 default_tenant: Some(TENANT.into()),
                 limits: Limits { max_depth: event_depth, max_event_bytes: event_bytes, ..limits.clone() },
                 // Patterns are looked for one by one: a filter before them would have the same keys.

@@ -528,7 +528,7 @@ impl Locator {
     /// A locator for events of *layout*.
     pub fn new(layout: &EventLayout) -> Locator {
         let (tenant, collection) = (layout.tenant.clone(), layout.collection.clone());
-        Locator(PathTrie::builder(Arc::new(EventLayout { tenant, collection, ..nothing_of(layout) })).build())
+        Locator(PathTrie::builder(Arc::new(EventLayout { tenant, collection, ..layout.without_parts() })).build())
     }
 
     /// Whether an event has to be read for what is not given.
@@ -539,28 +539,12 @@ impl Locator {
 
     /// A locator of what names an event, for [`Flattener::locate_id`].
     pub fn of_id(layout: &EventLayout) -> Locator {
-        let only = EventLayout { id: layout.id.clone(), ..nothing_of(layout) };
+        let only = EventLayout { id: layout.id.clone(), ..layout.without_parts() };
         let mut trie = PathTrie::builder(Arc::new(only)).build();
         // A lazy reading of an event does without it; this one is for nothing else.
         trie.nodes.iter_mut().for_each(|node| node.flags &= !OPTIONAL);
         trie.needed = trie.nodes[ROOT as usize].children;
         Locator(trie)
-    }
-}
-
-/// The layout without any part.
-fn nothing_of(layout: &EventLayout) -> EventLayout {
-    EventLayout {
-        id: Part::Never,
-        tenant: Part::Never,
-        collection: Part::Never,
-        event_type: Part::Never,
-        ts: Part::Never,
-        topic: Part::Never,
-        data: Part::Never,
-        before: Part::Never,
-        unknown: Part::Never,
-        ..layout.clone()
     }
 }
 

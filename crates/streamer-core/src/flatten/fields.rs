@@ -289,7 +289,7 @@ mod tests {
     use std::sync::Arc;
 
     fn trie(paths: &[&[&str]]) -> PathTrie {
-        let mut builder = PathTrie::builder(Arc::new(EventLayout::without_parts()));
+        let mut builder = PathTrie::builder(Arc::new(EventLayout::default().without_parts()));
         for path in paths {
             let names: Vec<Box<str>> = path.iter().map(|name| Box::from(*name)).collect();
             builder.want(&Path::new(Root::Raw, &names), Mode::AnyLeaf);
