@@ -1,6 +1,6 @@
 //! How quickly will a subscription be found? Told when it is added, from its conditions alone.
 
-use crate::subscriptions::normal_form::{Atom, Conjunction, TopicWord};
+use crate::subscriptions::normal_form::{Atom, Conjunction, NormalForm, TopicWord};
 
 /// How quickly a subscription is found; see [`access_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,6 +11,13 @@ pub enum CostClass {
     Indexed,
     /// It has nothing but negations, `exists` and the like: a candidate for every event that has the path.
     Unindexed,
+}
+
+impl CostClass {
+    /// The cost class of a subscription: that of its worst conjunction.
+    pub(super) fn of(form: &NormalForm) -> CostClass {
+        form.conjunctions.iter().map(|conjunction| access_of(conjunction).1).fold(CostClass::Keyed, CostClass::max)
+    }
 }
 
 /// The cost class of a clause as access predicate: that of its worst atom.

@@ -17,7 +17,8 @@
 //! Rejected: locks around segments (a reader would wait for a build); a version for each partition (a replace across two could
 //! be seen half done).
 
-use crate::engine::changes::{Addition, Changes, Selection, WriteMode};
+use crate::engine::addition::Addition;
+use crate::engine::changes::{Changes, Selection, WriteMode};
 use crate::engine::merging::Signal;
 use crate::engine::options::Options;
 use crate::engine::record::Record;

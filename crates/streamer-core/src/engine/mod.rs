@@ -1,6 +1,7 @@
 //! Event bytes to matches: the index, its segments and partitions, and the engine that holds them.
 
 mod access;
+mod addition;
 pub mod buckets;
 pub mod build;
 mod changes;
@@ -56,8 +57,9 @@ mod write;
 mod writer;
 
 pub use access::{CostClass, access_of};
+pub use addition::{Addition, Host};
 pub use build::Depth;
-pub use changes::{Addition, Changes, Selection, WriteMode};
+pub use changes::{Changes, Selection, WriteMode};
 pub use engine::Engine;
 pub use event::{Event, Identity, Located};
 pub use external_cel::{ExternalCel, Side};
@@ -72,7 +74,7 @@ pub use options::{LetGo, Options, Phase1};
 pub use output::{Matched, Stays};
 pub use plan::{Plan, plan};
 pub use prefetching::PREFETCHED;
-pub use record::{Host, Record};
+pub use record::Record;
 pub use scratch::Scratch;
 pub use section::{ReadSubscription, SnapshotFault};
 pub use state::EngineState;

@@ -43,7 +43,7 @@ pub fn plan(form: &NormalForm) -> Plan {
         pattern,
         access: access.collect(),
         keys: keys(form),
-        cost: found.iter().map(|(_, cost)| *cost).fold(CostClass::Keyed, CostClass::max),
+        cost: CostClass::of(form),
     }
 }
 

@@ -2,13 +2,11 @@
 
 use crate::cel::Executable;
 use crate::engine::access::CostClass;
+use crate::engine::addition::{Addition, Host};
 use crate::engine::failures::Heard;
 use crate::engine::name::PartitionName;
-use std::any::Any;
+use crate::subscriptions::normal_form::NormalForm;
 use std::sync::{Arc, OnceLock};
-
-/// What a host keeps with a subscription; never looked into here.
-pub type Host = Arc<dyn Any + Send + Sync>;
 
 /// What is known of a subscription besides its conditions.
 #[derive(Debug)]
@@ -37,4 +35,34 @@ pub struct Record {
     pub cost_class: CostClass,
     /// See [`crate::engine::store::flags`].
     pub flags: u8,
+}
+
+/// Where an added subscription is filed, and what is known of it then.
+pub(super) struct Filed {
+    pub partition: Arc<PartitionName>,
+    pub gateway_id: Option<Arc<str>>,
+    pub order: u64,
+    pub cost_class: CostClass,
+}
+
+impl Record {
+    /// The record of an added subscription, and the normal form that it is indexed by.
+    pub(super) fn of(addition: Addition, filed: Filed) -> (Record, NormalForm) {
+        let Filed { partition, gateway_id, order, cost_class } = filed;
+        let record = Record {
+            id: addition.id,
+            gateway_id,
+            partition,
+            order,
+            program: addition.program,
+            external_cel: addition.external_cel,
+            heard: Heard::default(),
+            text: addition.text,
+            conditions: addition.conditions,
+            host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
+            cost_class,
+            flags: addition.flags,
+        };
+        (record, addition.form)
+    }
 }

@@ -3,11 +3,10 @@
 //! Invariant: nothing is read of a section before its checksum was compared.
 
 use crate::bloom::portable::murmur3_x64_128;
-use crate::engine::access::{CostClass, access_of};
-use crate::engine::changes::Addition;
-use crate::engine::failures::Heard;
+use crate::engine::access::CostClass;
+use crate::engine::addition::Addition;
 use crate::engine::name::PartitionName;
-use crate::engine::record::Record;
+use crate::engine::record::{Filed, Record};
 use crate::error::SubscriptionError;
 use crate::fork;
 use crate::map::Bytes;
@@ -168,20 +167,13 @@ impl Section {
 
     fn record(&self, at: u32, read: &ReadSubscription) -> Result<Record, SnapshotFault> {
         let (order, addition) = self.addition(at, read)?;
-        Ok(Record {
-            id: addition.id,
-            gateway_id: addition.gateway_id.map(Arc::from),
+        let filed = Filed {
             partition: self.name.clone(),
+            gateway_id: addition.gateway_id.as_deref().map(Arc::from),
             order,
-            program: addition.program,
-            external_cel: addition.external_cel,
-            heard: Heard::default(),
-            text: addition.text,
-            conditions: addition.conditions,
-            host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
-            cost_class: addition.form.conjunctions.iter().map(|one| access_of(one).1).fold(CostClass::Keyed, CostClass::max),
-            flags: addition.flags,
-        })
+            cost_class: CostClass::of(&addition.form),
+        };
+        Ok(Record::of(addition, filed).0)
     }
 }
 

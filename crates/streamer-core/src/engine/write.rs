@@ -6,15 +6,15 @@
 //! ```
 
 use crate::bloom::filter::BloomFilter;
-use crate::engine::access::{CostClass, access_of};
-use crate::engine::changes::{Addition, Changes, WriteMode};
+use crate::engine::access::CostClass;
+use crate::engine::addition::Addition;
+use crate::engine::changes::{Changes, WriteMode};
 use crate::engine::encoded::{CannotBuild, FastHash};
-use crate::engine::failures::Heard;
 use crate::engine::merging::{large_merge, small_merge};
 use crate::engine::name::PartitionName;
 use crate::engine::options::Options;
 use crate::engine::partitions::{Partition, Partitions};
-use crate::engine::record::Record;
+use crate::engine::record::{Filed, Record};
 use crate::engine::segment::Segment;
 use crate::engine::shares::Share;
 use crate::engine::state::EngineState;
@@ -26,7 +26,7 @@ use crate::regexps::CompiledRegexp;
 use crate::subscriptions::normal_form::Atom;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// The segments and filters of partitions, and those segments that are new.
 type Built = (Vec<(Arc<PartitionName>, Vec<Arc<Segment>>, Option<Arc<BloomFilter>>)>, Vec<Arc<Segment>>);
@@ -37,15 +37,12 @@ fn check(addition: &Addition, options: &Options) -> Result<CostClass, Subscripti
         subscription_id: Some(addition.id.to_string()),
         ..SubscriptionError::new("", reason)
     };
-    let mut class = CostClass::Keyed;
-    for conjunction in &addition.form.conjunctions {
-        class = class.max(access_of(conjunction).1);
-        for atom in conjunction.clauses.iter().flat_map(|clause| &clause.atoms) {
-            if let Atom::Regexp(regexp) = atom {
-                CompiledRegexp::compile(regexp).map_err(&refuse)?;
-            }
+    for atom in addition.form.conjunctions.iter().flat_map(|one| &one.clauses).flat_map(|clause| &clause.atoms) {
+        if let Atom::Regexp(regexp) = atom {
+            CompiledRegexp::compile(regexp).map_err(&refuse)?;
         }
     }
+    let class = CostClass::of(&addition.form);
     if class >= CostClass::Unindexed && !options.allow_unindexed {
         let reason = "it would be evaluated for every event, since no condition of it can be looked up (limits.allow_unindexed)";
         return Err(refuse(reason.into()));
@@ -236,27 +233,16 @@ impl EngineState {
         touched: &mut HashMap<Arc<PartitionName>, StoreBuilder, FastHash>,
         slots: &mut Vec<u32>,
     ) -> Result<(), CannotBuild> {
-        for (addition, cost_class, held) in new {
-            let collection = addition.collection.unwrap_or_else(|| "*".into());
-            let name = writer.name(PartitionName { tenant: addition.tenant, collection });
+        for (mut addition, cost_class, held) in new {
+            let collection = addition.collection.take().unwrap_or_else(|| "*".into());
+            let name = writer.name(PartitionName { tenant: std::mem::take(&mut addition.tenant), collection });
             let order = held.map_or_else(|| writer.order(), |held| held.order);
-            let record = Record {
-                id: addition.id,
-                gateway_id: addition.gateway_id.map(|gateway| writer.gateway(&gateway)),
-                partition: name.clone(),
-                order,
-                program: addition.program,
-                external_cel: addition.external_cel,
-                heard: Heard::default(),
-                text: addition.text,
-                conditions: addition.conditions,
-                host: addition.host.map_or_else(OnceLock::new, OnceLock::from),
-                cost_class,
-                flags: addition.flags,
-            };
+            let gateway_id = addition.gateway_id.as_deref().map(|gateway| writer.gateway(gateway));
+            let flags = addition.flags;
+            let (record, form) = Record::of(addition, Filed { partition: name.clone(), gateway_id, order, cost_class });
             let slot = writer.slots.take(&self.records, Arc::new(record)).ok_or(CannotBuild::Full)?;
             slots.push(slot);
-            touched.entry(name).or_default().add(slot, addition.flags, &addition.form)?;
+            touched.entry(name).or_default().add(slot, flags, &form)?;
         }
         writer.locations.resize(writer.slots.end() as usize, u32::MAX);
         Ok(())
