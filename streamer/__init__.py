@@ -18,12 +18,12 @@ from streamer._backend import BACKEND, ReferenceBackendWarning
 from streamer.bloom.options import BloomOptions
 from streamer.cel_eval.errors import CelErrors, FailingSubscription
 from streamer.core.arrow import ArrowMatches
+from streamer.core.lint import Finding, FindingCode
 from streamer.core.plan import Plan
 from streamer.core.protocol import Changes
 from streamer.engine.batch import LineResult
 from streamer.engine.engine import Engine
 from streamer.engine.explain import Explanation
-from streamer.engine.lint import Finding, FindingCode
 from streamer.engine.matches import BatchMatches, Matches
 from streamer.engine.stats import CollectionStats, Stats
 from streamer.errors import (

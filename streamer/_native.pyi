@@ -204,6 +204,11 @@ class _Plan(TypedDict):
     is_portable: bool
     cost: Literal["keyed", "indexed", "unkeyed"]
 
+class _Examined(TypedDict):
+    findings: list[tuple[str, str]]  # codes and reasons
+    identity: str  # the same for two that ask for the same
+    is_portable: bool
+
 class _Counters(TypedDict):
     events: int
     matched: int
@@ -353,6 +358,14 @@ class Core:
 
         Args:
             narrowing: the part of an expression that cel-python evaluates by which the index may narrow it.
+        """
+
+    def lint_in_words(self, subscription_id: str, narrowing: str | None = None, constant: str | None = None) -> _Examined | None:
+        """Tell what is suspicious about a subscription, or None for an unknown id.
+
+        Args:
+            narrowing: see `plan_in_words`.
+            constant: the verdict of an expression that the host evaluates, if it is the same for every event.
         """
 
     def filters(self) -> list[FilterState]:

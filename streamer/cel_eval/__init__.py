@@ -11,7 +11,7 @@ text -> `parse` -> tree -> `check` (names, types) -> `Program` -> `evaluate` (va
 from streamer.cel_eval.cache import ProgramCache
 from streamer.cel_eval.check import Remark
 from streamer.cel_eval.errors import CelErrors, ErrorLog, FailingSubscription
-from streamer.cel_eval.program import Outcome, Program, compile_cel, evaluate_cel
+from streamer.cel_eval.program import Outcome, Program, compile_cel, constant_verdict, evaluate_cel
 from streamer.cel_eval.registered import Functions
 from streamer.cel_eval.values import CelReason
 
@@ -26,5 +26,6 @@ __all__ = [
     "ProgramCache",
     "Remark",
     "compile_cel",
+    "constant_verdict",
     "evaluate_cel",
 ]

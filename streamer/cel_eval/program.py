@@ -112,3 +112,19 @@ def evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
     if type(value) is Failure:
         return Outcome(Verdict.ERROR, value.reason, value.detail, run.cost)
     return Outcome(Verdict.ERROR, CelReason.NOT_BOOL, f"the result is {type_name(value)}, not bool", run.cost)
+
+
+def constant_verdict(program: Program, budget: int) -> Verdict | None:
+    """Return what a program comes to for every event; None where that depends on the event, or is not proven.
+
+    It is evaluated for an event of which nothing is known: what comes out then comes out for every event, since true and
+    false absorb what is unknown and anything else of it stays unknown.
+    """
+    if program.calls or not program.variables <= {"data", "before"}:
+        return None
+    anything = Event(raw={}, tenant="", data={}, before={}, unknown=((),), data_at=("data",), before_at=("before",))
+    outcome = evaluate_cel(program, anything, budget)
+    if outcome.verdict is Verdict.UNKNOWN or (outcome.reason is CelReason.BUDGET and program.variables):
+        # Another event may take a cheaper way through the expression.
+        return None
+    return outcome.verdict

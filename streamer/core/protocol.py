@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from streamer.bloom.shipping import Gathered
     from streamer.core.arrow import ArrowMatches
+    from streamer.core.lint import Finding
     from streamer.core.plan import Plan
     from streamer.core.snapshot import Head
     from streamer.telemetry import PartitionCounts, PartitionSize, Telemetry
@@ -248,6 +249,9 @@ class Core(Protocol):
 
     def dump(self, max_subscriptions: int) -> str:
         """Print what is held and how it is found, of at most so many subscriptions."""
+
+    def lint(self) -> list[Finding]:
+        """Return what is suspicious about the subscriptions that are held, in order of adding."""
 
     def plan(self, subscription_id: str) -> Plan | None:
         """Tell how a subscription is found and decided here, or None for an unknown id."""

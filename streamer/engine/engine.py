@@ -18,6 +18,7 @@ from streamer.cel_eval import CelErrors, ErrorLog, ProgramCache
 from streamer.cel_eval.errors import WORST
 from streamer.core import snapshot
 from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
+from streamer.core.lint import Finding
 from streamer.core.options import Options
 from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Core, Mode, Selection, Source
@@ -26,7 +27,6 @@ from streamer.engine.batch import AT_ONCE, LineResult, match_lines, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.explain import Explanation, explain
 from streamer.engine.lines import LineSource
-from streamer.engine.lint import Finding, FindingCode, lint
 from streamer.engine.matches import BatchMatches, Matches
 from streamer.engine.metrics import EngineMetrics
 from streamer.engine.stats import Stats, read_stats
@@ -601,13 +601,7 @@ class Engine:
 
     def lint(self) -> list[Finding]:
         """Return what is suspicious: never or always matching, duplicates, slow, arithmetic on numbers as spelled."""
-        findings = lint(map(self._compile, self.subscriptions()), self._options.limits)
-        return [finding for finding in findings if finding.code is not FindingCode.SLOW or self._is_slow(finding.subscription_id)]
-
-    def _is_slow(self, subscription_id: str) -> bool:
-        """Whether this backend, too, evaluates it for every event: the native index decides some of what CEL asks."""
-        plan = self._core.plan(subscription_id)
-        return plan is not None and plan.cost == "unkeyed"
+        return self._core.lint()
 
     @property
     def bloom(self) -> Bloom:

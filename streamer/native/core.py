@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 from streamer import _native
 from streamer.bloom.portable import PortableBloomFilter
 from streamer.bloom.shipping import Gathered, places_from_json
-from streamer.cel_eval import CelReason, ErrorLog, Functions, ProgramCache, evaluate_cel
+from streamer.cel_eval import CelReason, ErrorLog, Functions, ProgramCache, constant_verdict, evaluate_cel
 from streamer.cel_eval.cache import ProgramCounts
 from streamer.cel_eval.narrowing import narrowing
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
+from streamer.core.lint import Examined, Finding, remarked, with_duplicates
 from streamer.core.options import Options
 from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
@@ -400,6 +401,24 @@ class NativeCore(_native.Core):
             subscription_bytes=counters["store_bytes"],
             index_bytes=counters["index_bytes"],
         )
+
+    def lint(self) -> list[Finding]:
+        examined = map(self._examined, self.ids(Selection()))
+        return with_duplicates(each for each in examined if each is not None)
+
+    def _examined(self, subscription_id: str) -> Examined | None:
+        told = self.lint_in_words(subscription_id)
+        remarks: tuple[tuple[str, str], ...] = ()
+        if told is not None and told["is_portable"]:
+            held = self.source(subscription_id)
+            program = None if held is None else self._host.compiled(held).cel
+            if program is None:
+                # It was removed meanwhile.
+                return None
+            constant = constant_verdict(program, self._options.limits.cel_budget)
+            told = self.lint_in_words(subscription_id, narrowing(program), None if constant is None else constant.value)
+            remarks = remarked(program.remarks)
+        return None if told is None else Examined(subscription_id, (*told["findings"], *remarks), told["identity"])
 
     def plan(self, subscription_id: str) -> Plan | None:
         told = self.plan_in_words(subscription_id)

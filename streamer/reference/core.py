@@ -29,6 +29,7 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval import ErrorLog, ProgramCache
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
+from streamer.core.lint import Finding, with_duplicates
 from streamer.core.options import Options
 from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
@@ -38,6 +39,7 @@ from streamer.events.reading import EventSource, IgnoredEvent, as_before, is_bar
 from streamer.locks import TRIES, Lock
 from streamer.model import Match
 from streamer.reference.dump import dump
+from streamer.reference.lint import examine
 from streamer.reference.plan import make_plan
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
@@ -498,6 +500,12 @@ class ReferenceCore:
         entry = self._version.entries.get(subscription_id)
         return None if entry is None else make_plan(entry.compiled, self._options.limits)
 
+    def lint(self) -> list[Finding]:
+        limits = self._options.limits
+        return with_duplicates(examine(entry.compiled, limits) for entry in self._in_order())
+
     def dump(self, max_subscriptions: int) -> str:
-        entries = sorted(self._version.entries.values(), key=lambda entry: entry.order)
-        return dump((entry.compiled for entry in entries), self._options.limits, max_subscriptions)
+        return dump((entry.compiled for entry in self._in_order()), self._options.limits, max_subscriptions)
+
+    def _in_order(self) -> list[Entry]:
+        return sorted(self._version.entries.values(), key=lambda entry: entry.order)

@@ -77,7 +77,11 @@ class Path:
     names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "".join([self.root.value, *(f".{name}" if name.isidentifier() else f"[{name!r}]" for name in self.names)])
+        return "".join([self.root.value, *map(_step, self.names)])
+
+
+def _step(name: str) -> str:
+    return f".{name}" if name.isidentifier() and name.isascii() else f"[{Equal(name)}]"
 
 
 @final

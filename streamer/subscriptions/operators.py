@@ -27,7 +27,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
-from streamer.subscriptions.atoms import PRESENT, Atom, Clause, Contains, IsKind, Kind, Matches, Not, Path, Range, Root, kind_of
+from streamer.subscriptions.atoms import (
+    PRESENT,
+    READABLE,
+    Atom,
+    Clause,
+    Contains,
+    IsKind,
+    Kind,
+    Matches,
+    Not,
+    Path,
+    Range,
+    Root,
+    kind_of,
+)
 from streamer.subscriptions.atoms import value_clause as clause
 from streamer.subscriptions.cel_text import cel_literal, cel_path, has, present
 from streamer.subscriptions.matchers import Equal, Prefix, Suffix
@@ -114,26 +128,36 @@ def value_is(*makers: Callable[[Any], Atom]) -> Callable[[Steps, Any], Lowered]:
     return lambda path, value: Lowered((clause(Path(Root.DATA, path), [make(value) for make in makers]),))
 
 
+def _is_tree(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _equal_to(value: Any) -> Atom:
+    """Return what an index asks for in place of a value; of a list or an object its kind alone."""
+    return IsKind(frozenset({kind_of(value)})) if _is_tree(value) else Equal(value)
+
+
+def _other_than(value: Any) -> Atom:
+    return IsKind(READABLE) if _is_tree(value) else Not(frozenset({Equal(value)}))
+
+
 def _equal(path: Steps, value: Any) -> Lowered:
-    if isinstance(value, dict | list):
-        return Lowered((clause(Path(Root.DATA, path), [IsKind(frozenset({kind_of(value)}))]),), is_exact=False)
-    return value_is(Equal)(path, value)
+    return Lowered((clause(Path(Root.DATA, path), [_equal_to(value)]),), is_exact=not _is_tree(value))
 
 
 def _not_equal(path: Steps, value: Any) -> Lowered:
-    if isinstance(value, dict | list):
-        return Lowered((), is_exact=False)
-    return value_is(lambda value: Not(frozenset({Equal(value)})))(path, value)
+    return Lowered((clause(Path(Root.DATA, path), [_other_than(value)]),), is_exact=not _is_tree(value))
 
 
 def _in(path: Steps, values: Any) -> Lowered:
     return Lowered((clause(Path(Root.DATA, path), map(Equal, values)),))
 
 
-def _became_equal(root: Root) -> Callable[[Steps, Any], Lowered]:
+def _became_equal(side: Root, other: Root) -> Callable[[Steps, Any], Lowered]:
     def lower(path: Steps, value: Any) -> Lowered:
-        equal = () if isinstance(value, dict | list) else (clause(Path(root, path), [Equal(value)]),)
-        return Lowered(equal, is_exact=False)
+        has_it = clause(Path(side, path), [_equal_to(value)])
+        has_it_not = clause(Path(other, path), [IsKind(frozenset({Kind.MISSING})), _other_than(value)])
+        return Lowered((has_it, has_it_not), is_exact=False)
 
     return lower
 
@@ -162,8 +186,8 @@ _ROWS: Final = (
     Operator("ends_with", TEXT, method("endsWith"), value_is(lambda text: Suffix(text) if text else STRING)),
     Operator("matches", REGEXP, method("matches"), value_is(Matches)),
     Operator("changed", NOTHING, _changed, _nothing, mentions_before=True),
-    Operator("changed_to", ANYTHING, _became("data", "before"), _became_equal(Root.DATA), mentions_before=True),
-    Operator("changed_from", ANYTHING, _became("before", "data"), _became_equal(Root.BEFORE), mentions_before=True),
+    Operator("changed_to", ANYTHING, _became("data", "before"), _became_equal(Root.DATA, Root.BEFORE), mentions_before=True),
+    Operator("changed_from", ANYTHING, _became("before", "data"), _became_equal(Root.BEFORE, Root.DATA), mentions_before=True),
 )
 
 #: By name, in the order in which errors list them.

@@ -9,7 +9,7 @@ import pytest
 
 from streamer import Engine
 from streamer.bloom import ShippedFilter
-from streamer.engine.lint import FindingCode
+from streamer.core.lint import FindingCode
 from streamer.model import Verdict
 from streamer.subscriptions.keys import Key
 

@@ -12,7 +12,7 @@ import re2
 import streamer
 from streamer import Engine
 from streamer.cel_eval import ProgramCache
-from streamer.engine.lint import FindingCode, lint
+from streamer.core.lint import FindingCode
 from streamer.events.layout import EventLayout
 from streamer.events.reading import read_event
 from streamer.model import BeyondFloat64, Event, Limits, Verdict
@@ -170,7 +170,7 @@ def sweep(held: list[Any]) -> Iterator[Event]:
 
 
 @in_parts(10)
-def test_lint_raises_no_false_alarm(part: int) -> None:
+def test_lint_raises_no_false_alarm(part: int, backend: str) -> None:
     """1,000 random sets a part: what it calls never matching matches nothing, and what it calls always matching everything."""
     rng = random.Random(part)
     limits, programs = Limits(), ProgramCache(1000)
@@ -178,9 +178,12 @@ def test_lint_raises_no_false_alarm(part: int) -> None:
     reported = dict.fromkeys(FindingCode, 0)
     for number in range(1000):
         make, events = (anywhere, some) if number % 5 else (crowded, every)
-        compiled = [compile_subscription(make(rng, f"s{number}"), limits=limits, programs=programs) for number in range(3)]
+        made = [make(rng, f"s{number}") for number in range(3)]
+        engine = Engine()
+        engine.add_many(made)
+        compiled = [compile_subscription(each, limits=limits, programs=programs) for each in made]
         by_id = {each.id: each for each in compiled}
-        for finding in lint(compiled, limits):
+        for finding in engine.lint():
             reported[finding.code] += 1
             subject = by_id[finding.subscription_id]
             if finding.code is FindingCode.NEVER_MATCHES:
@@ -279,6 +282,7 @@ def test_lint_names_the_subscription_that_asks_for_the_same(backend: str) -> Non
     assert (finding.code, finding.subscription_id, finding.related) == (FindingCode.DUPLICATE, "two", ("one",))
 
 
-def test_a_number_beyond_float64_in_a_pattern_never_matches() -> None:
-    compiled = compile_subscription(b'{"id": "s", "pattern": {"a": [1e400]}}', programs=ProgramCache(10))
-    assert [finding.code for finding in lint([compiled], Limits())] == [FindingCode.NEVER_MATCHES]
+def test_a_number_beyond_float64_in_a_pattern_never_matches(backend: str) -> None:
+    engine = Engine()
+    engine.add(b'{"id": "s", "pattern": {"a": [1e400]}}')
+    assert [finding.code for finding in engine.lint()] == [FindingCode.NEVER_MATCHES]

@@ -19,20 +19,20 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use streamer_core::cel::{Cache, compile};
+use streamer_core::cel::{Cache, Error, Verdict, compile, remarks};
 use streamer_core::engine::mapped;
 use streamer_core::engine::telemetry;
 use streamer_core::engine::{
     CelError, Change, CostClass, Engine, Event, Matched, Options, Outcome, PartitionName, Phase1, Pin, ReadSubscription, Record,
-    Scratch, Selection, SnapshotFault, Version, WriteMode, flags, plan,
+    Scratch, Selection, SnapshotFault, Version, WriteMode, flags, identity, lint, plan,
 };
 use streamer_core::error::{EventCode, EventError, Ignored};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::map::Bytes;
-use streamer_core::subscriptions::and_cel;
 use streamer_core::subscriptions::normal_form::{Path, Root};
+use streamer_core::subscriptions::{and_cel, normal_form};
 
 /// An event from this size on is matched with the GIL released: that costs about 80 ns, and this takes microseconds.
 const LARGE_EVENT: usize = 4096;
@@ -378,6 +378,45 @@ impl Core {
                 CostClass::Unindexed => "unkeyed",
             };
             result.set_item("cost", cost)?;
+            Ok(Some(result))
+        })
+    }
+
+    #[pyo3(signature = (subscription_id, narrowing=None, constant=None))]
+    fn lint_in_words<'py>(
+        &self,
+        py: Python<'py>,
+        subscription_id: &Bound<'_, PyString>,
+        narrowing: Option<&str>,
+        constant: Option<&str>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        guard(py, || {
+            let (reading, limits) = (&self.reading, &self.reading.limits);
+            let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
+            let Some((_, record)) = found else { return Ok(None) };
+            // What was accepted is read again.
+            let Ok(subscription) = reading.parse(record.conditions.as_ref().unwrap_or(&record.text)) else { return Ok(None) };
+            let Ok(program) = reading.program(&subscription) else { return Ok(None) };
+            let form = normal_form(&subscription, limits);
+            let mut whole = form.clone();
+            let narrowing = narrowing.and_then(|source| compile(source, limits).ok());
+            if let Some(program) = program.as_ref().map(|program| &**program.program()).or(narrowing.as_ref()) {
+                and_cel(&mut whole, program, limits);
+            }
+            let constant = match (&program, constant) {
+                (Some(program), _) => program.constant(self.shared.engine.cel_budget()),
+                (None, word) => Verdict::ALL.into_iter().find(|verdict| Some(verdict.as_str()) == word),
+            };
+            let remarks = program.iter().flat_map(|program| remarks(&program.program().source, limits)).map(|remark| {
+                let Error { line, column, reason } = remark.what;
+                (remark.code, format!("cel: {reason} (line {line}, column {column})"))
+            });
+            let finding = lint(&subscription, &form, constant, CostClass::of(&whole));
+            let findings: Vec<_> = finding.map(|finding| (finding.code, finding.reason)).into_iter().chain(remarks).collect();
+            let result = PyDict::new(py);
+            result.set_item("findings", findings)?;
+            result.set_item("identity", identity(&subscription, &form))?;
+            result.set_item("is_portable", reading.is_external(&subscription))?;
             Ok(Some(result))
         })
     }

@@ -7,7 +7,7 @@ use crate::host::{self, Kept, flags};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
-use streamer_core::cel::{Cache, compile};
+use streamer_core::cel::{Cache, Executable, compile};
 use streamer_core::engine::{Addition, Host, flags as core_flags};
 use streamer_core::error::SubscriptionError;
 use streamer_core::layout::{EventLayout, Pointer};
@@ -31,16 +31,31 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Read a subscription.
+    pub fn parse(&self, text: &[u8]) -> Result<Subscription, SubscriptionError> {
+        Subscription::parse(text, self.default_tenant.as_deref(), &self.limits)
+    }
+
+    /// Whether the CEL of a subscription is the host's to evaluate.
+    pub fn is_external(&self, subscription: &Subscription) -> bool {
+        let evaluator = if self.external_cel { CelEvaluator::Portable } else { CelEvaluator::Native };
+        subscription.cel.is_some() && subscription.cel_evaluator.unwrap_or(evaluator) == CelEvaluator::Portable
+    }
+
+    /// Compile the CEL of a subscription, if it is evaluated here.
+    pub fn program(&self, subscription: &Subscription) -> Result<Option<Arc<Executable>>, SubscriptionError> {
+        let Some(source) = subscription.cel.as_deref().filter(|_| !self.is_external(subscription)) else { return Ok(None) };
+        self.programs.get(source, &self.limits).map(Some).map_err(|error| SubscriptionError {
+            subscription_id: Some(subscription.id.to_string()),
+            ..SubscriptionError::cel(error)
+        })
+    }
+
     /// Read, compile and lower a subscription.
     pub fn read(&self, text: &[u8], stored: &[u8], host: Option<Host>) -> Item {
-        let subscription = Subscription::parse(text, self.default_tenant.as_deref(), &self.limits)?;
-        let compile = |source: &str| self.programs.get(source, &self.limits);
-        let evaluator = if self.external_cel { CelEvaluator::Portable } else { CelEvaluator::Native };
-        let external_cel =
-            subscription.cel.is_some() && subscription.cel_evaluator.unwrap_or(evaluator) == CelEvaluator::Portable;
-        let program = subscription.cel.as_deref().filter(|_| !external_cel).map(compile).transpose().map_err(|error| {
-            SubscriptionError { subscription_id: Some(subscription.id.to_string()), ..SubscriptionError::cel(error) }
-        })?;
+        let subscription = self.parse(text)?;
+        let program = self.program(&subscription)?;
+        let external_cel = self.is_external(&subscription);
         let mut form = normal_form(&subscription, &self.limits);
         let mut bits = 0;
         if subscription.on_unknown == OnUnknown::Skip {

@@ -26,6 +26,24 @@ type Result<T> = std::result::Result<T, Error>;
 /// A syntax error, an undeclared name, an unknown function, types that an operator or function does not take, a result that
 /// cannot be bool, a constant regexp that RE2 refuses, or an expression past the limits; with its place.
 pub fn compile(source: &str, limits: &Limits) -> Result<Program> {
+    checked(source, limits).map(|(program, _)| program)
+}
+
+/// What a linter may say about an expression; nothing about one that cannot be accepted.
+pub fn remarks(source: &str, limits: &Limits) -> Vec<Remark> {
+    checked(source, limits).map(|(_, remarks)| remarks).unwrap_or_default()
+}
+
+/// Something of an expression that may surprise its author.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// What it is about: a `FindingCode` of the Python package.
+    pub code: &'static str,
+    /// What, and where.
+    pub what: Error,
+}
+
+fn checked(source: &str, limits: &Limits) -> Result<(Program, Vec<Remark>)> {
     let mut ast = parse(source, limits)?;
     let mut checker = Checker {
         source,
@@ -38,12 +56,13 @@ pub fn compile(source: &str, limits: &Limits) -> Result<Program> {
         meanings: Vec::new(),
         first_slots: Vec::new(),
         type_chains: Vec::new(),
+        remarks: Vec::new(),
     };
     let result = checker.type_of(ast.root())?;
     if !matches!(result.name, Name::Bool | Name::Dyn) {
         return checker.error(ast.at(ast.root()), format!("the result must be a bool; this is {}", a(&result)));
     }
-    let Checker { slots, variables, regexps, meanings, first_slots, type_chains, .. } = checker;
+    let Checker { slots, variables, regexps, meanings, first_slots, type_chains, remarks, .. } = checker;
     for (id, found) in meanings {
         if let Node::Ident { meaning, .. } = ast.get_mut(id) {
             *meaning = found;
@@ -61,7 +80,7 @@ pub fn compile(source: &str, limits: &Limits) -> Result<Program> {
             steps.drain(..2);
         }
     }
-    Ok(Program { source: source.into(), ast, variables, regexps: regexps.into_iter().collect(), slots })
+    Ok((Program { source: source.into(), ast, variables, regexps: regexps.into_iter().collect(), slots }, remarks))
 }
 
 struct Checker<'t> {
@@ -78,6 +97,7 @@ struct Checker<'t> {
     first_slots: Vec<(NodeId, usize, u32)>,
     /// Chains that begin with the name of a type, of which two steps are a part.
     type_chains: Vec<NodeId>,
+    remarks: Vec<Remark>,
 }
 
 fn a(kind: &Type) -> String {
@@ -269,20 +289,25 @@ impl<'t> Checker<'t> {
     fn operation(&mut self, first: NodeId, rest: &[Operation]) -> Result<Type> {
         let mut left = self.type_of(first)?;
         // What is computed is no literal.
-        let mut left_is_literal = is_literal(self.ast, first);
+        let mut left_node = Some(first);
         for Operation { at, op, operand } in rest {
             let right = self.type_of(*operand)?;
             left = match op {
                 BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Remainder => {
+                    let is_int = |node: NodeId| is_int_literal(self.ast, node);
+                    if (left == DYN && is_int(*operand)) || (right == DYN && left_node.is_some_and(is_int)) {
+                        let what = format!("`{}` with an int literal fails where the event spells a double", op.symbol());
+                        self.remark("spelled_arithmetic", *at, what);
+                    }
                     self.arithmetic(*op, *at, left, right)?
                 }
                 _ => {
-                    let literals = left_is_literal && is_literal(self.ast, *operand);
+                    let literals = left_node.is_some_and(|node| is_literal(self.ast, node)) && is_literal(self.ast, *operand);
                     self.compare(*op, *at, left, right, literals)?;
                     BOOL
                 }
             };
-            left_is_literal = false;
+            left_node = None;
         }
         Ok(left)
     }
@@ -299,7 +324,7 @@ impl<'t> Checker<'t> {
         }
     }
 
-    fn compare(&self, op: BinaryOp, at: u32, left: Type, mut right: Type, mut literals: bool) -> Result<()> {
+    fn compare(&mut self, op: BinaryOp, at: u32, left: Type, mut right: Type, mut literals: bool) -> Result<()> {
         let fits = match op {
             BinaryOp::In => {
                 if !matches!(right.name, Name::List | Name::Map | Name::Dyn) {
@@ -318,10 +343,18 @@ impl<'t> Checker<'t> {
                 ordered(one) && ordered(other) && alike
             }
         };
-        if fits || literals {
-            return Ok(());
+        if !fits && !literals {
+            return self.error(at, format!("{} does not compare {}", op.symbol(), listed(&[left, right])));
         }
-        self.error(at, format!("{} does not compare {}", op.symbol(), listed(&[left, right])))
+        if literals && left != right && left != DYN && right != DYN {
+            let what = format!("`{}` compares literals of different types, {}", op.symbol(), listed(&[left, right]));
+            self.remark("literal_comparison", at, what);
+        }
+        Ok(())
+    }
+
+    fn remark(&mut self, code: &'static str, at: u32, what: String) {
+        self.remarks.push(Remark { code, what: Error::at(self.source, at, what) });
     }
 
     // --- functions
@@ -462,6 +495,13 @@ fn is_literal(ast: &Ast, id: NodeId) -> bool {
         }
         _ => false,
     }
+}
+
+fn is_int_literal(ast: &Ast, mut id: NodeId) -> bool {
+    while let Node::Paren(inner) = ast[id] {
+        id = inner;
+    }
+    matches!(ast[id], Node::Literal(Constant::Int(_)))
 }
 
 fn did_you_mean(near: Option<&str>) -> String {

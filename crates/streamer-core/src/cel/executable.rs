@@ -92,18 +92,48 @@ impl Executable {
         scratch: &mut EvaluationScratch,
         and: impl FnOnce(&Evaluation, Value<'_>) -> T,
     ) -> Result<(Evaluation, T), EventError> {
+        let mut variables = [Value::Null; Variable::ALL.len()];
+        for variable in Variable::ALL {
+            if self.program.variables.has(variable) {
+                variables[variable as usize] = document.read(variable)?;
+            }
+        }
+        Ok(self.run_on(variables, budget, scratch, and))
+    }
+
+    /// What it comes to for every event; `None` where that depends on the event, or is not proven.
+    ///
+    /// It is evaluated for an event of which nothing is known: what comes out then comes out for every event, since true and
+    /// false absorb what is unknown and anything else of it stays unknown.
+    pub fn constant(&self, budget: u64) -> Option<Verdict> {
+        let reads = |variable: &Variable| self.program.variables.has(*variable);
+        let read: Vec<Variable> = Variable::ALL.into_iter().filter(reads).collect();
+        if read.iter().any(|variable| !matches!(variable, Variable::Data | Variable::Before)) {
+            return None;
+        }
+        let variables = [Value::Unknown; Variable::ALL.len()];
+        let (outcome, ()) = self.run_on(variables, budget, &mut EvaluationScratch::default(), |_, _| ());
+        match outcome {
+            Evaluation { verdict: Verdict::Unknown, .. } => None,
+            // Another event may take a cheaper way through the expression.
+            Evaluation { reason: Some(Reason::Budget), .. } if !read.is_empty() => None,
+            Evaluation { verdict, .. } => Some(verdict),
+        }
+    }
+
+    fn run_on<'r, T>(
+        &'r self,
+        variables: [Value<'r>; Variable::ALL.len()],
+        budget: u64,
+        scratch: &'r mut EvaluationScratch,
+        and: impl FnOnce(&Evaluation, Value<'_>) -> T,
+    ) -> (Evaluation, T) {
         if scratch.arena.allocated_bytes() > KEPT_BYTES {
             scratch.arena = Bump::new();
         }
         scratch.arena.reset();
         let arena = &scratch.arena;
         let program = &*self.program;
-        let mut variables = [Value::Null; Variable::ALL.len()];
-        for variable in Variable::ALL {
-            if program.variables.has(variable) {
-                variables[variable as usize] = document.read(variable)?;
-            }
-        }
         let mut run = Run {
             ast: &program.ast,
             arena,
@@ -125,6 +155,6 @@ impl Executable {
         };
         let outcome = Evaluation { verdict, reason, cost: run.cost };
         let made = and(&outcome, value);
-        Ok((outcome, made))
+        (outcome, made)
     }
 }

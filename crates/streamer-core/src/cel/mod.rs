@@ -54,7 +54,7 @@ mod types;
 mod values;
 
 pub use cache::{Cache, CacheCounts};
-pub use check::compile;
+pub use check::{Remark, compile, remarks};
 pub use document::{Arena, Document};
 pub use error::Error;
 pub use executable::{EvaluationScratch, Executable};

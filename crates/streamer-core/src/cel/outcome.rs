@@ -14,6 +14,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All of them.
+    pub const ALL: [Verdict; 4] = [Verdict::True, Verdict::False, Verdict::Error, Verdict::Unknown];
+
     /// The word of it.
     pub const fn as_str(self) -> &'static str {
         match self {

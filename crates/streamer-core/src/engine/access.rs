@@ -15,7 +15,7 @@ pub enum CostClass {
 
 impl CostClass {
     /// The cost class of a subscription: that of its worst conjunction.
-    pub(super) fn of(form: &NormalForm) -> CostClass {
+    pub fn of(form: &NormalForm) -> CostClass {
         form.conjunctions.iter().map(|conjunction| access_of(conjunction).1).fold(CostClass::Keyed, CostClass::max)
     }
 }

@@ -19,6 +19,7 @@ mod group;
 mod guards;
 mod image;
 mod inspect;
+mod lint;
 #[cfg(test)]
 mod live_tests;
 pub mod mapped;
@@ -69,6 +70,7 @@ pub use group::Group;
 pub use guards::FilterState;
 pub use image::KIND as IMAGES;
 pub use inspect::PartitionSizes;
+pub use lint::{Finding, identity, lint};
 pub use name::PartitionName;
 pub use options::{LetGo, Options, Phase1};
 pub use output::{Matched, Stays};

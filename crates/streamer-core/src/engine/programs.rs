@@ -205,7 +205,7 @@ impl<'e> Programs<'e> {
 
     fn evaluate(&mut self, slot: u32, record: &Record, program: &Executable, side: Side) -> Result<Verdict, EventError> {
         let document = self.document(side)?;
-        let budget = self.engine.cel_budget.load(Ordering::Relaxed);
+        let budget = self.engine.cel_budget();
         let outcome = program.evaluate(&document, budget, self.scratch)?;
         spend(outcome.cost as usize + 1);
         if let Some(reason) = outcome.reason

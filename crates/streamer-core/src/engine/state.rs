@@ -140,6 +140,11 @@ impl EngineState {
         self.cel_budget.store(budget, Ordering::Relaxed);
     }
 
+    /// How many cost units an evaluation may use.
+    pub fn cel_budget(&self) -> u64 {
+        self.cel_budget.load(Ordering::Relaxed)
+    }
+
     /// Wait for the writers before. Where this thread is inside a write already, [`Reentered`] is thrown.
     pub(super) fn lock_writer(&self) -> Writing<'_> {
         let me = this_thread();

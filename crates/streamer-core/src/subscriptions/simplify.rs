@@ -108,7 +108,7 @@ fn narrow(atom: &mut Atom, other: &Atom) -> bool {
 }
 
 /// Let *range* be what lies in both; false where that is nothing.
-fn meet<T: Ord + Clone>(range: &mut Range<T>, other: &Range<T>) -> bool {
+pub(crate) fn meet<T: Ord + Clone>(range: &mut Range<T>, other: &Range<T>) -> bool {
     // Of equal bounds the one that leaves the bound out is the narrower.
     if let Some((low, closed)) = &other.low
         && range.low.as_ref().is_none_or(|(held, is_closed)| (low, !closed) > (held, !is_closed))

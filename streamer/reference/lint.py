@@ -1,21 +1,19 @@
-"""What is suspicious about a set of subscriptions: what can never match, always matches, is there twice, or is slow.
+"""What is suspicious about one subscription: that it never matches, always matches, or is slow.
 
 Every finding is proven from the normal form: a subscription that is reported never to match matches no event at all.
 The converse does not hold: many a contradiction (between two regular expressions, say) is not looked for.
 
-Cost: linear in the number of subscriptions; within one, quadratic in the conditions on one path.
+Cost: quadratic in the conditions on one path.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, final
 
-from streamer.cel_eval import CelReason, Program, evaluate_cel
-from streamer.model import Event, Limits, Verdict
+from streamer.cel_eval import constant_verdict
+from streamer.core.lint import Examined, FindingCode, remarked
+from streamer.model import Limits, Verdict
 from streamer.reference.patterns import matches_value
 from streamer.subscriptions.atoms import (
     INDEXABLE,
@@ -39,64 +37,24 @@ from streamer.subscriptions.normal_form import Conjunction, NormalForm, common_r
 from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD
 
 
-class FindingCode(StrEnum):
-    """What a finding is about."""
-
-    NEVER_MATCHES = "never_matches"
-    ALWAYS_MATCHES = "always_matches"
-    DUPLICATE = "duplicate"
-    SLOW = "slow"
-    LITERAL_COMPARISON = "literal_comparison"
-    SPELLED_ARITHMETIC = "spelled_arithmetic"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something suspicious about one subscription.
-
-    Attributes:
-        code: what it is about.
-        subscription_id: the subscription.
-        reason: what was found, for people.
-        related: other subscriptions that the finding is about.
-    """
-
-    code: FindingCode
-    subscription_id: str
-    reason: str
-    related: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        others = f" ({', '.join(map(repr, self.related))})" if self.related else ""
-        return f"{self.subscription_id}: {self.code.value}: {self.reason}{others}"
+def examine(compiled: CompiledSubscription, limits: Limits) -> Examined:
+    """Look at one subscription."""
+    subscription = compiled.subscription
+    form = normal_form(compiled, limits)
+    found = tuple(_found(compiled, form, limits))
+    identity = (
+        compiled.tenant,
+        compiled.collection,
+        subscription.gateway_id,
+        subscription.on_unknown,
+        subscription.transitions,
+        form,
+    )
+    return Examined(subscription.id, found if compiled.cel is None else (*found, *remarked(compiled.cel.remarks)), identity)
 
 
-def lint(subscriptions: Iterable[CompiledSubscription], limits: Limits) -> list[Finding]:
-    """Return what is suspicious about *subscriptions*, in their order."""
-    findings: list[Finding] = []
-    first_with: dict[Any, str] = {}
-    for compiled in subscriptions:
-        subscription = compiled.subscription
-        form = normal_form(compiled, limits)
-        findings += [Finding(code, subscription.id, reason) for code, reason in _examine(compiled, form, limits)]
-        identity = (
-            compiled.tenant,
-            compiled.collection,
-            subscription.gateway_id,
-            subscription.on_unknown,
-            subscription.transitions,
-            form,
-        )
-        first = first_with.setdefault(identity, subscription.id)
-        if first != subscription.id:
-            reason = "asks for the same as another subscription of its gateway"
-            findings.append(Finding(FindingCode.DUPLICATE, subscription.id, reason, (first,)))
-    return findings
-
-
-def _examine(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> Iterable[tuple[FindingCode, str]]:
-    constant = None if compiled.cel is None else _constant_cel(compiled.cel, limits)
+def _found(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> Iterable[tuple[str, str]]:
+    constant = None if compiled.cel is None else constant_verdict(compiled.cel, limits.cel_budget)
     contradictions = [_contradiction(conjunction) for conjunction in form.conjunctions]
     if constant is not None and constant is not Verdict.TRUE:
         yield FindingCode.NEVER_MATCHES, f"cel: it is {'false' if constant is Verdict.FALSE else 'an error'} for every event"
@@ -106,25 +64,6 @@ def _examine(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
         yield FindingCode.ALWAYS_MATCHES, "its conditions hold for every event"
     elif _asks_something(compiled) and not all(map(_indexable, form.conjunctions)):
         yield FindingCode.SLOW, "no index can narrow it down: it is evaluated for every event of its collection"
-    if compiled.cel is not None:
-        for remark in compiled.cel.remarks:
-            yield FindingCode(remark.kind), f"cel: {remark.message} (line {remark.line}, column {remark.column})"
-
-
-def _constant_cel(program: Program, limits: Limits) -> Verdict | None:
-    """Return what a program comes to for every event; None where that depends on the event, or is not proven.
-
-    It is evaluated for an event of which nothing is known: what comes out then comes out for every event, since true and
-    false absorb what is unknown and anything else of it stays unknown.
-    """
-    if program.calls or not program.variables <= {"data", "before"}:
-        return None
-    anything = Event(raw={}, tenant="", data={}, before={}, unknown=((),), data_at=("data",), before_at=("before",))
-    outcome = evaluate_cel(program, anything, limits.cel_budget)
-    if outcome.verdict is Verdict.UNKNOWN or (outcome.reason is CelReason.BUDGET and program.variables):
-        # Another event may take a cheaper way through the expression.
-        return None
-    return outcome.verdict
 
 
 def _asks_something(compiled: CompiledSubscription) -> bool:
@@ -157,25 +96,33 @@ def _contradiction(conjunction: Conjunction) -> str | None:
     """Say why no event satisfies a conjunction, or None where that is not proven."""
     on_path: defaultdict[Path, list[Clause]] = defaultdict(list)
     for clause in conjunction.clauses:
-        if not clause.atoms:
-            return f"{clause.path}: it is compared with an empty list"
-        if clause.mode is Mode.VALUE:
-            on_path[clause.path].append(clause)
+        if clause.mode is Mode.VALUE or not clause.atoms:
+            on_path[clause.path].append(_with_bools(clause))
     for path, clauses in list(on_path.items()):
         if any(Kind.MISSING not in _kinds_of_clause(clause) for clause in clauses):
             # What stands below a name stands in an object.
             for length in range(1, len(path.names)):
                 parent = Path(path.root, path.names[:length])
                 on_path[parent].append(Clause(parent, Mode.VALUE, frozenset({IsKind(frozenset({Kind.MAP}))})))
-    for path, clauses in on_path.items():
+    # Of several contradictions the same is told each time.
+    for path, clauses in sorted(on_path.items(), key=lambda item: (item[0].root.value, item[0].names)):
         reason = _conflict(clauses)
         if reason:
             return f"{path}: {reason}"
     return None
 
 
+def _with_bools(clause: Clause) -> Clause:
+    """Return the clause with the bools that lie in a range of them in its place."""
+    bools = {atom for atom in clause.atoms if isinstance(atom, Range) and atom.kind is Kind.BOOL}
+    within = {Equal(value) for atom in bools for value in (False, True) if _holds(atom, Equal(value))}
+    return Clause(clause.path, clause.mode, clause.atoms - bools | within)
+
+
 def _conflict(clauses: list[Clause]) -> str | None:
     """Say why no value satisfies all *clauses*, which are on one path, or None where that is not proven."""
+    if not all(clause.atoms for clause in clauses):
+        return "no value satisfies its condition"
     kinds = frozenset(Kind).intersection(*map(_kinds_of_clause, clauses))
     if not kinds:
         return "its conditions ask for different types"
@@ -185,10 +132,7 @@ def _conflict(clauses: list[Clause]) -> str | None:
         if not any(all(_clause_holds(other, value) for other in clauses) for value in values):
             return "no value satisfies all its conditions"
     single = [next(iter(clause.atoms)) for clause in clauses if len(clause.atoms) == 1]
-    if kinds == {Kind.BOOL}:
-        if not any(all(_clause_holds(clause, Equal(value)) for clause in clauses) for value in (False, True)):
-            return "neither true nor false satisfies all its conditions"
-    elif (ranges := [atom for atom in single if isinstance(atom, Range)]) and common_range(ranges[0].kind, ranges) is None:
+    if (ranges := [atom for atom in single if isinstance(atom, Range)]) and common_range(ranges[0].kind, ranges) is None:
         return "its ranges have no value in common"
     prefixes = [atom.text for atom in single if isinstance(atom, Prefix) and not atom.ignore_case]
     longest = max(prefixes, key=len, default="")

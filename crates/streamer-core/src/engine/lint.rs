@@ -1,0 +1,204 @@
+//! What is suspicious about one subscription: that it never matches, always matches, or is slow.
+//!
+//! Every finding is proven from the normal form, without what an index decides of CEL: an expression is only asked whether it is
+//! the same for every event. The converse does not hold: many a contradiction (between two regular expressions, say) is not
+//! looked for.
+//!
+//! Cost: quadratic in the conditions on one path.
+
+use crate::bloom::keys::root_name;
+use crate::cel::Verdict;
+use crate::engine::access::CostClass;
+use crate::subscriptions::Subscription;
+use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Verify};
+use crate::subscriptions::simplify::meet;
+use crate::value::{Kind, Kinds, Scalar};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+/// Something suspicious.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is about: a `FindingCode` of the Python package.
+    pub code: &'static str,
+    /// What was found, for people.
+    pub reason: String,
+}
+
+/// Look at a subscription.
+///
+/// *form* is its normal form without CEL, *constant* what its CEL comes to for every event, and *cost* how quickly it is found by
+/// all that the index decides of it.
+pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Verdict>, cost: CostClass) -> Option<Finding> {
+    let found = |code, reason: &str| Some(Finding { code, reason: reason.into() });
+    match constant {
+        Some(Verdict::False) => return found("never_matches", "cel: it is false for every event"),
+        Some(Verdict::Error) => return found("never_matches", "cel: it is an error for every event"),
+        _ => {}
+    }
+    let contradictions: Option<BTreeSet<String>> = form.conjunctions.iter().map(contradiction).collect();
+    if let Some(reasons) = contradictions {
+        return found("never_matches", &Vec::from_iter(reasons).join("; or "));
+    }
+    let cel_decides = subscription.cel.is_some() && constant != Some(Verdict::True);
+    let verify = form.verify.as_deref();
+    if !asks_something(subscription) {
+        None
+    } else if !cel_decides && form.conjunctions.iter().any(|conjunction| is_tautology(conjunction, verify)) {
+        found("always_matches", "its conditions hold for every event")
+    } else if cost == CostClass::Unindexed {
+        found("slow", "no index can narrow it down: it is evaluated for every event of its collection")
+    } else {
+        None
+    }
+}
+
+fn asks_something(subscription: &Subscription) -> bool {
+    let Subscription { types, filters, pattern, topic, cel, .. } = subscription;
+    types.is_some() || !filters.is_empty() || pattern.is_some() || topic.is_some() || cel.is_some()
+}
+
+/// Whether it holds for every event.
+fn is_tautology(conjunction: &Conjunction, verify: Option<&Verify>) -> bool {
+    let every = Kinds::MISSING.or(Kinds::LEAVES);
+    let holds = |clause: &Clause| {
+        let kinds = clause.atoms.iter().filter(|atom| matches!(atom, Atom::Kinds(_))).map(Atom::kinds);
+        clause.mode == Mode::AnyLeaf && kinds.fold(Kinds::NONE, Kinds::or).and(every) == every
+    };
+    // Leaves are only inconsistent where an array holds two of them: below a name that both paths begin with.
+    let firsts: BTreeSet<_> = conjunction.clauses.iter().map(|clause| clause.path.names.first()).collect();
+    let is_consistent = firsts.len() == conjunction.clauses.len();
+    let is_all = verify.is_none_or(|verify| {
+        verify.changed.is_empty() && verify.compared.is_empty() && !verify.is_cut && (verify.pattern.is_none() || is_consistent)
+    });
+    is_all && conjunction.clauses.iter().all(holds)
+}
+
+/// Why no event satisfies a conjunction; `None` where that is not proven.
+fn contradiction(conjunction: &Conjunction) -> Option<String> {
+    let mut on_path: BTreeMap<_, (&Path, Vec<&[Atom]>)> = BTreeMap::new();
+    for clause in &conjunction.clauses {
+        let known = on_path.entry(place(&clause.path)).or_insert((&clause.path, Vec::new()));
+        if clause.mode == Mode::Scalar || clause.atoms.is_empty() {
+            known.1.push(&clause.atoms);
+        }
+    }
+    let is_map = [Atom::kind(Kind::Map)];
+    let mut parents = Vec::new();
+    for (path, clauses) in on_path.values() {
+        if clauses.iter().any(|atoms| !kinds_of(atoms).has(Kind::Missing)) {
+            // What stands below a name stands in an object.
+            parents.extend((1..path.names.len()).map(|length| Path::new(path.root, &path.names[..length])));
+        }
+    }
+    for parent in &parents {
+        on_path.entry(place(parent)).or_insert((parent, Vec::new())).1.push(&is_map);
+    }
+    on_path.values().find_map(|(path, clauses)| conflict(clauses).map(|reason| format!("{path}: {reason}")))
+}
+
+/// Where a path stands in the order in which contradictions are looked for.
+fn place(path: &Path) -> (&'static str, &[Box<str>]) {
+    (root_name(path.root), &path.names)
+}
+
+/// Why no value satisfies all clauses on one path; `None` where that is not proven.
+fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
+    if clauses.is_empty() {
+        return None;
+    }
+    if clauses.iter().any(|atoms| atoms.is_empty()) {
+        return Some("no value satisfies its condition");
+    }
+    let kinds = clauses.iter().fold(Kinds::MISSING.or(Kinds::PRESENT), |kinds, atoms| kinds.and(kinds_of(atoms)));
+    if kinds.is_empty() {
+        return Some("its conditions ask for different types");
+    }
+    let satisfies = |value: &Scalar| clauses.iter().all(|atoms| atoms.iter().any(|atom| may_hold(atom, value)));
+    let finite = clauses.iter().filter(|atoms| atoms.iter().all(|atom| matches!(atom, Atom::Equal(_))));
+    for atoms in finite {
+        if !atoms.iter().any(|atom| matches!(atom, Atom::Equal(value) if satisfies(value))) {
+            return Some("no value satisfies all its conditions");
+        }
+    }
+    let single: Vec<&Atom> = clauses.iter().filter_map(|atoms| if let [atom] = atoms { Some(atom) } else { None }).collect();
+    if !ranges_meet(&single) {
+        return Some("its ranges have no value in common");
+    }
+    let prefixes = single.iter().filter_map(|atom| if let Atom::Prefix(text) = atom { Some(&**text) } else { None });
+    let longest = prefixes.clone().max_by_key(|prefix| prefix.len()).unwrap_or_default();
+    if !prefixes.into_iter().all(|prefix| longest.starts_with(prefix)) {
+        return Some("no text begins with all its prefixes");
+    }
+    None
+}
+
+/// Whether a value lies in all ranges among *atoms*.
+fn ranges_meet(atoms: &[&Atom]) -> bool {
+    let (mut numbers, mut strings) = (None, None);
+    atoms.iter().all(|atom| match atom {
+        Atom::Numbers(range) => meet(numbers.get_or_insert_with(|| range.clone()), range),
+        Atom::Strings(range) => meet(strings.get_or_insert_with(|| range.clone()), range),
+        _ => true,
+    })
+}
+
+fn kinds_of(atoms: &[Atom]) -> Kinds {
+    atoms.iter().map(Atom::kinds).fold(Kinds::NONE, Kinds::or)
+}
+
+/// Whether an atom may hold for a scalar; true where that is not worked out here.
+fn may_hold(atom: &Atom, value: &Scalar) -> bool {
+    match (atom, value) {
+        (Atom::Equal(operand), value) => operand == value,
+        (Atom::Numbers(range), Scalar::Number(number)) => range.contains(number),
+        (Atom::Strings(range), Scalar::String(text)) => range.contains(text),
+        (Atom::Prefix(operand), Scalar::String(text)) => text.starts_with(&**operand),
+        (Atom::Suffix(operand), Scalar::String(text)) => text.ends_with(&**operand),
+        (Atom::Other { kinds, none_of }, value) => {
+            kinds.has(value.kind()) && !none_of.iter().any(|atom| matches!(atom, Atom::Equal(operand) if operand == value))
+        }
+        (atom, value) => atom.kinds().has(value.kind()),
+    }
+}
+
+/// What is the same for two subscriptions that ask for the same, in whatever order they say it.
+pub fn identity(subscription: &Subscription, form: &NormalForm) -> String {
+    let Subscription { tenant, collection, gateway_id, on_unknown, transitions, cel, .. } = subscription;
+    let conjunctions = sorted(form.conjunctions.iter().map(|conjunction| sorted(conjunction.clauses.iter().map(in_order))));
+    let verify = form.verify.as_ref().map(|verify| {
+        let path = |at: u32| named(&verify.paths[at as usize].0);
+        let changed = sorted(verify.changed.iter().map(|(one, other)| format!("{} {}", path(*one), path(*other))));
+        (changed, verify.pattern.as_ref().map(|tree| tree_in_order(tree, verify)))
+    });
+    format!("{:?}", (tenant, collection, gateway_id, on_unknown, transitions, cel, conjunctions, verify))
+}
+
+fn in_order(clause: &Clause) -> String {
+    format!("{} {:?} {}", named(&clause.path), clause.mode, sorted(clause.atoms.iter().map(atom_in_order)))
+}
+
+fn atom_in_order(atom: &Atom) -> String {
+    match atom {
+        Atom::Other { kinds, none_of } => format!("{kinds:?} not {}", sorted(none_of.iter().map(atom_in_order))),
+        atom => format!("{atom:?}"),
+    }
+}
+
+/// Recursive over `$or`, as its parser is.
+fn tree_in_order(tree: &PatternTree, verify: &Verify) -> String {
+    let field = |(at, atoms): &(u32, Box<[Atom]>)| {
+        format!("{} {}", named(&verify.paths[*at as usize].0), sorted(atoms.iter().map(atom_in_order)))
+    };
+    let any_of = tree.any_of.iter().map(|trees| sorted(trees.iter().map(|tree| tree_in_order(tree, verify))));
+    format!("{} {}", sorted(tree.fields.iter().map(field)), sorted(any_of))
+}
+
+fn named(path: &Path) -> String {
+    format!("{:?}", place(path))
+}
+
+/// Texts in order, each once.
+fn sorted<T: Debug + Ord>(texts: impl Iterator<Item = T>) -> String {
+    format!("{:?}", texts.collect::<BTreeSet<T>>())
+}

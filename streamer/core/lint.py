@@ -1,0 +1,80 @@
+"""What is suspicious about a set of subscriptions: what can never match, always matches, is there twice, or is slow.
+
+A core looks at one subscription after the other, by its own normal form; what asks for the same is found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import final
+
+from streamer.cel_eval import Remark
+
+
+class FindingCode(StrEnum):
+    """What a finding is about."""
+
+    NEVER_MATCHES = "never_matches"
+    ALWAYS_MATCHES = "always_matches"
+    DUPLICATE = "duplicate"
+    SLOW = "slow"
+    LITERAL_COMPARISON = "literal_comparison"
+    SPELLED_ARITHMETIC = "spelled_arithmetic"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something suspicious about one subscription.
+
+    Attributes:
+        code: what it is about.
+        subscription_id: the subscription.
+        reason: what was found, for people.
+        related: other subscriptions that the finding is about.
+    """
+
+    code: FindingCode
+    subscription_id: str
+    reason: str
+    related: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        others = f" ({', '.join(map(repr, self.related))})" if self.related else ""
+        return f"{self.subscription_id}: {self.code.value}: {self.reason}{others}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a core found out about one subscription.
+
+    Attributes:
+        subscription_id: the subscription.
+        found: codes and reasons.
+        identity: equal for two subscriptions that ask for the same.
+    """
+
+    subscription_id: str
+    found: tuple[tuple[str, str], ...]
+    identity: Hashable
+
+
+def with_duplicates(examined: Iterable[Examined]) -> list[Finding]:
+    """Return what was found of each subscription, in order, and what asks for the same as one before it."""
+    findings: list[Finding] = []
+    first_with: dict[Hashable, str] = {}
+    for each in examined:
+        findings += [Finding(FindingCode(code), each.subscription_id, reason) for code, reason in each.found]
+        first = first_with.setdefault(each.identity, each.subscription_id)
+        if first != each.subscription_id:
+            reason = "asks for the same as another subscription of its gateway"
+            findings.append(Finding(FindingCode.DUPLICATE, each.subscription_id, reason, (first,)))
+    return findings
+
+
+def remarked(remarks: Iterable[Remark]) -> tuple[tuple[str, str], ...]:
+    """Return what the checker says of an expression, as codes and reasons."""
+    return tuple((each.kind, f"cel: {each.message} (line {each.line}, column {each.column})") for each in remarks)
