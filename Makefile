@@ -56,7 +56,7 @@ format: $(VENV)/.dev-$(KIND) ## format Python and Rust, and mend what ruff can m
 	$(PY) -m ruff format .
 	$(if $(RUST),cargo fmt --all)
 
-docs: $(VENV)/.dev-$(KIND) ## write what is generated in docs/: the JSON Schema and the tables of configuration
+docs: $(VENV)/.dev-$(KIND) ## write what is generated: the JSON Schema, the tables of configuration, the docstrings of the stub
 	$(PY) -m docs.generate
 
 rust: $(VENV)/.dev-$(KIND) ## rustfmt, clippy and the tests of the Rust workspace

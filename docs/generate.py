@@ -1,17 +1,24 @@
-"""Write what is generated in docs/ from the models of the configuration: `make docs`; the tests check that it was run.
+"""Write what is generated: `make docs`; the tests check that it was run.
 
-- `streamer.schema.json`, the JSON Schema for editors;
-- the tables of fields in `configuration.md`, between two comments.
+- `streamer.schema.json`, the JSON Schema for editors, from the models of the configuration;
+- the tables of fields in `configuration.md`, between two comments;
+- the docstrings of `streamer/_native.pyi`, from the native core where it is built. Types stand in the stub alone, and stubtest
+  compares its names and signatures with the core.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 from streamer.config.show import json_schema, table
 
 DOCS = Path(__file__).resolve().parent
+STUB = DOCS.parent / "streamer/_native.pyi"
 BEGIN, END = "<!-- fields: made by `make docs` -->\n", "<!-- end of fields -->\n"
 
 
@@ -25,7 +32,57 @@ def generated() -> dict[Path, str]:
     return {DOCS / "streamer.schema.json": json_schema(), page: text}
 
 
+def stub() -> str:
+    """Return the stub of the native core with the docstrings that the core has.
+
+    Raises:
+        ImportError: no core was built here.
+        ValueError: a part of the core has no docstring.
+    """
+    from streamer import _native
+
+    lines = STUB.read_text(encoding="utf-8").split("\n")
+    # From the end, so that the lines before keep their numbers.
+    for node, documented in reversed(list(_documented(ast.parse("\n".join(lines)), _native))):
+        doc = documented.__doc__
+        if not doc:
+            raise ValueError(f"{documented} has no docstring")
+        _put(lines, node, inspect.cleandoc(doc))
+    return "\n".join(lines)
+
+
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef
+
+
+def _documented(node: _Documented, found: object) -> Iterator[tuple[_Documented, object]]:
+    """Yield each part of the stub that has a docstring, from the top, with what it stands for."""
+    yield node, found
+    for member in [] if isinstance(node, ast.FunctionDef) else node.body:
+        # What begins so does what Python says of it, or is for types alone.
+        if isinstance(member, ast.ClassDef | ast.FunctionDef) and not member.name.startswith("_"):
+            yield from _documented(member, getattr(found, member.name))
+
+
+def _put(lines: list[str], node: _Documented, doc: str) -> None:
+    first = node.body[0]
+    begin, end = first.lineno - 1, first.end_lineno
+    if lines[begin].endswith(": ..."):
+        # It stands behind the signature.
+        lines[begin] = lines[begin].removesuffix(" ...")
+        begin += 1
+    elif not (isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)):
+        end = begin
+    indent = "" if isinstance(node, ast.Module) else " " * (node.col_offset + 4)
+    told = f"{doc}\n" if "\n" in doc else doc
+    lines[begin:end] = textwrap.indent(f'"""{told}"""', indent).split("\n")
+
+
 if __name__ == "__main__":
-    for path, text in generated().items():
+    try:
+        made = {STUB: stub()}
+    except ImportError:
+        made = {}
+        print("the stub of the native core is left as it is: there is no core here")
+    for path, text in (generated() | made).items():
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path.relative_to(DOCS.parent)}")

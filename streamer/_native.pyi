@@ -160,7 +160,16 @@ class _Changes(TypedDict):
 
 @final
 class CelPrograms:
-    """CEL expressions evaluated without an engine. For tests and benchmarks. Immutable, so any number of threads may use it."""
+    """CEL expressions evaluated without an engine. For tests and benchmarks. Immutable, so any number of threads may use it.
+
+    Args:
+        sources: the expressions.
+        layout: the JSON text of `EventLayout.to_dict()`.
+
+    Raises:
+        CelError: one of them is not acceptable; with its *index*.
+        ValueError: a layout that cannot be.
+    """
 
     def __new__(
         cls,
@@ -172,14 +181,7 @@ class CelPrograms:
         max_event_bytes: int,
         max_cel_bytes: int,
         max_cel_depth: int,
-    ) -> Self:
-        """Compile *sources* for events of a layout, the JSON text of `EventLayout.to_dict()`.
-
-        Raises:
-            CelError: one of them is not acceptable; with its *index*.
-            ValueError: a layout that cannot be.
-        """
-
+    ) -> Self: ...
     def evaluate(self, event: bytes, budget: int, old_side: bool = False) -> list[tuple[str, str | None, str | None, int]]:
         """Evaluate each for an event, or for its old side (`data` := `before`, `before` := null).
 
@@ -234,6 +236,18 @@ class Core:
     """The subscriptions of one engine and the index over them.
 
     Thread-safe: readers take no lock, writers take turns. A panic inside becomes an `InternalError`, and the core goes on.
+
+    Args:
+        layout: the JSON text of `EventLayout.to_dict()`.
+        lazy: check only what is walked of an event.
+        cache_size: how many compiled CEL programs to keep for reuse.
+        soft_delete: the names down to the field of `data` that flags a document as deleted.
+        bloom: `fp_rate` and `initial_capacity` of `BloomOptions`; None leaves phase 1 out.
+        portable: CEL is the host's to evaluate where a subscription does not say.
+        seed: of all hashes, as a snapshot says; None for a random one.
+
+    Raises:
+        ValueError: a layout that cannot be.
     """
 
     def __new__(
@@ -260,22 +274,7 @@ class Core:
         bloom: tuple[float, int] | None,
         portable: bool,
         seed: int | None = None,
-    ) -> Self:
-        """Make an engine without subscriptions.
-
-        Args:
-            layout: the JSON text of `EventLayout.to_dict()`.
-            lazy: check only what is walked of an event.
-            cache_size: how many compiled CEL programs to keep for reuse.
-            soft_delete: the names down to the field of `data` that flags a document as deleted.
-            bloom: `fp_rate` and `initial_capacity` of `BloomOptions`; None leaves phase 1 out.
-            portable: CEL is the host's to evaluate where a subscription does not say.
-            seed: of all hashes, as a snapshot says; None for a random one.
-
-        Raises:
-            ValueError: a layout that cannot be.
-        """
-
+    ) -> Self: ...
     def open(self, path: str, checksum: bytes, collections: set[tuple[str, str]] | None) -> None:
         """Hold what a snapshot holds, or its sections of these names; nothing may have been held before.
 

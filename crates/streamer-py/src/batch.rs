@@ -109,6 +109,7 @@ pub struct Batch {
 
 #[pymethods]
 impl Batch {
+    /// How many of them are errors.
     #[getter]
     fn rejected(&self) -> usize {
         self.rejected

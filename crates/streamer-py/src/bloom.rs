@@ -28,6 +28,16 @@ fn slices(length: usize, slices: usize, bits_per_slice: usize) -> PyResult<Slice
 }
 
 /// Set the bits of *keys* in the portable layout; what `PortableBloomFilter.add` sets for each.
+///
+/// Args:
+///     bits: a contiguous, writable buffer, such as `PortableBloomFilter.bitarray`.
+///
+/// Returns:
+///     How many keys set a bit that was not set before.
+///
+/// Raises:
+///     ValueError: the buffer is too small for the slices.
+///     BufferError: it cannot be written, or is not contiguous.
 #[pyfunction]
 pub fn bloom_fill(
     py: Python<'_>,
@@ -81,6 +91,12 @@ pub fn bloom_probe_any(
 }
 
 /// The keys that a filter to ship is made of, of the subscriptions that were held when they were gathered.
+///
+/// Attributes:
+///     unkeyed: how many of these have no key.
+///     transitions: whether any of them wants to be told of what no longer matches.
+///     unknown_passes: whether they say nothing of an event with unknown values.
+///     places: root, mode, names and kind of each place where an event is asked for them.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct GatheredKeys {
     gathered: Gathered,
@@ -123,6 +139,7 @@ impl GatheredKeys {
         self.places.clone()
     }
 
+    /// Set the bits of all keys, as `bloom_fill` does of some.
     fn fill(&self, py: Python<'_>, bits: PyBuffer<u8>, num_slices: usize, bits_per_slice: usize) -> PyResult<usize> {
         guard(py, || {
             let slices = slices(bits.len_bytes(), num_slices, bits_per_slice)?;
@@ -135,6 +152,13 @@ impl GatheredKeys {
 }
 
 /// A filter that was exported, for rows of events; `streamer.bloom.ShippedFilter.probe_arrow`. Thread-safe.
+///
+/// Args:
+///     layout: JSON of `EventLayout.to_dict`.
+///     places: root, mode, names and kind of each.
+///
+/// Raises:
+///     ValueError: an unknown place, or fewer bits than slices.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct ShippedFilter {
     shipped: Shipped,
@@ -198,6 +222,19 @@ impl ShippedFilter {
         })
     }
 
+    /// Tell which rows may match.
+    ///
+    /// Args:
+    ///     offsets: of the rows and of the end of the last, of 8 bytes where *wide*, else of 4.
+    ///     data: the bytes from the first row's on.
+    ///     valid: Arrow's bits of the rows that are not null, the first of them at bit *first*.
+    ///
+    /// Returns:
+    ///     Arrow's bits of the rows that may match, bad and null ones among them; and the rows, bits not set, of events with
+    ///     unknown values, which are left to the caller.
+    ///
+    /// Raises:
+    ///     ValueError: offsets that do not fit the data.
     #[pyo3(signature = (offsets, wide, data, valid, first, tenant, collection))]
     #[allow(clippy::too_many_arguments, reason = "an array of Arrow has as many parts")]
     fn ask_rows<'py>(

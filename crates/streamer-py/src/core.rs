@@ -217,6 +217,20 @@ fn raised(py: Python<'_>, error: &EventError, is_text: bool) -> PyErr {
 }
 
 /// The subscriptions of one engine and the index over them.
+///
+/// Thread-safe: readers take no lock, writers take turns. A panic inside becomes an `InternalError`, and the core goes on.
+///
+/// Args:
+///     layout: the JSON text of `EventLayout.to_dict()`.
+///     lazy: check only what is walked of an event.
+///     cache_size: how many compiled CEL programs to keep for reuse.
+///     soft_delete: the names down to the field of `data` that flags a document as deleted.
+///     bloom: `fp_rate` and `initial_capacity` of `BloomOptions`; None leaves phase 1 out.
+///     portable: CEL is the host's to evaluate where a subscription does not say.
+///     seed: of all hashes, as a snapshot says; None for a random one.
+///
+/// Raises:
+///     ValueError: a layout that cannot be.
 #[pyclass(frozen, subclass, weakref, module = "streamer._native")]
 pub struct Core {
     pub shared: Arc<Shared>,
@@ -296,6 +310,14 @@ impl Core {
         })
     }
 
+    /// Hold what a snapshot holds, or its sections of these names; nothing may have been held before.
+    ///
+    /// Args:
+    ///     checksum: that of header and directory, as the caller has read them.
+    ///
+    /// Raises:
+    ///     SnapshotError: its directory is damaged, or another one.
+    ///     OSError: it cannot be read.
     #[pyo3(signature = (path, checksum, collections))]
     fn open(
         &self,
@@ -317,6 +339,7 @@ impl Core {
         })
     }
 
+    /// Compile the lines of a section for a snapshot whose images have *seed*; None where that would not pay.
     #[pyo3(signature = (lines, seed))]
     fn image<'py>(&self, py: Python<'py>, lines: &[u8], seed: u64) -> PyResult<Option<Bound<'py, PyBytes>>> {
         guard(py, || {
@@ -337,6 +360,7 @@ impl Core {
         })
     }
 
+    /// Return a subscription as it is kept, or None.
     fn source<'py>(&self, py: Python<'py>, subscription_id: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
         guard(py, || {
             let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
@@ -344,6 +368,10 @@ impl Core {
         })
     }
 
+    /// Tell how a subscription is found and decided, or None for an unknown id.
+    ///
+    /// Args:
+    ///     narrowing: the part of an expression that cel-python evaluates by which the index may narrow it.
     #[pyo3(signature = (subscription_id, narrowing=None))]
     fn plan_in_words<'py>(
         &self,
@@ -382,6 +410,11 @@ impl Core {
         })
     }
 
+    /// Tell what is suspicious about a subscription, or None for an unknown id.
+    ///
+    /// Args:
+    ///     narrowing: see `plan_in_words`.
+    ///     constant: the verdict of an expression that the host evaluates, if it is the same for every event.
     #[pyo3(signature = (subscription_id, narrowing=None, constant=None))]
     fn lint_in_words<'py>(
         &self,
@@ -421,6 +454,7 @@ impl Core {
         })
     }
 
+    /// Return ids and subscriptions of what meets every criterion given, in order of adding.
     #[pyo3(signature = (ids, gateway_id, tenant, collection))]
     fn sources<'py>(
         &self,
@@ -438,6 +472,7 @@ impl Core {
         })
     }
 
+    /// Remove what meets every criterion given, and return the ids in order of adding.
     #[pyo3(signature = (ids, gateway_id, tenant, collection))]
     fn discard(
         &self,
@@ -455,6 +490,7 @@ impl Core {
         })
     }
 
+    /// Write what a draft holds, which empties it; with errors and not *skip* nothing is changed, and only they are told.
     fn commit<'py>(&self, py: Python<'py>, draft: &Bound<'py, Draft>, mode: &str, skip: bool) -> PyResult<Bound<'py, PyDict>> {
         guard(py, || {
             let mode = match mode {
@@ -490,6 +526,7 @@ impl Core {
         })
     }
 
+    /// Return only the ids, in no promised order. Raises EventError.
     #[pyo3(signature = (event, tenant=None, collection=None))]
     fn match_ids<'py>(
         &self,
@@ -512,6 +549,7 @@ impl Core {
         })
     }
 
+    /// Return only how many match. Raises EventError.
     #[pyo3(signature = (event, tenant=None, collection=None))]
     fn match_count(
         &self,
@@ -529,6 +567,7 @@ impl Core {
         })
     }
 
+    /// Tell whether any matches. Raises EventError.
     #[pyo3(signature = (event, tenant=None, collection=None))]
     fn matches_any(
         &self,
@@ -546,6 +585,7 @@ impl Core {
         })
     }
 
+    /// Match one event. Raises EventError.
     #[pyo3(name = "match", signature = (event, tenant=None, collection=None))]
     fn match_(&self, py: Python<'_>, event: &Bound<'_, PyAny>, tenant: Option<&str>, collection: Option<&str>) -> PyResult<Hits> {
         guard(py, || {
@@ -560,6 +600,10 @@ impl Core {
         })
     }
 
+    /// Match several events on one state, with the GIL released; an error stands in a bad event's place.
+    ///
+    /// Args:
+    ///     threads: how many are used, this one included.
     #[pyo3(signature = (events, tenant=None, collection=None, threads=1))]
     fn match_batch<'py>(
         &self,
@@ -572,6 +616,18 @@ impl Core {
         self.batch(py, events, tenant, collection, threads)
     }
 
+    /// Match the rows of Arrow arrays, with the GIL released, reading the buffers where they lie.
+    ///
+    /// Args:
+    ///     threads: how many are used, this one included; with *max_matches* it is this one.
+    ///     text_limit: a column of more bytes has offsets of 64 bits.
+    ///     max_matches: the first event with which there are so many is the last that is matched.
+    ///
+    /// Returns:
+    ///     The batches of `ArrowMatches`.
+    ///
+    /// Raises:
+    ///     ValueError: an array whose buffers are not those of a valid one.
     #[pyo3(signature = (chunks, tenant, collection, threads, text_limit, max_matches=None))]
     #[allow(clippy::too_many_arguments, reason = "one call for a whole array, and how it is matched")]
     fn match_columns<'py>(
@@ -587,6 +643,7 @@ impl Core {
         self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches, is_matching: true })
     }
 
+    /// Do the same without matching and without counting the events; the first batch is empty. Raises ValueError.
     #[pyo3(signature = (chunks, tenant, collection, threads, text_limit))]
     fn locate_columns<'py>(
         &self,
@@ -600,6 +657,7 @@ impl Core {
         self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches: None, is_matching: false })
     }
 
+    /// Return the state of each filter there is.
     fn filters<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         guard(py, || {
             let states = gil::let_go(py, || self.shared.engine.filters());
@@ -607,6 +665,7 @@ impl Core {
         })
     }
 
+    /// Build a filter anew beside the present one and put it in its place; nothing where there is none.
     fn rebuild_filter(&self, py: Python<'_>, tenant: &str, collection: &str, capacity: usize, key_fp_rate: f64) -> PyResult<()> {
         let name = PartitionName { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
@@ -615,6 +674,7 @@ impl Core {
         })
     }
 
+    /// Compare the samples of a filter with the live keys.
     fn measure_filter(&self, py: Python<'_>, tenant: &str, collection: &str) -> PyResult<()> {
         let name = PartitionName { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
@@ -623,6 +683,7 @@ impl Core {
         })
     }
 
+    /// Gather the keys of these partitions, each a tenant and a collection; of what is not there, none.
     fn gathered(&self, py: Python<'_>, partitions: Vec<(String, String)>) -> PyResult<GatheredKeys> {
         let name =
             |(tenant, collection): (String, String)| PartitionName { tenant: tenant.into(), collection: collection.into() };
@@ -630,6 +691,7 @@ impl Core {
         guard(py, || Ok(GatheredKeys::new(gil::let_go(py, || self.shared.engine.gather(&names)))))
     }
 
+    /// Return the live keys of a partition, and how many of its subscriptions have none.
     fn keys_of<'py>(&self, py: Python<'py>, tenant: &str, collection: &str) -> PyResult<(Vec<Bound<'py, PyBytes>>, usize)> {
         let name = PartitionName { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
@@ -638,6 +700,7 @@ impl Core {
         })
     }
 
+    /// Return what was counted since the core was made, and what it holds now.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         guard(py, || {
             let engine = &self.shared.engine;
@@ -667,14 +730,17 @@ impl Core {
         })
     }
 
+    /// Print partitions, segments, buckets and matchers of at most so many subscriptions.
     fn dump(&self, py: Python<'_>, max_subscriptions: usize) -> PyResult<String> {
         guard(py, || Ok(gil::let_go(py, || self.shared.engine.dump(max_subscriptions))))
     }
 
+    /// Return what each partition holds.
     fn partitions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         guard(py, || self.shared.engine.partitions().iter().map(|held| named::partition_size(py, held)).collect())
     }
 
+    /// Return what was counted of each partition, of a sample of the events.
     fn partition_counts<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         guard(py, || {
             let shares = self.shared.engine.shares();
@@ -682,6 +748,7 @@ impl Core {
         })
     }
 
+    /// Let phase 1 work so from now on, or leave it out; what is there stays as it was sized.
     fn set_bloom(&self, py: Python<'_>, bloom: Option<(f64, usize)>) -> PyResult<()> {
         let phase1 = bloom.map(|(fp_rate, initial_capacity)| Phase1 { fp_rate, initial_capacity });
         guard(py, || {
@@ -690,23 +757,28 @@ impl Core {
         })
     }
 
+    /// Count an event that was rejected before the core saw it; for a word that is no `EventCode`, as `internal`.
     fn reject(&self, code: &str) {
         self.shared.engine.telemetry().reject(EventCode::from_word(code));
     }
 
+    /// Let CEL programs cost so much, and keep so many compiled, from now on.
     fn set_cel(&self, budget: u64, cache_size: usize) {
         self.shared.engine.set_cel_budget(budget);
         self.reading.programs.resize(cache_size);
     }
 
+    /// Return how many errors of CEL there were, by reason.
     fn cel_errors(&self) -> Vec<(&'static str, u64)> {
         self.shared.engine.cel_errors().map(|(reason, count)| (reason.as_str(), count)).collect()
     }
 
+    /// Return the subscriptions with the most errors of CEL, the worst first.
     fn failing<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.shared.engine.failing(most).iter().map(|each| named::failing(py, each)).collect()
     }
 
+    /// Return what the cache of CEL programs counted, and how many it holds.
     fn programs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         named::program_counts(py, &self.reading.programs)
     }

@@ -144,6 +144,12 @@ impl Draft {
         self.locked(|items| items.len())
     }
 
+    /// Parse JSON texts and compile their CEL, with the GIL released.
+    ///
+    /// A source that is not JSON alone is a text to parse, a unique name to keep in its place, and the object.
+    ///
+    /// Returns:
+    ///     The positions of those whose CEL is the host's: it refuses them, or calls `external`.
     fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<Vec<usize>> {
         guard(py, || {
             let mut texts: Vec<Given<'py>> = Vec::with_capacity(sources.len());
@@ -173,6 +179,10 @@ impl Draft {
         })
     }
 
+    /// Take what the host found out about a source whose CEL it evaluates.
+    ///
+    /// Args:
+    ///     narrowing: an expression that is true of every event for which that of the source is: the index looks for it.
     #[pyo3(signature = (position, mentions_before, narrowing=None))]
     fn external(&self, py: Python<'_>, position: usize, mentions_before: bool, narrowing: Option<&str>) -> PyResult<()> {
         guard(py, || {
@@ -194,6 +204,7 @@ impl Draft {
         })
     }
 
+    /// Put an error of the host in the place of a source.
     #[pyo3(signature = (position, subscription_id))]
     fn refuse(&self, position: usize, subscription_id: Option<String>) {
         self.locked(|items| {
@@ -205,6 +216,7 @@ impl Draft {
         });
     }
 
+    /// Return for each id that is held with another text its position, what is held, and what that is known by.
     fn held_otherwise<'py>(&self, py: Python<'py>, core: &Bound<'py, Core>) -> PyResult<Vec<Held<'py>>> {
         guard(py, || {
             let core = core.get();
@@ -223,10 +235,12 @@ impl Draft {
         })
     }
 
+    /// Return the id of a source that was read.
     fn id(&self, position: usize) -> Option<String> {
         self.locked(|items| items.get(position)?.as_ref().ok().map(|addition| addition.id.to_string()))
     }
 
+    /// Return a source that was read.
     fn source<'py>(&self, py: Python<'py>, position: usize) -> Option<Bound<'py, PyAny>> {
         self.locked(|items| match items.get(position) {
             Some(Ok(addition)) => Some(host::source(py, &addition.text, addition.host.as_ref())),
@@ -234,6 +248,7 @@ impl Draft {
         })
     }
 
+    /// Say that what is known by *name* says the same: where it is still held, `apply` changes nothing.
     fn keep(&self, position: usize, name: &[u8]) {
         self.locked(|items| {
             if let Some(Ok(addition)) = items.get_mut(position) {

@@ -114,15 +114,18 @@ impl Hits {
         self.slots.len()
     }
 
+    /// Why the event was ignored, an `Ignored`; None for one that was matched.
     #[getter]
     fn ignored(&self) -> Option<&'static str> {
         self.ignored.map(Ignored::as_str)
     }
 
+    /// Return the subscription ids, aligned with the positions.
     fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         guard(py, || self.shared.ids(py, &self.slots))
     }
 
+    /// Return who gets each match, aligned with the positions.
     fn gateway_ids<'py>(&self, py: Python<'py>) -> PyResult<Vec<Option<Bound<'py, PyString>>>> {
         guard(py, || {
             let mut last: Option<(Arc<str>, Bound<'py, PyString>)> = None;
@@ -142,6 +145,7 @@ impl Hits {
         })
     }
 
+    /// Return the position of a subscription, or -1.
     fn find(&self, py: Python<'_>, subscription_id: &str) -> PyResult<isize> {
         guard(py, || {
             for (at, slot) in self.slots.iter().enumerate() {
@@ -153,6 +157,7 @@ impl Hits {
         })
     }
 
+    /// Make the `Match` at a position.
     #[pyo3(name = "match")]
     fn match_<'py>(&self, py: Python<'py>, position: usize, event: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         guard(py, || {
@@ -169,10 +174,12 @@ impl Hits {
         })
     }
 
+    /// Return some of the hits, in the order given.
     fn take(&self, py: Python<'_>, positions: Vec<usize>) -> PyResult<Hits> {
         guard(py, || self.taken(&positions))
     }
 
+    /// Return the same hits in the order in which their subscriptions were added.
     fn in_order(&self, py: Python<'_>) -> PyResult<Hits> {
         guard(py, || {
             let records = self.slots.iter().map(|slot| self.shared.record(*slot)).collect::<PyResult<Vec<_>>>()?;

@@ -1,4 +1,5 @@
 //! The binding of the native core, `streamer._native`. A function here is signature, options, core call, mapped error.
+//! What stands over it is its docstring, also in `streamer/_native.pyi`, where `make docs` writes it; types stand there alone.
 //!
 //! ```text
 //!  core.rs    an engine: match, select, remove                 hits.rs    what one event matched, packed
@@ -39,7 +40,9 @@ use pyo3::prelude::*;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The native core of Streamer. See `streamer/_native.pyi`.
+/// The native core: subscriptions, their index, their CEL.
+///
+/// `streamer.native.core` makes an engine of it. What it cannot decide it asks of its *host*, a `streamer.native.core.Host`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

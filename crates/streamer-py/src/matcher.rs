@@ -109,6 +109,14 @@ fn place_of(record: &Record) -> Option<&Place> {
 }
 
 /// Patterns or topics under names, without subscriptions around them; `streamer.automaton` is made of it.
+///
+/// Thread-safe as `Core` is. A name is any object; the same object under several texts is one name, and equal objects are two.
+///
+/// Args:
+///     dialect: of its patterns.
+///     max_depth: with the other limits, of its patterns; see `streamer.Limits`.
+///     event_depth: `max_depth` of events.
+///     event_bytes: `max_event_bytes` of events.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct Matcher {
     shared: Shared,
@@ -274,6 +282,14 @@ impl Matcher {
         self.shared.engine.len()
     }
 
+    /// Add names, each with the text of a pattern, or with *topics* of a topic pattern; nothing is added if one is bad.
+    ///
+    /// Returns:
+    ///     A number for each, by which it is removed. No two have the same, and later ones are larger.
+    ///
+    /// Raises:
+    ///     PatternError: with the path in the pattern.
+    ///     SubscriptionError: a topic pattern of too many words.
     #[pyo3(signature = (items, *, topics=false))]
     fn add(&self, py: Python<'_>, items: Vec<(Bound<'_, PyAny>, Bound<'_, PyString>)>, topics: bool) -> PyResult<Vec<u64>> {
         guard(py, || {
@@ -303,6 +319,7 @@ impl Matcher {
         })
     }
 
+    /// Remove what was added under these numbers, and return how many there were.
     fn remove(&self, py: Python<'_>, numbers: Vec<u64>) -> PyResult<usize> {
         guard(py, || {
             let ids: Vec<String> = numbers.iter().map(u64::to_string).collect();
@@ -315,6 +332,7 @@ impl Matcher {
         })
     }
 
+    /// Return the names of the patterns that match a JSON event, each once, in order of adding. Raises EventError.
     fn match_event<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         guard(py, || {
             self.matched();
@@ -336,6 +354,10 @@ impl Matcher {
         })
     }
 
+    /// Return the names of the patterns that match an event given as leaves, each of path, value and array positions.
+    ///
+    /// Raises:
+    ///     EventError: a value that is no scalar, or leaves of two places where one event has one, if a pattern asks for them.
     fn match_fields<'py>(&self, py: Python<'py>, fields: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         self.match_filled(py, |filled| {
             let mut reader = Reader { host: self.shared.host.bind(py), interned: None };
@@ -343,6 +365,10 @@ impl Matcher {
         })
     }
 
+    /// Return the names of the topic patterns that match a routing key, each once, in order of adding.
+    ///
+    /// Raises:
+    ///     UnicodeEncodeError: the key holds half a surrogate pair.
     fn match_topic<'py>(&self, py: Python<'py>, key: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList>> {
         let key = key.to_str()?;
         self.match_filled(py, |fields| {
@@ -351,6 +377,7 @@ impl Matcher {
         })
     }
 
+    /// Return how many conjunctions of patterns were looked at for all events so far.
     fn looked_at(&self) -> u64 {
         self.shared.engine.counters().candidates.sum
     }

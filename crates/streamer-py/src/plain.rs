@@ -172,8 +172,9 @@ impl Writer {
     }
 }
 
-/// Return the compact JSON text of a value that is made of `dict`, `list`, `str`, `int`, `float`, `bool` and None
-/// themselves.
+/// Return the compact JSON text of a value that is made of `dict`, `list`, `str`, `int`, `float`, `bool` and None themselves.
+///
+/// None for one of any other type, one that JSON cannot say or that is nested deep, and one of more than *max_bytes*.
 #[pyfunction]
 pub fn plain_json<'py>(value: &Bound<'py, PyAny>, max_bytes: usize) -> Option<Bound<'py, PyBytes>> {
     write(value, max_bytes, false).ok().map(|text| PyBytes::new(value.py(), &text))

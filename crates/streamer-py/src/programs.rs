@@ -14,6 +14,14 @@ use streamer_core::limits::Limits;
 type Told = (&'static str, Option<&'static str>, Option<String>, u64);
 
 /// CEL expressions evaluated without an engine. For tests and benchmarks. Immutable, so any number of threads may use it.
+///
+/// Args:
+///     sources: the expressions.
+///     layout: the JSON text of `EventLayout.to_dict()`.
+///
+/// Raises:
+///     CelError: one of them is not acceptable; with its *index*.
+///     ValueError: a layout that cannot be.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct CelPrograms {
     executables: Vec<Executable>,
@@ -81,6 +89,13 @@ impl CelPrograms {
         })
     }
 
+    /// Evaluate each for an event, or for its old side (`data` := `before`, `before` := null).
+    ///
+    /// Returns:
+    ///     For each the verdict, the reason of an error, the same in words, and the cost units used.
+    ///
+    /// Raises:
+    ///     EventError: the event cannot be read.
     #[pyo3(signature = (event, budget, old_side=false))]
     fn evaluate(&self, py: Python<'_>, event: &[u8], budget: u64, old_side: bool) -> PyResult<Vec<Told>> {
         guard(py, || {
@@ -96,6 +111,7 @@ impl CelPrograms {
         })
     }
 
+    /// Count those that are true of an event. Raises EventError.
     fn count(&self, py: Python<'_>, event: &[u8], budget: u64) -> PyResult<usize> {
         guard(py, || {
             self.with(py, event, false, |document| {

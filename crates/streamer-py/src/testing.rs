@@ -22,10 +22,12 @@ impl CoreHooks {
         CoreHooks { core }
     }
 
+    /// Count from now on, or no longer: what counting costs is measured so.
     fn record(&self, on: bool) {
         self.core.get().shared.engine.telemetry().record(on);
     }
 
+    /// Merge the segments of each partition into one, in this thread; else that happens by itself.
     fn merge(&self, py: Python<'_>) -> PyResult<()> {
         guard(py, || {
             gil::let_go(py, || self.core.get().shared.engine.merge());
@@ -33,10 +35,12 @@ impl CoreHooks {
         })
     }
 
+    /// Call this inside each write before it is seen; what it raises is a panic there.
     fn before_publish(&self, call: Option<Py<PyAny>>) {
         *self.core.get().hook.lock().unwrap_or_else(PoisonError::into_inner) = call;
     }
 
+    /// Panic, in a thread that is not the caller's if there are several.
     #[pyo3(signature = (threads=1))]
     fn panic(&self, py: Python<'_>, threads: usize) -> PyResult<()> {
         guard(py, || {
