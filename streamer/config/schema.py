@@ -273,7 +273,7 @@ class LimitsSection(Section):
     max_cel_depth: Annotated[int, Field(ge=1, le=MAX_CEL_DEPTH), BeforeValidator(_number)] = _LIMITS.max_cel_depth
     """Levels of brackets, calls and the like in a CEL expression."""
     allow_unindexed: Bool = _LIMITS.allow_unindexed
-    """Whether subscriptions are taken of which no condition can be looked up, so that they are judged for every event."""
+    """Whether subscriptions are taken of which no condition can be looked up, so that they are candidates for every event."""
 
 
 @final

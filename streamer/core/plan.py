@@ -14,9 +14,9 @@ CostClass = Literal["keyed", "indexed", "unkeyed"]
 SHOWN = 8
 
 _COSTS = {
-    "keyed": "judged only for events that carry one of its access keys",
-    "indexed": "judged only for events with a value in its ranges, prefixes and the like",
-    "unkeyed": "judged for every event of its partition; an equality in every alternative would give it a key",
+    "keyed": "a candidate only for events that carry one of its access keys",
+    "indexed": "a candidate only for events with a value in its ranges, prefixes and the like",
+    "unkeyed": "a candidate for every event of its partition; an equality in every alternative would give it a key",
 }
 
 
@@ -35,8 +35,8 @@ class Plan:
         cel: the CEL program that runs on candidates, as written; None without one, or where clauses say all of it (native only).
         evaluator: what evaluates it; None where *cel* is None.
         residual: what is evaluated as written because no clause expresses it.
-        cost: for which events it is judged: `keyed`, `indexed` (native only), `unkeyed`.
-        decided_by: what judges it.
+        cost: for which events it is a candidate: `keyed`, `indexed` (native only), `unkeyed`.
+        decided_by: what evaluates it.
     """
 
     subscription_id: str

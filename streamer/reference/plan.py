@@ -10,7 +10,7 @@ from streamer.subscriptions.normal_form import normal_form
 
 
 def make_plan(compiled: CompiledSubscription, limits: Limits) -> Plan:
-    """Plan a subscription as the reference runs it: by access keys, then judged whole."""
+    """Plan a subscription as the reference runs it: by access keys, then evaluated whole."""
     form = normal_form(compiled, limits)
     keys = access_keys(form)
     ordered = sorted(keys or (), key=str)

@@ -176,27 +176,32 @@ def job(
         check_apart(asked, layout if layout is not None and os.path.isfile(layout) else None)
     except Bad as error:
         fail(str(error))
+    raise typer.Exit(_exit_code(asked, (metrics_addr, metrics_port), conf, master, log_level, quiet=quiet))
+
+
+def _exit_code(
+    asked: Asked, metrics_at: tuple[str, int | None], conf: list[str] | None, master: str | None, level: str, *, quiet: bool
+) -> int:
+    """Do it, with metrics served at an address and a port if there is one, and tell what is wrong."""
     set_up_logging("WARNING")
     for handler in logging.getLogger().handlers:
         handler.addFilter(is_not_of_py4j)
+    addr, wanted_port = metrics_at
     counts, console = Counts(), Console(quiet=quiet)
     with ExitStack() as stack:
         try:
-            if metrics_port is not None:
-                port, server = counts.serve(metrics_port, metrics_addr)
+            if wanted_port is not None:
+                port, server = counts.serve(wanted_port, addr)
                 stack.callback(server.shutdown)
-                console.say(f"metrics on http://{metrics_addr}:{port}/metrics")
-            code = _run(asked, counts, console, stack, pairs_of("--conf", conf), master, log_level)
+                console.say(f"metrics on http://{addr}:{port}/metrics")
+            return _run(asked, counts, console, stack, pairs_of("--conf", conf), master, level)
         except BulkSubscriptionError as bulk:
-            _tell_bad(subscriptions, bulk)
-            code = USAGE
+            _tell_bad(asked.subscriptions, bulk)
         except StreamerError as error:
             note(f"streamer: {error}")
-            code = USAGE
         except OSError as error:
             note(f"streamer: {error.filename or ''}{': ' if error.filename else ''}{error.strerror or error}")
-            code = USAGE
-    raise typer.Exit(code)
+    return USAGE
 
 
 def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
