@@ -16,7 +16,8 @@ from typing import Literal as OneOf
 
 import re2
 
-from streamer.cel_eval.parse import MACROS, MACROS_OF_TWO, shown
+from streamer.cel_eval.hints import hint
+from streamer.cel_eval.parse import MACROS, MACROS_OF_TWO, offset_of, shown
 from streamer.cel_eval.regexps import compile_regexp, regexp_error
 from streamer.cel_eval.tree import (
     At,
@@ -100,16 +101,17 @@ class Checked:
     calls: set[str] = field(default_factory=set)
 
 
-def check(tree: Node, functions: Mapping[str, Arity] = NO_FUNCTIONS) -> Checked:
+def check(source: str, tree: Node, functions: Mapping[str, Arity] = NO_FUNCTIONS) -> Checked:
     """Resolve the names of *tree* in place and check its types.
 
     Args:
+        source: what *tree* was parsed from.
         functions: those registered in Python; what is called on a value has it as its first argument.
 
     Raises:
         CelError: with line and column.
     """
-    checker = _Checker(functions)
+    checker = _Checker(source, functions)
     result = checker.type_of(tree)
     if result.name not in ("bool", "dyn"):
         raise _error(f"the result must be a bool; this is {_a(result)}", tree.at)
@@ -161,7 +163,8 @@ def _unwrap(node: Node) -> Node:
 
 @final
 class _Checker:
-    def __init__(self, functions: Mapping[str, Arity]) -> None:
+    def __init__(self, source: str, functions: Mapping[str, Arity]) -> None:
+        self._source = source
         self.found = Checked()
         self._registered = functions
         self._scope: list[tuple[str, Type]] = []
@@ -222,8 +225,12 @@ class _Checker:
             return TYPE
         known = [*VARIABLES, *(name for name, _ in self._scope)]
         near = get_close_matches(node.name, known, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"a field of the document is written `data.{shown(node.name)}`"
-        raise _error(f"undeclared name `{shown(node.name)}`; {hint}", node.at)
+        meant = f"did you mean `{near[0]}`?" if near else f"a field of the document is written `data.{shown(node.name)}`"
+        raise _error(f"undeclared name `{shown(node.name)}`; {self._hint(node.at) or meant}", node.at)
+
+    def _hint(self, at: At) -> str | None:
+        offset = offset_of(self._source, at)
+        return hint(self._source[:offset], self._source[offset:])
 
     def _name_type(self, node: Chain) -> None:
         """Take `google.protobuf.Timestamp` for the name of a type."""
@@ -325,7 +332,7 @@ class _Checker:
         if node.name in self._registered:
             return self._call_registered(node.name, node.args, len(node.args), node.at)
         if node.name not in FUNCTIONS:
-            raise _error(self._unknown_function(node.name, len(node.args)), node.at)
+            raise _error(self._unknown_function(node.name, node.at), node.at)
         result = self._resolve(f"{node.name}()", FUNCTIONS[node.name], node.args, node.at)
         if node.name == "matches":
             self._constant_regexp(node.args[1])
@@ -341,16 +348,18 @@ class _Checker:
         self._types_of(args)
         return DYN
 
-    def _unknown_function(self, name: str, count: int) -> str:
+    def _unknown_function(self, name: str, at: At) -> str:
         if name == "now":
             return "there is no now(): an expression means the same whenever it is evaluated; the event's time is `ts`"
         if name == "has":
             return "has() takes one argument, a field, as in has(data.a)"
         if name in METHODS or name in MACROS or name in MACROS_OF_TWO:
             return f"`{name}` is called on a value, as in data.a.{name}(...)"
-        return f"unknown function `{shown(name)}`{self._near(name, FUNCTIONS)}"
+        return f"unknown function `{shown(name)}`{self._near(name, FUNCTIONS, at)}"
 
-    def _near(self, name: str, known: Iterable[str]) -> str:
+    def _near(self, name: str, known: Iterable[str], at: At) -> str:
+        if meant := self._hint(at):
+            return f"; {meant}"
         near = get_close_matches(name, [*known, *self._registered], n=1)
         if near:
             return f"; did you mean `{near[0]}`?"
@@ -445,7 +454,7 @@ class _Checker:
             known = [*METHODS, *MACROS, *MACROS_OF_TWO]
             if step.name in known:
                 raise _error(f"{step.name}() takes a variable and an expression, as in data.list.{step.name}(x, ...)", step.at)
-            raise _error(f"unknown function `{shown(step.name)}`{self._near(step.name, known)}", step.at)
+            raise _error(f"unknown function `{shown(step.name)}`{self._near(step.name, known, step.at)}", step.at)
         result = self._resolve(f"{step.name}()", METHODS[step.name], step.args, step.at, target=kind)
         if step.name == "matches":
             self._constant_regexp(step.args[0])

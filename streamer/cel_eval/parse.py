@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from streamer.cel_eval.hints import hint
 from streamer.cel_eval.tree import (
     At,
     Call,
@@ -106,6 +107,14 @@ def _place(source: str, offset: int) -> At:
     return source.count("\n", 0, offset) + 1, offset - line_start + 1
 
 
+def offset_of(source: str, at: At) -> int:
+    """Return where in *source* a line and a column are."""
+    start = 0
+    for _ in range(at[0] - 1):
+        start = source.index("\n", start) + 1
+    return start + at[1] - 1
+
+
 def _check_tree(root: Node, limit: int) -> None:
     """Refuse ints out of range, and a tree that is too deep to walk by recursion; itself it does not recurse."""
     stack: list[tuple[Node | Step, int]] = [(root, 0)]
@@ -145,7 +154,7 @@ def _syntax_error(source: str, error: UnexpectedInput) -> CelError:
         at = (token.line or 1, token.column or 1)
         if token.type == "IDENT" and "IDENT" not in error.expected and "field" in expected:
             return _error(f"`{shown(token)}` cannot stand here; expected {expected}", at)
-        return _error(f"unexpected `{shown(token)}`; expected {expected}", at)
+        return _error(f"unexpected `{shown(token)}`; {_meant(source, at) or f'expected {expected}'}", at)
     if not isinstance(error, UnexpectedCharacters):
         return _error("not a CEL expression", (1, 1))
     at = (error.line, error.column)
@@ -158,7 +167,12 @@ def _syntax_error(source: str, error: UnexpectedInput) -> CelError:
         return _error(f"unexpected `{keyword[1]}`, a keyword; as the name of a field it is quoted with backticks", at)
     # What is allowed by the lexer is what some value could be followed by, not the one at hand.
     accepts = error.interactive_parser.accepts() if error.interactive_parser else error.allowed  # type: ignore[no-untyped-call]
-    return _error(f"unexpected `{shown(rest[:1])}`; expected {_in_words(set(accepts or ()))}", at)
+    return _error(f"unexpected `{shown(rest[:1])}`; {_meant(source, at) or f'expected {_in_words(set(accepts or ()))}'}", at)
+
+
+def _meant(source: str, at: At) -> str | None:
+    offset = offset_of(source, at)
+    return hint(source[:offset], source[offset:])
 
 
 def shown(text: str) -> str:

@@ -84,7 +84,7 @@ def compile_cel(source: str, limits: Limits, functions: Mapping[str, Arity] = NO
             result that cannot be bool, a constant regexp that RE2 refuses, or an expression past the limits; with its place.
     """
     tree = parse(source, limits)
-    checked = check(tree, functions)
+    checked = check(source, tree, functions)
     return Program(
         source,
         tree,

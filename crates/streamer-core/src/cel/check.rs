@@ -9,6 +9,7 @@
 use super::ast::{Ast, BinaryOp, Constant, Function, LogicOp, Macro, MacroKind, Meaning, Node, NodeId, Step, TypeName, UnaryOp};
 use super::ast::{Operation, Variable};
 use super::error::{Error, shown};
+use super::hints::hint;
 use super::parse;
 use super::program::{Program, Variables};
 use super::types::{self, BOOL, DYN, INT, Name, Overload, Params, Type, comparable, join, join_elements};
@@ -232,11 +233,12 @@ impl<'t> Checker<'t> {
         }
         let mut known: Vec<&str> = Variable::ALL.into_iter().map(Variable::name).collect();
         known.extend(self.scope.iter().map(|(name, _)| *name));
-        let hint = match nearest(name, known.into_iter()) {
+        let near = match nearest(name, known.into_iter()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("a field of the document is written `data.{}`", shown(name)),
         };
-        self.error(self.ast.at(id), format!("undeclared name `{}`; {hint}", shown(name)))
+        let at = self.ast.at(id);
+        self.error(at, format!("undeclared name `{}`; {}", shown(name), hint(self.source, at).unwrap_or(near)))
     }
 
     /// Whether a chain begins with the name of a type, such as `google.protobuf.Timestamp`.
@@ -361,7 +363,7 @@ impl<'t> Checker<'t> {
 
     fn call(&mut self, function: Function, args: &[NodeId], at: u32) -> Result<Type> {
         let name = self.name_at(at);
-        let Some(overloads) = types::of_function(function) else { return self.error(at, unknown_function(name)) };
+        let Some(overloads) = types::of_function(function) else { return self.error(at, self.unknown_function(name, at)) };
         let result = self.resolve(&format!("{name}()"), overloads, args, at, None)?;
         if function == Function::Matches {
             self.constant_regexp(args[1])?;
@@ -443,13 +445,31 @@ impl<'t> Checker<'t> {
                 return self.error(at, reason);
             }
             let near = nearest(name, METHODS.into_iter().chain(MACROS));
-            return self.error(at, format!("unknown function `{}`{}", shown(name), did_you_mean(near)));
+            return self.error(at, format!("unknown function `{}`{}", shown(name), self.did_you_mean(near, at)));
         };
         let result = self.resolve(&format!("{name}()"), overloads, args, at, Some(kind))?;
         if function == Function::Matches {
             self.constant_regexp(args[0])?;
         }
         Ok(result)
+    }
+
+    fn did_you_mean(&self, near: Option<&str>, at: u32) -> String {
+        let meant = hint(self.source, at).or_else(|| near.map(|near| format!("did you mean `{near}`?")));
+        meant.map(|meant| format!("; {meant}")).unwrap_or_default()
+    }
+
+    fn unknown_function(&self, name: &str, at: u32) -> String {
+        if name == "now" {
+            return "there is no now(): an expression means the same whenever it is evaluated; the event's time is `ts`".into();
+        }
+        if name == "has" {
+            return "has() takes one argument, a field, as in has(data.a)".into();
+        }
+        if METHODS.contains(&name) || MACROS.contains(&name) {
+            return format!("`{name}` is called on a value, as in data.a.{name}(...)");
+        }
+        format!("unknown function `{}`{}", shown(name), self.did_you_mean(nearest(name, FUNCTIONS.into_iter()), at))
     }
 
     fn macro_step(&mut self, kind: Type, step: &'t Macro) -> Result<Type> {
@@ -502,21 +522,4 @@ fn is_int_literal(ast: &Ast, mut id: NodeId) -> bool {
         id = inner;
     }
     matches!(ast[id], Node::Literal(Constant::Int(_)))
-}
-
-fn did_you_mean(near: Option<&str>) -> String {
-    near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
-}
-
-fn unknown_function(name: &str) -> String {
-    if name == "now" {
-        return "there is no now(): an expression means the same whenever it is evaluated; the event's time is `ts`".into();
-    }
-    if name == "has" {
-        return "has() takes one argument, a field, as in has(data.a)".into();
-    }
-    if METHODS.contains(&name) || MACROS.contains(&name) {
-        return format!("`{name}` is called on a value, as in data.a.{name}(...)");
-    }
-    format!("unknown function `{}`{}", shown(name), did_you_mean(nearest(name, FUNCTIONS.into_iter())))
 }

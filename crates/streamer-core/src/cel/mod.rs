@@ -38,6 +38,7 @@ mod evaluate;
 mod evaluation_tests;
 mod executable;
 mod functions;
+mod hints;
 mod lexer;
 mod literals;
 mod lower;

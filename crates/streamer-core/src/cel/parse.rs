@@ -14,6 +14,7 @@
 use super::ast::UnaryOp;
 use super::ast::{Ast, BinaryOp, Branch, Constant, Function, LogicOp, Macro, MacroKind, Meaning, Node, NodeId, Operation, Step};
 use super::error::{Error, shown};
+use super::hints::hint;
 use super::lexer::{Lexeme, Lexer, Place, Token, Unreadable};
 use super::literals;
 use crate::limits::Limits;
@@ -192,7 +193,8 @@ impl<'s> Parser<'s> {
             Ok(lexeme) => Ok(lexeme),
             Err(Unreadable::NotClosed(error)) => Err(error),
             Err(Unreadable::Character { at, shown }) => {
-                self.error(at, format!("unexpected `{shown}`; expected {}", expected(self)))
+                let meant = hint(self.source, at).unwrap_or_else(|| format!("expected {}", expected(self)));
+                self.error(at, format!("unexpected `{shown}`; {meant}"))
             }
         }
     }
@@ -200,7 +202,10 @@ impl<'s> Parser<'s> {
     fn unexpected<T>(&self, lexeme: Lexeme, expected: &str) -> Result<T> {
         match lexeme.token {
             Token::End => self.error(self.source.len() as u32, format!("the expression ends too early; expected {expected}")),
-            _ => self.error(lexeme.start, format!("unexpected `{}`; expected {expected}", shown(self.text(lexeme)))),
+            _ => {
+                let meant = hint(self.source, lexeme.start).unwrap_or_else(|| format!("expected {expected}"));
+                self.error(lexeme.start, format!("unexpected `{}`; {meant}", shown(self.text(lexeme))))
+            }
         }
     }
 

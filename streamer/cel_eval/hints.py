@@ -1,0 +1,71 @@
+"""What was probably meant where an expression is written as another language would have it.
+
+A hint ends an error of syntax or of a name. crates/streamer-core/src/cel/hints.rs gives the same; the table of cases compares
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+#: Words that CEL writes otherwise, or not at all.
+_MEANT: Final[Mapping[str, str]] = {
+    **{word: f"`{word}` is written `null`" for word in ("None", "NULL", "Null", "nil", "undefined")},
+    **{word: f"`{word}` is written `{word.lower()}`" for word in ("True", "TRUE", "False", "FALSE")},
+    **{word: f"`{word}` is written `{sign}`" for word, sign in (("and", "&&"), ("AND", "&&"), ("or", "||"), ("OR", "||"))},
+    **{word: f"`{word}` is written `!`" for word in ("not", "NOT")},
+    **dict.fromkeys(("is", "IS"), "null is asked for by `==`, as in data.a == null"),
+    **dict.fromkeys(("like", "LIKE"), "a part of a text is found by contains, startsWith, endsWith or matches"),
+    **dict.fromkeys(("between", "BETWEEN"), "a range is two comparisons joined by `&&`"),
+    **{word: f"`{word}` is written `size`" for word in ("len", "length", "count")},
+    "includes": "an element is found by `in`, a part of a text by contains",
+    "now": "an expression means the same whenever it is evaluated; the event's time is `ts`",
+    "old": "the document before the change is `before`",
+    "new": "the document after the change is `data`",
+}
+
+#: Words after which an expression was expected to begin.
+_LEADS: Final[Mapping[str, str]] = {
+    "not": "`not` is written `!`",
+    "NOT": "`NOT` is written `!`",
+    "if": "a choice is written `condition ? a : b`",
+}
+
+_WORD: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
+#: Longer names are not repeated in a hint.
+_LONGEST: Final = 40
+
+
+def hint(before: str, rest: str) -> str | None:
+    """Return a hint for an error, None where there is none.
+
+    Args:
+        before: what stands before the place of the error.
+        rest: what stands from there on.
+    """
+    if found := _WORD.match(rest):
+        word = found[0]
+        name = _last_word(before[:-1]) if before.endswith("-") else ""
+        if name and max(len(name), len(word)) <= _LONGEST:
+            return f"a name with a hyphen is written as in data['{name}-{word}']"
+        return _MEANT.get(word) or _LEADS.get(_last_word(before.rstrip(" \t\r\n\f")))
+    sign = rest[:1]
+    if sign == "=":
+        if rest[1:2] == "~":
+            return "a regular expression is searched for by matches"
+        return f"`{'=' * 3 if before.endswith('==') else '='}` is written `==`"
+    if sign == ">" and before.endswith("<"):
+        return "`<>` is written `!=`"
+    if sign in ("&", "|"):
+        return f"`{sign}` is written `{sign * 2}`"
+    return "a regular expression is searched for by matches" if sign == "~" else None
+
+
+def _last_word(text: str) -> str:
+    """Return the word that ends a text; empty where none does."""
+    start = len(text)
+    while start and (text[start - 1] == "_" or (text[start - 1].isascii() and text[start - 1].isalnum())):
+        start -= 1
+    return text[start:] if _WORD.match(text, start) else ""
