@@ -32,7 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--case", metavar="NAME", help="run the cases of the table with NAME in their file::name alone")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    if len(backends_under_test()) > 1:
+        for item in items:
+            if item.get_closest_marker("slow_on_the_reference") and item.callspec.params.get("backend") == "reference":
+                item.add_marker(pytest.mark.slow)
     if config.getoption("case") is None:
         return
     of_table = [item for item in items if "cases" in getattr(item, "fixturenames", ())]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.warm import Warm
+
+#: What starts Python for a command; `run` does not, and is a hundred times as fast.
 COMMAND = (sys.executable, "-m", "streamer")
 
 SUBSCRIPTIONS = b"""\
@@ -41,11 +44,22 @@ def place(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> Path
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 
 
+@pytest.fixture(scope="session")
+def warm() -> Iterator[dict[str, Warm]]:
+    """The processes that run commands, by backend."""
+    processes: dict[str, Warm] = {}
+    yield processes
+    for process in processes.values():
+        process.close()
+
+
 @pytest.fixture
-def run(place: Path) -> Run:
+def run(place: Path, backend: str, warm: dict[str, Warm]) -> Run:
     """Run the command line in *place*."""
 
     def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run((*COMMAND, *arguments), cwd=place, input=stdin, capture_output=True, timeout=60)
+        if backend not in warm:
+            warm[backend] = Warm()
+        return warm[backend].run(arguments, place, stdin)
 
     return run

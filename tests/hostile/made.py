@@ -70,6 +70,7 @@ def _large_events() -> Iterator[Row]:
     for name, c, expect in (("agree", 6, True), ("do not agree", 5, False)):
         yield Row(
             f"50,000 elements against three fields that {name}",
+            slow_on_the_reference=True,
             subscription={"id": "s", "pattern": {"data": {"l": {"a": [48_999], "b": [49_000], "c": [c]}}}},
             event=b'{"data":{"l":[' + elements + b"]}}",
             expect=expect,
@@ -95,6 +96,7 @@ def _large_events() -> Iterator[Row]:
     ]
     yield Row(
         "10,000 alternatives against 20,000 strings",
+        slow_on_the_reference=True,
         subscription={"id": "s", "pattern": {"data": {"a": others}}},
         event=json.dumps({"data": {"a": seen}}).encode(),
         expect=False,
@@ -108,6 +110,7 @@ def _large_events() -> Iterator[Row]:
                     data["l"] += [{"a": "v1", "b": "w"}, {"a": "w", "b": "v1"}, *({"a": value, "b": value} for value in right)]
                 yield Row(
                     f"10,000 alternatives twice, {at}, {len(unknowns)} unknowns, {'one right' if expect else 'none right'}",
+                    slow_on_the_reference=True,
                     subscription={"id": "s", "pattern": pattern},
                     event=json.dumps({"data": data, "unknown": unknowns}).encode(),
                     expect=expect,
@@ -123,6 +126,7 @@ def _large_events() -> Iterator[Row]:
     nested: Any = {"a": 1, "b": 2}
     yield Row(
         "nine arrays in each of nine, five times over",
+        slow_on_the_reference=True,
         subscription={"id": "s", "pattern": {"l": {"a": [1], "b": [3]}}},
         event=json.dumps({"l": reduce(lambda inner, _: [inner] * 9, range(5), nested)}).encode(),
         expect=False,
@@ -188,6 +192,7 @@ def _subscriptions() -> Iterator[Row]:
     numbers = list(range(20_000))
     yield Row(
         "a list of 20,000 different values",
+        slow_on_the_reference=True,
         subscription=json.dumps({"id": "s", "filters": [{"field": "a", "op": "in", "value": numbers}]}),
         event=b'{"data":{"a":19999.0}}',
         expect=True,
@@ -200,12 +205,14 @@ def _subscriptions() -> Iterator[Row]:
     )
     yield Row(
         "20,000 different values in a pattern",
+        slow_on_the_reference=True,
         subscription=json.dumps({"id": "s", "pattern": {"data": {"a": numbers}}}),
         event=b'{"data":{"a":[[19999.0]]}}',
         expect=True,
     )
     yield Row(
         "10,000 different fields in a pattern",
+        slow_on_the_reference=True,
         subscription=json.dumps({"id": "s", "pattern": {"data": {f"f{i}": [i] for i in numbers[:10_000]}}}),
         event=json.dumps({"data": {f"f{i}": i for i in numbers[:10_000]}}).encode(),
         expect=True,

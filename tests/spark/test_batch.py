@@ -41,6 +41,9 @@ from streamer.spark.worker import Pass
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# What matches in a worker is tested on both backends elsewhere; what Spark does besides is the same on each.
+pytestmark = pytest.mark.slow_on_the_reference
+
 STRATEGIES = ("broadcast", "cogroup")
 #: So few that a small set is split, and a few events are salted.
 SMALL = CogroupOptions(subscriptions_per_task=7, events_per_task=25)
