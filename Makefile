@@ -21,7 +21,7 @@ PYTEST = STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test test-all test-integration lint types format docs rust pytest slow wheel fuzz bench bench-smoke install clean
+.PHONY: help demo season test test-all test-integration lint types format docs rust peers pytest slow wheel fuzz bench bench-smoke install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while 
 test: $(if $(TEST),pytest,lint types rust pytest) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
-test-all: $(if $(TEST),slow,test slow wheel) ## `make test`, the tests that take long, an installed wheel; with TEST: a part with what takes long in it
+test-all: $(if $(TEST),slow,test peers slow wheel) ## `make test`, the tests that take long, the peers' crate, an installed wheel; with TEST: a part with what takes long in it
 	@echo "make test-all: passed"
 
 test-integration: $(VENV)/.dev-$(KIND) ## what test-all leaves out: rounds that are recorded, and a broker of Kafka that is fetched
@@ -59,15 +59,18 @@ format: $(VENV)/.dev-$(KIND) ## format Python and Rust, and mend what ruff can m
 docs: $(VENV)/.dev-$(KIND) ## write what is generated: the JSON Schema, the tables of configuration, the docstrings of the stub
 	$(PY) -m docs.generate
 
+# clippy compiles all targets; what is no test need not be linked, too.
 rust: $(VENV)/.dev-$(KIND) ## rustfmt, clippy and the tests of the Rust workspace
 ifeq ($(RUST),yes)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo test --workspace --locked
-	cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target/peers-check
+	cargo test --workspace --tests --locked
 else
 	@echo "rust: left out, there is no cargo here; everything runs on the reference"
 endif
+
+peers: ## compile the benchmark beside other engines, which is a workspace of its own
+	$(if $(RUST),cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target/peers-check)
 
 pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend
 	$(PYTEST)
