@@ -27,12 +27,17 @@ type Result<T> = std::result::Result<T, Error>;
 /// A syntax error, an undeclared name, an unknown function, types that an operator or function does not take, a result that
 /// cannot be bool, a constant regexp that RE2 refuses, or an expression past the limits; with its place.
 pub fn compile(source: &str, limits: &Limits) -> Result<Program> {
-    checked(source, limits).map(|(program, _)| program)
+    checked(&[], source, limits).map(|(program, _)| program)
+}
+
+/// Parse and check an expression in which *names* stand for what is put into the first slots, of any type.
+pub(super) fn compile_over(names: &[&str], source: &str, limits: &Limits) -> Result<Program> {
+    checked(names, source, limits).map(|(program, _)| program)
 }
 
 /// What a linter may say about an expression; nothing about one that cannot be accepted.
 pub fn remarks(source: &str, limits: &Limits) -> Vec<Remark> {
-    checked(source, limits).map(|(_, remarks)| remarks).unwrap_or_default()
+    checked(&[], source, limits).map(|(_, remarks)| remarks).unwrap_or_default()
 }
 
 /// Something of an expression that may surprise its author.
@@ -44,13 +49,13 @@ pub struct Remark {
     pub what: Error,
 }
 
-fn checked(source: &str, limits: &Limits) -> Result<(Program, Vec<Remark>)> {
+fn checked(names: &[&str], source: &str, limits: &Limits) -> Result<(Program, Vec<Remark>)> {
     let mut ast = parse(source, limits)?;
     let mut checker = Checker {
         source,
         ast: &ast,
-        scope: Vec::new(),
-        slots: 0,
+        scope: names.iter().map(|name| (*name, DYN)).collect(),
+        slots: names.len() as u32,
         variables: Variables::default(),
         regexps: BTreeMap::new(),
         instructions: 0,
@@ -87,7 +92,7 @@ fn checked(source: &str, limits: &Limits) -> Result<(Program, Vec<Remark>)> {
 struct Checker<'t> {
     source: &'t str,
     ast: &'t Ast,
-    /// The variables of the macros around.
+    /// The names that were given, and the variables of the macros around.
     scope: Vec<(&'t str, Type)>,
     slots: u32,
     variables: Variables,

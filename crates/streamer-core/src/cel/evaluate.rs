@@ -316,6 +316,10 @@ impl<'r> Run<'r> {
     fn has(&mut self, target: NodeId, name: &'r str) -> Result<Value<'r>> {
         self.charge(1)?;
         let target = self.evaluate(target)?;
+        self.has_member(target, name)
+    }
+
+    pub(super) fn has_member(&mut self, target: Value<'r>, name: &'r str) -> Result<Value<'r>> {
         let no_map = |run: &Run<'r>, value: Value<'r>| {
             run.fail(Reason::NoSuchOverload, Detail::Member("has(.", name, ")", value.type_of()))
         };
@@ -352,7 +356,7 @@ impl<'r> Run<'r> {
     }
 
     #[inline]
-    fn select(&self, value: Value<'r>, name: &'r str) -> Value<'r> {
+    pub(super) fn select(&self, value: Value<'r>, name: &'r str) -> Value<'r> {
         match value {
             Value::Map(map) => map.field(name).unwrap_or_else(|| self.no_field(Value::String(name))),
             Value::Unknown | Value::Failure(_) => value,

@@ -30,6 +30,15 @@ impl EvaluationScratch {
     pub fn bytes(&self) -> usize {
         self.arena.allocated_bytes()
     }
+
+    /// Memory for the next run.
+    pub(super) fn emptied(&mut self) -> &Bump {
+        if self.arena.allocated_bytes() > KEPT_BYTES {
+            self.arena = Bump::new();
+        }
+        self.arena.reset();
+        &self.arena
+    }
 }
 
 /// A run may leave as much memory as its budget allows; more than this is given back after it.
@@ -128,33 +137,26 @@ impl Executable {
         scratch: &'r mut EvaluationScratch,
         and: impl FnOnce(&Evaluation, Value<'_>) -> T,
     ) -> (Evaluation, T) {
-        if scratch.arena.allocated_bytes() > KEPT_BYTES {
-            scratch.arena = Bump::new();
-        }
-        scratch.arena.reset();
-        let arena = &scratch.arena;
+        let arena = scratch.emptied();
         let program = &*self.program;
-        let mut run = Run {
-            ast: &program.ast,
-            arena,
-            variables,
-            locals: arena.alloc_slice_fill_copy(program.slots as usize, Value::Null),
-            regexps: RunRegexps::new(&self.regexps),
-            budget,
-            cost: 0,
-        };
-        let (value, verdict, reason) = match run.evaluate(program.ast.root()) {
-            Err(Spent) => (Value::Null, Verdict::Error, Some(Reason::Budget)),
-            Ok(value) => match value {
-                Value::Bool(true) => (value, Verdict::True, None),
-                Value::Bool(false) => (value, Verdict::False, None),
-                Value::Unknown | Value::Partial(_) => (value, Verdict::Unknown, None),
-                Value::Failure(failure) => (value, Verdict::Error, Some(failure.reason)),
-                _ => (value, Verdict::Error, Some(Reason::NotBool)),
-            },
-        };
-        let outcome = Evaluation { verdict, reason, cost: run.cost };
-        let made = and(&outcome, value);
+        let locals = arena.alloc_slice_fill_copy(program.slots as usize, Value::Null);
+        let regexps = RunRegexps::new(&self.regexps);
+        let mut run = Run { ast: &program.ast, arena, variables, locals, regexps, budget, cost: 0 };
+        let value = run.evaluate(program.ast.root());
+        let outcome = evaluation(value, run.cost);
+        let made = and(&outcome, value.unwrap_or(Value::Null));
         (outcome, made)
     }
+}
+
+/// What a run came to by its value.
+pub(super) fn evaluation(value: Result<Value<'_>, Spent>, cost: u64) -> Evaluation {
+    let (verdict, reason) = match value {
+        Err(Spent) => (Verdict::Error, Some(Reason::Budget)),
+        Ok(Value::Bool(truth)) => (Verdict::of(truth), None),
+        Ok(Value::Unknown | Value::Partial(_)) => (Verdict::Unknown, None),
+        Ok(Value::Failure(failure)) => (Verdict::Error, Some(failure.reason)),
+        Ok(_) => (Verdict::Error, Some(Reason::NotBool)),
+    };
+    Evaluation { verdict, reason, cost }
 }

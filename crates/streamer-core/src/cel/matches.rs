@@ -13,7 +13,7 @@ use super::outcome::Reason;
 use super::values::{Detail, Value};
 use crate::regexps::program::{CompiledRegexp, units_of_search};
 use crate::regexps::size;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most bytes of the text of a regexp that does not stand in the program.
@@ -40,19 +40,28 @@ type Compiled = (std::result::Result<Arc<CompiledRegexp>, Arc<str>>, usize);
 pub(super) struct RunRegexps<'r> {
     /// Those of the program, sorted by their texts.
     constants: &'r [Ready],
-    by_text: HashMap<&'r str, Compiled>,
-    by_place: HashMap<(*const u8, usize), Compiled>,
+    /// That of a filter, whose searches have a budget of their own (semantics.md section 3).
+    of_filter: Option<&'r CompiledRegexp>,
+    by_text: BTreeMap<&'r str, Compiled>,
+    by_place: BTreeMap<(*const u8, usize), Compiled>,
 }
 
 impl<'r> RunRegexps<'r> {
     pub(super) fn new(constants: &'r [Ready]) -> RunRegexps<'r> {
-        RunRegexps { constants, by_text: HashMap::new(), by_place: HashMap::new() }
+        RunRegexps { constants, of_filter: None, by_text: BTreeMap::new(), by_place: BTreeMap::new() }
+    }
+
+    pub(super) fn of_filter(regexp: Option<&'r CompiledRegexp>) -> RunRegexps<'r> {
+        RunRegexps { of_filter: regexp, ..RunRegexps::new(&[]) }
     }
 }
 
 impl<'r> Run<'r> {
     /// Whether a regexp is found in *text*.
     pub(super) fn matches(&mut self, text: &'r str, source: &'r str) -> Result<Value<'r>> {
+        if let Some(regexp) = self.regexps.of_filter {
+            return Ok(Value::Bool(regexp.search(text)));
+        }
         let constants = self.regexps.constants;
         if let Ok(found) = constants.binary_search_by(|(known, _)| (**known).cmp(source)) {
             let (_, regexp) = &constants[found];

@@ -31,6 +31,7 @@ pub mod ast;
 mod cache;
 mod check;
 mod compare;
+mod condition;
 mod document;
 pub mod error;
 mod evaluate;
@@ -56,6 +57,7 @@ mod values;
 
 pub use cache::{Cache, CacheCounts};
 pub use check::{Remark, compile, remarks};
+pub use condition::{Condition, is_flagged};
 pub use document::{Arena, Document};
 pub use error::Error;
 pub use executable::{EvaluationScratch, Executable};

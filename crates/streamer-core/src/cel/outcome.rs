@@ -17,6 +17,22 @@ impl Verdict {
     /// All of them.
     pub const ALL: [Verdict; 4] = [Verdict::True, Verdict::False, Verdict::Error, Verdict::Unknown];
 
+    /// That of something that is known.
+    pub const fn of(truth: bool) -> Verdict {
+        if truth { Verdict::True } else { Verdict::False }
+    }
+
+    /// Combine by `&&`: false absorbs, then unknown beats an error.
+    #[must_use]
+    pub const fn and(self, other: Verdict) -> Verdict {
+        match (self, other) {
+            (Verdict::False, _) | (_, Verdict::False) => Verdict::False,
+            (Verdict::Unknown, _) | (_, Verdict::Unknown) => Verdict::Unknown,
+            (Verdict::Error, _) | (_, Verdict::Error) => Verdict::Error,
+            _ => Verdict::True,
+        }
+    }
+
     /// The word of it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -26,7 +26,6 @@ use crate::flatten::{Fields, Flat, Flattener, Parts, Validation};
 use crate::layout::{EventType, Part};
 use crate::prefetch::{LINE, prefetch};
 use crate::regexps::program;
-use crate::subscriptions::Subscription;
 use crate::value::{Number, ScalarRef};
 use crate::watch;
 use std::sync::Arc;
@@ -453,7 +452,7 @@ impl EngineState {
         }
         // Lazily nobody has looked at all of it yet.
         programs.check()?;
-        let partial = PartialEvent::new(one.flat, &self.options.limits, None)?;
+        let partial = PartialEvent::new(one.flat, &self.options.limits, None, programs)?;
         self.evaluate_each(&partial, output, programs)
     }
 
@@ -468,7 +467,7 @@ impl EngineState {
         let options = &self.options;
         // Lazily nobody has looked at all of it yet.
         programs.check()?;
-        let partial = PartialEvent::new(one.flat, &options.limits, options.soft_delete.as_ref())?;
+        let partial = PartialEvent::new(one.flat, &options.limits, options.soft_delete.as_ref(), programs)?;
         let mut read = Values::begin(one.flat, &self.seed, values);
         for (segment, map) in one.segments().zip(&one.view.maps) {
             let candidates = partial.candidates(&segment.store, &map.ids, &mut read);
@@ -484,18 +483,11 @@ impl EngineState {
 
     /// Evaluate what is open.
     fn evaluate_each(&self, partial: &PartialEvent, output: &mut Output, programs: &mut Programs<'_>) -> Result<(), EventError> {
-        let options = &self.options;
-        let limits = options.limits.of_any_size();
         for slot in output.unknown.drain(..) {
-            // Its text is read.
-            watch::spend(64);
+            watch::spend(4);
             let record = self.records.get(slot);
             let Some(record) = record.as_ref() else { continue };
-            let conditions = record.conditions.as_deref().unwrap_or(&record.text);
-            // It was read so when it was added.
-            let Ok(subscription) = Subscription::parse(conditions, options.default_tenant.as_deref(), &limits) else {
-                continue;
-            };
+            let Some(subscription) = programs.subscription(slot, record) else { continue };
             if let Some(outcome) = partial.outcome(slot, record, &subscription, programs)? {
                 output.told.push((slot, outcome));
             }

@@ -16,11 +16,16 @@ use crate::engine::output::Output;
 use crate::engine::record::Record;
 use crate::engine::state::EngineState;
 use crate::engine::telemetry::Tally;
+use crate::engine::unknown::ParsedSubscriptions;
 use crate::error::{EventError, Unread};
 use crate::flatten::{Flat, Flattener, Validation};
 use crate::regexps::program;
+use crate::subscriptions::Subscription;
+use crate::subscriptions::filters::Filter;
+use crate::subscriptions::normal_form::Path;
 use crate::watch::spend;
 use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -36,6 +41,7 @@ pub struct CelScratch {
     arena: Arena,
     flattener: Flattener,
     scratch: cel::EvaluationScratch,
+    parsed: ParsedSubscriptions,
 }
 
 /// The programs of one event. See the head of this file.
@@ -46,6 +52,7 @@ pub(super) struct Programs<'e> {
     arena: &'e Arena,
     flattener: Option<&'e mut Flattener>,
     scratch: &'e mut cel::EvaluationScratch,
+    parsed: &'e mut ParsedSubscriptions,
     errors: &'e mut Vec<CelError>,
     documents: Option<[Document<'e>; 2]>,
     /// What the host keeps for the event.
@@ -66,10 +73,10 @@ impl<'e> Programs<'e> {
         errors: &'e mut Vec<CelError>,
         is_timed: bool,
     ) -> Programs<'e> {
-        let CelScratch { arena, flattener, scratch } = scratch;
+        let CelScratch { arena, flattener, scratch, parsed } = scratch;
         arena.reset();
         let (flattener, documents, kept, is_cut_off, took) = (Some(flattener), None, None, false, None);
-        Programs { engine, event, flat, arena, flattener, scratch, errors, documents, kept, is_cut_off, is_timed, took }
+        Programs { engine, event, flat, arena, flattener, scratch, parsed, errors, documents, kept, is_cut_off, is_timed, took }
     }
 
     /// Whether any of them was interrupted.
@@ -99,26 +106,29 @@ impl<'e> Programs<'e> {
         }
     }
 
-    /// The event and its old side, as programs see them.
+    /// A side of the event as programs see it, and the memory to evaluate one.
     ///
     /// # Errors
     ///
     /// The event is bad where lazy validation has not looked.
-    fn document(&mut self, side: Side) -> Result<Document<'e>, EventError> {
-        if self.documents.is_none() {
-            let (engine, limits) = (self.engine, &self.engine.options.limits);
-            let document = match self.flattener.take() {
-                Some(flattener) if engine.options.validation == Validation::Lazy => {
-                    let given = self.event.given(engine.options.default_tenant.as_deref());
-                    let flat = flattener.flatten(&engine.no_paths, self.event.text, Validation::Full, &given, limits);
-                    let flat = flat.map_err(Unread::into_error)?;
-                    Document::new(&flat, self.arena, limits)?
-                }
-                _ => Document::new(self.flat, self.arena, limits)?,
-            };
-            self.documents = Some([document, document.as_before()]);
-        }
-        Ok(self.documents.expect("made above")[usize::from(side == Side::Old)])
+    fn document(&mut self, side: Side) -> Result<(&Document<'e>, &mut cel::EvaluationScratch), EventError> {
+        let documents = match &mut self.documents {
+            Some(documents) => documents,
+            none => {
+                let (engine, limits) = (self.engine, &self.engine.options.limits);
+                let document = match self.flattener.take() {
+                    Some(flattener) if engine.options.validation == Validation::Lazy => {
+                        let given = self.event.given(engine.options.default_tenant.as_deref());
+                        let flat = flattener.flatten(&engine.no_paths, self.event.text, Validation::Full, &given, limits);
+                        let flat = flat.map_err(Unread::into_error)?;
+                        Document::new(&flat, self.arena, limits)?
+                    }
+                    _ => Document::new(self.flat, self.arena, limits)?,
+                };
+                none.insert([document, document.as_before()])
+            }
+        };
+        Ok((&documents[usize::from(side == Side::Old)], self.scratch))
     }
 
     /// Check the event in full, if that was not done.
@@ -166,6 +176,39 @@ impl<'e> Programs<'e> {
         self.engine.started.elapsed().as_secs() + 1
     }
 
+    /// The conditions of the subscription in *slot*, parsed.
+    pub fn subscription(&mut self, slot: u32, record: &Arc<Record>) -> Option<Arc<Subscription>> {
+        let options = &self.engine.options;
+        self.parsed.get(slot, record, |text| {
+            spend(64);
+            // It was read so when it was added.
+            Subscription::parse(text, options.default_tenant.as_deref(), &options.limits.of_any_size()).ok()
+        })
+    }
+
+    /// Evaluate a filter; its errors are not counted.
+    ///
+    /// # Errors
+    ///
+    /// The event is bad where lazy validation has not looked.
+    pub fn filter(&mut self, filter: &Filter, side: Side) -> Result<Verdict, EventError> {
+        let (document, scratch) = self.document(side)?;
+        let outcome = filter.evaluate(document, scratch)?;
+        spend(outcome.cost as usize + 1);
+        Ok(outcome.verdict)
+    }
+
+    /// Whether a document carries the soft-delete flag, which stands at a path.
+    ///
+    /// # Errors
+    ///
+    /// The event is bad where lazy validation has not looked.
+    pub fn is_flagged(&mut self, flag: Option<&Path>, side: Side) -> Result<Verdict, EventError> {
+        let Some(flag) = flag else { return Ok(Verdict::False) };
+        let (document, scratch) = self.document(side)?;
+        cel::is_flagged(&flag.names, document, scratch)
+    }
+
     /// Evaluate the CEL part of the subscription in *slot*; true where it has none.
     ///
     /// # Errors
@@ -204,14 +247,15 @@ impl<'e> Programs<'e> {
     }
 
     fn evaluate(&mut self, slot: u32, record: &Record, program: &Executable, side: Side) -> Result<Verdict, EventError> {
-        let document = self.document(side)?;
         let budget = self.engine.cel_budget();
-        let outcome = program.evaluate(&document, budget, self.scratch)?;
+        let (document, scratch) = self.document(side)?;
+        let outcome = program.evaluate(document, budget, scratch)?;
         spend(outcome.cost as usize + 1);
         if let Some(reason) = outcome.reason
             && let Some(count) = self.failed(slot, record, reason)
         {
-            let (_, detail) = program.evaluate_in_words(&document, budget, self.scratch)?;
+            let (document, scratch) = self.document(side)?;
+            let (_, detail) = program.evaluate_in_words(document, budget, scratch)?;
             self.errors.push(CelError { slot: Some(slot), reason, detail, count });
         }
         Ok(outcome.verdict)

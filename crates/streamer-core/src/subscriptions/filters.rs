@@ -2,11 +2,12 @@
 
 use super::operators::{OPERATORS, Operand, Operator};
 use super::parse::{type_name, unknown_name};
-use crate::error::SubscriptionError;
+use crate::cel::{Document, Evaluation, EvaluationScratch};
+use crate::error::{EventError, SubscriptionError};
 use crate::json::Tree;
 use crate::layout::decode_pointer;
 use crate::limits::{Limits, Size};
-use crate::regexps::{Regexp, re2, size, too_large};
+use crate::regexps::{CompiledRegexp, Regexp, re2, size, too_large};
 use crate::value::{Scalar, Value};
 use std::fmt;
 
@@ -31,6 +32,23 @@ pub struct Filter {
     pub value: Value,
     /// The expression of `matches`.
     pub regexp: Option<Regexp>,
+}
+
+impl Filter {
+    /// Evaluate the CEL that it means, also where values are unknown.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Condition::evaluate`](crate::cel::Condition::evaluate).
+    pub fn evaluate(
+        &self,
+        document: &Document<'_>,
+        scratch: &mut EvaluationScratch,
+    ) -> std::result::Result<Evaluation, EventError> {
+        // What was accepted can be compiled.
+        let regexp = self.regexp.as_ref().and_then(|regexp| CompiledRegexp::compile(regexp).ok());
+        self.op.condition().evaluate(&self.path, &self.value, regexp.as_deref(), document, scratch)
+    }
 }
 
 type Result<T> = std::result::Result<T, SubscriptionError>;

@@ -1,4 +1,4 @@
-//! The operators of filters: what each takes, and the clauses that it comes to, exactly.
+//! The operators of filters: what each takes, the CEL that it means, and the clauses that it comes to, exactly.
 //!
 //! | filter on `a.b` | clauses |
 //! |---|---|
@@ -9,15 +9,18 @@
 //! | `changed_to` | `data.a.b` equals; `before.a.b` is missing or readable and not equal; `before.a` as above |
 //! | `changed` | verified; `data.a` and `before.a` as above |
 //!
-//! A row of [`OPERATORS`] is all that the index knows of an operator. What it makes of a value is stated twice more, by hand: by the
-//! [oracle](crate::naive), and for events with unknown values.
+//! A row of [`OPERATORS`] is all that the engine knows of an operator. The index answers by its clauses. Of an event with unknown
+//! values its CEL is evaluated, over the names of [`Condition`]. What it means is stated once more, by hand, by the
+//! [oracle](crate::naive).
 
 use super::filters::Filter;
 use super::normal_form::{Atom, Clause, Mode, Path, Root};
+use crate::cel::Condition;
+use crate::fork;
 use crate::json::Tree;
 use crate::value::{Kinds, Scalar, Value};
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What a filter asks of its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +50,14 @@ impl Operator {
     pub fn row(self) -> &'static Row {
         // In the order of the enum: a test holds that.
         &OPERATORS[self as usize]
+    }
+
+    /// Its CEL, compiled for all filters.
+    #[must_use]
+    pub fn condition(self) -> &'static Condition {
+        static CONDITIONS: OnceLock<[Condition; OPERATORS.len()]> = OnceLock::new();
+        let compile = |row: &Row| Condition::compile(row.cel).expect("a test compiles each");
+        &fork::once(&CONDITIONS, || OPERATORS.each_ref().map(compile))[self as usize]
     }
 }
 
@@ -99,7 +110,7 @@ impl Operand {
     }
 }
 
-/// All that the index knows of an operator.
+/// All that the engine knows of an operator.
 #[derive(Debug)]
 pub struct Row {
     /// Which.
@@ -108,38 +119,70 @@ pub struct Row {
     pub name: &'static str,
     /// What it takes.
     pub operand: Operand,
+    /// What it means (see [`Condition`]).
+    pub cel: &'static str,
     /// What must hold, all of it.
-    pub clauses: fn(&Filter) -> Vec<Clause>,
+    pub clauses: Clauses,
     /// Whether the document and the one before must differ at the path besides, which no clause says.
     pub differs: bool,
 }
 
-const fn row(op: Operator, name: &'static str, operand: Operand, clauses: fn(&Filter) -> Vec<Clause>) -> Row {
-    Row { op, name, operand, clauses, differs: matches!(op, Operator::Changed) }
+type Clauses = fn(&Filter) -> Vec<Clause>;
+
+const fn row(op: Operator, name: &'static str, operand: Operand, cel: &'static str, clauses: Clauses) -> Row {
+    Row { op, name, operand, cel, clauses, differs: matches!(op, Operator::Changed) }
 }
 
 /// In the order in which errors list them, which is that of the enum.
 pub const OPERATORS: [Row; 16] = [
-    row(Operator::Equal, "==", Operand::Anything, |filter| data(filter, Atom::equal(&filter.value))),
-    row(Operator::NotEqual, "!=", Operand::Anything, |filter| data(filter, none_of(slice::from_ref(&filter.value)))),
-    row(Operator::Greater, ">", Operand::Ordered, |filter| any(filter, Atom::ordered(&filter.value, Some(false), None))),
-    row(Operator::GreaterOrEqual, ">=", Operand::Ordered, |filter| any(filter, Atom::ordered(&filter.value, Some(true), None))),
-    row(Operator::Less, "<", Operand::Ordered, |filter| any(filter, Atom::ordered(&filter.value, None, Some(false)))),
-    row(Operator::LessOrEqual, "<=", Operand::Ordered, |filter| any(filter, Atom::ordered(&filter.value, None, Some(true)))),
-    row(Operator::In, "in", Operand::Scalars, |filter| any(filter, items(filter).iter().map(Atom::equal).collect())),
-    row(Operator::NotIn, "not in", Operand::Scalars, |filter| data(filter, none_of(items(filter)))),
-    row(Operator::Contains, "contains", Operand::Scalar, contains),
-    row(Operator::Exists, "exists", Operand::Boolean, exists),
-    row(Operator::StartsWith, "starts_with", Operand::Text, |filter| data(filter, Atom::Prefix(text(filter)))),
-    row(Operator::EndsWith, "ends_with", Operand::Text, |filter| data(filter, Atom::Suffix(text(filter)))),
-    row(Operator::Matches, "matches", Operand::Regexp, |filter| {
+    row(Operator::Equal, "==", Operand::Anything, "now == operand", |filter| data(filter, Atom::equal(&filter.value))),
+    row(Operator::NotEqual, "!=", Operand::Anything, "now != operand", |filter| {
+        data(filter, none_of(slice::from_ref(&filter.value)))
+    }),
+    row(Operator::Greater, ">", Operand::Ordered, "now > operand", |filter| {
+        any(filter, Atom::ordered(&filter.value, Some(false), None))
+    }),
+    row(Operator::GreaterOrEqual, ">=", Operand::Ordered, "now >= operand", |filter| {
+        any(filter, Atom::ordered(&filter.value, Some(true), None))
+    }),
+    row(Operator::Less, "<", Operand::Ordered, "now < operand", |filter| {
+        any(filter, Atom::ordered(&filter.value, None, Some(false)))
+    }),
+    row(Operator::LessOrEqual, "<=", Operand::Ordered, "now <= operand", |filter| {
+        any(filter, Atom::ordered(&filter.value, None, Some(true)))
+    }),
+    row(Operator::In, "in", Operand::Scalars, "now in operand", |filter| {
+        any(filter, items(filter).iter().map(Atom::equal).collect())
+    }),
+    row(Operator::NotIn, "not in", Operand::Scalars, "!(now in operand)", |filter| data(filter, none_of(items(filter)))),
+    row(Operator::Contains, "contains", Operand::Scalar, "now.contains(operand)", contains),
+    row(Operator::Exists, "exists", Operand::Boolean, "operand ? exists : !has_now", exists),
+    row(Operator::StartsWith, "starts_with", Operand::Text, "now.startsWith(operand)", |filter| {
+        data(filter, Atom::Prefix(text(filter)))
+    }),
+    row(Operator::EndsWith, "ends_with", Operand::Text, "now.endsWith(operand)", |filter| {
+        data(filter, Atom::Suffix(text(filter)))
+    }),
+    row(Operator::Matches, "matches", Operand::Regexp, "now.matches(operand)", |filter| {
         any(filter, filter.regexp.iter().cloned().map(Atom::Regexp).collect())
     }),
-    row(Operator::Changed, "changed", Operand::Nothing, |filter| {
+    row(Operator::Changed, "changed", Operand::Nothing, "has_now && has_then ? then != now : has_now || has_then", |filter| {
         readable_way(filter, Root::Data).chain(readable_way(filter, Root::Before)).collect()
     }),
-    row(Operator::ChangedTo, "changed_to", Operand::Anything, |filter| became(filter, Root::Data, Root::Before)),
-    row(Operator::ChangedFrom, "changed_from", Operand::Anything, |filter| became(filter, Root::Before, Root::Data)),
+    row(
+        Operator::ChangedTo,
+        "changed_to",
+        Operand::Anything,
+        "has_now && now == operand && !(has_then && then == operand)",
+        |filter| became(filter, Root::Data, Root::Before),
+    ),
+    row(
+        Operator::ChangedFrom,
+        "changed_from",
+        Operand::Anything,
+        "has_then && then == operand && !(has_now && now == operand)",
+        |filter| became(filter, Root::Before, Root::Data),
+    ),
 ];
 
 // What the rows are made of
@@ -210,6 +253,7 @@ mod tests {
     fn each_operator_has_the_row_of_its_number() {
         for (at, row) in OPERATORS.iter().enumerate() {
             assert_eq!((row.op as usize, row.op), (at, OPERATORS[row.op as usize].op), "{}", row.name);
+            _ = row.op.condition(); // or panic: its CEL does not compile
         }
     }
 }

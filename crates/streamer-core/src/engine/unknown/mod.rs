@@ -4,19 +4,19 @@
 //! ```text
 //!   {"type": "update", "data": {"a": 1}, "unknown": ["/data/text"]}
 //!
-//!   segments ─ which clauses are certainly false? ─► candidates ─ parsed again from their text ─► filters, pattern, CEL ─► Outcome
+//!   segments ─ which clauses are certainly false? ─► candidates ─ parsed from their text ─► filters and CEL, pattern ─► Outcome
 //! ```
 //!
 //! Invariant: a clause counts as false here only where it is false whatever the unknown values are, and no error: an error beside an
 //! unknown is unknown. So every subscription whose verdict is true or unknown is a candidate.
 //!
-//! Cost: a look at each distinct clause and each conjunction of the event's segments, a few nanoseconds each; then a few
-//! microseconds a candidate. Subscriptions with `transitions` are candidates for every update that tells of `before`.
+//! Cost: a look at each distinct clause and each conjunction of the event's segments, a few nanoseconds each; then a
+//! microsecond or two a candidate, a fifth of that where it was one of the last event's. Subscriptions with `transitions` are candidates for every update that tells of `before`.
 //!
 //! Rejected: unknown as a value that the index knows. Every state of it would have to be left by every transition of the hidden
 //! path, and what comes out of it would still have to be evaluated, since the index does not tell an error from false.
 
-mod filters;
+mod parsed;
 mod patterns;
 mod tree;
 
@@ -37,9 +37,9 @@ use crate::layout::{EventType, Pointer};
 use crate::limits::Limits;
 use crate::subscriptions::Subscription;
 use crate::subscriptions::normal_form::{Mode, Path, Root};
-use crate::value::{Kind, Number, Scalar, Value};
+use crate::value::{Kind, Scalar, Value};
 use crate::watch::spend;
-use filters::{PartialDocument, all, of};
+pub(super) use parsed::ParsedSubscriptions;
 use tree::{UnknownTree, unknown_before};
 
 /// An event with unknown values, both sides of it.
@@ -50,15 +50,14 @@ pub(super) struct PartialEvent {
     new: PartialSide,
     /// None where the event does not tell of the document before.
     old: Option<PartialSide>,
-    flag: Option<Path>,
+    has_flag: bool,
 }
 
-/// One side of an event: the parsed event, its documents, and its unknown values.
+/// One side of an event: the parsed event, its unknown values, and whether its document carries the soft-delete flag.
 struct PartialSide {
     raw: Value,
-    data: Option<Value>,
-    before: Option<Value>,
     tree: UnknownTree,
+    flagged: Verdict,
 }
 
 /// Whether the subscription wants one document.
@@ -75,14 +74,18 @@ impl PartialEvent {
     /// # Errors
     ///
     /// It is bad where lazy validation has not looked.
-    pub fn new(flat: &Flat<'_>, limits: &Limits, flag: Option<&Path>) -> Result<PartialEvent, EventError> {
+    pub fn new(
+        flat: &Flat<'_>,
+        limits: &Limits,
+        flag: Option<&Path>,
+        programs: &mut Programs<'_>,
+    ) -> Result<PartialEvent, EventError> {
         let unknown = flat.unknown(limits.max_depth);
         let raw: Value = json::parse(flat.event(), ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX })?;
-        let at = |is_there: bool, at: &Option<Pointer>| at.as_ref().filter(|_| is_there).and_then(|at| find(&raw, at)).cloned();
-        let data = at(flat.has_data(), &unknown.data_at);
-        let before = at(flat.has_before(), &unknown.before_at);
+        let before = unknown.before_at.as_ref().filter(|_| flat.has_before()).and_then(|at| find(&raw, at)).cloned();
         let hidden = unknown.before_at.as_ref().is_some_and(|at| overlaps(&unknown.pointers, at));
-        let old = (before.is_some() || hidden && !unknown.untold).then(|| match (&unknown.data_at, &unknown.before_at) {
+        let tells = before.is_some() || hidden && !unknown.untold;
+        let old = tells.then(|| match (&unknown.data_at, &unknown.before_at) {
             (Some(data_at), Some(before_at)) => {
                 let mut old = raw.clone();
                 let null = || Value::Scalar(Scalar::Null);
@@ -91,21 +94,21 @@ impl PartialEvent {
                         substitute(&mut old, pointer, null());
                     }
                 }
-                substitute(&mut old, data_at, before.clone().unwrap_or_else(null));
+                substitute(&mut old, data_at, before.unwrap_or_else(null));
                 // Where more of the document is unknown than has a pointer, the two places are one.
                 let tree = UnknownTree::new(&unknown_before(&unknown.pointers, data_at, before_at), unknown.rest.as_ref());
-                PartialSide { raw: old, data: before.clone(), before: None, tree }
+                (old, tree)
             }
-            _ => PartialSide {
-                raw: raw.clone(),
-                data: before.clone(),
-                before: None,
-                tree: UnknownTree::new(&unknown.pointers, None),
-            },
+            _ => (raw.clone(), UnknownTree::new(&unknown.pointers, None)),
         });
-        let new = PartialSide { data, before, tree: UnknownTree::new(&unknown.pointers, unknown.rest.as_ref()), raw };
+        let old = match old {
+            Some((raw, tree)) => Some(PartialSide { raw, tree, flagged: programs.is_flagged(flag, Side::Old)? }),
+            None => None,
+        };
+        let tree = UnknownTree::new(&unknown.pointers, unknown.rest.as_ref());
+        let new = PartialSide { raw, tree, flagged: programs.is_flagged(flag, Side::New)? };
         let (event_type, topic) = (flat.parts().event_type, flat.parts().topic.map(Box::from));
-        Ok(PartialEvent { unknown, event_type, topic, new, old, flag: flag.cloned() })
+        Ok(PartialEvent { unknown, event_type, topic, new, old, has_flag: flag.is_some() })
     }
 
     /// Which subscriptions of *store* may want the event, by position: each once, in no order.
@@ -115,7 +118,7 @@ impl PartialEvent {
         let tells = self.old.is_some();
         let is_same = |old: &PartialSide| self.unknown.data_at == self.unknown.before_at && old.raw == self.new.raw;
         let is_delete = self.event_type == Some(EventType::Delete);
-        let all = is_delete && self.flag.is_some() && self.old.as_ref().is_some_and(|old| !is_same(old));
+        let all = is_delete && self.has_flag && self.old.as_ref().is_some_and(|old| !is_same(old));
         let leaves = tells && self.event_type == Some(EventType::Update);
         let mut found = Vec::new();
         for at in 0..store.len() as u32 {
@@ -177,7 +180,7 @@ impl PartialEvent {
         programs: &mut Programs<'_>,
     ) -> Result<Option<Outcome>, EventError> {
         let mut asked = AskedSubscription { event: self, slot, subscription, programs };
-        let flagged = self.is_flagged(&self.new);
+        let flagged = self.new.flagged;
         let last = asked.wants(&self.new, Side::New)?;
         let mut new = hidden(flagged, last);
         let report = |side: Wants, transition: Option<Transition>| match side {
@@ -192,13 +195,13 @@ impl PartialEvent {
             (Some(EventType::Insert), _) => Ok(report(new, Some(Transition::Enter))),
             (Some(EventType::Delete), old) => {
                 if let (true, Some(old)) = (flagged != Verdict::False, old) {
-                    let old = hidden(self.is_flagged(old), asked.wants(old, Side::Old)?);
+                    let old = hidden(old.flagged, asked.wants(old, Side::Old)?);
                     new = if flagged == Verdict::True || last == old { old } else { Wants::Unsure };
                 }
                 Ok(report(new, Some(Transition::Leave)))
             }
             (Some(EventType::Update), Some(old)) => {
-                let old = hidden(self.is_flagged(old), asked.wants(old, Side::Old)?);
+                let old = hidden(old.flagged, asked.wants(old, Side::Old)?);
                 if new == Wants::No {
                     let tells = record.flags & flags::TRANSITIONS != 0;
                     return Ok(report(old, Some(Transition::Leave)).filter(|_| tells));
@@ -208,27 +211,6 @@ impl PartialEvent {
                 Ok(outcome.map(|outcome| Outcome { certain: outcome.certain && old != Wants::Unsure, ..outcome }))
             }
             _ => Ok(report(new, None)),
-        }
-    }
-
-    fn data<'e>(&'e self, side: &'e PartialSide) -> PartialDocument<'e> {
-        PartialDocument::new(side.data.as_ref(), self.unknown.data_at.as_deref(), &side.tree)
-    }
-
-    fn before<'e>(&'e self, side: &'e PartialSide) -> PartialDocument<'e> {
-        PartialDocument::new(side.before.as_ref(), self.unknown.before_at.as_deref(), &side.tree)
-    }
-
-    /// Whether the document carries the soft-delete flag.
-    fn is_flagged(&self, side: &PartialSide) -> Verdict {
-        let Some(flag) = &self.flag else { return Verdict::False };
-        let reading = self.data(side).read(&flag.names);
-        match reading.value {
-            None if reading.verdict == Verdict::Unknown => Verdict::Unknown,
-            None | Some(Value::Scalar(Scalar::Null | Scalar::Bool(false))) => Verdict::False,
-            Some(Value::Scalar(Scalar::Number(number))) => of(*number != Number::from_i64(0)),
-            Some(Value::Scalar(Scalar::String(text))) => of(!text.is_empty()),
-            Some(_) => Verdict::True,
         }
     }
 }
@@ -263,24 +245,32 @@ impl AskedSubscription<'_, '_> {
     fn verdict(&mut self, partial: &PartialSide, side: Side) -> Result<Verdict, EventError> {
         let AskedSubscription { event, slot, subscription, programs } = self;
         let types = subscription.types.as_ref().map_or(Verdict::True, |types| {
-            if event.unknown.event_type { Verdict::Unknown } else { of(event.event_type.is_some_and(|one| types.contains(&one))) }
+            if event.unknown.event_type {
+                Verdict::Unknown
+            } else {
+                Verdict::of(event.event_type.is_some_and(|one| types.contains(&one)))
+            }
         });
         let topic = subscription.topic.as_ref().map_or(Verdict::True, |words| {
             if event.unknown.topic {
                 Verdict::Unknown
             } else {
-                of(event.topic.as_ref().is_some_and(|key| topic_matches(words.iter().map(Symbol::from), key)))
+                Verdict::of(event.topic.as_ref().is_some_and(|key| topic_matches(words.iter().map(Symbol::from), key)))
             }
         });
-        let (data, before) = (event.data(partial), event.before(partial));
-        let filters = subscription.filters.iter().map(|filter| filters::filter(filter, data, before));
-        let mut verdict = all([types, topic].into_iter().chain(filters));
+        let mut verdict = types.and(topic);
+        for filter in &subscription.filters {
+            if verdict == Verdict::False {
+                break;
+            }
+            verdict = verdict.and(programs.filter(filter, side)?);
+        }
         if let (Some(pattern), true) = (&subscription.pattern, verdict != Verdict::False) {
             let found = patterns::pattern(pattern, &partial.raw, &partial.tree);
-            verdict = all([verdict, found.unwrap_or_else(|_| programs.spent(*slot))]);
+            verdict = verdict.and(found.unwrap_or_else(|_| programs.spent(*slot)));
         }
         if verdict != Verdict::False {
-            verdict = all([verdict, programs.verdict(*slot, side)?]);
+            verdict = verdict.and(programs.verdict(*slot, side)?);
         }
         Ok(verdict)
     }

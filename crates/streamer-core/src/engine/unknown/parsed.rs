@@ -1,0 +1,119 @@
+//! Subscriptions that one thread has parsed for an event with unknown values, kept for the next such event.
+//!
+//! The engine keeps clauses and texts, not parsed conditions. Most of what a candidate of such an event costs is to parse its text,
+//! and the candidates of one event are often those of the next.
+//!
+//! Cost: a few megabytes a thread, where there are such events. What has more candidates than fit parses the others again.
+//!
+//! Rejected: to let the one longest unused go. Events go through their candidates in one order, so where they are more than fit,
+//! each would push out what is asked next.
+
+use crate::engine::encoded::FastHash;
+use crate::engine::record::Record;
+use crate::subscriptions::Subscription;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+/// Bytes of texts whose subscriptions are kept.
+const MOST_BYTES: usize = 256 << 10;
+/// When so many times as many were parsed as are kept, and found no room, all go.
+const PATIENCE: usize = 8;
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct ParsedSubscriptions {
+    /// By slot. A slot may be another record's by now; while a weak reference is held, none other has its address.
+    kept: HashMap<u32, (Weak<Record>, Arc<Subscription>), FastHash>,
+    bytes: usize,
+    passed: usize,
+}
+
+impl ParsedSubscriptions {
+    /// The conditions of the *record* in a slot, or what *parse* makes of their text.
+    pub fn get(
+        &mut self,
+        slot: u32,
+        record: &Arc<Record>,
+        parse: impl FnOnce(&[u8]) -> Option<Subscription>,
+    ) -> Option<Arc<Subscription>> {
+        if let Some((of, subscription)) = self.kept.get(&slot)
+            && std::ptr::eq(of.as_ptr(), Arc::as_ptr(record))
+        {
+            return Some(Arc::clone(subscription));
+        }
+        let text = record.conditions.as_deref().unwrap_or(&record.text);
+        let subscription = Arc::new(parse(text)?);
+        if self.passed > PATIENCE * self.kept.len() {
+            *self = ParsedSubscriptions::default();
+        }
+        if self.bytes + text.len() <= MOST_BYTES {
+            self.bytes += text.len();
+            self.kept.insert(slot, (Arc::downgrade(record), Arc::clone(&subscription)));
+        } else {
+            self.passed += 1;
+        }
+        Some(subscription)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::access::CostClass;
+    use crate::engine::failures::Heard;
+    use crate::engine::name::PartitionName;
+    use crate::limits::Limits;
+    use std::sync::OnceLock;
+
+    fn record(id: usize, bytes: usize) -> Arc<Record> {
+        let text = format!(r#"{{"id": "{id}", "topic": "{}"}}"#, "a".repeat(bytes));
+        Arc::new(Record {
+            id: id.to_string().into(),
+            gateway_id: None,
+            partition: Arc::new(PartitionName { tenant: "t".into(), collection: "*".into() }),
+            order: 0,
+            program: None,
+            external_cel: false,
+            heard: Heard::default(),
+            text: text.into_bytes().into(),
+            conditions: None,
+            host: OnceLock::new(),
+            cost_class: CostClass::Unindexed,
+            flags: 0,
+        })
+    }
+
+    /// Ask for each of *records*, by their places as slots; how many were parsed.
+    fn parsed(kept: &mut ParsedSubscriptions, records: &[Arc<Record>]) -> usize {
+        let mut count = 0;
+        for (slot, record) in records.iter().enumerate() {
+            let found = kept.get(slot as u32, record, |text| {
+                count += 1;
+                Subscription::parse(text, Some("t"), &Limits::default()).ok()
+            });
+            assert_eq!(found.map(|found| found.id.clone()), Some(record.id.clone()));
+        }
+        count
+    }
+
+    #[test]
+    fn a_subscription_is_parsed_once_unless_another_has_its_slot() {
+        let mut kept = ParsedSubscriptions::default();
+        let mut records: Vec<_> = (0..10).map(|id| record(id, 100)).collect();
+        assert_eq!((parsed(&mut kept, &records), parsed(&mut kept, &records)), (10, 0));
+        records[3] = record(77, 100);
+        assert_eq!((parsed(&mut kept, &records), parsed(&mut kept, &records)), (1, 0));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_gives_way_to_what_is_asked_for() {
+        let mut kept = ParsedSubscriptions::default();
+        let many: Vec<_> = (0..400).map(|id| record(id, 1000)).collect();
+        parsed(&mut kept, &many);
+        let again = parsed(&mut kept, &many);
+        assert!((100..300).contains(&again), "{again}: some are kept, and those are not pushed out");
+        let others: Vec<_> = (1000..1100).map(|id| record(id, 1000)).collect();
+        let rounds = (0..100).take_while(|_| parsed(&mut kept, &others) > 0).count();
+        assert!(rounds < 50 && kept.bytes <= MOST_BYTES, "{rounds}");
+    }
+}
