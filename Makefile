@@ -21,7 +21,7 @@ PYTEST = STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test test-all test-integration lint types format docs rust peers pytest slow wheel fuzz bench bench-smoke install clean
+.PHONY: help demo season test test-all test-integration lint types format docs site rust peers pytest slow wheel fuzz bench bench-smoke install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ season: $(VENV)/.dev-$(KIND) ## draw docs/filters.png: how the filters do while 
 test: $(if $(TEST),pytest,lint types rust pytest) ## what a change must pass: lint, types, Rust, pytest on each backend; TEST=tests/bloom BACKEND=native: a part
 	@echo "make test: passed on: $(or $(BACKEND),$(BACKENDS))$(if $(RUST),, (no cargo: the native core and its checks were left out))"
 
-test-all: $(if $(TEST),slow,test peers slow wheel) ## `make test`, the tests that take long, the peers' crate, an installed wheel; with TEST: a part with what takes long in it
+test-all: $(if $(TEST),slow,test site peers slow wheel) ## `make test`, the site, the tests that take long, the peers' crate, an installed wheel; with TEST: a part with what takes long in it
 	@echo "make test-all: passed"
 
 test-integration: $(VENV)/.dev-$(KIND) ## what test-all leaves out: rounds that are recorded, and a broker of Kafka that is fetched
@@ -58,6 +58,9 @@ format: $(VENV)/.dev-$(KIND) ## format Python and Rust, and mend what ruff can m
 
 docs: $(VENV)/.dev-$(KIND) ## write what is generated: the JSON Schema, the tables of configuration, the docstrings of the stub
 	$(PY) -m docs.generate
+
+site: $(VENV)/.docs-$(KIND) ## build the documentation as a site in site/; a broken link is an error
+	@$(PY) -m docs.site
 
 # clippy compiles all targets; what is no test need not be linked, too.
 rust: $(VENV)/.dev-$(KIND) ## rustfmt, clippy and the tests of the Rust workspace
@@ -96,7 +99,7 @@ bench-smoke: $(VENV)/.dev-$(KIND) ## run every benchmark on a little data, and c
 install: $(VENV)/.dev-$(KIND) ## create .venv and install Streamer into it, editable, with the tools of development
 
 clean: ## remove what was built, and .venv
-	rm -rf $(VENV) build dist target .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info streamer/_native*.so
+	rm -rf $(VENV) build dist site target .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info streamer/_native*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp per kind, so that switching STREAMER_BUILD_RUST reinstalls, and a second `make test` does not.

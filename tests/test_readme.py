@@ -3,8 +3,9 @@
 - A ```python block runs; comments directly below a line that prints are lines of its output, in this order; where a ```text
   block follows directly, the output is exactly that. The blocks of one page share their names, as a reader's session does.
 - A block below `<!-- file: NAME -->` is written to NAME, for the blocks after it.
-- A ```console block below `<!-- run -->` runs: each line after `$ ` is a command, the lines below it are what it prints
-  (standard output, then standard error); a line `...` stands for any lines.
+- A ```console block below `<!-- run -->` runs; below `<!-- run, with FILE -->` with that file of the repository. Each line
+  after `$ ` is a command, the lines below it are what it prints (standard output, then standard error); a line `...` stands for
+  any lines.
 - Other blocks are left alone.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -104,13 +106,14 @@ def commands(console: str) -> list[tuple[str, str]]:
 
 
 def command_line(directory: Path) -> Path:
-    """Make `streamer` a command of the package under test, also where that is not installed; return the folder to put on PATH."""
+    """Make `streamer` and `python` commands of the package under test, also where that is not installed; return their folder."""
     folder = directory / ".bin"
     folder.mkdir(exist_ok=True)
-    command = folder / "streamer"
     paths = os.pathsep.join(path for path in sys.path if path)
-    command.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(paths)} exec {shlex.quote(sys.executable)} -m streamer "$@"\n')
-    command.chmod(0o755)
+    for name, arguments in (("streamer", "-m streamer "), ("python", "")):
+        command = folder / name
+        command.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(paths)} exec {shlex.quote(sys.executable)} {arguments}"$@"\n')
+        command.chmod(0o755)
     return folder
 
 
@@ -123,7 +126,9 @@ def run_page(page: str, directory: Path, capture: pytest.CaptureFixture[str], na
     for number, block in enumerate(found := blocks(page)):
         where = f"{name}:{block.line}"
         if block.mark.startswith("file:"):
-            (directory / block.mark.removeprefix("file:").strip()).write_text(block.text)
+            file = directory / block.mark.removeprefix("file:").strip()
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(block.text)
         elif block.language == "python":
             capture.readouterr()
             exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), names)
@@ -135,7 +140,9 @@ def run_page(page: str, directory: Path, capture: pytest.CaptureFixture[str], na
             ran += 1
         elif block.language == "text" and block.follows and found[number - 1].language == "python":
             assert same(block.text, printed), f"{where} says:\n{block.text}\nprinted:\n{printed}"
-        elif block.language == "console" and block.mark == "run":
+        elif block.language == "console" and re.match(r"run\b", block.mark):
+            if needed := re.fullmatch(r"run, with (\S+)", block.mark):
+                shutil.copy(ROOT / needed[1], directory)
             for command, expected in commands(block.text):
                 done = subprocess.run(command, shell=True, cwd=directory, env=environment, capture_output=True, text=True)
                 output = done.stdout + done.stderr
@@ -215,7 +222,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_every_guide_is_linked_from_the_readme() -> None:
     linked = {file for file, _ in local_links(ROOT / "README.md")}
-    assert set((ROOT / "docs").glob("*.md")) <= linked
+    assert {*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "tutorials").glob("*.md")} <= linked
 
 
 def test_every_term_of_the_glossary_has_an_anchor_of_its_own() -> None:

@@ -3,6 +3,7 @@
     python -m benchmarks.peers --build            # what is needed: cargo, mvn and a JDK, go
     python -m benchmarks.peers W1 W3 --rounds 3
     python -m benchmarks.peers --record           # every workload; writes records/<date>-peers.md
+    python -m benchmarks.peers --sizes --record   # some at growing numbers of patterns; writes records/<date>-peers-sizes.md
 
 The drivers take turns on one core, round by round; each gives its fastest whole pass, in core time. A driver that finds
 other matches than Streamer is reported, and so is a workload on which a peer is faster.
@@ -32,6 +33,12 @@ DATA: Final = ROOT / "target" / "peers"
 WORKLOADS: Final = (
     "W1 W2 W2s W3 W4 W4:500 W4s W5 W5:500 W5q W5q:500 W5a W6 W6x W7 W7:200 W7t W8".split()
 )  # fmt: skip
+#: The same events against more and more patterns: W4 and W8 have 10,000 in all, W5a 100,000.
+SIZES: Final = tuple(
+    f"{name}{head}"
+    for name, heads in (("W4", ":10 :100 :500 :3000"), ("W5a", ":10 :100 :500 :3000 :20000"), ("W8", ":10 :100 :500 :3000"))
+    for head in (*heads.split(), "")
+)
 STREAMER: Final = ("streamer", "streamer-lazy", "streamer-py")
 PEERS: Final = ("event-ruler", "quamina-rs", "a-tree", "quamina-go")
 VERSIONS: Final = "event-ruler 2.1.0, quamina (Rust) 0.7.0, a-tree 0.6.1 reading by sonic-rs 0.5.10"
@@ -229,8 +236,11 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=300.0, help="give a driver up after so many seconds (300)")
     parser.add_argument("--core", type=int, default=0, help="the core that drivers are pinned to (0)")
     parser.add_argument("--smoke", action="store_true", help="a little data, once, and every driver that is built")
+    parser.add_argument("--sizes", action="store_true", help=f"these workloads: {' '.join(SIZES)}")
     parser.add_argument("--record", action="store_true", help="write benchmarks/records/<date>-peers.md")
     options = parser.parse_args()
+    if options.sizes:
+        options.workloads = SIZES
     peers = ("streamer", *(peer for peer in (*STREAMER, *PEERS) if peer in options.peers and peer != "streamer"))
     if options.build:
         build()
@@ -249,7 +259,9 @@ def main() -> None:
     notes = list(remarks(results, options.workloads, peers))
     print("\n".join([*lines, "", *notes]))
     if options.record:
-        record = Record("peers", began, f"Peers: {VERSIONS}; the Go quamina where its module can be had.")
+        record = Record(
+            "peers-sizes" if options.sizes else "peers", began, f"Peers: {VERSIONS}; the Go quamina where its module can be had."
+        )
         print(
             record.write(
                 ["Nanoseconds of core time an event, the fastest whole pass. `–`: no figure, see below.", "", *lines, "", *notes]

@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md run in the tests' session, and print what the page says."""
+"""The examples of docs/spark.md run in the tests' session, those of the tutorial as it says, and print what the page says."""
 
 from __future__ import annotations
 
@@ -26,3 +26,8 @@ def test_the_examples_of_the_guide_run(
         for end in ('"', "/"):
             page = page.replace(f'"{name}{end}', f'"{tmp_path}/{name}{end}')
     assert run_page(page, tmp_path, capsys, "spark.md") >= 5
+
+
+def test_the_tutorial_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "tutorials" / "spark.md").read_text()
+    assert run_page(page, tmp_path, capsys, "tutorials/spark.md") == 5
