@@ -32,6 +32,7 @@ use crate::engine::store::{Store, flags};
 use crate::engine::tombstones::Tombstones;
 use crate::engine::values::Values;
 use crate::engine::verify;
+use crate::fork;
 use crate::prefetch::{prefetch, prefetch_all};
 use crate::value::Seed;
 use std::sync::OnceLock;
@@ -56,6 +57,9 @@ pub struct Segment {
     removed: OnceLock<Tombstones>,
     dead: Dead,
     guard: Option<Guard>,
+    /// Positions of what has a CEL part, from the first event with unknown values on. A slot may be another subscription's by the
+    /// time that it is asked, but then nobody sees that position.
+    with_program: OnceLock<Box<[u32]>>,
 }
 
 /// How many subscriptions are removed, with access keys and without: one word, so that a look beside a writer sees both counts
@@ -157,14 +161,21 @@ impl Segment {
         let index = if is_indexed(&store) { Some(build(&mut store, seed, depth, is_always)?) } else { None };
         store.widen(seed);
         let guard = access.map(|access| Guard::of(&store, access, index.is_none()));
-        Ok(Segment { store, index, removed: OnceLock::new(), dead: Dead::default(), guard })
+        Ok(Segment { store, index, removed: OnceLock::new(), dead: Dead::default(), guard, with_program: OnceLock::new() })
     }
 
     /// A segment of an index that was built before.
     pub(super) fn indexed(mut store: Store, index: Index, seed: &Seed, access: Option<&Access>) -> Segment {
         store.widen(seed);
         let guard = access.map(|access| Guard::of(&store, access, false));
-        Segment { store, index: Some(index), removed: OnceLock::new(), dead: Dead::default(), guard }
+        Segment {
+            store,
+            index: Some(index),
+            removed: OnceLock::new(),
+            dead: Dead::default(),
+            guard,
+            with_program: OnceLock::new(),
+        }
     }
 
     /// Its index; None for a list.
@@ -231,10 +242,15 @@ impl Segment {
         has_program: impl Fn(u32) -> bool,
     ) {
         output.listed += self.store.conjunctions() as u64;
-        let mut seen = vec![false; self.store.len()];
-        candidates.iter().for_each(|at| seen[*at as usize] = true);
-        let unseen = (0..).zip(&seen).filter(|(_, seen)| !**seen).map(|(at, _)| at);
-        candidates.extend(unseen.filter(|at: &u32| has_program(self.store.slots[*at as usize])));
+        let with_program = self.with_program.get().unwrap_or_else(|| {
+            let found = (0..).zip(self.store.slots.iter()).filter(|(_, slot)| has_program(**slot)).map(|(at, _)| at).collect();
+            fork::once(&self.with_program, || found)
+        });
+        if !with_program.is_empty() {
+            let mut seen = vec![false; self.store.len()];
+            candidates.iter().for_each(|at| seen[*at as usize] = true);
+            candidates.extend(with_program.iter().filter(|at| !seen[**at as usize]));
+        }
         let there = candidates.iter().filter(|at| !self.is_gone(**at, version));
         output.unknown.extend(there.map(|at| self.store.slots[*at as usize]));
     }
