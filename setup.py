@@ -1,7 +1,7 @@
 """Build the native core `streamer._native` beside the Python package, where it can be built.
 
 `STREAMER_BUILD_RUST` decides: unset, it is built if a recent enough cargo is there; `1`, it must be; `0`, it is not.
-Everything else about the package stands in pyproject.toml.
+What is installed with the package is less where the core is there. Everything else about it stands in pyproject.toml.
 """
 
 import os
@@ -13,6 +13,20 @@ from pathlib import Path
 
 from setuptools import setup
 
+#: What each installation needs.
+DEPENDENCIES = [
+    "click>=8.2",  # the command line
+    "google-re2>=1.1",  # RE2 is the meaning of every regexp in the contract
+    "lark>=1.2",  # parses CEL, for `explain`, `lint`, the reference
+    "mmh3>=5",  # checksums of snapshots, and the portable Bloom filter's hash
+    "prometheus-client>=0.20",  # engine.metrics
+    "pydantic>=2.10",  # the models of the configuration, and their JSON Schema
+    "pydantic-settings>=2.6",  # environment variables over the configuration
+    "pyyaml>=6",  # reads the configuration, through its parser in Python alone
+    "tzdata>=2025.1",  # time zones of CEL's timestamps, the same on every machine
+]
+
+PROJECT = Path(__file__).parent / "pyproject.toml"
 WORKSPACE = Path(__file__).parent / "Cargo.toml"
 CRATE = Path("crates/streamer-py/Cargo.toml")
 
@@ -56,6 +70,12 @@ def wanted() -> bool:
     return problem is None
 
 
+def dependencies(*, native: bool) -> list[str]:
+    """Return what is installed with the package: without a native core also all that the reference stands on."""
+    extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
+    return DEPENDENCIES if native else DEPENDENCIES + extras["portable"]
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
@@ -69,4 +89,8 @@ if wanted():
     extensions.append(RustExtension("streamer._native", path=str(CRATE), binding=Binding.PyO3, debug=False, args=profile))
 
 # One wheel serves every Python from 3.11 on.
-setup(rust_extensions=extensions, options={"bdist_wheel": {"py_limited_api": "cp311"}} if extensions else {})
+setup(
+    rust_extensions=extensions,
+    install_requires=dependencies(native=bool(extensions)),
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if extensions else {},
+)

@@ -12,7 +12,6 @@ engine.match_ids(b'{"collection": "orders", "data": {"amount": 120}}')  # ["big"
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 from streamer._backend import BACKEND, ReferenceBackendWarning
 from streamer.bloom.options import BloomOptions
@@ -23,7 +22,6 @@ from streamer.core.plan import Plan
 from streamer.core.protocol import Changes
 from streamer.engine.batch import LineResult
 from streamer.engine.engine import Engine
-from streamer.engine.explain import Explanation
 from streamer.engine.matches import BatchMatches, Matches
 from streamer.engine.stats import CollectionStats, Stats
 from streamer.errors import (
@@ -48,12 +46,14 @@ from streamer.errors import (
     UnknownSubscriptionError,
 )
 from streamer.events.layout import EventLayout
+from streamer.late import late as _late
 from streamer.model import Limits, Match
 from streamer.subscriptions.subscription import Filter, Subscription
 from streamer.version import VERSION
 
 if _TYPE_CHECKING:
     from streamer.config import Config
+    from streamer.engine.explain import Explanation
     from streamer.engine.reload import Reload
 
 __version__ = VERSION
@@ -105,15 +105,12 @@ __all__ = [
     "__version__",
 ]
 
-
-def __getattr__(name: str) -> _Any:
-    # Imported when asked for: pydantic takes longer to import than all of the rest.
-    if name == "Config":
-        from streamer.config import Config
-
-        return Config
-    if name == "Reload":
-        from streamer.engine.reload import Reload
-
-        return Reload
-    raise AttributeError(f"module 'streamer' has no attribute {name!r}")
+# pydantic takes longer to import than all of the rest, and the others stand on the reference.
+__getattr__ = _late(
+    __name__,
+    {
+        "Config": "config",
+        "Explanation": "engine.explain",
+        "Reload": "engine.reload",
+    },
+)

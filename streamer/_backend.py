@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Final, Literal, TypeAlias
 
 from streamer.errors import BackendError
+from streamer.extras import needed
 
 Backend: TypeAlias = Literal["native", "reference"]
 
@@ -47,16 +48,18 @@ def choose(choice: str) -> Backend:
         choice: one of `CHOICES`.
 
     Raises:
-        BackendError: an unknown choice, or `native` where there is no native core.
+        BackendError: an unknown choice, `native` where there is no native core, or the reference without its packages.
     """
     if choice not in CHOICES:
         raise BackendError(f"{VARIABLE}={choice!r}: expected one of {', '.join(CHOICES)}")
     if choice == "reference":
+        _check_reference()
         return "reference"
     if native_core() is not None:
         return "native"
     if choice == "native":
         raise BackendError(f"{VARIABLE}=native, but this installation has no native core: reinstall with STREAMER_BUILD_RUST=1")
+    _check_reference()
     warnings.warn(
         "no native core is installed: Streamer runs on the reference in pure Python, which is exact but slow. "
         f"Reinstall with STREAMER_BUILD_RUST=1, or set {VARIABLE}=reference to say that it is meant",
@@ -64,6 +67,16 @@ def choose(choice: str) -> Backend:
         stacklevel=3,
     )
     return "reference"
+
+
+def _check_reference() -> None:
+    """Find out at once that the reference could not run: wheels with a native core do not bring what it stands on."""
+    try:
+        with needed("the reference backend needs rpds-py and pybloom-live", "portable"):
+            for name in ("rpds", "bitarray", "pybloom_live"):
+                importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise BackendError(str(error)) from error
 
 
 def available() -> tuple[Backend, ...]:

@@ -12,8 +12,6 @@ import re
 import sys
 from typing import Any, Final, NoReturn
 
-import typer
-
 OK, SOME_BAD, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 EXIT_CODES: Final = (
@@ -70,7 +68,7 @@ def show(text: str) -> None:
 def fail(text: str) -> NoReturn:
     """Say what is wrong, and end the program."""
     note(f"streamer: {text}")
-    raise typer.Exit(USAGE)
+    sys.exit(USAGE)
 
 
 def set_up_logging(level: str) -> None:

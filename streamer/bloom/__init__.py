@@ -11,9 +11,20 @@ if guard.ask(event) is Answer.MAYBE:
 ```
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer.bloom.answer import Answer
 from streamer.bloom.options import BloomOptions
-from streamer.bloom.portable import Answer, PortableBloomFilter
-from streamer.bloom.shipping import ShippedFilter
 from streamer.bloom.state import FilterState
+from streamer.late import late
+
+if TYPE_CHECKING:
+    from streamer.bloom.portable import PortableBloomFilter
+    from streamer.bloom.shipping import ShippedFilter
 
 __all__ = ["Answer", "BloomOptions", "FilterState", "PortableBloomFilter", "ShippedFilter"]
+
+# An engine of the native core asks filters of its own.
+__getattr__ = late(__name__, {"PortableBloomFilter": "portable", "ShippedFilter": "shipping"})

@@ -18,7 +18,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from streamer.bloom.portable import Answer, PortableBloomFilter
+from streamer.bloom.answer import Answer
+from streamer.bloom.portable import PortableBloomFilter
 from streamer.bloom.sizing import LEAST_KEY_RATE, portable_capacity
 from streamer.locks import Lock
 from streamer.model import Event

@@ -30,23 +30,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from enum import Enum
-from typing import Any, NoReturn, Self, final
+from typing import Any, Self, final
 
 import mmh3
-from bitarray import bitarray
-from pybloom_live import BloomFilter
 
+from streamer.extras import needed
 
-@final
-class Answer(Enum):
-    """What a filter can say of an event. There is no YES."""
-
-    NO = "no"
-    MAYBE = "maybe"
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("an Answer is neither true nor false; compare it with Answer.NO or Answer.MAYBE")
+with needed("portable Bloom filters need pybloom-live", "portable"):
+    from bitarray import bitarray
+    from pybloom_live import BloomFilter
 
 
 @final

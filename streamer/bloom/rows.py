@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from streamer.bloom.portable import Answer
+from streamer.bloom.answer import Answer
 from streamer.errors import EventError
+from streamer.extras import needed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,10 +46,8 @@ def probe(
         ModuleNotFoundError: there is no pyarrow.
         TypeError: no array of Arrow, or one of another type.
     """
-    try:
+    with needed("probe_arrow needs pyarrow", "arrow"):
         import pyarrow as pa
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("probe_arrow needs pyarrow: pip install 'streamer-engine[arrow]'", name=error.name) from None
     if not isinstance(events, pa.Array | pa.ChunkedArray):
         if hasattr(events, "__arrow_c_array__"):
             events = pa.array(events)

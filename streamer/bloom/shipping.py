@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, final
 
 from streamer import _backend
 from streamer.bloom import rows
+from streamer.bloom.answer import Answer
 from streamer.bloom.guard import carried_keys
-from streamer.bloom.portable import Answer, PortableBloomFilter
+from streamer.bloom.portable import PortableBloomFilter
 from streamer.bloom.sizing import key_fp_rate, portable_capacity
 from streamer.bloom.state import FilterState
 from streamer.errors import LeaseError, ShippedFilterError, StreamerError

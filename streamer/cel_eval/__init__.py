@@ -8,12 +8,19 @@ text -> `parse` -> tree -> `check` (names, types) -> `Program` -> `evaluate` (va
 - `registered`: functions written in Python, which those call.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from streamer.cel_eval.cache import ProgramCache
-from streamer.cel_eval.check import Remark
 from streamer.cel_eval.errors import CelErrors, ErrorLog, FailingSubscription
-from streamer.cel_eval.program import Outcome, Program, compile_cel, constant_verdict, evaluate_cel
 from streamer.cel_eval.registered import Functions
 from streamer.cel_eval.values import CelReason
+from streamer.late import late
+
+if TYPE_CHECKING:
+    from streamer.cel_eval.check import Remark
+    from streamer.cel_eval.program import Outcome, Program, compile_cel, constant_verdict, evaluate_cel
 
 __all__ = [
     "CelErrors",
@@ -29,3 +36,9 @@ __all__ = [
     "constant_verdict",
     "evaluate_cel",
 ]
+
+# The native core has an evaluator of its own.
+__getattr__ = late(
+    __name__,
+    {"Remark": "check", **dict.fromkeys(("Outcome", "Program", "compile_cel", "constant_verdict", "evaluate_cel"), "program")},
+)

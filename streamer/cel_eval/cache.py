@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from streamer.cel_eval.program import Program, compile_cel
 from streamer.cel_eval.registered import Functions
 from streamer.cel_eval.runs import Runs
 from streamer.errors import CelError
 from streamer.locks import NO_FORK, Lock
 from streamer.model import CelEvaluator, Limits
+
+if TYPE_CHECKING:
+    from streamer.cel_eval.program import Program
 
 DEFAULT_SIZE = 10_000
 PORTABLE: Final = 'ask for it with "cel_evaluator": "portable"'
@@ -113,6 +115,8 @@ class ProgramCache:
 
     def _compile(self, source: str, limits: Limits, evaluator: CelEvaluator) -> Program:
         if evaluator == "native":
+            with NO_FORK:
+                from streamer.cel_eval.program import compile_cel
             try:
                 return compile_cel(source, limits)
             except CelError as error:
@@ -122,7 +126,7 @@ class ProgramCache:
             with NO_FORK:
                 from streamer.cel_eval.portable import compile_portable
         except ImportError as error:
-            raise CelError(f"the portable evaluator needs cel-python, which is not there: {error}", place="cel") from error
+            raise CelError(str(error), place="cel") from error
         return compile_portable(source, limits, self.functions, self.runs)
 
     def explained(self, error: CelError) -> CelError:

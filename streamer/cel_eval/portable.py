@@ -36,8 +36,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any, Final, final
 
-from celpy import celtypes
-from celpy.evaluation import Activation, CELEvalError, Evaluator
 from lark import Token, Tree
 
 from streamer.cel_eval import times
@@ -49,7 +47,12 @@ from streamer.cel_eval.runs import Runs
 from streamer.cel_eval.types import DYN, LITERALS, METHODS, OPERATORS, list_of, map_of, resolve
 from streamer.cel_eval.types import FUNCTIONS as CALLS
 from streamer.cel_eval.values import CelReason, Duration, Failure, Timestamp, UInt, Value
+from streamer.extras import needed
 from streamer.model import Event, Limits
+
+with needed("the portable evaluator needs cel-python", "portable"):
+    from celpy import celtypes
+    from celpy.evaluation import Activation, CELEvalError, Evaluator
 
 #: What stays the contract's: functions of lists, maps and types, which are not cel-python's here; `matches`, whose regexps are
 #: paid for and bounded in memory, and which cel-python would give to the same RE2; `string`, for cel-python writes `True`.

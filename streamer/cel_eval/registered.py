@@ -21,13 +21,9 @@ import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias, final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from streamer.cel_eval import times
-from streamer.cel_eval.check import Arity
-from streamer.cel_eval.evaluate import Run
-from streamer.cel_eval.parse import MACROS, MACROS_OF_TWO, RESERVED
-from streamer.cel_eval.types import FUNCTIONS, METHODS, VARIABLES
 from streamer.cel_eval.values import (
     TYPE_NAMES,
     CelReason,
@@ -43,6 +39,10 @@ from streamer.cel_eval.values import (
 from streamer.errors import ConfigError
 from streamer.model import INT64_MIN, UINT64_MAX, is_unicode
 
+if TYPE_CHECKING:
+    from streamer.cel_eval.check import Arity
+    from streamer.cel_eval.evaluate import Run
+
 Function: TypeAlias = Callable[..., Any]
 
 #: What a function returns is nested no deeper.
@@ -53,9 +53,6 @@ SHOWN: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TAKEN: Final = frozenset(
-    {"has", "in", "true", "false", "null", *RESERVED, *FUNCTIONS, *METHODS, *MACROS, *MACROS_OF_TWO, *VARIABLES, *TYPE_NAMES}
-)
 
 
 class UnusableError(Exception):
@@ -124,11 +121,21 @@ class Functions(Mapping[str, Function]):
             return Failure(CelReason.FUNCTION, f"{name}() returned {error}")
 
 
+@cache
+def _taken() -> frozenset[str]:
+    """Return the names that CEL has a meaning for; what knows them is imported late, since most engines have no functions."""
+    from streamer.cel_eval.parse import MACROS, MACROS_OF_TWO, RESERVED
+    from streamer.cel_eval.types import FUNCTIONS, METHODS, VARIABLES
+
+    names = (RESERVED, FUNCTIONS, METHODS, MACROS, MACROS_OF_TWO, VARIABLES, TYPE_NAMES)
+    return frozenset({"has", "in", "true", "false", "null"}.union(*names))
+
+
 def _arity(name: str, function: Function) -> Arity:
     place = f"cel_functions[{name!r}]"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError("the name of a function is made of letters, digits and _, and does not begin with a digit", place=place)
-    if name in _TAKEN:
+    if name in _taken():
         raise ConfigError(f"`{name}` has a meaning in CEL already; choose another name", place=place)
     if not callable(function):
         raise ConfigError(f"expected a function, not {type(function).__name__}", place=place)
@@ -250,10 +257,14 @@ def _scalar(run: Run, item: Any) -> Value:
         run.charge_text(octets)
         return octets
     if isinstance(item, datetime):
+        from streamer.cel_eval import times
+
         if item.utcoffset() is None:
             raise UnusableError("a datetime without a time zone")
         return _usable(times.timestamp((item - _EPOCH) // _MICROSECOND * 1000))
     if isinstance(item, timedelta):
+        from streamer.cel_eval import times
+
         return _usable(times.duration(item // _MICROSECOND * 1000))
     expected = "None, bool, int, float, str, bytes, list, tuple, dict, datetime or timedelta"
     raise UnusableError(f"a value of type {type(item).__name__}; expected {expected}")

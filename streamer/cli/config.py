@@ -5,9 +5,10 @@ What reads configurations is imported where it is used: pydantic takes longer to
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NoReturn
+import sys
+from typing import TYPE_CHECKING, Final, NoReturn
 
-import typer
+import click
 
 import streamer
 from streamer.errors import BulkConfigError, ConfigError
@@ -16,13 +17,17 @@ from streamer.terminal import EXIT_CODES, SOME_BAD, USAGE, fail, note, set_up_lo
 if TYPE_CHECKING:
     from streamer.config.loader import Loaded
 
-app = typer.Typer(name="config", help="Check and show configuration files.", no_args_is_help=True)
+FILE: Final = click.argument("file", metavar="FILE", help="A YAML file; variables STREAMER_… override it.")
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="A YAML file; variables STREAMER_… override it.", show_default=False)]
+
+@click.group(name="config", no_args_is_help=True)
+def app() -> None:
+    """Check and show configuration files."""
 
 
 @app.command(epilog=EXIT_CODES.format(one="something is wrong"))
-def check(file: File) -> None:
+@FILE
+def check(file: str) -> None:
     """Check a configuration and the subscriptions that it names: print every error, with its line and column."""
     from streamer.engine.reload import fill
 
@@ -33,15 +38,16 @@ def check(file: File) -> None:
         for error in bulk.errors:
             show(str(error).replace("\n", " "))
         note(f"{len(bulk.errors)} error{'s' if len(bulk.errors) > 1 else ''}")
-        raise typer.Exit(SOME_BAD) from None
+        sys.exit(SOME_BAD)
     except ConfigError as error:
         show(f"{file}: {error}")
-        raise typer.Exit(SOME_BAD) from None
+        sys.exit(SOME_BAD)
     note(f"{file}: a good configuration, {len(engine):,} subscription{'' if len(engine) == 1 else 's'}")
 
 
 @app.command(name="show", epilog=EXIT_CODES.replace(" 1 {one};", ""))
-def show_command(file: File) -> None:
+@FILE
+def show_command(file: str) -> None:
     """Print the configuration in force, defaults included, and where each value comes from."""
     from streamer.config.show import show as show_config
 
@@ -75,4 +81,4 @@ def refuse(bulk: BulkConfigError) -> NoReturn:
     """Print all that is wrong, and end the program."""
     for error in bulk.errors:
         note(str(error))
-    raise typer.Exit(USAGE)
+    sys.exit(USAGE)

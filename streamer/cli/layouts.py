@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
-from typing import Annotated
 
-import typer
+import click
 
 from streamer.cli.inputs import damaged, opened
 from streamer.engine.fitting import LOOKS, detect
@@ -15,14 +15,13 @@ from streamer.events.layout import EventLayout
 from streamer.model import Limits
 from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, quoted, show
 
-app = typer.Typer(name="layouts", help="List the presets of layouts, and find the one that fits.", invoke_without_command=True)
-
 #: So many collections are named.
 SHOWN = 5
 
 
-@app.callback()
-def layouts(context: typer.Context) -> None:
+@click.group(name="layouts", short_help="List the presets of layouts, and find the one that fits.", invoke_without_command=True)
+@click.pass_context
+def app(context: click.Context) -> None:
     """List the presets of layouts; each fits one shape of events."""
     if context.invoked_subcommand is None:
         show("\n".join(EventLayout.PRESETS))
@@ -30,11 +29,8 @@ def layouts(context: typer.Context) -> None:
 
 
 @app.command(name="detect", epilog=EXIT_CODES.format(one="none fits"))
-def detect_command(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Events, one JSON object a line; - is standard input.", show_default=False)
-    ],
-) -> None:
+@click.argument("file", metavar="FILE", help="Events, one JSON object a line; - is standard input.")
+def detect_command(file: str) -> None:
     """Name the presets and decoders that fit the first events of a file, best first."""
     try:
         with opened(file) as source:
@@ -48,4 +44,4 @@ def detect_command(
         show(f"{fit.name:<21} {fit.events:>2} of {len(events)} events" + (f"   collections: {named}" if named else ""))
     if not fits:
         note(f"{file}: no preset finds a document, its type and its collection; docs/sources.md says what to do then")
-        raise typer.Exit(SOME_BAD)
+        sys.exit(SOME_BAD)

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
+import click
 
 import streamer
 from streamer.cli.config import app as config_app
@@ -26,8 +26,8 @@ from streamer.cli.config import load, refuse
 from streamer.cli.inputs import damaged, opened, shown_name
 from streamer.cli.layouts import app as layouts_app
 from streamer.cli.output import Format, Tally, count, progress, writer
-from streamer.cli.plot import app as plot_app
 from streamer.cli.plot import check_folder, check_plot, draw
+from streamer.cli.plot import plot as plot_command
 from streamer.cli.snapshot import app as snapshot_app
 from streamer.engine.fitting import FirstEvents
 from streamer.engine.lines import read_lines
@@ -42,7 +42,6 @@ from streamer.errors import (
     SubscriptionError,
 )
 from streamer.events.layout import EventLayout
-from streamer.metrics.history import History
 from streamer.model import Limits
 from streamer.terminal import (
     EXIT_CODES,
@@ -60,15 +59,6 @@ from streamer.terminal import (
 if TYPE_CHECKING:
     from streamer.config import Config
 
-app = typer.Typer(
-    name="streamer",
-    help="Which of many subscriptions want this event?",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 
 class Validation(StrEnum):
     """How much of an event is checked."""
@@ -77,61 +67,82 @@ class Validation(StrEnum):
     lazy = "lazy"
 
 
-ConfigFile = Annotated[
-    str | None,
-    typer.Option("-c", "--config", metavar="FILE", help="A YAML file that says all of this; options win over it."),
-]
-Subscriptions = Annotated[
-    list[str] | None,
-    typer.Option("-s", "--subscriptions", metavar="FILE", help="Subscriptions, one JSON object a line; -s A -s B reads both."),
-]
-Layout = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME|FILE", help="Where an event's parts are: a preset (debezium, ...) or a JSON file.  \\[default: change]"
-    ),
-]
-Tenant = Annotated[str | None, typer.Option(help="The tenant of every event; wins over what an event says.")]
-Collection = Annotated[str | None, typer.Option(help="The collection of every event; wins over what an event says.")]
-DefaultTenant = Annotated[str | None, typer.Option(help="The tenant of what names none.  \\[default: default]")]
-SoftDelete = Annotated[str | None, typer.Option(metavar="FIELD", help="The field of `data` that flags a document as deleted.")]
+PATH: Final = click.Path(path_type=Path)
 
-debug_app = typer.Typer(name="debug", help="Look inside an engine.", no_args_is_help=True)
-
-app.add_typer(config_app)
-app.add_typer(layouts_app)
-app.add_typer(plot_app)
-app.add_typer(snapshot_app)
-app.add_typer(debug_app)
+#: Options that several commands take.
+CONFIG: Final = click.option("-c", "--config", metavar="FILE", help="A YAML file that says all of this; options win over it.")
+SUBSCRIPTIONS: Final = click.option(
+    "-s",
+    "--subscriptions",
+    metavar="FILE",
+    multiple=True,
+    help="Subscriptions, one JSON object a line; -s A -s B reads both.",
+)
+LAYOUT: Final = click.option(
+    "--layout",
+    metavar="NAME|FILE",
+    help="Where an event's parts are: a preset (debezium, ...) or a JSON file.  [default: change]",
+)
+TENANT: Final = click.option("--tenant", help="The tenant of every event; wins over what an event says.")
+COLLECTION: Final = click.option("--collection", help="The collection of every event; wins over what an event says.")
+DEFAULT_TENANT: Final = click.option("--default-tenant", help="The tenant of what names none.  [default: default]")
+SOFT_DELETE: Final = click.option("--soft-delete", metavar="FIELD", help="The field of `data` that flags a document as deleted.")
 
 
-@app.callback(invoke_without_command=True)
-def _version(
-    version: Annotated[bool, typer.Option("--version", help="Print version and backend.", is_eager=True)] = False,
-) -> None:
-    if version:
-        print(f"streamer {streamer.__version__} ({streamer.BACKEND})")
-        raise typer.Exit
+@click.group(
+    name="streamer", no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
+@click.version_option(
+    streamer.__version__, message=f"streamer %(version)s ({streamer.BACKEND})", help="Print version and backend."
+)
+def app() -> None:
+    """Which of many subscriptions want this event?"""
+
+
+@click.group(name="debug", no_args_is_help=True)
+def debug_app() -> None:
+    """Look inside an engine."""
+
+
+for command in (config_app, layouts_app, plot_command, snapshot_app, debug_app):
+    app.add_command(command)
 
 
 @app.command(epilog=EXIT_CODES.format(one="some events were bad, the others were matched"))
+@SUBSCRIPTIONS
+@CONFIG
+@click.argument("events", default="-", help="Events, one JSON object a line.  [default: -]")
+@click.option(
+    "-f",
+    "--format",
+    type=click.Choice(Format),
+    default=Format.jsonl,
+    show_default=True,
+    help="jsonl: an object a match; ids: an id a match; table: for people.",
+)
+@LAYOUT
+@TENANT
+@COLLECTION
+@DEFAULT_TENANT
+@SOFT_DELETE
+@click.option(
+    "--validation", type=click.Choice(Validation), help="full: check the whole event; lazy: what is walked.  [default: full]"
+)
+@click.option("--line-buffered", is_flag=True, help="Write each match at once.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no summary.")
 def match(
-    subscriptions: Subscriptions = None,
-    config: ConfigFile = None,
-    events: Annotated[str, typer.Argument(metavar="EVENTS", help="Events, one JSON object a line.")] = "-",
-    format: Annotated[
-        Format, typer.Option("-f", "--format", help="jsonl: an object a match; ids: an id a match; table: for people.")
-    ] = Format.jsonl,
-    layout: Layout = None,
-    tenant: Tenant = None,
-    collection: Collection = None,
-    default_tenant: DefaultTenant = None,
-    soft_delete: SoftDelete = None,
-    validation: Annotated[
-        Validation | None, typer.Option(help="full: check the whole event; lazy: what is walked.  \\[default: full]")
-    ] = None,
-    line_buffered: Annotated[bool, typer.Option("--line-buffered", help="Write each match at once.")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")] = False,
+    subscriptions: Sequence[str],
+    config: str | None,
+    events: str,
+    format: Format,
+    layout: str | None,
+    tenant: str | None,
+    collection: str | None,
+    default_tenant: str | None,
+    soft_delete: str | None,
+    validation: Validation | None,
+    line_buffered: bool,
+    quiet: bool,
 ) -> None:
     """Match events against subscriptions, and print each match with the number of its event's line.
 
@@ -176,26 +187,33 @@ def match(
     if not quiet:
         note(f"{'interrupted: ' if code == INTERRUPTED else ''}{tally}")
         _warn_of_layout(shown_name(events), engine, first)
-    raise typer.Exit(code or (SOME_BAD if tally.bad else OK))
+    sys.exit(code or (SOME_BAD if tally.bad else OK))
 
 
 @app.command(epilog=EXIT_CODES.format(one="some events were bad, the others were matched"))
+@SUBSCRIPTIONS
+@CONFIG
+@click.argument("events", required=False, help="Events to match first, one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@click.option("--plot", metavar="FILE", type=PATH, help="Draw the filters while EVENTS are matched: .png, .svg, .pdf.")
+@click.option("--history", metavar="FILE", type=PATH, help="Write what is drawn as JSON lines; `streamer plot` draws it.")
+@LAYOUT
+@TENANT
+@COLLECTION
+@DEFAULT_TENANT
+@SOFT_DELETE
 def stats(
-    subscriptions: Subscriptions = None,
-    config: ConfigFile = None,
-    events: Annotated[str | None, typer.Argument(metavar="EVENTS", help="Events to match first, one JSON object a line.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the filters while EVENTS are matched: .png, .svg, .pdf.")
-    ] = None,
-    history: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what is drawn as JSON lines; `streamer plot` draws it.")
-    ] = None,
-    layout: Layout = None,
-    tenant: Tenant = None,
-    collection: Collection = None,
-    default_tenant: DefaultTenant = None,
-    soft_delete: SoftDelete = None,
+    subscriptions: Sequence[str],
+    config: str | None,
+    events: str | None,
+    as_json: bool,
+    plot: Path | None,
+    history: Path | None,
+    layout: str | None,
+    tenant: str | None,
+    collection: str | None,
+    default_tenant: str | None,
+    soft_delete: str | None,
 ) -> None:
     """Tell what the engine holds, and for each collection what its filter stops; EVENTS are matched first, where given."""
     if events is None and (plot or history):
@@ -206,6 +224,8 @@ def stats(
         check_folder(history)
     _check_names(tenant, collection)
     engine = _setup(config, subscriptions, layout, default_tenant, soft_delete, events=events).engine()
+    from streamer.metrics.history import History
+
     # A file of events may be matched in a moment.
     samples = History(engine, every=0.02)
     first = FirstEvents()
@@ -233,21 +253,31 @@ def stats(
     if plot is not None:
         draw(samples.samples, plot)
     if told.rejected:
-        raise typer.Exit(SOME_BAD)
+        sys.exit(SOME_BAD)
 
 
 @app.command(epilog=EXIT_CODES.format(one="the event is bad"))
+@click.option("--id", metavar="ID", required=True, help="The subscription to explain.")
+@SUBSCRIPTIONS
+@CONFIG
+@click.argument("event", default="-", help="A file with one event, or with --line one event a line.  [default: -]")
+@click.option("--line", type=click.IntRange(min=1), help="Which line of EVENT holds the event.")
+@LAYOUT
+@TENANT
+@COLLECTION
+@DEFAULT_TENANT
+@SOFT_DELETE
 def explain(
-    id: Annotated[str, typer.Option("--id", metavar="ID", help="The subscription to explain.", show_default=False)],
-    subscriptions: Subscriptions = None,
-    config: ConfigFile = None,
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="A file with one event, or with --line one event a line.")] = "-",
-    line: Annotated[int | None, typer.Option(min=1, help="Which line of EVENT holds the event.")] = None,
-    layout: Layout = None,
-    tenant: Tenant = None,
-    collection: Collection = None,
-    default_tenant: DefaultTenant = None,
-    soft_delete: SoftDelete = None,
+    id: str,
+    subscriptions: Sequence[str],
+    config: str | None,
+    event: str,
+    line: int | None,
+    layout: str | None,
+    tenant: str | None,
+    collection: str | None,
+    default_tenant: str | None,
+    soft_delete: str | None,
 ) -> None:
     """Tell why a subscription matches an event, or why not: each condition, the value seen, the outcome."""
     _check_names(tenant, collection)
@@ -261,15 +291,19 @@ def explain(
     except EventError as error:
         hint = "; does the file hold several events? --line chooses one" if line is None and b"\n" in text.strip() else ""
         note(f"{shown_name(event)}{f':{line}' if line else ''}: {error}{hint}")
-        raise typer.Exit(SOME_BAD) from None
+        sys.exit(SOME_BAD)
 
 
 @app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@SUBSCRIPTIONS
+@CONFIG
+@click.option("--id", metavar="ID", help="Only this subscription.")
+@DEFAULT_TENANT
 def plan(
-    subscriptions: Subscriptions = None,
-    config: ConfigFile = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Only this subscription.")] = None,
-    default_tenant: DefaultTenant = None,
+    subscriptions: Sequence[str],
+    config: str | None,
+    id: str | None,
+    default_tenant: str | None,
 ) -> None:
     """Tell how each subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual."""
     setup = _setup(config, subscriptions, default_tenant=default_tenant)
@@ -281,16 +315,30 @@ def plan(
 
 
 @app.command(epilog=EXIT_CODES.format(one="something was found"))
-def lint(subscriptions: Subscriptions = None, config: ConfigFile = None, default_tenant: DefaultTenant = None) -> None:
+@SUBSCRIPTIONS
+@CONFIG
+@DEFAULT_TENANT
+def lint(
+    subscriptions: Sequence[str],
+    config: str | None,
+    default_tenant: str | None,
+) -> None:
     """Find subscriptions that can never match, always match, are duplicates, are slow, or surprise."""
     findings = _setup(config, subscriptions, default_tenant=default_tenant).engine().lint()
     for finding in findings:
         show(printable(str(finding)))
-    raise typer.Exit(SOME_BAD if findings else OK)
+    sys.exit(SOME_BAD if findings else OK)
 
 
 @app.command(epilog=EXIT_CODES.format(one="some subscriptions are bad"))
-def check(subscriptions: Subscriptions = None, config: ConfigFile = None, default_tenant: DefaultTenant = None) -> None:
+@SUBSCRIPTIONS
+@CONFIG
+@DEFAULT_TENANT
+def check(
+    subscriptions: Sequence[str],
+    config: str | None,
+    default_tenant: str | None,
+) -> None:
     """Check subscriptions: print every error, with its line and its place in the subscription."""
     setup = _setup(config, subscriptions, default_tenant=default_tenant)
     engine, bad = setup.empty_engine(), 0
@@ -300,18 +348,24 @@ def check(subscriptions: Subscriptions = None, config: ConfigFile = None, defaul
             bad += 1
     if bad:
         note(count(bad, "bad subscription"))
-        raise typer.Exit(SOME_BAD)
+        sys.exit(SOME_BAD)
     note(count(len(engine), "good subscription"))
 
 
 @snapshot_app.command(name="save", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@click.argument("file", metavar="FILE", help="The snapshot to write.")
+@SUBSCRIPTIONS
+@CONFIG
+@LAYOUT
+@DEFAULT_TENANT
+@SOFT_DELETE
 def save_snapshot(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The snapshot to write.", show_default=False)],
-    subscriptions: Subscriptions = None,
-    config: ConfigFile = None,
-    layout: Layout = None,
-    default_tenant: DefaultTenant = None,
-    soft_delete: SoftDelete = None,
+    file: str,
+    subscriptions: Sequence[str],
+    config: str | None,
+    layout: str | None,
+    default_tenant: str | None,
+    soft_delete: str | None,
 ) -> None:
     """Check subscriptions, and write them with all options as a snapshot; what was there before is replaced at once."""
     engine = _setup(config, subscriptions, layout, default_tenant, soft_delete).engine()
@@ -325,11 +379,23 @@ def save_snapshot(
 
 
 @debug_app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@SUBSCRIPTIONS
+@CONFIG
+@click.option(
+    "--max",
+    "most",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    help="Print at most so many subscriptions.",
+)
+@DEFAULT_TENANT
 def index(
-    subscriptions: Subscriptions = None,
-    config: ConfigFile = None,
-    most: Annotated[int, typer.Option("--max", metavar="N", min=0, help="Print at most so many subscriptions.")] = 1000,
-    default_tenant: DefaultTenant = None,
+    subscriptions: Sequence[str],
+    config: str | None,
+    most: int,
+    default_tenant: str | None,
 ) -> None:
     """Print the index: partitions, segments, buckets, what each asks of an event, and where it leads."""
     show(_setup(config, subscriptions, default_tenant=default_tenant).engine().dump(most).rstrip("\n"))
@@ -348,7 +414,14 @@ def main() -> None:
             # From here on it is an exception, so that what was matched is told.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            app(prog_name="streamer")
+            # Not by `app()`, which makes an end of its own of Ctrl-C and of a reader that went away.
+            with app.make_context("streamer", sys.argv[1:]) as context:
+                app.invoke(context)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.exceptions.Exit as done:
+            sys.exit(done.exit_code)
         finally:
             sys.stdout.flush()
             # Python's own end would print a traceback.
@@ -388,7 +461,7 @@ class Setup:
         for error in errors:
             note(error)
         if errors:
-            raise typer.Exit(USAGE)
+            sys.exit(USAGE)
         return engine
 
     def empty_engine(self) -> streamer.Engine:
@@ -435,7 +508,7 @@ class Setup:
 
 def _setup(
     config: str | None,
-    subscriptions: Sequence[str] | None,
+    subscriptions: Sequence[str],
     layout: str | None = None,
     default_tenant: str | None = None,
     soft_delete: str | None = None,
@@ -508,7 +581,7 @@ def _event(name: str, line: int | None, longest: int) -> bytes:
                     continue
                 if isinstance(found, EventError):
                     note(f"{shown_name(name)}:{number}: {found}")
-                    raise typer.Exit(SOME_BAD)
+                    sys.exit(SOME_BAD)
                 if line is not None:
                     return found
                 text += found + b"\n"

@@ -13,10 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, BinaryIO
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from typing import Any, BinaryIO, Final, TextIO
 
 import streamer
 from streamer.core.histogram import Histogram
@@ -68,38 +65,59 @@ class Tally:
 @contextmanager
 def progress(source: BinaryIO, tally: Tally, *, shown: bool) -> Iterator[Callable[[], None]]:
     """Show progress on a terminal, where the matches do not go to it; yields what to call for each event."""
-    if not shown or not sys.stderr.isatty() or sys.stdout.isatty():
+    if not shown or not sys.stderr.isatty() or sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         yield lambda: None
         return
     status = os.fstat(source.fileno())
     size = status.st_size if stat.S_ISREG(status.st_mode) else None
-    columns = [SpinnerColumn(), TextColumn("{task.description}"), *([BarColumn()] if size else [])]
-    # Matches go where they went; what is noted on the terminal stands above the progress.
-    shown_at = Progress(*columns, console=_Console(stderr=True), transient=True, redirect_stdout=False)
-    with _unwinding(), shown_at as progress:
-        task = progress.add_task("", total=size)
-        due = 0.0
+    before, line = sys.stderr, _Line(sys.stderr)
+    due = 0.0
 
-        def show() -> None:
-            nonlocal due
-            now = time.monotonic()
-            if now >= due:
-                due = now + 0.1
-                done = source.tell() if size else None
-                progress.update(
-                    task,
-                    completed=done,
-                    description=f"{tally.events:,} events, {tally.rate:,.0f} events/s, {tally.matches:,} matches",
-                )
+    def show() -> None:
+        nonlocal due
+        now = time.monotonic()
+        if now >= due:
+            due = now + 0.1
+            part = f"{source.tell() / size:4.0%}  " if size else ""
+            line.show(f"{part}{tally.events:,} events, {tally.rate:,.0f} events/s, {tally.matches:,} matches")
 
-        yield show
+    with _unwinding():
+        sys.stderr = line
+        try:
+            yield show
+        finally:
+            line.clear()
+            sys.stderr = before
 
 
-class _Console(Console):
-    """Leaves the cursor where it can be seen: no way in which a program ends then leaves it hidden."""
+class _Line:
+    """The last line of a terminal, which shows progress; what is printed meanwhile comes above it."""
 
-    def show_cursor(self, show: bool = True) -> bool:
-        return False
+    _CLEAR: Final = "\r\x1b[2K"
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Put a text in the place of what the line shows."""
+        self._terminal.write(self._CLEAR + text[: os.get_terminal_size(self._terminal.fileno()).columns - 1])
+        self._terminal.flush()
+        self._shown = True
+
+    def clear(self) -> None:
+        """Show nothing."""
+        if self._shown:
+            self._shown = False
+            self._terminal.write(self._CLEAR)
+            self._terminal.flush()
+
+    def write(self, text: str) -> int:
+        self.clear()
+        return self._terminal.write(text)
+
+    def flush(self) -> None:
+        self._terminal.flush()
 
 
 @contextmanager

@@ -8,27 +8,27 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from streamer.metrics.history import Sample, read_history
+from streamer.extras import missing
 from streamer.terminal import EXIT_CODES, fail, note
+
+if TYPE_CHECKING:
+    from streamer.metrics.history import Sample
 
 #: What Matplotlib draws without more than itself.
 ENDINGS = (".png", ".svg", ".pdf")
 
-app = typer.Typer()
 
-
-@app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
-def plot(
-    history: Annotated[
-        str, typer.Argument(metavar="HISTORY", help="Samples, as `stats --history` writes them.", show_default=False)
-    ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The picture: .png, .svg, .pdf.", show_default=False)],
-) -> None:
+@click.command(name="plot", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@click.argument("history", metavar="HISTORY", help="Samples, as `stats --history` writes them.")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path), help="The picture: .png, .svg, .pdf.")
+def plot(history: str, file: Path) -> None:
     """Draw how the filters did over time: what passed, what was stopped, keys, and rebuilds with their reasons."""
+    from streamer.metrics.history import read_history
+
     check_plot(file)
     try:
         samples = read_history(history)
@@ -45,7 +45,7 @@ def check_plot(file: Path) -> None:
         fail(f"{file}: expected a name that ends in {', '.join(ENDINGS)}")
     check_folder(file)
     if importlib.util.find_spec("matplotlib") is None:
-        fail("drawing needs Matplotlib: pip install 'streamer-engine[plot]'")
+        fail(missing("drawing needs Matplotlib", "plot"))
 
 
 def check_folder(file: Path) -> None:

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+import sys
+from typing import Final
 
-import typer
+import click
 
 from streamer.core.snapshot import Directory, read_directory, verify
 from streamer.errors import SnapshotError
 from streamer.terminal import EXIT_CODES, SOME_BAD, fail, json_text, show
 
-app = typer.Typer(name="snapshot", help="Look into files of subscriptions that an engine opens at once.", no_args_is_help=True)
+FILE: Final = click.argument("file", metavar="FILE", help="A snapshot.")
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="A snapshot.", show_default=False)]
+
+@click.group(name="snapshot", no_args_is_help=True)
+def app() -> None:
+    """Look into files of subscriptions that an engine opens at once."""
 
 
 @app.command(epilog=EXIT_CODES.format(one="the file is damaged, or no snapshot that this version reads"))
-def info(
-    file: File,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
-    check: Annotated[bool, typer.Option("--verify", help="Read all of it, and compare every checksum.")] = False,
-) -> None:
+@FILE
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@click.option("--verify", "check", is_flag=True, help="Read all of it, and compare every checksum.")
+def info(file: str, as_json: bool, check: bool) -> None:
     """Tell what a snapshot holds: its digest, its options, and each section."""
     try:
         directory = verify(file) if check else read_directory(file)
     except SnapshotError as error:
         show(str(error))
-        raise typer.Exit(SOME_BAD) from None
+        sys.exit(SOME_BAD)
     except OSError as error:
         fail(f"{file}: {error.strerror or error}")
     show(json.dumps(_members(directory), ensure_ascii=False) if as_json else _table(directory))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, final
 
 from streamer.errors import EventError, Ignored, shortened
+from streamer.extras import needed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,11 +67,9 @@ class ArrowMatches:
 
 
 def import_pyarrow() -> Any:
-    """Import pyarrow. Raises ImportError that says where to get it."""
-    try:
+    """Import pyarrow. Raises ModuleNotFoundError that says where to get it."""
+    with needed("events from Arrow need pyarrow", "arrow"):
         import pyarrow
-    except ImportError as error:
-        raise ImportError("events from Arrow need pyarrow: pip install 'streamer-engine[arrow]'", name="pyarrow") from error
     return pyarrow
 
 

@@ -12,7 +12,6 @@ from streamer.errors import ConfigError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource, read_event
 from streamer.model import INT64_MAX, CelEvaluator, Event, Limits, is_unicode
-from streamer.subscriptions.filters import parse_path
 
 
 @final
@@ -85,6 +84,8 @@ class Options:
     def _check_soft_delete(self) -> None:
         if self.soft_delete is None:
             return
+        from streamer.subscriptions.filters import parse_path
+
         _check_type("soft_delete", self.soft_delete, str)
         try:
             parse_path(self.soft_delete, place="soft_delete")

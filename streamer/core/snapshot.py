@@ -46,8 +46,7 @@ from streamer.bloom.options import BloomOptions
 from streamer.core.options import Options
 from streamer.errors import ConfigError, SnapshotError
 from streamer.model import Limits
-from streamer.subscriptions.compile import EVERY
-from streamer.subscriptions.subscription import Subscription
+from streamer.subscriptions.subscription import EVERY, Subscription
 
 MAGIC: Final = b"\x89STRM\r\n\x1a"
 FORMAT: Final = 1

@@ -9,10 +9,10 @@ from typing import Final, final
 from streamer.bloom.loop import Loop
 from streamer.bloom.manager import Manager, Name, Reason
 from streamer.bloom.options import BloomOptions
-from streamer.bloom.shipping import Shipment, ship
 from streamer.bloom.state import FilterState
 from streamer.core.options import Options
 from streamer.core.protocol import Core
+from streamer.locks import NO_FORK
 
 #: Fewer subscriptions are looked through in the time that a filter takes to say no, and need nobody to look after it.
 FEWEST: Final = 64
@@ -86,6 +86,8 @@ class Bloom:
             ValueError: a lease of no time or of more than a century, a rate that is no share, or a name that no event has.
             TypeError: an argument of another type.
         """
+        with NO_FORK:
+            from streamer.bloom.shipping import Shipment, ship
         shipment = Shipment(
             layout=self._options.layout,
             default_tenant=self._options.default_tenant,

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from streamer import _backend
 from streamer.bloom.options import BloomOptions
-from streamer.cel_eval import CelErrors, ErrorLog, ProgramCache
-from streamer.cel_eval.errors import WORST
-from streamer.core import snapshot
+from streamer.cel_eval.cache import ProgramCache
+from streamer.cel_eval.errors import WORST, CelErrors, ErrorLog
 from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.core.lint import Finding
 from streamer.core.options import Options
@@ -25,7 +24,6 @@ from streamer.core.protocol import Changes, Core, Mode, Selection, Source
 from streamer.engine.arguments import OnError, check_names, check_positive, is_text, selection, several, skips
 from streamer.engine.batch import AT_ONCE, LineResult, match_lines, write_lines
 from streamer.engine.bloom import Bloom
-from streamer.engine.explain import Explanation, explain
 from streamer.engine.lines import LineSource
 from streamer.engine.matches import BatchMatches, Matches
 from streamer.engine.metrics import EngineMetrics
@@ -34,9 +32,8 @@ from streamer.engine.stream import StreamResult, stream, stream_async
 from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, UnknownSubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource
+from streamer.locks import NO_FORK
 from streamer.model import CelEvaluator, Limits
-from streamer.reference.core import ReferenceCore
-from streamer.subscriptions.compile import CompiledSubscription, compile_subscription
 from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.values import packed, unpacked
 
@@ -46,8 +43,10 @@ if TYPE_CHECKING:
 
     # Imported when used: pydantic takes longer to import than the rest.
     from streamer.config import Config
+    from streamer.engine.explain import Explanation
     from streamer.engine.reload import Configured, Reload
     from streamer.metrics import Server
+    from streamer.subscriptions.compile import CompiledSubscription
 
 
 @final
@@ -173,6 +172,8 @@ class Engine:
             OSError: it cannot be read.
             TypeError: what is no path as text.
         """
+        with NO_FORK:
+            from streamer.core import snapshot
         head = snapshot.read_head(path)
         options = head.options_with(overrides)
         # Tables in the file were hashed with its seed; an engine whose core cannot use them has one of its own.
@@ -194,6 +195,8 @@ class Engine:
             OSError: it cannot be written, or is a directory; what was there before stays.
             TypeError: what is no path as text.
         """
+        with NO_FORK:
+            from streamer.core import snapshot
         snapshot.save(path, self._options, self._core.given(Selection()), self._core)
 
     @property
@@ -574,6 +577,8 @@ class Engine:
         subscription = self.get(subscription_id)
         if subscription is None:
             raise UnknownSubscriptionError(subscription_id)
+        with NO_FORK:
+            from streamer.engine.explain import explain
         return explain(self._compile(subscription), event, self._options, tenant, collection)
 
     def plan(self, subscription_id: str) -> Plan:
@@ -664,6 +669,8 @@ class Engine:
         return serve(self, port, addr, registry=registry, name=name, collections=collections, tenants=tenants)
 
     def _compile(self, subscription: Subscription) -> CompiledSubscription:
+        with NO_FORK:
+            from streamer.subscriptions.compile import compile_subscription
         return compile_subscription(
             subscription,
             default_tenant=self._options.default_tenant,
@@ -685,6 +692,8 @@ def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog, s
         from streamer.native.core import NativeCore
 
         return NativeCore(options, programs, cel_errors, seed)
+    from streamer.reference.core import ReferenceCore
+
     return ReferenceCore(options, programs, cel_errors)
 
 

@@ -17,9 +17,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
-import zstandard
-
 from streamer.errors import EventCode, EventError, InputError
+from streamer.extras import needed
+from streamer.locks import NO_FORK
 
 LineSource: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Iterable[bytes]
 """A path, the text itself as bytes, a binary file object, which may be a pipe, or the text in pieces that may be cut anywhere."""
@@ -205,12 +205,22 @@ class _Gzip:
 
 class _Zstd:
     def __init__(self) -> None:
+        try:
+            with NO_FORK, needed("zstd input needs zstandard", "zstd"):
+                import zstandard
+        except ModuleNotFoundError as error:
+            raise InputError(str(error)) from error
         self._inflate = zstandard.ZstdDecompressor().decompressobj()
+        self._damaged = zstandard.ZstdError
         self.ended = False
         self.rest = b""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        yield self._inflate.decompress(data)
+        try:
+            inflated = self._inflate.decompress(data)
+        except self._damaged as error:
+            raise zlib.error(str(error)) from error
+        yield inflated
         self.ended = self._inflate.eof
         self.rest = self._inflate.unused_data
 
@@ -227,7 +237,7 @@ def _inflated(chunks: Iterator[bytes], start: Callable[[], _Member], step: int, 
                 rest = member.rest
                 if member.ended:
                     member = None
-    except (zlib.error, zstandard.ZstdError) as error:
+    except zlib.error as error:
         raise InputError(f"damaged {name} data: {error}") from error
     if member is not None:
         raise InputError(f"the {name} data is cut off")

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, final
 
 from streamer.bloom.state import FilterState
-from streamer.cel_eval import CelErrors, FailingSubscription, ProgramCache
+from streamer.cel_eval.cache import ProgramCache
+from streamer.cel_eval.errors import CelErrors, FailingSubscription
 from streamer.core.protocol import Core
 from streamer.errors import Ignored
 from streamer.sizes import PERCENTILES, format_percentiles, format_size

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from streamer.bloom.sizing import wilson_lower
 from streamer.bloom.state import FilterState
+from streamer.extras import needed
 from streamer.metrics.history import Sample
 from streamer.terminal import printable
 
@@ -66,10 +67,8 @@ def plot(samples: Sequence[Sample], path: str | os.PathLike[str]) -> None:
         ValueError: there is nothing to draw, or no such format.
         OSError: the file cannot be written.
     """
-    try:
+    with needed("drawing needs Matplotlib", "plot"):
         from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("drawing needs Matplotlib: pip install 'streamer-engine[plot]'", name=error.name) from None
     if len(samples) < 2:
         raise ValueError("nothing to draw: fewer than two samples")
     asked = names(samples)

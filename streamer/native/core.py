@@ -18,33 +18,35 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from streamer import _native
-from streamer.bloom.portable import PortableBloomFilter
-from streamer.bloom.shipping import Gathered, places_from_json
-from streamer.cel_eval import CelReason, ErrorLog, Functions, ProgramCache, constant_verdict, evaluate_cel
-from streamer.cel_eval.cache import ProgramCounts
-from streamer.cel_eval.narrowing import narrowing
+from streamer.cel_eval.cache import ProgramCache, ProgramCounts
+from streamer.cel_eval.errors import ErrorLog
+from streamer.cel_eval.registered import Functions
+from streamer.cel_eval.values import CelReason
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
 from streamer.core.lint import Examined, Finding, remarked, with_duplicates
 from streamer.core.options import Options
 from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
-from streamer.core.snapshot import Head, read_named
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import EventSource, as_before, encode, json_value
+from streamer.locks import NO_FORK
 from streamer.model import Event, Verdict, is_unicode
-from streamer.native.plan import as_plan
-from streamer.subscriptions.compile import EVERY, CompiledSubscription, compile_subscription
-from streamer.subscriptions.filters import parse_path
 from streamer.subscriptions.parse import parse_subscription
-from streamer.subscriptions.subscription import Subscription
+from streamer.subscriptions.subscription import EVERY, Subscription
 from streamer.subscriptions.text import canonical_text, check_length, event_text, exact_text, partial_text
 from streamer.subscriptions.values import private_copy, same_subscription
 from streamer.telemetry import Distribution, Telemetry
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from streamer.bloom.portable import PortableBloomFilter
+    from streamer.bloom.shipping import Gathered
+    from streamer.cel_eval.program import Program
+    from streamer.core.snapshot import Head
+    from streamer.subscriptions.compile import CompiledSubscription
 
 #: Sources that are parsed at once, with the GIL released.
 CHUNK: Final = 4096
@@ -115,6 +117,8 @@ class Host:
         """Evaluate the CEL part of a subscription, on the event as it is or as it was before."""
         if compiled.cel is None:
             return Verdict.TRUE.value
+        from streamer.cel_eval.program import evaluate_cel
+
         outcome = evaluate_cel(compiled.cel, event.old if is_old else event.new, self.options.limits.cel_budget)
         if outcome.reason is not None:
             self._cel_errors.record(compiled.id, outcome.reason, outcome.detail)
@@ -150,6 +154,8 @@ class Host:
 
     def compile(self, source: Source) -> CompiledSubscription:
         """Check and compile a subscription. Raises SubscriptionError."""
+        with NO_FORK:
+            from streamer.subscriptions.compile import compile_subscription
         options = self.options
         return compile_subscription(source, default_tenant=options.default_tenant, limits=options.limits, programs=self._programs)
 
@@ -174,7 +180,7 @@ class NativeCore(_native.Core):
                 json.dumps(options.layout.to_dict()).encode(),
                 default_tenant=options.default_tenant,
                 lazy=options.validation == "lazy",
-                soft_delete=None if options.soft_delete is None else parse_path(options.soft_delete, place="soft_delete"),
+                soft_delete=_soft_delete(options),
                 max_depth=options.limits.max_depth,
                 max_event_bytes=options.limits.max_event_bytes,
                 max_subscription_bytes=options.limits.max_subscription_bytes,
@@ -233,6 +239,8 @@ class NativeCore(_native.Core):
     def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None) -> None:
         if head.is_portable:
             # What a program of cel-python reads and calls is found when it is compiled.
+            from streamer.core.snapshot import read_named
+
             self.write(read_named(head.path, names), "add")
             return
         self.open(head.path, head.checksum, None if names is None else set(names))
@@ -273,7 +281,7 @@ class NativeCore(_native.Core):
                     continue
                 try:
                     compiled = self._host.compile(source)
-                    draft.external(position, compiled.mentions_before, compiled.cel and narrowing(compiled.cel))
+                    draft.external(position, compiled.mentions_before, compiled.cel and _narrowing(compiled.cel))
                 except SubscriptionError as error:
                     refuse(position, error)
 
@@ -368,6 +376,8 @@ class NativeCore(_native.Core):
     # Phase 1
 
     def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered:
+        from streamer.bloom.shipping import Gathered, places_from_json
+
         keys = self.gathered(list(dict.fromkeys(partitions)))
 
         def fill(bits: PortableBloomFilter) -> None:
@@ -415,25 +425,43 @@ class NativeCore(_native.Core):
             if program is None:
                 # It was removed meanwhile.
                 return None
+            with NO_FORK:
+                from streamer.cel_eval.program import constant_verdict
             constant = constant_verdict(program, self._options.limits.cel_budget)
-            told = self.lint_in_words(subscription_id, narrowing(program), None if constant is None else constant.value)
+            told = self.lint_in_words(subscription_id, _narrowing(program), None if constant is None else constant.value)
             remarks = remarked(program.remarks)
         return None if told is None else Examined(subscription_id, (*told["findings"], *remarks), told["identity"])
 
     def plan(self, subscription_id: str) -> Plan | None:
+        with NO_FORK:
+            from streamer.native.plan import as_plan
         told = self.plan_in_words(subscription_id)
         if told is None or not told["is_portable"]:
             return None if told is None else as_plan(subscription_id, told)
         held = self.source(subscription_id)
         program = None if held is None else self._host.compiled(held).cel
         # It may have been removed meanwhile.
-        told = None if program is None else self.plan_in_words(subscription_id, narrowing(program))
+        told = None if program is None else self.plan_in_words(subscription_id, _narrowing(program))
         return None if told is None or program is None else as_plan(subscription_id, told, program.source)
 
 
 def _phase1(options: Options) -> tuple[float, int] | None:
     bloom = options.bloom
     return (bloom.fp_rate, bloom.initial_capacity) if bloom.enabled else None
+
+
+def _soft_delete(options: Options) -> tuple[str, ...] | None:
+    if options.soft_delete is None:
+        return None
+    from streamer.subscriptions.filters import parse_path
+
+    return parse_path(options.soft_delete, place="soft_delete")
+
+
+def _narrowing(program: Program) -> str | None:
+    with NO_FORK:
+        from streamer.cel_eval.narrowing import narrowing
+    return narrowing(program)
 
 
 def _distribution(counts: list[int], total: int) -> Distribution:

@@ -17,11 +17,12 @@ from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
 from streamer.reference.topics import topic_matches
 from streamer.subscriptions.cel_text import cel_path
-from streamer.subscriptions.compile import EVERY, CompiledSubscription
+from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.filters import CompiledFilter
 from streamer.subscriptions.operands import type_name
 from streamer.subscriptions.patterns import AllOf, AnyOf, Field, Pattern
 from streamer.subscriptions.places import Place
+from streamer.subscriptions.subscription import EVERY
 
 CEL_BUDGET = Limits().cel_budget
 _SPENT = "the choice of array elements for its pattern takes more than its budget"

@@ -21,9 +21,9 @@ from typing import Final, TypeAlias, final
 
 from rpds import HashTrieMap
 
+from streamer.bloom.answer import Answer
 from streamer.bloom.guard import CollectionFilter, carried_keys
 from streamer.bloom.options import BloomOptions
-from streamer.bloom.portable import Answer
 from streamer.bloom.sizing import key_fp_rate
 from streamer.bloom.state import FilterState
 from streamer.core.protocol import Selection

@@ -7,8 +7,10 @@ imports the package for what runs there, and needs no part of PySpark for it.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from streamer.extras import needed
+from streamer.late import late
 
 if TYPE_CHECKING:
     from streamer.spark.batch import SparkMatches, match_events
@@ -51,9 +53,9 @@ _HOMES = {
     "write_by_gateway": "streaming",
 }
 
+_late = late(__name__, _HOMES)
+
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    with needed("streamer.spark needs PySpark", "spark"):
+        return _late(name)

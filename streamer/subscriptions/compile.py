@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, final
 
 from streamer.cel_eval import Program, ProgramCache
 from streamer.errors import CelError, SubscriptionError
@@ -13,13 +13,10 @@ from streamer.subscriptions.filters import CompiledFilter, parse_filter
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
 from streamer.subscriptions.sizes import Size
-from streamer.subscriptions.subscription import Subscription
+from streamer.subscriptions.subscription import EVERY, Subscription
 from streamer.subscriptions.topics import TopicPattern, parse_topic
 
 _LIMITS = Limits()
-
-#: As a tenant or collection: every one of them.
-EVERY: Final = "*"
 
 
 @final

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from streamer.model import CelEvaluator, Dialect
 
 if TYPE_CHECKING:
     from streamer.events.layout import EventLayout
+
+#: As a tenant or collection: every one of them.
+EVERY: Final = "*"
 
 
 @final

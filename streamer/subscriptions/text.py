@@ -21,9 +21,8 @@ from typing import Any, Final
 
 from streamer.errors import SubscriptionError
 from streamer.model import INT64_MIN, UINT64_MAX, BeyondFloat64, Limits, is_unicode
-from streamer.subscriptions.compile import EVERY
 from streamer.subscriptions.parse import parse_subscription
-from streamer.subscriptions.subscription import Subscription
+from streamer.subscriptions.subscription import EVERY, Subscription
 
 #: What is nested deeper is not written as JSON text: nothing would read it.
 MAX_DEPTH: Final = 512

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamer import Engine, EventError, Ignored, Matches
-from streamer.bloom.portable import Answer
+from streamer.bloom.answer import Answer
 from streamer.bloom.shipping import ShippedFilter
 from streamer.events.layout import EventLayout
 from streamer.telemetry import IGNORED

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from streamer.bloom.answer import Answer
 from streamer.bloom.guard import CollectionFilter, carried_keys
-from streamer.bloom.portable import Answer
 from streamer.events.layout import EventLayout
 from streamer.events.reading import read_event
 from streamer.model import Event, Limits

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from streamer import Engine, Subscription
+from streamer.bloom.answer import Answer
 from streamer.bloom.guard import CollectionFilter
-from streamer.bloom.portable import Answer
 from streamer.cel_eval import ProgramCache
 from streamer.events.layout import EventLayout
 from streamer.events.reading import read_event

@@ -14,7 +14,8 @@ import pytest
 from pybloom_live import BloomFilter
 
 from streamer.bloom import portable
-from streamer.bloom.portable import Answer, PortableBloomFilter
+from streamer.bloom.answer import Answer
+from streamer.bloom.portable import PortableBloomFilter
 
 KEYS = [f"key {n}".encode() for n in range(1000)]
 

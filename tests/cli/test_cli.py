@@ -379,7 +379,7 @@ def test_stats_prints_a_table_or_json(run: Run) -> None:
 
 
 def test_help_names_every_default(run: Run) -> None:
-    told = run("match", "--help").stdout.decode()
+    told = " ".join(run("match", "--help").stdout.decode().split())
     assert all(f"[default: {name}]" in told for name in ("change", "default", "full", "jsonl", "-"))
 
 

@@ -181,7 +181,7 @@ sys.meta_path.insert(0, Interrupt())
 """
 
 
-@pytest.mark.parametrize("module", ["streamer", "typer", "streamer.cli.main"])
+@pytest.mark.parametrize("module", ["streamer", "click", "streamer.cli.main"])
 def test_ctrl_c_while_importing_ends_quietly(place: Path, module: str) -> None:
     program = INTERRUPTED.format(when=ON_IMPORT.format(module=module))
     ran = subprocess.run(
