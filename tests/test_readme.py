@@ -165,6 +165,18 @@ def test_the_examples_of_the_page_run(
     assert ran or page.name != "README.md", "the README has examples"
 
 
+def test_the_files_of_the_readme_are_those_of_the_examples() -> None:
+    given = {
+        block.mark.removeprefix("file:").strip(): block.text for block in blocks(PAGES[0].read_text()) if "file:" in block.mark
+    }
+    assert given == {name: (ROOT / "examples" / name).read_text() for name in ("subscriptions.jsonl", "events.jsonl")}
+
+
+def test_the_readme_begins_with_how_to_install() -> None:
+    headings = re.findall(r"^## (.*)$", PAGES[0].read_text(), re.M)
+    assert headings[0] == "Install"
+
+
 def test_an_example_that_prints_something_else_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = "```python\nprint('one')\n```\n\n```text\ntwo\n```\n"
     with pytest.raises(AssertionError, match="printed"):
