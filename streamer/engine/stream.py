@@ -8,13 +8,15 @@ Where the source fails, the events before have their results first. Then its exc
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from streamer.engine.matches import BatchMatches, Matches
 from streamer.errors import EventError
 from streamer.events.reading import EventSource
+
+if TYPE_CHECKING:
+    import asyncio
 
 StreamResult: TypeAlias = Matches | EventError
 """What one event of a stream came to: an `EventError` stands in a bad event's place, its `index` is where in the stream."""
@@ -40,6 +42,8 @@ def stream(events: Iterable[EventSource], match: MatchBatch, at_once: int) -> It
 
 async def stream_async(events: AsyncIterable[EventSource], match: MatchBatch, at_once: int) -> AsyncGenerator[StreamResult]:
     """Match what has come, up to *at_once* events at a time."""
+    import asyncio  # who awaits this has it; all others need not wait for it
+
     source, position, failed = aiter(events), 0, None
     coming = _ask(source)
     try:
@@ -68,6 +72,8 @@ async def stream_async(events: AsyncIterable[EventSource], match: MatchBatch, at
 
 
 def _ask(source: AsyncIterator[EventSource]) -> asyncio.Future[EventSource]:
+    import asyncio
+
     return asyncio.ensure_future(anext(source))
 
 

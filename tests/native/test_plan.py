@@ -53,7 +53,7 @@ def test_a_plan_makes_no_engine_and_compiles_nothing_in_python(monkeypatch: pyte
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr("streamer.native.core.compile_subscription", refuse)
+    monkeypatch.setattr("streamer.subscriptions.compile.compile_subscription", refuse)
     monkeypatch.setattr("streamer.native.core.NativeCore.__new__", refuse)
     plan = engine.plan("s")
     assert plan.cel == "data.a == 1 && data.b - data.c > 2"

@@ -16,6 +16,7 @@ from streamer import _backend
 
 #: What takes long to import, or what a plain installation may lack.
 WATCHED = {
+    "asyncio",
     "bitarray",
     "celpy",
     "lark",
