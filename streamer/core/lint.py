@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import final
+from typing import TYPE_CHECKING, final
 
-from streamer.cel_eval import Remark
+if TYPE_CHECKING:
+    from streamer.cel_eval import Remark
 
 
 class FindingCode(StrEnum):
