@@ -21,7 +21,7 @@ PYTEST = STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test test-all test-integration lint types format docs site rust peers pytest slow wheel fuzz bench bench-smoke install clean
+.PHONY: help demo season test test-all test-integration lint types format docs site rust peers pytest slow wheel wheels first-hour fuzz bench bench-smoke install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,7 +84,13 @@ slow: $(VENV)/.dev-$(KIND) ## the tests that are slow, on each backend
 	$(PYTEST) -m $(if $(TEST),'not integration',slow)
 
 wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
-	@$(PY) tests/tools/check_wheel.py
+	@$(PY) -m tests.tools.check_wheel
+
+wheels: $(VENV)/.dev-$(KIND) ## build the wheel for any Linux with glibc 2.28 or later into dist/, check it, and try it
+	@$(PY) -m tests.tools.build_wheels
+
+first-hour: $(VENV)/.dev-$(KIND) ## what a newcomer meets: size and CPU of a plain installation against their goals, and the README in it; WHEEL=FILE
+	@$(PY) -m tests.tools.first_hour $(WHEEL)
 
 fuzz: $(VENV)/.dev-$(KIND) ## properties, native beside reference, cargo-fuzz, Miri: SECONDS (600) in all, or only TARGETS
 	@$(PY) -m tests.tools.fuzz --seconds $(or $(SECONDS),600) $(TARGETS)

@@ -15,7 +15,7 @@ from setuptools import setup
 
 #: What each installation needs.
 DEPENDENCIES = [
-    "click>=8.2",  # the command line
+    "click>=8.5",  # the command line; since then an argument has help
     "google-re2>=1.1",  # RE2 is the meaning of every regexp in the contract
     "lark>=1.2",  # parses CEL, for `explain`, `lint`, the reference
     "mmh3>=5",  # checksums of snapshots, and the portable Bloom filter's hash

@@ -1,4 +1,4 @@
-"""Build a wheel, install it into a fresh environment outside the tree, and test that installation.
+"""Build a wheel, install it into fresh environments outside the tree, and test what was installed: plainly, and with all extras.
 
 A checkout hides what a wheel lacks (data files, modules, the native core), because tests import the checkout.
 """
@@ -7,23 +7,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import venv
 from pathlib import Path
 
+from tests.tools.first_hour import build, plain_installation, run
+
 ROOT = Path(__file__).resolve().parents[2]
 TESTED = ("tests/conformance", "tests/api")
-
-
-def run(*command: str | Path, cwd: Path) -> str:
-    """Run *command*, and print its output where it fails."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    ran = subprocess.run(command, cwd=cwd, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if ran.returncode:
-        sys.exit(f"{' '.join(map(str, command))}\n{ran.stdout}\nwheel: failed with exit code {ran.returncode}")
-    return ran.stdout
 
 
 def main() -> None:
@@ -31,9 +23,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="streamer-wheel-") as directory:
         place = Path(directory)
         shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools would pack stale files from there
-        run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT, cwd=place)
-        (wheel,) = place.glob("*.whl")
+        wheel = build(place)
         print(f"wheel: built {wheel.name}, {wheel.stat().st_size / 1024:.0f} KiB")
+
+        # Its times are for `make first-hour`: here something else may run besides.
+        plain_installation(wheel, place, timed=False)
 
         venv.create(place / "venv", with_pip=True)
         python = place / "venv" / "bin" / "python"

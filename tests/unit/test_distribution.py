@@ -6,6 +6,11 @@ import re
 import tomllib
 from pathlib import Path
 
+import yaml
+
+from streamer.version import VERSION
+from tests.tools.build_wheels import GLIBC
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: `streamer` on the index is somebody else's project.
@@ -14,6 +19,17 @@ NAME = "streamer-engine"
 
 def test_the_distribution_has_a_name_of_its_own() -> None:
     assert PROJECT["name"] == NAME
+
+
+def test_the_wheel_of_the_readme_is_the_one_that_is_built() -> None:
+    (named,) = re.findall(r"pip install (streamer_engine\S+)", (ROOT / "README.md").read_text("utf-8"))
+    assert named == f"streamer_engine-{VERSION}-cp311-abi3-manylinux_{GLIBC.replace('.', '_')}_x86_64.whl"
+
+
+def test_each_python_that_the_classifiers_name_is_tried_before_a_release() -> None:
+    pythons = {row.rpartition(" ")[2] for row in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", row)}
+    tried = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]["try"]["strategy"]["matrix"]
+    assert pythons <= set(tried["python"])
 
 
 def test_every_extra_that_people_are_told_to_install_is_ours_and_exists() -> None:

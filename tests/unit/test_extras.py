@@ -46,6 +46,7 @@ def ends(extra: str, code: str, backend: str = ANY) -> str:
         ("arrow", "from streamer.bloom import rows; rows.probe([], None, None, None, None)", "probe_arrow needs pyarrow"),
         ("plot", "from streamer.metrics.plot import plot; plot([], 'a.png')", "drawing needs Matplotlib"),
         ("spark", "from streamer.spark import match_events", "streamer.spark needs PySpark"),
+        ("spark", "import runpy; runpy.run_module('streamer.spark.job')", "the job needs PySpark"),
         ("zstd", ENGINE + "list(engine.match_jsonl(b'\\x28\\xb5\\x2f\\xfd'))", "zstd input needs zstandard"),
     ],
 )
