@@ -24,6 +24,7 @@ pub mod map;
 pub mod naive;
 pub mod prefetch;
 pub mod regexps;
+mod stored;
 pub mod subscriptions;
 pub mod value;
 pub mod watch;

@@ -11,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Arc;
-use streamer_core::bloom::filter::Answer;
+use streamer_core::bloom::answer::Answer;
 use streamer_core::bloom::keys::{mode_name, root_name};
 use streamer_core::bloom::kinds::KeyKind;
 use streamer_core::bloom::portable::{Slices, murmur3_x64_128, set};

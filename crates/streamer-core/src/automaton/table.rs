@@ -18,6 +18,7 @@
 
 use crate::map::Array;
 use crate::prefetch::prefetch;
+use crate::stored::{ImageReader, ImageWriter};
 use bytemuck::{Pod, Zeroable};
 
 /// See the head of this file.
@@ -28,7 +29,7 @@ pub struct Table {
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub(crate) struct Slot {
+struct Slot {
     tag: u32,
     value: u32,
 }
@@ -54,17 +55,22 @@ impl Table {
         Table { slots: slots.into() }
     }
 
-    /// A table that was built before, whose values are below *end*; None where it is none.
-    pub(crate) fn from_slots(slots: Array<Slot>, end: usize) -> Option<Table> {
-        let is_empty = |slot: &Slot| slot.value == EMPTY;
-        let ends = slots.is_empty() || (slots.len().is_power_of_two() && slots.iter().any(is_empty));
-        let fits = slots.iter().all(|slot| is_empty(slot) || (slot.value as usize) < end);
-        (ends && fits).then_some(Table { slots })
+    /// Write it into an image.
+    pub(crate) fn write(&self, out: &mut ImageWriter) {
+        out.array(&self.slots);
     }
 
-    /// What [`Table::from_slots`] takes.
-    pub(crate) fn slots(&self) -> &Array<Slot> {
-        &self.slots
+    /// Read one in which every search ends.
+    pub(crate) fn read(from: &mut ImageReader<'_>) -> Option<Table> {
+        let slots: Array<Slot> = from.array()?;
+        let is_empty = |slot: &Slot| slot.value == EMPTY;
+        let ends = slots.is_empty() || (slots.len().is_power_of_two() && slots.iter().any(is_empty));
+        ends.then_some(Table { slots })
+    }
+
+    /// Whether all values are below *end*.
+    pub(crate) fn is_below(&self, end: usize) -> bool {
+        self.slots.iter().all(|slot| slot.value == EMPTY || (slot.value as usize) < end)
     }
 
     /// The first value under *hash* for which *is_it* holds.

@@ -18,11 +18,11 @@
 //!
 //! Cost: a hash and a load for each value at a place; of an equality the hash is the one that the index needs too.
 
+use crate::bloom::answer::Answer;
 use crate::bloom::blocked::{Blocked, Measure};
 use crate::bloom::keys::{Access, place_to_bytes};
 use crate::bloom::kinds::{KeyKind, of_scalar};
-use crate::engine::buckets::MANY_PATHS;
-use crate::engine::paths::{PathMap, PathSet, PathSets};
+use crate::engine::paths::{MANY_PATHS, PathMap, PathSet, PathSets};
 use crate::engine::store::Store;
 use crate::engine::values::Values;
 use crate::prefetch::{prefetch, prefetch_all};
@@ -31,15 +31,6 @@ use crate::value::{ScalarRef, Seed};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-/// What a filter can say of an event. There is no YES.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// No keyed subscription matches; nothing else may be concluded.
-    No,
-    /// Nothing may be concluded.
-    Maybe,
-}
 
 /// One in so many answers is sampled.
 pub const EVERY: u64 = 16;

@@ -25,6 +25,7 @@
 //!
 //! *Blocked* guards the partitions of the engine, on the hashes that the index needs anyway. *Portable* is what is shipped.
 
+pub mod answer;
 pub mod blocked;
 pub mod filter;
 pub mod keys;

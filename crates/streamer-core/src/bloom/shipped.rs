@@ -9,7 +9,7 @@
 //!
 //! Cost: about that of reading the event in full, and 50 to 100 ns for each key that it carries.
 
-use crate::bloom::filter::Answer;
+use crate::bloom::answer::Answer;
 use crate::bloom::keys::{begin_key, end_key};
 use crate::bloom::kinds::{KeyKind, KeyProbe, of_scalar};
 use crate::bloom::portable::Slices;

@@ -27,24 +27,13 @@
 //! (up to 650 times slower at few matches), counting satisfied predicates (70 to 2,900 times), one automaton that asks all
 //! paths in sorted order as Quamina does (its states multiply where subscriptions ask different paths).
 
-use crate::automaton::literals;
-use crate::automaton::ranges::NumberCut;
 use crate::automaton::table::Table;
-use crate::automaton::topics;
-use crate::bloom::filter::Answer;
-use crate::engine::checks::{Check, CheckRecord, UNNAMED, Wanted, is_other, next_check};
-use crate::engine::encoded::{AtomView, FastHash};
 use crate::engine::matchers::Matcher;
-use crate::engine::store::{Store, flags};
-use crate::engine::values::{SeenValue, Values};
-use crate::engine::verify;
-use crate::flatten::PathId;
 use crate::map::Array;
 use crate::prefetch::prefetch;
-use crate::value::{Kind, Kinds, ScalarRef, Seed, head_of};
-use crate::watch::spend;
+use crate::stored::{ImageReader, ImageWriter};
+use crate::value::{Kind, ScalarRef, Seed, head_of};
 use bytemuck::{Pod, Zeroable};
-use std::collections::{HashMap, HashSet};
 
 /// So many conjunctions are verified one by one rather than indexed again.
 pub const FEW: usize = 8;
@@ -143,7 +132,7 @@ impl Brief {
 
     /// Whether there is more of the scalar than this.
     #[inline]
-    fn is_part(self) -> bool {
+    pub(super) fn is_part(self) -> bool {
         self.kind & 7 == Brief::TEXT && self.kind >> 3 > 8
     }
 }
@@ -182,15 +171,20 @@ impl Equalities {
         Equalities { slots: slots.into(), factor }
     }
 
-    /// A table that was built before; None where a search in it would not end.
-    pub(super) fn from_slots(slots: Array<Equality>, seed: &Seed) -> Option<Equalities> {
+    fn write(&self, out: &mut ImageWriter) {
+        out.array(&self.slots);
+    }
+
+    /// Read a table in which every search ends.
+    fn read(from: &mut ImageReader<'_>, seed: &Seed) -> Option<Equalities> {
+        let slots: Array<Equality> = from.array()?;
         let ends =
             slots.is_empty() || (slots.len().is_power_of_two() && slots.iter().any(|equality| equality.bucket == NO_BUCKET));
         ends.then(|| Equalities { slots, factor: factor(seed) })
     }
 
     #[inline]
-    fn find(&self, bucket: u32, value: u32) -> Option<Next> {
+    pub(super) fn find(&self, bucket: u32, value: u32) -> Option<Next> {
         if self.slots.is_empty() {
             return None;
         }
@@ -274,407 +268,38 @@ impl Index {
     }
 }
 
-/// What a segment found for one event.
-#[derive(Debug, Default)]
-pub struct Found {
-    /// Subscriptions found once.
-    pub once: Vec<u32>,
-    /// Subscriptions that may stand several times, here and in no other list.
-    pub several: Vec<u32>,
-    /// How many conjunctions were verified or handed out.
-    pub candidates: u64,
-}
-
-/// Scratch of the value automata.
-#[derive(Debug, Default)]
-pub struct MatcherScratch {
-    literals: literals::SeenLiterals,
-    topics: topics::TopicScratch,
-    hits: Vec<u32>,
-    /// Of each path: when its values were numbered, and which numbers they have.
-    numbered: Vec<(u64, u32, u32)>,
-    numbers: Vec<u32>,
-    stamp: u64,
-    /// Whether a path that was asked has more than [`MANY_VALUES`] values. From then on nothing is followed or checked twice.
-    is_many: bool,
-    followed: HashSet<u32, FastHash>,
-    /// What checks said, by their words.
-    checked: HashMap<Box<[u32]>, bool, FastHash>,
-}
-
-/// One event in one segment.
-pub(super) struct Visit<'s, 'v, 'f> {
-    pub store: &'s Store,
-    pub index: &'s Index,
-    pub map: &'s [PathId],
-    /// For each path id: the segment's paths that it stands for, as a scalar and as leaves; only where there are many.
-    pub positions: &'s [[u32; 2]],
-    pub values: &'v mut Values<'f>,
-    pub seed: &'s Seed,
-    pub found: &'v mut Found,
-    pub scratch: &'v mut MatcherScratch,
-}
-
-/// The hash of a value at a path.
-#[inline]
-pub(super) fn value_hash(seed: &Seed, value: u64, path: u32) -> u64 {
-    seed.hash_words(value, u64::from(path))
-}
-
-/// Of so many values at a path the memory is asked for before it is needed.
-const PREFETCHED_VALUES: usize = 4;
-
-/// A bucket that asks more than this looks at the paths that the event has, not at those that it asks.
-pub(crate) const MANY_PATHS: usize = 24;
-
-/// What an event has at a path is few up to here: to look again costs less than to remember.
-const MANY_VALUES: usize = 256;
-
-impl Visit<'_, '_, '_> {
-    /// Hand out all that the event makes hold; after a NO of the partition's filter, only what it does not speak of.
-    pub fn run(&mut self, answer: Answer) {
-        self.scratch.stamp += 1;
-        self.scratch.numbers.clear();
-        self.scratch.is_many = false;
-        self.scratch.followed.clear();
-        self.scratch.checked.clear();
-        if self.scratch.numbered.len() < self.map.len() {
-            self.scratch.numbered.resize(self.map.len(), (0, 0, 0));
-        }
-        if answer == Answer::Maybe {
-            self.bucket(0, false);
-        }
-        if let Some(always) = self.index.always
-            && (always != 0 || answer == Answer::No)
-        {
-            self.bucket(always, false);
-        }
-    }
-
-    /// Recursion is as deep as the builder nests buckets: see `build::DEEPEST`.
-    fn bucket(&mut self, number: u32, again: bool) {
-        let bucket = self.index.buckets[number as usize];
-        // A record of a candidate has some eight words.
-        spend((bucket.candidates_end - bucket.candidates) as usize / 8 + 1);
-        let (answers, several) =
-            (bucket.answers as usize..bucket.several as usize, bucket.several as usize..bucket.lists_end as usize);
-        if !answers.is_empty() {
-            let list = if again { &mut self.found.several } else { &mut self.found.once };
-            self.found.candidates += answers.len() as u64;
-            list.extend_from_slice(&self.index.lists[answers]);
-        }
-        if !several.is_empty() {
-            self.found.candidates += several.len() as u64;
-            self.found.several.extend_from_slice(&self.index.lists[several]);
-        }
-        let mut at = bucket.candidates;
-        while at < bucket.candidates_end {
-            at = self.candidate(at, again);
-        }
-        let probes = bucket.probes as usize..bucket.probes_end as usize;
-        if probes.len() <= MANY_PATHS || self.positions.is_empty() {
-            if number == 0 {
-                self.prefetch(probes.clone());
-            }
-            for at in probes {
-                self.probe(number, self.index.probes[at], again);
-            }
-        } else {
-            self.probe_present(number, probes, again);
-        }
-    }
-
-    /// Ask for the memory that the first bucket's probes come upon first, and then for what its equalities lead to.
-    fn prefetch(&mut self, probes: std::ops::Range<usize>) {
-        let index = self.index;
-        for probe in &index.probes[probes.clone()] {
-            let matcher = index.matchers.get(probe.matcher as usize);
-            for at in self.values.at(self.map[probe.path as usize], self.store.mode(probe.path)).take(PREFETCHED_VALUES) {
-                let SeenValue { scalar, hash, .. } = self.values.get(at);
-                match (matcher, scalar) {
-                    (Some(matcher), Some(scalar)) => matcher.prefetch(scalar),
-                    (None, Some(_)) => index.dictionary.prefetch(value_hash(self.seed, hash, probe.path)),
-                    _ => {}
-                }
-            }
-        }
-        for probe in index.probes[probes].iter().filter(|probe| probe.matcher == EQUALITIES) {
-            let values = self.values.at(self.map[probe.path as usize], self.store.mode(probe.path));
-            for at in self.numbers(probe.path, values).take(PREFETCHED_VALUES) {
-                if let Some(value) = index.values.get(self.scratch.numbers[at] as usize) {
-                    self.prefetch_next(value.first);
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn prefetch_next(&self, next: Next) {
-        if next.0 & CANDIDATE != 0 {
-            prefetch(&self.index.checks, (next.0 & !CANDIDATE) as usize);
-        } else if next.0 & ANSWER == 0 {
-            prefetch(&self.index.buckets, next.0 as usize);
-        }
-    }
-
-    /// Ask only the paths that the event has, and those that answer for a missing value.
-    fn probe_present(&mut self, number: u32, probes: std::ops::Range<usize>, again: bool) {
-        let index = self.index;
-        let probes = &index.probes[probes];
-        let for_missing = probes.partition_point(|probe| index.answers_missing(*probe));
-        for probe in &probes[..for_missing] {
-            self.probe(number, *probe, again);
-        }
-        let paths = &probes[for_missing..];
-        self.values.find_present();
-        for at in 0..self.values.present().len() {
-            let path = self.values.present()[at];
-            for position in self.positions[path.0 as usize] {
-                let start = paths.partition_point(|probe| probe.path < position);
-                for probe in paths[start..].iter().take_while(|probe| probe.path == position) {
-                    self.probe(number, *probe, again);
-                }
-            }
-        }
-    }
-
-    fn probe(&mut self, bucket: u32, probe: Probe, again: bool) {
-        let values = self.values.at(self.map[probe.path as usize], self.store.mode(probe.path));
-        let again = again || values.len() > 1;
-        self.scratch.is_many |= values.len() > MANY_VALUES;
-        if probe.matcher == EQUALITIES {
-            for at in self.numbers(probe.path, values) {
-                let number = self.scratch.numbers[at];
-                let next = match bucket {
-                    _ if number == UNNAMED => None,
-                    0 => Some(self.index.values[number as usize].first).filter(|next| *next != Next::NOWHERE),
-                    _ => self.index.equalities.find(bucket, number),
-                };
-                if let Some(next) = next {
-                    self.follow(next, again);
-                }
-            }
-            return;
-        }
-        let matcher = &self.index.matchers[probe.matcher as usize];
-        if let Matcher::Kinds(kinds) = matcher {
-            return self.kinds(kinds, values, again);
-        }
-        for at in values {
-            let seen = self.values.get(at);
-            let mut hits = std::mem::take(&mut self.scratch.hits);
-            let start = hits.len();
-            self.matcher(matcher, &seen, again, &mut hits);
-            // Following a hit may ask other matchers, which append to the same list and take back what they appended.
-            self.scratch.hits = hits;
-            let end = self.scratch.hits.len();
-            for hit in &self.scratch.hits[start..end] {
-                self.prefetch_next(Next(*hit));
-            }
-            for hit in start..end {
-                self.follow(Next(self.scratch.hits[hit]), again);
-            }
-            self.scratch.hits.truncate(start);
-        }
-    }
-
-    /// The numbers of the values at a path, by position in the scratch.
-    fn numbers(&mut self, path: u32, values: std::ops::Range<usize>) -> std::ops::Range<usize> {
-        let MatcherScratch { numbered, numbers, stamp, .. } = &mut *self.scratch;
-        let known = numbered[path as usize];
-        if known.0 == *stamp {
-            return known.1 as usize..known.2 as usize;
-        }
-        let start = numbers.len();
-        for at in values {
-            let seen = self.values.get(at);
-            let Some(scalar) = seen.scalar else {
-                numbers.push(UNNAMED);
-                continue;
-            };
-            let wanted = Brief::of(scalar);
-            let found = self.index.dictionary.find(value_hash(self.seed, seen.hash, path), |value| {
-                let NamedValue { path: other, atom, brief, .. } = self.index.values[value as usize];
-                other == path && brief == wanted && (!brief.is_part() || is_named(self.store, atom, scalar))
-            });
-            numbers.push(found.unwrap_or(UNNAMED));
-        }
-        numbered[path as usize] = (*stamp, start as u32, numbers.len() as u32);
-        start..numbers.len()
-    }
-
-    fn kinds(&mut self, kinds: &[(Kinds, u32)], values: std::ops::Range<usize>, again: bool) {
-        let mut all = Kinds::NONE;
-        for at in values.clone() {
-            all = all.or(Kinds::of(self.values.get(at).kind));
-        }
-        if values.is_empty() {
-            all = Kinds::MISSING;
-        }
-        for (wanted, next) in kinds {
-            if !wanted.and(all).is_empty() {
-                self.follow(Next(*next), again);
-            }
-        }
-    }
-
-    /// Ask one matcher about one value: answers are handed out, all else is appended to *hits*.
-    fn matcher(&mut self, matcher: &Matcher, seen: &SeenValue<'_>, again: bool, hits: &mut Vec<u32>) {
-        let Found { once, several, candidates } = &mut *self.found;
-        let answer = if again { several } else { once };
-        let before = answer.len();
-        let mut hit = |ids: &[u32]| hits.extend_from_slice(ids);
-        match (matcher, seen.scalar) {
-            (Matcher::Numbers { answers, others }, Some(ScalarRef::Number(number))) => {
-                answers.query_number(number, answer);
-                others.query_number(number, hits);
-            }
-            (Matcher::Times { of, answers, others }, _) => {
-                if let Some(number) = seen.leaf.time(*of) {
-                    answers.query_number(number, answer);
-                    others.query_number(number, hits);
-                }
-            }
-            (Matcher::AnythingBut(sets), scalar) => {
-                for (_, set) in sets.iter().filter(|(kinds, _)| kinds.has(seen.kind)) {
-                    match scalar {
-                        Some(scalar) => set.query(scalar, &mut hit),
-                        None => set.all(&mut hit),
-                    }
-                }
-            }
-            (matcher, Some(ScalarRef::String(text))) => match matcher {
-                Matcher::Strings { answers, others } => {
-                    answers.query_text(text, answer);
-                    others.query_text(text, hits);
-                }
-                Matcher::Prefixes(prefixes) => prefixes.query(text, hit),
-                Matcher::Suffixes(suffixes) => suffixes.query(text, hit),
-                Matcher::IgnoreCase(operands) => operands.query(text, hit),
-                Matcher::Wildcards(wildcards) => wildcards.query(text, &mut self.scratch.literals, hit),
-                Matcher::Regexps(regexps) => regexps.query(text, &mut self.scratch.literals, hit),
-                Matcher::Nets(nets) => nets.query(text, hit),
-                Matcher::Topics(topics) => topics.query(text, &mut self.scratch.topics, hit),
-                _ => {}
-            },
-            _ => {}
-        }
-        *candidates += (answer.len() - before) as u64;
-    }
-
-    #[inline]
-    fn follow(&mut self, next: Next, again: bool) {
-        // Each of thousands of values may lead to the same place, which looks at thousands of values of another path.
-        if again && self.scratch.is_many && !self.scratch.followed.insert(next.0) {
-            return;
-        }
-        if next.0 & CANDIDATE != 0 {
-            self.candidate(next.0 & !CANDIDATE, again);
-        } else if next.0 & ANSWER != 0 {
-            self.found.candidates += 1;
-            let list = if again { &mut self.found.several } else { &mut self.found.once };
-            list.push(next.0 & !ANSWER);
-        } else {
-            self.bucket(next.0, again);
-        }
-    }
-
-    /// Verify the candidate at *at*, and say where the next record is.
-    #[inline]
-    fn candidate(&mut self, at: u32, again: bool) -> u32 {
-        let (record, next) = CheckRecord::read(&self.index.checks, at);
-        self.found.candidates += 1;
-        let mut checks = record.checks;
-        loop {
-            let words = checks;
-            let Some(check) = next_check(&mut checks) else { break };
-            let holds = if self.scratch.is_many {
-                self.check_once(check, &words[..words.len() - checks.len()])
-            } else {
-                self.check(check)
-            };
-            if !holds {
-                return next;
-            }
-        }
-        let again = again || record.is_apart();
-        match record.wanted() {
-            Wanted::One(subscription) => if again { &mut self.found.several } else { &mut self.found.once }.push(subscription),
-            Wanted::All(conjunction) => hand_out(self.store, conjunction, again, self.found),
-        }
-        next
-    }
-
-    /// Verify *check*, and remember what came of its *words*.
-    #[cold]
-    fn check_once(&mut self, check: Check<'_>, words: &[u32]) -> bool {
-        if let Some(known) = self.scratch.checked.get(words) {
-            return *known;
-        }
-        let holds = self.check(check);
-        self.scratch.checked.insert(words.into(), holds);
-        holds
-    }
-
-    #[inline]
-    fn check(&mut self, check: Check<'_>) -> bool {
-        let path = match check {
-            Check::Values(path, _) | Check::Other(path, ..) | Check::Kinds(path, _) | Check::Numbers(path, ..) => path,
-            Check::Clause(clause) => return verify::clause_holds(self.store, clause, self.map, self.values),
-        };
-        let values = self.values.at(self.map[path as usize], self.store.mode(path));
-        self.scratch.is_many |= values.len() > MANY_VALUES;
-        match check {
-            Check::Values(_, wanted) => {
-                let numbers = self.numbers(path, values);
-                self.scratch.numbers[numbers].iter().any(|number| wanted.contains(number))
-            }
-            Check::Other(_, kinds, none_of) => {
-                let numbers = self.numbers(path, values.clone());
-                values
-                    .zip(numbers)
-                    .any(|(at, number)| is_other(self.values.get(at).kind, self.scratch.numbers[number], kinds, none_of))
-            }
-            Check::Kinds(_, kinds) if values.is_empty() => Kinds::from_bits(kinds).has(Kind::Missing),
-            Check::Kinds(_, kinds) => values.into_iter().any(|at| Kinds::from_bits(kinds).has(self.values.get(at).kind)),
-            Check::Numbers(_, from, to) => values.into_iter().any(|at| match self.values.get(at).scalar {
-                Some(ScalarRef::Number(number)) => {
-                    let point = NumberCut::before(number);
-                    from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
-                }
-                _ => false,
-            }),
-            Check::Clause(_) => false,
-        }
-    }
-}
-
-/// Whether an atom of *store* is that a value equals *scalar*.
-pub(super) fn is_named(store: &Store, atom: u32, scalar: ScalarRef<'_>) -> bool {
-    matches!(store.atom_at(atom).next().map(|atom| atom.view), Some(AtomView::Equal(other)) if other == scalar)
-}
-
-/// Hand out the subscriptions of a conjunction that holds.
-#[inline]
-pub(super) fn hand_out(store: &Store, conjunction: u32, again: bool, found: &mut Found) {
-    let targets = store.targets(conjunction);
-    if again {
-        found.several.extend_from_slice(targets);
-    } else if store.any_flags & flags::SEVERAL == 0 {
-        found.once.extend_from_slice(targets);
-    } else {
-        for &target in targets {
-            let several = store.flags[target as usize] & flags::SEVERAL != 0;
-            if several { &mut found.several } else { &mut found.once }.push(target);
-        }
-    }
-}
-
 impl Index {
     /// Whether a probe can find something where there is no value.
-    fn answers_missing(&self, probe: Probe) -> bool {
+    pub(super) fn answers_missing(&self, probe: Probe) -> bool {
         probe.matcher != EQUALITIES
             && matches!(&self.matchers[probe.matcher as usize], Matcher::Kinds(kinds) if kinds.iter().any(|(kinds, _)| kinds.has(Kind::Missing)))
+    }
+
+    /// Write it into an image, but for its matchers, which are made again of their recipe.
+    pub(super) fn write(&self, out: &mut ImageWriter) {
+        self.dictionary.write(out);
+        out.array(&self.values);
+        self.equalities.write(out);
+        out.array(&self.buckets);
+        out.array(&self.lists);
+        out.array(&self.checks);
+        out.array(&self.probes);
+    }
+
+    /// Read one, without its matchers. Whether its parts fit one another is not looked at.
+    pub(super) fn read(from: &mut ImageReader<'_>, seed: &Seed, always: Option<u32>, unkeyed: u32) -> Option<Index> {
+        Some(Index {
+            dictionary: Table::read(from)?,
+            values: from.array()?,
+            equalities: Equalities::read(from, seed)?,
+            buckets: from.array()?,
+            lists: from.array()?,
+            checks: from.array()?,
+            probes: from.array()?,
+            matchers: Box::default(),
+            always,
+            unkeyed,
+        })
     }
 
     /// How many conjunctions have no access predicate.
@@ -694,4 +319,10 @@ impl Index {
             + self.probes.bytes()
             + matchers
     }
+}
+
+/// The hash of a value at a path.
+#[inline]
+pub(super) fn value_hash(seed: &Seed, value: u64, path: u32) -> u64 {
+    seed.hash_words(value, u64::from(path))
 }

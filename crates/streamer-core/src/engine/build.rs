@@ -23,8 +23,8 @@ use crate::engine::buckets::{
     Brief, Bucket, EQUALITIES, Equalities, Equality, FEW, Index, MOST, NamedValue, Next, Probe, value_hash,
 };
 use crate::engine::checks::{self, Wanted};
-use crate::engine::encoded::{AtomView, CannotBuild, EncodedAtom, FastHash};
-use crate::engine::matchers::{Class, Matcher, class_of};
+use crate::engine::encoded::{AtomView, CannotBuild, ClauseView, EncodedAtom, FastHash};
+use crate::engine::matchers::{Class, Matcher, Recipe, RecipeBuilder, class_of};
 use crate::engine::store::{Store, flags};
 use crate::value::{Kind, ScalarRef, Seed};
 use std::collections::HashMap;
@@ -99,24 +99,6 @@ pub(super) fn rebuilt(store: &Store, seed: &Seed, depth: Depth, is_always: impl 
     is_same.then_some((index, recipe))
 }
 
-/// What the matchers of an index were made of: for each its class, and where its atoms begin, the atoms of others than answers
-/// begin, and all end; each atom with where it is and what it leads to.
-#[derive(Debug, Default)]
-pub(super) struct Recipe {
-    pub heads: Vec<[u32; 4]>,
-    pub atoms: Vec<[u32; 2]>,
-}
-
-impl Recipe {
-    fn push(&mut self, class: Class, answers: &[[u32; 2]], others: &[[u32; 2]]) {
-        let start = self.atoms.len() as u32;
-        let middle = start + answers.len() as u32;
-        self.heads.push([class as u32, start, middle, middle + others.len() as u32]);
-        self.atoms.extend_from_slice(answers);
-        self.atoms.extend_from_slice(others);
-    }
-}
-
 impl<'s> Builder<'s> {
     /// The index, and for each subscription its new number.
     fn run(
@@ -149,7 +131,7 @@ impl<'s> Builder<'s> {
             checks: Vec::new(),
             probes: Vec::new(),
             matchers: Vec::new(),
-            recipe: Recipe::default(),
+            recipe: RecipeBuilder::default(),
             unkeyed: 0,
             places: vec![u32::MAX; store.len()],
             placed: 0,
@@ -183,7 +165,7 @@ impl<'s> Builder<'s> {
             always: always.map(|bucket| bucket as u32),
             unkeyed,
         };
-        Ok((index, recipe, places))
+        Ok((index, recipe.build(), places))
     }
 
     /// The new number of a subscription: the next one when it is first answered.
@@ -210,7 +192,7 @@ struct Builder<'s> {
     checks: Vec<u32>,
     probes: Vec<Probe>,
     matchers: Vec<Matcher>,
-    recipe: Recipe,
+    recipe: RecipeBuilder,
     unkeyed: u32,
     places: Vec<u32>,
     placed: u32,
@@ -401,14 +383,14 @@ impl<'s> Builder<'s> {
             }),
             _ => {
                 let lead = |same: &[Filed]| {
-                    let atom = self.store.position(keys.all[same[0].0 as usize].atom.encoded);
+                    let atom = self.store.encoded.position(keys.all[same[0].0 as usize].atom.encoded);
                     [atom, self.next(same, level).0]
                 };
                 [Vec::new(), group.chunk_by(|left, right| left.0 == right.0).map(lead).collect()]
             }
         };
         self.recipe.push(class, &answers, &others);
-        let matcher = Matcher::new(self.store, self.seed, class as u32, &answers, &others);
+        let matcher = Matcher::new(&self.store.encoded, self.seed, class as u32, &answers, &others);
         probes.push(Probe { path, matcher: self.matchers.len() as u32 });
         self.matchers.push(matcher.expect("the atoms are of their class"));
     }
@@ -419,7 +401,7 @@ impl<'s> Builder<'s> {
         let value = *self.value_of.entry((path, words)).or_insert(new);
         if value == new {
             self.hashes.push((value_hash(self.seed, scalar.hash(self.seed), path), value));
-            let (atom, brief) = (self.store.position(words), Brief::of(scalar));
+            let (atom, brief) = (self.store.encoded.position(words), Brief::of(scalar));
             self.values.push(NamedValue { path, atom, first: Next::NOWHERE, brief });
         }
         value
@@ -436,7 +418,7 @@ impl<'s> Builder<'s> {
         let (mut direct, mut indirect) = (Vec::new(), Vec::new());
         for same in group.chunk_by(|left, right| left.0 == right.0) {
             let atom = &keys.all[same[0].0 as usize].atom;
-            let ((from, to), at) = (ends(&atom.view), self.store.position(atom.encoded));
+            let ((from, to), at) = (ends(&atom.view), self.store.encoded.position(atom.encoded));
             let (answering, rest): (Vec<Filed>, Vec<Filed>) = same.iter().partition(|(_, item)| self.is_answer(item));
             for (found, list) in [(answering, &mut direct), (rest, &mut indirect)] {
                 if !found.is_empty() {
@@ -512,10 +494,7 @@ fn same_probe(keys: &Keys<'_>, left: &Filed, right: &Filed) -> bool {
 }
 
 /// The clauses of an item that may still serve as access predicate, with their positions.
-fn open_clauses<'s>(
-    store: &'s Store,
-    item: &Item,
-) -> impl Iterator<Item = (u32, crate::engine::store::ClauseView<'s>)> + use<'s> {
+fn open_clauses<'s>(store: &'s Store, item: &Item) -> impl Iterator<Item = (u32, ClauseView<'s>)> + use<'s> {
     let unknown = item.unknown;
     let clauses = store.clauses(item.conjunction);
     (0..31_u32.min(clauses.len() as u32))

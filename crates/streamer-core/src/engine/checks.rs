@@ -17,8 +17,7 @@
 //! and 4 times slower at 1,000,000 subscriptions.
 
 use crate::automaton::ranges::NumberCut;
-use crate::engine::encoded::AtomView;
-use crate::engine::store::ClauseView;
+use crate::engine::encoded::{AtomView, ClauseView};
 use crate::value::{Kind, ScalarRef};
 
 /// What one look at a record finds.

@@ -20,10 +20,10 @@
 use crate::automaton::ranges::NumberCut;
 use crate::bloom::keys::{Access, Scope};
 use crate::engine::buckets::{Bucket, EQUALITIES, Index, Next, Probe, Target};
-use crate::engine::build::{Depth, Recipe, rebuilt};
+use crate::engine::build::{Depth, rebuilt};
 use crate::engine::checks::{Check, CheckRecord as Candidate, UNNAMED, Wanted, next_check};
 use crate::engine::encoded::AtomView;
-use crate::engine::matchers::Matcher;
+use crate::engine::matchers::{Matcher, Recipe};
 use crate::engine::partitions::Partition;
 use crate::engine::registry::Records;
 use crate::engine::segment::Segment;
@@ -290,7 +290,7 @@ fn equalities(index: &Index, bucket: u32, path: u32) -> impl Iterator<Item = (u3
 }
 
 fn atom_at(store: &Store, position: u32) -> String {
-    store.atom_at(position).next().map_or_else(String::new, |atom| owned(&atom.view).to_string())
+    store.encoded.atom_at(position).next().map_or_else(String::new, |atom| owned(&atom.view).to_string())
 }
 
 fn clause_text(store: &Store, number: u32) -> String {
@@ -306,7 +306,9 @@ fn check_text(store: &Store, index: &Index, check: Check<'_>) -> String {
     };
     let atoms = |numbers: &[u32]| -> Vec<Atom> {
         let named = numbers.iter().filter(|number| **number != UNNAMED);
-        named.flat_map(|number| store.atom_at(index.values[*number as usize].atom).map(|atom| owned(&atom.view))).collect()
+        named
+            .flat_map(|number| store.encoded.atom_at(index.values[*number as usize].atom).map(|atom| owned(&atom.view)))
+            .collect()
     };
     match check {
         Check::Values(path, numbers) => {

@@ -18,8 +18,9 @@ use crate::automaton::regexps::Regexps;
 use crate::automaton::topics::Topics;
 use crate::automaton::wildcards::Wildcards;
 use crate::cel::Times;
-use crate::engine::encoded::AtomView;
-use crate::engine::store::Store;
+use crate::engine::encoded::{AtomView, EncodedClauses};
+use crate::map::Array;
+use crate::stored::{ImageReader, ImageWriter};
 use crate::value::{Kind, Kinds, Scalar, ScalarRef, Seed};
 use bytemuck::CheckedBitPattern;
 use std::sync::Arc;
@@ -128,17 +129,23 @@ impl Matcher {
         }
     }
 
-    /// Make the matcher of a class of where its atoms are in *store*, and what each leads to: *answers* and *others*. None for a
+    /// Make the matcher of a class of where its atoms are in *clauses*, and what each leads to: *answers* and *others*. None for a
     /// class that has none, and for an atom of another one.
-    pub(super) fn new(store: &Store, seed: &Seed, class: u32, answers: &[[u32; 2]], others: &[[u32; 2]]) -> Option<Matcher> {
+    pub(super) fn new(
+        clauses: &EncodedClauses,
+        seed: &Seed,
+        class: u32,
+        answers: &[[u32; 2]],
+        others: &[[u32; 2]],
+    ) -> Option<Matcher> {
         let class = Class::of(class)?;
-        fn view(store: &Store, at: u32) -> Option<AtomView<'_>> {
-            store.atom_at(at).next().map(|atom| atom.view)
+        fn view(clauses: &EncodedClauses, at: u32) -> Option<AtomView<'_>> {
+            clauses.atom_at(at).next().map(|atom| atom.view)
         }
         Some(match class {
             Class::Equal => return None,
             Class::Numbers => {
-                let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
+                let range = |[at, id]: &[u32; 2]| match view(clauses, *at)? {
                     AtomView::Numbers(from, to) => Some(CutRange { from, to, id: *id }),
                     _ => None,
                 };
@@ -147,7 +154,7 @@ impl Matcher {
             }
             Class::Timestamps | Class::Durations => {
                 let of = if class == Class::Timestamps { Times::Timestamps } else { Times::Durations };
-                let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
+                let range = |[at, id]: &[u32; 2]| match view(clauses, *at)? {
                     AtomView::Times(_, from, to) => Some(CutRange { from, to, id: *id }),
                     _ => None,
                 };
@@ -155,7 +162,7 @@ impl Matcher {
                 Matcher::Times { of, answers: ranges(answers)?, others: ranges(others)? }
             }
             Class::Strings => {
-                let range = |[at, id]: &[u32; 2]| match view(store, *at)? {
+                let range = |[at, id]: &[u32; 2]| match view(clauses, *at)? {
                     AtomView::Strings(from, to) => Some(CutRange { from: from.map(Box::from), to: to.map(Box::from), id: *id }),
                     _ => None,
                 };
@@ -163,7 +170,7 @@ impl Matcher {
                 Matcher::Strings { answers: ranges(answers)?, others: ranges(others)? }
             }
             class => {
-                of_texts(seed, class, others.iter().map(|[at, next]| Some((view(store, *at)?, *next))).collect::<Option<_>>()?)
+                of_texts(seed, class, others.iter().map(|[at, next]| Some((view(clauses, *at)?, *next))).collect::<Option<_>>()?)
             }
         })
     }
@@ -204,6 +211,46 @@ impl Matcher {
             _ => 0,
         };
         size_of::<Matcher>() + held
+    }
+}
+
+/// What the matchers of an index are made of: for each its class, and where its atoms begin, the atoms of others than answers
+/// begin, and all end; each atom with where it is and what it leads to.
+#[derive(Debug)]
+pub(super) struct Recipe {
+    pub heads: Array<[u32; 4]>,
+    pub atoms: Array<[u32; 2]>,
+}
+
+impl Recipe {
+    pub(super) fn write(&self, out: &mut ImageWriter) {
+        out.array(&self.heads);
+        out.array(&self.atoms);
+    }
+
+    pub(super) fn read(from: &mut ImageReader<'_>) -> Option<Recipe> {
+        Some(Recipe { heads: from.array()?, atoms: from.array()? })
+    }
+}
+
+/// A recipe that is being written.
+#[derive(Debug, Default)]
+pub(super) struct RecipeBuilder {
+    heads: Vec<[u32; 4]>,
+    atoms: Vec<[u32; 2]>,
+}
+
+impl RecipeBuilder {
+    pub(super) fn push(&mut self, class: Class, answers: &[[u32; 2]], others: &[[u32; 2]]) {
+        let start = self.atoms.len() as u32;
+        let middle = start + answers.len() as u32;
+        self.heads.push([class as u32, start, middle, middle + others.len() as u32]);
+        self.atoms.extend_from_slice(answers);
+        self.atoms.extend_from_slice(others);
+    }
+
+    pub(super) fn build(self) -> Recipe {
+        Recipe { heads: self.heads.into(), atoms: self.atoms.into() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Matching: the partitions that an event sees, one flattening for all of them, their segments one after the other.
 
-use crate::bloom::filter::{Answer, BloomFilter};
+use crate::bloom::answer::Answer;
+use crate::bloom::filter::BloomFilter;
 use crate::cel::Verdict;
 use crate::engine::event::{Event, Identity, Located};
 use crate::engine::external_cel::Side;

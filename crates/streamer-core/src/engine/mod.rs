@@ -2,6 +2,7 @@
 
 mod access;
 mod addition;
+mod atoms;
 pub mod buckets;
 pub mod build;
 mod changes;
@@ -39,6 +40,7 @@ mod programs;
 mod record;
 pub mod registry;
 mod scratch;
+mod search;
 mod section;
 pub mod segment;
 pub mod shares;
@@ -51,6 +53,7 @@ mod tombstones;
 mod transition;
 mod unknown;
 pub mod values;
+mod verification;
 mod verify;
 mod version;
 mod wide;

@@ -13,15 +13,19 @@
 //!
 //! Rejected: views in the version, made by the writer: a change in (\*, \*) would make one for each of 300,000 partitions.
 
-use crate::engine::buckets::MANY_PATHS;
 use crate::engine::encoded::FastHash;
 use crate::flatten::{PathId, PathTrie};
 use crate::layout::EventLayout;
-use crate::subscriptions::normal_form::{Mode, Path};
+use crate::stored::{Packer, Unpacker};
+use crate::subscriptions::normal_form::{Mode, Path, Root};
 use hashbrown::HashTable;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
+
+/// A set of more paths than this, a bucket that asks more, and a filter of more places look at the paths that the event has, not at
+/// those that they ask.
+pub(crate) const MANY_PATHS: usize = 24;
 
 /// The distinct paths of a segment; a path has one number for each mode. Equal sets of an engine are one.
 #[derive(Debug)]
@@ -30,6 +34,26 @@ pub struct PathSet {
     pub number: u64,
     /// The paths; a segment names them by position.
     pub paths: Box<[(Path, Mode)]>,
+}
+
+impl PathSet {
+    /// Pack the paths for an image.
+    pub(super) fn pack(&self, pack: &mut Packer) {
+        pack.several(self.paths.iter(), |pack, (path, mode)| {
+            pack.number(Root::ALL.iter().position(|root| *root == path.root).unwrap_or(Root::ALL.len()));
+            pack.number(usize::from(*mode == Mode::AnyLeaf));
+            pack.several(path.names.iter(), |pack, name| pack.text(name));
+        });
+    }
+
+    /// The paths that were packed.
+    pub(super) fn unpack(pack: &mut Unpacker<'_>) -> Option<Vec<(Path, Mode)>> {
+        pack.several(|path| {
+            let root = Root::ALL[path.below(Root::ALL.len())? as usize];
+            let mode = if path.below(2)? == 1 { Mode::AnyLeaf } else { Mode::Scalar };
+            Some((Path { root, names: path.several(|name| name.text().map(Box::from))?.into() }, mode))
+        })
+    }
 }
 
 /// Makes equal sets one. Owned by the writer.

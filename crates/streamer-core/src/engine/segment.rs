@@ -20,17 +20,19 @@
 //! reader could miss both the old and the new side of a replace); a mutable append array with an index of its own beside the
 //! segments (a second kind of index, with locks or unsafe code).
 
-use crate::bloom::filter::Answer;
+use crate::bloom::answer::Answer;
 use crate::bloom::keys::Access;
-use crate::engine::buckets::{Found, Index, MatcherScratch, Visit, hand_out};
+use crate::engine::buckets::Index;
 use crate::engine::build::{Depth, build};
 use crate::engine::consistency::Spent;
 use crate::engine::encoded::CannotBuild;
 use crate::engine::output::Output;
 use crate::engine::paths::PathMap;
+use crate::engine::search::{Found, MatcherScratch, Visit, hand_out};
 use crate::engine::store::{Store, flags};
 use crate::engine::tombstones::Tombstones;
 use crate::engine::values::Values;
+use crate::engine::verification::verification_holds;
 use crate::engine::verify;
 use crate::fork;
 use crate::prefetch::{prefetch, prefetch_all};
@@ -381,7 +383,7 @@ impl Segment {
             return false;
         }
         self.store.flags[at as usize] & verified == 0
-            || verify::verification_holds(&self.store, at, &asked.map.ids, values).unwrap_or_else(|Spent| {
+            || verification_holds(&self.store, at, &asked.map.ids, values).unwrap_or_else(|Spent| {
                 output.spent.push(self.store.slots[at as usize]);
                 false
             })

@@ -3,7 +3,7 @@
 //! ```text
 //!   subscription 0   slot 17  flags ─┐          conjunction 0 ─► clauses 4 9      targets 0 2
 //!   subscription 1   slot 3          ├─ targets conjunction 1 ─► clauses 4        targets 1
-//!   subscription 2   slot 90        ─┘          clause 4 ─► words (see encoded.rs)
+//!   subscription 2   slot 90        ─┘          clause 4 ─► words (see encoded/)
 //! ```
 //!
 //! Invariant: equal clauses are stored once, and equal conjunctions are stored once with all their subscriptions as
@@ -11,10 +11,12 @@
 //!
 //! Cost: about 20 bytes a subscription, 8 a conjunction, 4 a clause in a conjunction, and the distinct clauses.
 
-use crate::engine::encoded::{Atoms, CannotBuild, ClauseEncoder, FastHash, Pool, Rows};
+use crate::engine::checks::StoreCounts;
+use crate::engine::encoded::{CannotBuild, ClauseEncoder, ClauseView, EncodedClauses, FastHash, Pool, Rows};
 use crate::engine::paths::{PathSet, PathSets};
 use crate::engine::wide::{WIDE, Wide};
 use crate::map::Array;
+use crate::stored::{ImageReader, ImageWriter, Packer, Unpacker, is_rows};
 use crate::subscriptions::normal_form::{Atom, Mode, NormalForm, Path, PatternTree, Relation, Verify};
 use crate::value::Seed;
 use hashbrown::HashTable;
@@ -49,22 +51,20 @@ pub mod flags {
 pub struct Store {
     /// The paths that clauses name by position.
     pub paths: Arc<PathSet>,
-    pub(super) pool: Pool,
-    pub(super) encoded: Array<u32>,
-    pub(super) clause_at: Array<u32>,
-    pub(super) conjunction_at: Array<u32>,
-    pub(super) clauses: Array<u32>,
-    pub(super) target_at: Array<u32>,
-    pub(super) targets: Array<u32>,
+    pub(super) encoded: EncodedClauses,
+    conjunction_at: Array<u32>,
+    clauses: Array<u32>,
+    target_at: Array<u32>,
+    targets: Array<u32>,
     /// Of each subscription: its slot in the registry.
     pub slots: Box<[u32]>,
     /// Of each subscription: its flags.
     pub flags: Array<u8>,
     /// All flags of any subscription.
     pub any_flags: u8,
-    pub(super) verify: Box<[(u32, Verification)]>,
+    verify: Box<[(u32, Verification)]>,
     /// Clauses of many alternatives; see [`Store::widen`].
-    pub(super) wide: HashMap<u32, Wide, FastHash>,
+    wide: HashMap<u32, Wide, FastHash>,
 }
 
 /// What is checked on a candidate.
@@ -100,21 +100,6 @@ impl VerifiedTree {
     }
 }
 
-/// A clause, read.
-#[derive(Clone, Copy, Debug)]
-pub struct ClauseView<'a> {
-    /// Its number.
-    pub number: u32,
-    /// Its path, by position in the path set.
-    pub path: u32,
-    /// Its alternatives.
-    pub atoms: Atoms<'a>,
-    /// How many.
-    pub count: u32,
-    /// How many words they take, with what they exclude.
-    pub length: u32,
-}
-
 impl Store {
     /// How many subscriptions there are, removed ones too.
     pub fn len(&self) -> usize {
@@ -133,7 +118,7 @@ impl Store {
 
     /// How many distinct clauses there are.
     pub fn distinct_clauses(&self) -> usize {
-        self.clause_at.len() - 1
+        self.encoded.len()
     }
 
     /// The clauses of a conjunction.
@@ -153,15 +138,13 @@ impl Store {
     /// Read a clause.
     #[inline]
     pub fn clause(&self, clause: u32) -> ClauseView<'_> {
-        let words = &self.encoded[self.clause_at[clause as usize] as usize..self.clause_at[clause as usize + 1] as usize];
-        let atoms = self.pool.atoms(&words[2..], words[1]);
-        ClauseView { number: clause, path: words[0], count: words[1], length: words.len() as u32 - 2, atoms }
+        self.encoded.clause(clause)
     }
 
     /// Let clauses of many alternatives be asked by value. A store that has none needs nothing.
     pub(super) fn widen(&mut self, seed: &Seed) {
         let wide = (0..self.distinct_clauses() as u32).filter(|clause| self.clause(*clause).length > WIDE);
-        self.wide = wide.map(|clause| (clause, Wide::new(self, seed, self.clause(clause).atoms))).collect();
+        self.wide = wide.map(|clause| (clause, Wide::new(&self.encoded, seed, self.clause(clause).atoms))).collect();
     }
 
     /// How a clause is asked by value.
@@ -173,17 +156,6 @@ impl Store {
     /// How many alternatives its distinct clauses have.
     pub(super) fn atoms(&self) -> usize {
         (0..self.distinct_clauses() as u32).map(|clause| self.clause(clause).count as usize).sum()
-    }
-
-    /// Read the atom whose words are at *position*; see [`Store::position`].
-    #[inline]
-    pub fn atom_at(&self, position: u32) -> Atoms<'_> {
-        self.pool.atoms(&self.encoded[position as usize..], 1)
-    }
-
-    /// Where *words*, a part of a clause of this store, begin.
-    pub fn position(&self, words: &[u32]) -> u32 {
-        ((words.as_ptr() as usize - self.encoded.as_ptr() as usize) / size_of::<u32>()) as u32
     }
 
     /// What is checked on a candidate.
@@ -215,10 +187,142 @@ impl Store {
 
     /// Heap bytes held, those of shared trees and programs left out.
     pub fn bytes(&self) -> usize {
-        let words = [&self.encoded, &self.clause_at, &self.conjunction_at, &self.clauses, &self.target_at, &self.targets];
+        let words = [&self.conjunction_at, &self.clauses, &self.target_at, &self.targets];
         let words: usize = words.iter().map(|words| words.bytes()).sum();
         let wide: usize = self.wide.values().map(Wide::bytes).sum();
-        self.pool.bytes() + words + wide + self.slots.len() * 4 + self.flags.bytes() + self.verify.len() * 32
+        self.encoded.bytes() + words + wide + self.slots.len() * 4 + self.flags.bytes() + self.verify.len() * 32
+    }
+}
+
+/// A store in an image: paths, the pool's small things and verifications are packed, the rest are arrays.
+impl Store {
+    pub(super) fn write(&self, out: &mut ImageWriter) {
+        self.paths.pack(&mut out.pack);
+        self.encoded.write(out);
+        for array in [&self.conjunction_at, &self.clauses, &self.target_at, &self.targets] {
+            out.array(array);
+        }
+        out.array(&self.slots);
+        out.array(&self.flags);
+        self.encoded.pool.write(out);
+        out.pack.several(self.verify.iter(), |pack, (subscription, verification)| {
+            pack.number(*subscription as usize);
+            verification.pack(pack);
+        });
+    }
+
+    /// Read a store of *count* subscriptions, whose slots are numbered from *base* on.
+    pub(super) fn read(from: &mut ImageReader<'_>, count: u32, base: u32, sets: &mut PathSets) -> Option<Store> {
+        let all = count as usize;
+        let paths = PathSet::unpack(&mut from.pack)?;
+        let (words, starts) = EncodedClauses::read(from)?;
+        let (conjunction_at, clauses): (Array<u32>, Array<u32>) = (from.array()?, from.array()?);
+        let (target_at, targets): (Array<u32>, Array<u32>) = (from.array()?, from.array()?);
+        let (lines, flags): (Array<u32>, Array<u8>) = (from.array()?, from.array()?);
+        let encoded = EncodedClauses { pool: Pool::read(from)?, words, starts };
+        let below = |array: &[u32], end: usize| array.iter().all(|number| (*number as usize) < end);
+        let is_sound = encoded.is_sound(paths.len())
+            && is_rows(&conjunction_at, clauses.len())
+            && is_rows(&target_at, targets.len())
+            && target_at.len() == conjunction_at.len()
+            && lines.len() == all
+            && flags.len() == all
+            && below(&clauses, encoded.len())
+            && below(&targets, all);
+        if !is_sound {
+            return None;
+        }
+        let mut slots = Vec::with_capacity(all);
+        let mut seen = vec![false; all];
+        for &line in &*lines {
+            if std::mem::replace(seen.get_mut(line as usize)?, true) {
+                return None;
+            }
+            slots.push(base.checked_add(line)?);
+        }
+        let verify = from.pack.several(|one| Some((one.below(all)?, Verification::unpack(one, paths.len(), encoded.len())?)))?;
+        verify.is_sorted_by(|(left, _), (right, _)| left < right).then(|| Store {
+            paths: sets.get(paths),
+            encoded,
+            conjunction_at,
+            clauses,
+            target_at,
+            targets,
+            any_flags: flags.iter().fold(0, |all, flags| all | flags),
+            slots: slots.into(),
+            flags,
+            verify: verify.into(),
+            wide: HashMap::default(),
+        })
+    }
+
+    /// What the records of its index may name.
+    pub(super) fn counts(&self) -> StoreCounts {
+        StoreCounts {
+            subscriptions: self.len(),
+            conjunctions: self.conjunctions(),
+            clauses: self.distinct_clauses(),
+            paths: self.paths.paths.len(),
+        }
+    }
+}
+
+/// Pattern trees in an image nest no deeper.
+const DEEPEST_PATTERN: u32 = 600;
+
+impl Verification {
+    fn pack(&self, pack: &mut Packer) {
+        let numbers = |pack: &mut Packer, numbers: &[u32]| {
+            pack.several(numbers.iter(), |pack, number| pack.number(*number as usize));
+        };
+        let changed: Vec<u32> = self.changed.iter().flat_map(|(left, right)| [*left, *right]).collect();
+        let compared: Vec<u32> =
+            self.compared.iter().flat_map(|(left, relation, right)| [*left, *relation as u32, *right]).collect();
+        numbers(pack, &changed);
+        numbers(pack, &compared);
+        numbers(pack, &self.fields);
+        pack.number(usize::from(self.tree.is_some()));
+        if let Some(tree) = &self.tree {
+            tree.pack(pack);
+        }
+    }
+
+    /// What was packed, of a store of so many *paths* and *clauses*.
+    fn unpack(pack: &mut Unpacker<'_>, paths: usize, clauses: usize) -> Option<Verification> {
+        let changed = pack.several(|path| path.below(paths))?;
+        let compared = pack.several(|number| number.below(paths.max(Relation::ALL.len())))?;
+        let compared: Option<Box<[_]>> = compared
+            .chunks_exact(3)
+            .map(|three| {
+                let is_path = |path: u32| (path as usize) < paths;
+                let relation = *Relation::ALL.get(three[1] as usize)?;
+                (is_path(three[0]) && is_path(three[2])).then_some((three[0], relation, three[2]))
+            })
+            .collect();
+        let fields = pack.several(|clause| clause.below(clauses))?;
+        let tree = match pack.below(2)? {
+            1 => Some(Arc::new(VerifiedTree::unpack(pack, fields.len(), DEEPEST_PATTERN)?)),
+            _ => None,
+        };
+        let changed = changed.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        Some(Verification { changed, compared: compared?, fields: fields.into(), tree })
+    }
+}
+
+impl VerifiedTree {
+    fn pack(&self, pack: &mut Packer) {
+        pack.number(self.fields.start as usize);
+        pack.number(self.fields.end as usize);
+        pack.several(self.any_of.iter(), |pack, all| pack.several(all.iter(), |pack, one| one.pack(pack)));
+    }
+
+    /// What was packed, over so many *fields*.
+    fn unpack(pack: &mut Unpacker<'_>, fields: usize, deeper: u32) -> Option<VerifiedTree> {
+        let (start, end) = (pack.below(fields + 1)?, pack.below(fields + 1)?);
+        let deeper = deeper.checked_sub(1)?;
+        let any_of =
+            pack.several(|all| Some(all.several(|one| VerifiedTree::unpack(one, fields, deeper))?.into_boxed_slice()))?;
+        (start <= end).then(|| VerifiedTree { fields: start..end, any_of: any_of.into() })
     }
 }
 
@@ -333,7 +437,7 @@ impl StoreBuilder {
             self.slots.push(store.slots[old as usize]);
             self.flags.push(store.flags[old as usize]);
         }
-        let mut clause_of = vec![u32::MAX; store.clause_at.len()];
+        let mut clause_of = vec![u32::MAX; store.distinct_clauses()];
         let mut clauses = Vec::new();
         for (old, verification) in &store.verify {
             let new = new_of[*old as usize];
@@ -405,9 +509,11 @@ impl StoreBuilder {
         self.verify.sort_unstable_by_key(|(subscription, _)| *subscription);
         Store {
             paths: sets.get(self.paths),
-            pool: self.writer.into_pool(),
-            encoded: self.clauses.words.into(),
-            clause_at: self.clauses.at.into(),
+            encoded: EncodedClauses {
+                pool: self.writer.into_pool(),
+                words: self.clauses.words.into(),
+                starts: self.clauses.at.into(),
+            },
             conjunction_at: self.conjunctions.at.into(),
             clauses: self.conjunctions.words.into(),
             target_at: target_at.into(),

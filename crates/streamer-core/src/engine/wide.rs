@@ -14,12 +14,10 @@
 //! Cost: 12 bytes an equality, for other atoms what their matchers take; nothing for clauses of up to [`WIDE`] words.
 
 use crate::automaton::table::Table;
-use crate::engine::buckets::is_named;
-use crate::engine::encoded::{AtomView, Atoms, EncodedAtom};
+use crate::engine::atoms::{atom_fails, atom_holds};
+use crate::engine::encoded::{AtomView, Atoms, EncodedAtom, EncodedClauses};
 use crate::engine::matchers::{Class, Matcher, class_of};
-use crate::engine::store::Store;
 use crate::engine::values::Values;
-use crate::engine::verify::{atom_fails, atom_holds};
 use crate::value::{Kinds, Seed};
 
 /// A clause of more words than this, some 64 alternatives, is asked by value.
@@ -38,17 +36,17 @@ pub(super) struct Wide {
 }
 
 impl Wide {
-    /// For a row of atoms of *store*.
-    pub fn new(store: &Store, seed: &Seed, atoms: Atoms<'_>) -> Wide {
+    /// For a row of atoms of *clauses*.
+    pub fn new(clauses: &EncodedClauses, seed: &Seed, atoms: Atoms<'_>) -> Wide {
         let (mut equal, mut excluding, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let mut by_class: Vec<(Class, Vec<[u32; 2]>)> = Vec::new();
         for atom in atoms {
-            let position = store.position(atom.encoded);
+            let position = clauses.position(atom.encoded);
             match (class_of(&atom.view), atom.view) {
                 (_, AtomView::Equal(scalar)) => equal.push((scalar.hash(seed), position)),
                 // Recursive, but no deeper: nothing but plain atoms stands in there.
                 (_, AtomView::Other(kinds, none_of)) if atom.encoded.len() as u32 > WIDE => {
-                    excluding.push((kinds, Wide::new(store, seed, none_of)));
+                    excluding.push((kinds, Wide::new(clauses, seed, none_of)));
                 }
                 ((class, true), _) if Matcher::tells(class) => match by_class.iter_mut().find(|(other, _)| *other == class) {
                     Some((_, atoms)) => atoms.push([position, 0]),
@@ -57,32 +55,32 @@ impl Wide {
                 _ => others.push(position),
             }
         }
-        let matchers = by_class.iter().filter_map(|(class, atoms)| Matcher::new(store, seed, *class as u32, &[], atoms));
+        let matchers = by_class.iter().filter_map(|(class, atoms)| Matcher::new(clauses, seed, *class as u32, &[], atoms));
         Wide { equal: Table::new(&equal), matchers: matchers.collect(), excluding: excluding.into(), others: others.into() }
     }
 
     /// Whether any of the alternatives holds for a value that is there.
-    pub fn holds(&self, store: &Store, values: &mut Values<'_>, at: usize) -> bool {
-        self.knows(store, values, at)
-            || self.excluding.iter().any(|(kinds, none_of)| kinds.has(values.get(at).kind) && none_of.fails(store, values, at))
-            || self.others(store).any(|atom| atom_holds(&atom.view, values, at))
+    pub fn holds(&self, clauses: &EncodedClauses, values: &mut Values<'_>, at: usize) -> bool {
+        self.knows(clauses, values, at)
+            || self.excluding.iter().any(|(kinds, none_of)| kinds.has(values.get(at).kind) && none_of.fails(clauses, values, at))
+            || self.others(clauses).any(|atom| atom_holds(&atom.view, values, at))
     }
 
     /// Whether each of the alternatives, none of which excludes anything, is known not to hold.
-    fn fails(&self, store: &Store, values: &mut Values<'_>, at: usize) -> bool {
-        !self.knows(store, values, at) && self.others(store).all(|atom| atom_fails(&atom.view, values, at))
+    fn fails(&self, clauses: &EncodedClauses, values: &mut Values<'_>, at: usize) -> bool {
+        !self.knows(clauses, values, at) && self.others(clauses).all(|atom| atom_fails(&atom.view, values, at))
     }
 
     /// Whether one of those alternatives holds that are looked up.
-    fn knows(&self, store: &Store, values: &mut Values<'_>, at: usize) -> bool {
+    fn knows(&self, clauses: &EncodedClauses, values: &mut Values<'_>, at: usize) -> bool {
         let seen = values.get(at);
         let Some(scalar) = seen.scalar else { return false };
-        self.equal.find(seen.hash, |position| is_named(store, position, scalar)).is_some()
+        self.equal.find(seen.hash, |position| clauses.is_equality(position, scalar)).is_some()
             || self.matchers.iter().any(|matcher| matcher.holds(scalar, &mut values.literals))
     }
 
-    fn others<'s>(&self, store: &'s Store) -> impl Iterator<Item = EncodedAtom<'s>> {
-        self.others.iter().flat_map(|position| store.atom_at(*position))
+    fn others<'s>(&self, clauses: &'s EncodedClauses) -> impl Iterator<Item = EncodedAtom<'s>> {
+        self.others.iter().flat_map(|position| clauses.atom_at(*position))
     }
 
     /// Heap bytes held, those of matchers left out.

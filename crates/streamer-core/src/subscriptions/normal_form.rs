@@ -40,6 +40,12 @@ pub enum Root {
     Tenant,
 }
 
+impl Root {
+    /// All, in the order in which images number them.
+    pub(crate) const ALL: [Root; 7] =
+        [Root::Raw, Root::Data, Root::Before, Root::Type, Root::Topic, Root::Collection, Root::Tenant];
+}
+
 /// Member names from a root. Paths have no array indexes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path {
@@ -221,6 +227,11 @@ pub enum Relation {
     Less,
     /// `<=`.
     LessOrEqual,
+}
+
+impl Relation {
+    /// All, in the order in which images number them.
+    pub(crate) const ALL: [Relation; 3] = [Relation::Equal, Relation::Less, Relation::LessOrEqual];
 }
 
 /// A pattern with its paths by index into [`Verify::paths`]: all fields, and of each OR one alternative.

@@ -1,0 +1,86 @@
+//! Does an atom hold for a value of an event?
+
+use crate::automaton::cidr::{net_holds, parse_address};
+use crate::automaton::folding::fold;
+use crate::automaton::places::topic_matches;
+use crate::automaton::ranges::NumberCut;
+use crate::automaton::wildcards::wildcard_matches;
+use crate::engine::encoded::AtomView;
+use crate::engine::values::Values;
+use crate::value::{Kind, ScalarRef, Value};
+
+/// Whether an atom holds for a value that is there.
+#[inline]
+pub(super) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
+    let seen = values.get(at);
+    match (atom, seen.scalar) {
+        (AtomView::Equal(operand), Some(scalar)) => *operand == scalar,
+        (AtomView::Numbers(from, to), Some(ScalarRef::Number(number))) => {
+            let point = NumberCut::before(number);
+            from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
+        }
+        (AtomView::Times(of, from, to), _) => seen.leaf.time(*of).is_some_and(|number| {
+            let point = NumberCut::before(number);
+            from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
+        }),
+        (AtomView::Size(least, most), _) => size_of(values, at).is_some_and(|size| (*least..=*most).contains(&size)),
+        (AtomView::Kinds(kinds), _) => kinds.has(seen.kind),
+        (AtomView::Other(kinds, none_of), _) => {
+            kinds.has(seen.kind) && none_of.into_iter().all(|atom| atom_fails(&atom.view, values, at))
+        }
+        (AtomView::EqualTree(tree), _) => {
+            seen.kind == tree.kind() && values.tree(at).is_some_and(|value| value.equals(tree) == Some(true))
+        }
+        (AtomView::Element(element), _) => {
+            matches!(values.tree(at), Some(Value::List(elements)) if elements.iter().any(|one| one.equals(element) == Some(true)))
+        }
+        (atom, Some(ScalarRef::String(text))) => text_atom_holds(atom, text),
+        _ => false,
+    }
+}
+
+/// Whether an atom is known not to hold: a list or object with a number beyond float64 in it may not be told apart.
+#[inline]
+pub(super) fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
+    match atom {
+        AtomView::EqualTree(tree) => {
+            values.get(at).kind != tree.kind() || values.tree(at).is_some_and(|value| value.equals(tree) == Some(false))
+        }
+        AtomView::Element(element) => match values.tree(at) {
+            Some(Value::List(elements)) => elements.iter().all(|one| one.equals(element) == Some(false)),
+            _ => values.get(at).kind != Kind::List,
+        },
+        atom => !atom_holds(atom, values, at),
+    }
+}
+
+/// How many characters, elements or members a value has.
+fn size_of(values: &mut Values<'_>, at: usize) -> Option<u32> {
+    let size = match values.get(at).scalar {
+        Some(ScalarRef::String(text)) => text.chars().count(),
+        Some(_) => return None,
+        None => match values.tree(at)? {
+            Value::List(elements) => elements.len(),
+            Value::Map(members) => members.len(),
+            _ => return None,
+        },
+    };
+    u32::try_from(size).ok()
+}
+
+fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
+    match *atom {
+        AtomView::Strings(from, to) => from.is_none_or(|from| from <= text) && to.is_none_or(|to| text < to),
+        AtomView::Prefix(operand) => text.starts_with(operand),
+        AtomView::Suffix(operand) => text.ends_with(operand),
+        AtomView::Substring(operand) => memchr::memmem::find(text.as_bytes(), operand.as_bytes()).is_some(),
+        AtomView::PrefixIgnoreCase(operand) => fold(text).starts_with(operand),
+        AtomView::SuffixIgnoreCase(operand) => fold(text).ends_with(operand),
+        AtomView::EqualIgnoreCase(operand) => fold(text) == operand,
+        AtomView::Wildcard(pieces) => wildcard_matches(pieces, text),
+        AtomView::Regexp(program) => program.search(text),
+        AtomView::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(net, address)),
+        AtomView::Topic(words) => topic_matches(words.symbols(), text),
+        _ => false,
+    }
+}
