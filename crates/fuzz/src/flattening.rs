@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use streamer_core::error::{EventCode, Ignored, Unread};
-use streamer_core::flatten::{Flat, Flattener, Given, PathId, PathTrie, Position, Validation};
+use streamer_core::flatten::{Flat, Flattener, GivenParts, PathId, PathTrie, Position, Validation};
 use streamer_core::json::{self, ParseOptions, Tree};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -56,8 +56,8 @@ pub(super) static WATCHED: LazyLock<Vec<Watched>> = LazyLock::new(|| {
         .collect()
 });
 
-pub(super) fn given() -> Given<'static> {
-    Given { default_tenant: Some("default"), ..Given::default() }
+pub(super) fn given() -> GivenParts<'static> {
+    GivenParts { default_tenant: Some("default"), ..GivenParts::default() }
 }
 
 pub(super) fn read_whole(text: &[u8]) -> Result<Value, streamer_core::error::EventError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use streamer_core::error::EventCode;
-use streamer_core::flatten::{Flattener, Given, Locator, PathId, PathTrie, Validation};
+use streamer_core::flatten::{Flattener, GivenParts, Locator, PathId, PathTrie, Validation};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::Subscription;
@@ -36,8 +36,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn given() -> Given<'static> {
-    Given { default_tenant: Some("default"), ..Given::default() }
+fn given() -> GivenParts<'static> {
+    GivenParts { default_tenant: Some("default"), ..GivenParts::default() }
 }
 
 fn trie(paths: &[(Root, &[&str], Mode)]) -> (PathTrie, Vec<PathId>) {
@@ -165,7 +165,7 @@ fn tenant_and_collection_are_found_first() {
     ] {
         assert_eq!(flattener.locate(&locator, event.as_bytes(), &given(), &limits), expected, "{event}");
     }
-    let arguments = Given { tenant: Some("t"), collection: Some("c"), default_tenant: None };
+    let arguments = GivenParts { tenant: Some("t"), collection: Some("c"), default_tenant: None };
     assert_eq!(flattener.locate(&locator, b"{}", &arguments, &limits), (Some("t"), Some("c")));
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 use streamer_core::engine::{Addition, Engine, Event, Options, Scratch, WriteMode};
 use streamer_core::error::{EventError, Ignored, SubscriptionErrorKind, Unread};
-use streamer_core::flatten::{Flattener, Given, PathTrie, Validation};
+use streamer_core::flatten::{Flattener, GivenParts, PathTrie, Validation};
 use streamer_core::json::{self, ParseOptions, Tree};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -238,7 +238,8 @@ fn run(case: &Case) -> Result<Option<&'static str>, String> {
     }
     let trie = trie.build();
     let event = case.event().unwrap_or_default();
-    let given = Given { tenant: case.text("tenant"), collection: case.text("collection"), default_tenant: case.default_tenant() };
+    let given =
+        GivenParts { tenant: case.text("tenant"), collection: case.text("collection"), default_tenant: case.default_tenant() };
     let mut flattener = Flattener::new();
     for validation in case.validations() {
         let flat = flattener.flatten(&trie, &event, *validation, &given, &limits);

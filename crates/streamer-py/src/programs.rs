@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use streamer_core::cel::{self, Arena, Document, EvaluationScratch, Executable, Verdict};
 use streamer_core::error::{EventError, SubscriptionError, SubscriptionErrorKind, Unread};
-use streamer_core::flatten::{Flattener, Given, PathTrie, Validation};
+use streamer_core::flatten::{Flattener, GivenParts, PathTrie, Validation};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 
@@ -41,7 +41,7 @@ impl CelPrograms {
     ) -> PyResult<T> {
         let mut flattener = Flattener::new();
         let arena = Arena::default();
-        let given = Given { default_tenant: self.default_tenant.as_deref(), ..Given::default() };
+        let given = GivenParts { default_tenant: self.default_tenant.as_deref(), ..GivenParts::default() };
         let read = flattener.flatten(&self.trie, event, Validation::Full, &given, &self.limits);
         let made = read.map_err(Unread::into_error).and_then(|flat| Document::new(&flat, &arena, &self.limits));
         let done = made.and_then(|document| act(&if old_side { document.as_before() } else { document }));

@@ -14,7 +14,7 @@ use crate::bloom::keys::{begin_key, end_key};
 use crate::bloom::kinds::{KeyKind, KeyProbe, of_scalar};
 use crate::bloom::portable::Slices;
 use crate::error::{EventError, Unread};
-use crate::flatten::{Flat, Flattener, Given, Leaf, PathId, PathTrie, Validation};
+use crate::flatten::{Flat, Flattener, GivenParts, Leaf, PathId, PathTrie, Validation};
 use crate::json;
 use crate::layout::EventLayout;
 use crate::limits::Limits;
@@ -110,7 +110,7 @@ impl Shipped {
     ) -> Result<Told, EventError> {
         let ShippedScratch { new, old, key } = scratch;
         let reading = &self.reading;
-        let given = Given { tenant, collection, default_tenant: reading.default_tenant.as_deref() };
+        let given = GivenParts { tenant, collection, default_tenant: reading.default_tenant.as_deref() };
         let flat = match new.flatten(&self.trie, event, Validation::Full, &given, &reading.limits) {
             Ok(flat) => flat,
             // It is counted where it is matched.

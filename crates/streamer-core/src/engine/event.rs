@@ -1,6 +1,6 @@
 //! An event as it is handed to an engine, and what can be said of it without matching it.
 
-use crate::flatten::{EventId, Given};
+use crate::flatten::{EventId, GivenParts};
 use crate::layout::EventType;
 
 /// An event's text, and what the caller says of it.
@@ -21,8 +21,8 @@ impl<'e> Event<'e> {
     }
 
     /// What is given for its flattening.
-    pub(super) fn given(&self, default_tenant: Option<&'e str>) -> Given<'e> {
-        Given { tenant: self.tenant, collection: self.collection, default_tenant }
+    pub(super) fn given(&self, default_tenant: Option<&'e str>) -> GivenParts<'e> {
+        GivenParts { tenant: self.tenant, collection: self.collection, default_tenant }
     }
 }
 

@@ -18,9 +18,9 @@
 //! Rejected: to write such an event as JSON text. Its arrays would have to be built again from positions, and names and strings
 //! would be escaped here to be unescaped there.
 
-use super::entries::{Element, Entry, NO_ENTRY};
+use super::entries::{ArrayElement, Entries, Entry, NO_ENTRY, Position};
+use super::flat::{Flat, Parts};
 use super::trie::{ALWAYS, LEAVES, NOWHERE, PathTrie, ROOT, VALUE};
-use super::{Flat, Flattener, Parts, Position};
 use crate::error::{EventCode, EventError};
 use crate::layout::encode_pointer;
 use crate::value::Kind;
@@ -62,7 +62,7 @@ pub struct Fields {
     ends: Vec<u32>,
     values: String,
     fields: Vec<Field>,
-    elements: Vec<Element>,
+    elements: Vec<ArrayElement>,
     /// Positions by outer position, array and index, as the flattener names them.
     positions: HashMap<(Position, u64, u64), Position>,
     /// The serial number of each array by the position around it.
@@ -95,7 +95,7 @@ impl Fields {
         self.values.clear();
         self.fields.clear();
         self.elements.clear();
-        self.elements.push(Element { outer: Position::NONE, array: u32::MAX, depth: 0 });
+        self.elements.push(ArrayElement { outer: Position::NONE, array: u32::MAX, depth: 0 });
         self.positions.clear();
         self.arrays.clear();
         self.topic = None;
@@ -115,7 +115,7 @@ impl Fields {
             let serial = arrays.len() as u32;
             let array = *arrays.entry((outer, array)).or_insert(serial);
             let depth = elements[outer.0 as usize].depth + 1;
-            elements.push(Element { outer, array, depth });
+            elements.push(ArrayElement { outer, array, depth });
             Position(elements.len() as u32 - 1)
         })
     }
@@ -207,16 +207,16 @@ fn checked(length: usize) -> Result<u32, EventError> {
 /// What lies at a path in one scope, the root or an element: values in this array, or the one value itself. All of it lies in one
 /// place, as it does in JSON, whose names are unique (semantics.md section 5 decides each array by itself for that).
 #[derive(Debug, Default)]
-pub(super) struct Places(HashMap<(Position, u32), u32>);
+pub(super) struct FieldPlaces(HashMap<(Position, u32), u32>);
 
 const ITSELF: u32 = u32::MAX;
 
-impl Places {
+impl FieldPlaces {
     /// Take in a value at a node; false where others lie elsewhere.
-    fn take(&mut self, elements: &[Element], node: u32, position: Position) -> bool {
+    fn take(&mut self, elements: &[ArrayElement], node: u32, position: Position) -> bool {
         let mut inner = position;
         while inner != Position::NONE {
-            let Element { outer, array, .. } = elements[inner.0 as usize];
+            let ArrayElement { outer, array, .. } = elements[inner.0 as usize];
             if *self.0.entry((outer, node)).or_insert(array) != array {
                 return false;
             }
@@ -226,25 +226,21 @@ impl Places {
     }
 }
 
-impl Flattener {
-    /// Read an event that is given as its fields; *trie* is of a layout without parts.
-    ///
-    /// # Errors
-    ///
-    /// The fields at a path that is wanted cannot be those of one event.
-    pub fn flatten_fields<'a>(
-        &'a mut self,
+impl Fields {
+    /// What [`Flattener::flatten_fields`](super::Flattener::flatten_fields) does.
+    pub(super) fn flatten<'a>(
+        &'a self,
         trie: &'a PathTrie,
-        fields: &'a Fields,
+        entries: &'a mut Entries,
+        places: &mut FieldPlaces,
         tenant: &'a str,
     ) -> Result<Flat<'a>, EventError> {
-        let Flattener { entries, places, .. } = self;
         entries.begin(trie.nodes.len());
         entries.elements.clear();
-        entries.elements.extend_from_slice(&fields.elements);
+        entries.elements.extend_from_slice(&self.elements);
         places.0.clear();
-        for field in &fields.fields {
-            let node = fields.node(trie, field);
+        for field in &self.fields {
+            let node = self.node(trie, field);
             if node == NOWHERE {
                 continue;
             }
@@ -252,8 +248,8 @@ impl Flattener {
             if flags & LEAVES == 0 && (flags & VALUE == 0 || field.position != Position::NONE) {
                 continue;
             }
-            if !places.take(&fields.elements, node, field.position) {
-                return Err(fields.two_places(field));
+            if !places.take(&self.elements, node, field.position) {
+                return Err(self.two_places(field));
             }
             entries.push(Entry {
                 node,
@@ -270,19 +266,20 @@ impl Flattener {
             tenant,
             collection: None,
             event_type: None,
-            topic: fields.topic.as_deref(),
+            topic: self.topic.as_deref(),
             ts_ns: None,
             has_unknown: false,
             is_known_after: false,
             is_bare: false,
         };
-        Ok(Flat { trie, entries, event: b"{}", text: &fields.values, plain: "", parts, data: ALWAYS, before: ALWAYS })
+        Ok(Flat { trie, entries, event: b"{}", text: &self.values, plain: "", parts, data: ALWAYS, before: ALWAYS })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flatten::Flattener;
     use crate::layout::EventLayout;
     use crate::subscriptions::normal_form::{Mode, Path, Root};
     use crate::value::{Number, ScalarRef};

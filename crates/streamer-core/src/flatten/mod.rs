@@ -7,180 +7,27 @@
 //! The contract (semantics.md section 1): under [`Validation::Full`] an event is accepted, rejected, and its error placed,
 //! exactly as a full parse does. [`Validation::Lazy`] accepts all that `Full` accepts, and finds the same values.
 
-pub mod entries;
+mod entries;
 mod envelope;
 mod fields;
+mod flat;
+mod flattener;
+mod locator;
 mod old;
 mod records;
 mod scan;
+mod timestamps;
 mod trie;
+mod unavailable;
 mod unknown;
 
-use crate::error::{EventError, Unread};
-use crate::json;
-use crate::layout::BeforeHolds;
-use crate::limits::Limits;
-use records::Origin;
-use scan::{Scan, ScanScratch, Scanned};
-
-pub use entries::{Entries, EventId, Flat, Leaf, Leaves, Parts, PathId, Position};
-pub use envelope::Locator;
+pub use entries::{Entries, Position};
+pub use envelope::GivenParts;
 pub use fields::{FieldValue, Fields};
+pub use flat::{EventId, Flat, Leaf, Leaves, Parts};
+pub use flattener::{Flattener, Validation};
+pub use locator::Locator;
 pub use old::OldText;
 pub(crate) use old::{find, substitute};
-pub use trie::{PathTrie, PathTrieBuilder};
+pub use trie::{PathId, PathTrie, PathTrieBuilder};
 pub(crate) use unknown::{Rest, Unknown, is_prefix};
-
-/// How much of an event is checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Validation {
-    /// The whole event.
-    #[default]
-    Full,
-    /// Only what is walked; reading may stop once everything wanted was found.
-    Lazy,
-}
-
-/// What the caller says about an event besides its text.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Given<'a> {
-    /// Its tenant; wins over the event's.
-    pub tenant: Option<&'a str>,
-    /// Its collection; wins over the event's.
-    pub collection: Option<&'a str>,
-    /// The tenant of an event that has none; without it such an event is an error.
-    pub default_tenant: Option<&'a str>,
-}
-
-/// Reads events. It is scratch only: one for each thread, for events and tries of any kind, and after warm-up it
-/// allocates nothing.
-#[derive(Debug, Default)]
-pub struct Flattener {
-    entries: Entries,
-    scratch: ScanScratch,
-    /// The event with encoded parts decoded, and that with `before` completed.
-    decoded: Vec<u8>,
-    completed: Vec<u8>,
-    /// What a template of the layout came to.
-    made: String,
-    /// Of an event that is given as its fields.
-    places: fields::Places,
-}
-
-impl Flattener {
-    /// A flattener without any memory yet.
-    pub fn new() -> Flattener {
-        Flattener::default()
-    }
-
-    /// Read an event.
-    ///
-    /// # Errors
-    ///
-    /// See `testdata/README.md` for the codes, their offsets and which comes first.
-    pub fn flatten<'a>(
-        &'a mut self,
-        trie: &'a PathTrie,
-        event: &'a [u8],
-        validation: Validation,
-        given: &Given<'a>,
-        limits: &Limits,
-    ) -> Result<Flat<'a>, Unread> {
-        json::check_length(event.len(), limits.max_event_bytes)?;
-        let read = match validation {
-            Validation::Full => self.read::<true>(trie, event, given, limits),
-            Validation::Lazy => self.read::<false>(trie, event, given, limits),
-        };
-        // Most events are something, and pay nothing for the question.
-        read.map_err(|unread| envelope::nothing(event).map_or(unread, Unread::Ignored))
-    }
-
-    fn read<'a, const CHECKED: bool>(
-        &'a mut self,
-        trie: &'a PathTrie,
-        event: &'a [u8],
-        given: &Given<'a>,
-        limits: &Limits,
-    ) -> Result<Flat<'a>, Unread> {
-        let Flattener { entries, scratch, decoded, completed, made, .. } = self;
-        let mut origin = Origin::default();
-        let mut max_depth = limits.max_depth;
-        let (mut event, mut text) = (event, pass::<CHECKED>(trie, entries, scratch, event, max_depth)?);
-        if trie.ignores_any
-            && let Some(reason) = envelope::ignored(trie, entries, text)
-        {
-            return Err(Unread::Ignored(reason));
-        }
-        if trie.layout.encoded
-            && let Some(made) = records::decode(trie, entries, event, max_depth, &mut origin)?
-        {
-            *decoded = made;
-            // How deep it is has been looked at.
-            (event, max_depth) = (decoded, usize::MAX);
-            text = pass::<CHECKED>(trie, entries, scratch, event, max_depth).map_err(|error| origin.place(error))?;
-        }
-        if trie.layout.before_holds == BeforeHolds::Changed {
-            let before_end = records::end_of_before(trie, entries);
-            if let Some(made) = records::complete(trie, entries, event, &mut origin).map_err(|error| origin.place(error))? {
-                *completed = made;
-                (event, max_depth) = (completed, usize::MAX);
-                // What stands twice in it stands so in data, where the last wins, or was told.
-                text = pass_over::<CHECKED>(trie, entries, scratch, event, max_depth).map_err(|error| origin.place(error))?.0;
-            }
-            entries.before_end = before_end as u32;
-        }
-        let read = envelope::resolve(trie, entries, text, given, CHECKED, limits.max_depth, made).and_then(|resolved| {
-            if trie.layout.tells_of_unknown() {
-                records::find_unknown(trie, entries, event, &resolved)?;
-            }
-            if let Some((start, node)) = resolved.fallback {
-                let mut scan = Scan::<CHECKED> { text: event, trie, entries: &mut *entries, scratch, max_depth, missing: 0 };
-                scan.fallback(start, node)?;
-            }
-            Ok(resolved)
-        });
-        let resolved = read.map_err(|error| origin.place(error))?;
-        // Of well-formed pieces only well-formed text was made.
-        let entries: &'a Entries = entries;
-        let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
-        let mut parts = resolved.parts(trie, text, plain, made, given);
-        parts.is_known_after = !parts.has_unknown && entries.only_before;
-        parts.has_unknown |= entries.untold || entries.is_partial_delete || !entries.unknown.is_empty();
-        Ok(Flat { trie, entries, event, text, plain, parts, data: resolved.data, before: resolved.before })
-    }
-}
-
-/// Read a text once, and refuse what is no event; returns it as far as it was read.
-fn pass<'t, const CHECKED: bool>(
-    trie: &PathTrie,
-    entries: &mut Entries,
-    scratch: &mut ScanScratch,
-    text: &'t [u8],
-    max_depth: usize,
-) -> Result<&'t str, EventError> {
-    let (read, Scanned { not_an_object, duplicate, .. }) = pass_over::<CHECKED>(trie, entries, scratch, text, max_depth)?;
-    if let Some(at) = not_an_object {
-        return Err(envelope::not_an_object(text[at], at));
-    }
-    if let Some((node, at)) = duplicate {
-        return Err(envelope::duplicate_member(trie, node, at));
-    }
-    Ok(read)
-}
-
-/// Read a text once; returns it as far as it was read, and what was seen.
-fn pass_over<'t, const CHECKED: bool>(
-    trie: &PathTrie,
-    entries: &mut Entries,
-    scratch: &mut ScanScratch,
-    text: &'t [u8],
-    max_depth: usize,
-) -> Result<(&'t str, Scanned), EventError> {
-    let scanned = Scan::<CHECKED> { text, trie, entries, scratch, max_depth, missing: trie.needed }.event();
-    let read = match &scanned {
-        // Lazily, what lies beyond is not looked at.
-        Ok(scanned) if !CHECKED => scanned.end,
-        _ => text.len(),
-    };
-    Ok(json::utf8_first(&text[..read], scanned)?)
-}

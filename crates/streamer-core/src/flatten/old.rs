@@ -14,10 +14,11 @@
 //! Rejected: paths of `data` read below `before`, as a delete without `data` does: patterns see the raw event, in which a
 //! pointer of the layout may lead anywhere, through arrays and into the other document.
 
-use super::entries::{Entry, Flat, Parts};
+use super::entries::Entry;
+use super::flat::{Flat, Parts};
+use super::flattener::{Flattener, Validation};
 use super::scan::Scan;
 use super::trie::{ALWAYS, BEFORE, DATA, FALLBACK, PathTrie};
-use super::{Flattener, Validation};
 use crate::error::EventError;
 use crate::json::{self, ParseOptions};
 use crate::layout::{Pointer, index};

@@ -4,8 +4,8 @@
 //! every other value is skipped whole. An element of an array may have to be read twice: once for a pointer of the layout that
 //! leads into it, once for the leaves of patterns. It is never read more often, as no leaves are wanted below such a pointer.
 
-use super::entries::{DEAD, Element, Entries, Entry, NO_ENTRY, Position};
-use super::trie::{ENVELOPE, FALLBACK, INDEXES, LEAVES, NOWHERE, Node, OPTIONAL, PathTrie, ROOT, THROUGH, VALUE};
+use super::entries::{ArrayElement, DEAD, Entries, Entry, NO_ENTRY, Position};
+use super::trie::{ENVELOPE, FALLBACK, INDEXES, LEAVES, NOWHERE, OPTIONAL, PathTrie, ROOT, THROUGH, TrieNode, VALUE};
 use crate::json::skip;
 use crate::json::token::{self, JsonFault, Result, peek, space};
 use crate::value::{Kind, Number};
@@ -137,7 +137,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         self.scratch.frames.clear();
         'value: loop {
             // Here a value begins that may be wanted: `node`, `position`.
-            let wanted: &Node = &trie.nodes[node as usize];
+            let wanted: &TrieNode = &trie.nodes[node as usize];
             let first = peek(text, at);
             let here = position == Position::NONE;
             if first != b'{' && first != b'[' {
@@ -318,7 +318,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
 
     /// The node of a member whose name has escapes.
     #[cold]
-    fn escaped(&mut self, wanted: &Node, at: usize, end: usize) -> u32 {
+    fn escaped(&mut self, wanted: &TrieNode, at: usize, end: usize) -> u32 {
         let name = &mut self.scratch.name;
         name.clear();
         token::unescape(&self.text[at + 1..end - 1], name);
@@ -372,7 +372,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         let outer = frame.position;
         let depth = self.entries.elements[outer.0 as usize].depth + 1;
         let position = Position(self.entries.elements.len() as u32);
-        self.entries.elements.push(Element { outer, array: frame.array, depth });
+        self.entries.elements.push(ArrayElement { outer, array: frame.array, depth });
         (frame.node, position)
     }
 

@@ -23,11 +23,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::entries::PathId;
-use super::records::Unavailable;
+use super::unavailable::Unavailable;
 use crate::layout::{self, EventLayout, Pointer};
 use crate::subscriptions::normal_form::{Mode, Path, Root};
 use crate::value::Seed;
+
+/// A wanted path of a [`PathTrie`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PathId(pub u32);
 
 /// The root of the trie.
 pub(crate) const ROOT: u32 = 0;
@@ -59,7 +62,7 @@ const FACTORS: [u64; 8] = [
 ];
 
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct TrieNode {
     pub(crate) flags: u8,
     /// How many distinct members are wanted.
     pub(crate) children: u32,
@@ -85,7 +88,7 @@ struct Edge {
 
 /// A path that reads a node, and the base it does so for; `ALWAYS` for a raw path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Output {
+pub(crate) struct PathOutput {
     pub(crate) path: PathId,
     pub(crate) base: u16,
 }
@@ -102,7 +105,7 @@ pub(crate) struct Lookup {
 
 /// Where a part may stand: a pointer of the layout, with each token that may be an index taken as one thing or the other.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PartPlace {
     pub(crate) node: u32,
     pub(crate) pointer: Pointer,
 }
@@ -111,17 +114,17 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub struct PathTrie {
     pub(crate) layout: Arc<EventLayout>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<TrieNode>,
     edges: Vec<Edge>,
     names: Vec<u8>,
     tables: Vec<u32>,
     seed: Seed,
     indexes: HashMap<(u32, u32), u32>,
-    pub(crate) outputs: Vec<Output>,
+    pub(crate) outputs: Vec<PathOutput>,
     pub(crate) lookups: Vec<Lookup>,
     pub(crate) nodes_of: Vec<u32>,
     /// The places of each part, in the order of `EventLayout::parts`.
-    pub(crate) places: [Vec<Place>; 9],
+    pub(crate) places: [Vec<PartPlace>; 9],
     /// Every node that a pointer of the layout leads to or through, with the tokens up to there.
     envelope: Vec<(u32, Vec<Box<str>>)>,
     /// The paths of the string parts: type, topic, collection, tenant.
@@ -190,7 +193,7 @@ impl PathTrieBuilder {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Step {
+enum PathStep {
     Name(Box<str>),
     Index(u32),
 }
@@ -199,8 +202,8 @@ enum Step {
 struct Growing {
     layout: Arc<EventLayout>,
     flags: Vec<u8>,
-    steps: HashMap<(u32, Step), u32>,
-    outputs: Vec<(u32, Output)>,
+    steps: HashMap<(u32, PathStep), u32>,
+    outputs: Vec<(u32, PathOutput)>,
     envelope: Vec<(u32, Vec<Box<str>>)>,
 }
 
@@ -209,7 +212,7 @@ impl Growing {
         Growing { layout, flags: vec![0], steps: HashMap::new(), outputs: Vec::new(), envelope: Vec::new() }
     }
 
-    fn step(&mut self, from: u32, step: Step) -> u32 {
+    fn step(&mut self, from: u32, step: PathStep) -> u32 {
         let next = self.flags.len() as u32;
         *self.steps.entry((from, step)).or_insert_with(|| {
             self.flags.push(0);
@@ -218,24 +221,24 @@ impl Growing {
     }
 
     fn walk(&mut self, from: u32, names: &[Box<str>]) -> u32 {
-        names.iter().fold(from, |node, name| self.step(node, Step::Name(name.clone())))
+        names.iter().fold(from, |node, name| self.step(node, PathStep::Name(name.clone())))
     }
 
     /// Where a pointer can lead, as a member of objects or through arrays.
-    fn places(&mut self, pointer: &Pointer) -> Vec<Place> {
+    fn places(&mut self, pointer: &Pointer) -> Vec<PartPlace> {
         let mut nodes = vec![ROOT];
         for (length, token) in pointer.iter().enumerate() {
             let tokens = pointer[..=length].to_vec();
             let index = layout::index(token);
             let mut next = Vec::new();
             for node in nodes {
-                let member = self.step(node, Step::Name(token.clone()));
+                let member = self.step(node, PathStep::Name(token.clone()));
                 self.flags[member as usize] |= ENVELOPE;
                 self.envelope.push((member, tokens.clone()));
                 next.push(member);
                 if let Some(index) = index {
                     self.flags[node as usize] |= INDEXES;
-                    let element = self.step(node, Step::Index(index as u32));
+                    let element = self.step(node, PathStep::Index(index as u32));
                     self.flags[element as usize] |= ENVELOPE;
                     self.envelope.push((element, tokens.clone()));
                     next.push(element);
@@ -243,7 +246,7 @@ impl Growing {
             }
             nodes = next;
         }
-        nodes.into_iter().map(|node| Place { node, pointer: pointer.clone() }).collect()
+        nodes.into_iter().map(|node| PartPlace { node, pointer: pointer.clone() }).collect()
     }
 
     fn grow(mut self, wants: &[(Path, u8)]) -> PathTrie {
@@ -277,7 +280,7 @@ impl Growing {
                 self.flags[node as usize] |= flag;
                 nodes_of.push(node);
                 let base = if offset == ALWAYS { ALWAYS } else { offset + index as u16 };
-                self.outputs.push((node, Output { path: id, base }));
+                self.outputs.push((node, PathOutput { path: id, base }));
             }
         }
         self.mark_through(wants);
@@ -301,7 +304,7 @@ impl Growing {
     }
 
     /// Set FALLBACK on the places of `before` if nothing below them is wanted but paths of `data`, for a delete.
-    fn mark_fallback(&mut self, wants: &[(Path, u8)], before: &[u32], places: &[Vec<Place>; 9]) {
+    fn mark_fallback(&mut self, wants: &[(Path, u8)], before: &[u32], places: &[Vec<PartPlace>; 9]) {
         let parents = self.parents();
         let below = |mut node: u32| loop {
             if before.contains(&node) {
@@ -341,7 +344,7 @@ impl Growing {
     fn freeze(
         mut self,
         layout: Arc<EventLayout>,
-        places: [Vec<Place>; 9],
+        places: [Vec<PartPlace>; 9],
         lookups: Vec<Lookup>,
         nodes_of: Vec<u32>,
         part_paths: [Option<PathId>; 4],
@@ -371,13 +374,13 @@ impl Growing {
         let mut members: Vec<Vec<(Box<str>, u32)>> = vec![Vec::new(); self.flags.len()];
         for ((from, step), to) in self.steps.drain() {
             match step {
-                Step::Name(name) => members[from as usize].push((name, to)),
-                Step::Index(index) => {
+                PathStep::Name(name) => members[from as usize].push((name, to)),
+                PathStep::Index(index) => {
                     trie.indexes.insert((from, index), to);
                 }
             }
         }
-        let mut outputs: Vec<Vec<Output>> = vec![Vec::new(); self.flags.len()];
+        let mut outputs: Vec<Vec<PathOutput>> = vec![Vec::new(); self.flags.len()];
         for (node, output) in self.outputs {
             outputs[node as usize].push(output);
         }
@@ -415,7 +418,7 @@ impl PathTrie {
         &self.layout
     }
 
-    fn add_node(&mut self, flags: u8, members: &[(Box<str>, u32)], outputs: &[Output]) {
+    fn add_node(&mut self, flags: u8, members: &[(Box<str>, u32)], outputs: &[PathOutput]) {
         let edges = self.edges.len();
         let mut lengths = 0;
         for (name, node) in members {
@@ -456,7 +459,7 @@ impl PathTrie {
                 self.tables[table + (slot & (size - 1))] = (index + 1) as u32;
             }
         }
-        self.nodes.push(Node {
+        self.nodes.push(TrieNode {
             flags,
             children: members.len() as u32,
             edges: edges as u32,
@@ -476,8 +479,9 @@ impl PathTrie {
             for at in 0..self.places[part].len() {
                 let node = self.places[part][at].node;
                 let wanted = &mut self.nodes[node as usize];
-                let other =
-                    |(other, places): (usize, &Vec<Place>)| other != ID && other != TS && places.iter().any(|p| p.node == node);
+                let other = |(other, places): (usize, &Vec<PartPlace>)| {
+                    other != ID && other != TS && places.iter().any(|p| p.node == node)
+                };
                 if wanted.children == 0 && wanted.output_count == 0 && !self.places.iter().enumerate().any(other) {
                     wanted.flags |= OPTIONAL;
                 }
@@ -493,14 +497,14 @@ impl PathTrie {
         self.envelope.iter().find(|(at, _)| *at == node).map(|(_, pointer)| pointer.clone())
     }
 
-    pub(crate) fn outputs_of(&self, node: u32) -> &[Output] {
+    pub(crate) fn outputs_of(&self, node: u32) -> &[PathOutput] {
         let node = &self.nodes[node as usize];
         &self.outputs[node.outputs as usize..][..node.output_count as usize]
     }
 
     /// The node of the member *name* = `text[from..to]` below *node*, or [`NOWHERE`].
     #[inline(always)]
-    pub(crate) fn member(&self, node: &Node, text: &[u8], from: usize, to: usize) -> u32 {
+    pub(crate) fn member(&self, node: &TrieNode, text: &[u8], from: usize, to: usize) -> u32 {
         if node.lengths & (1 << ((to - from) % 64)) == 0 {
             return NOWHERE;
         }
@@ -508,7 +512,7 @@ impl PathTrie {
     }
 
     #[inline(always)]
-    fn member_of_length(&self, node: &Node, text: &[u8], from: usize, to: usize) -> u32 {
+    fn member_of_length(&self, node: &TrieNode, text: &[u8], from: usize, to: usize) -> u32 {
         let length = to - from;
         if node.children as usize > FEW {
             return self.member_of_many(node, &text[from..to]);
@@ -528,7 +532,7 @@ impl PathTrie {
     }
 
     #[cold]
-    fn member_of_many(&self, node: &Node, name: &[u8]) -> u32 {
+    fn member_of_many(&self, node: &TrieNode, name: &[u8]) -> u32 {
         let size = (node.children as usize * 2).next_power_of_two();
         let table = &self.tables[node.table as usize..][..size];
         let mut slot = self.seed.hash_bytes(name) as usize;

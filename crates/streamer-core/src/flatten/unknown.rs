@@ -1,6 +1,6 @@
 //! The documents of an event for whoever reads them whole (CEL): where they begin, and what of them the source did not carry.
 
-use super::entries::Flat;
+use super::flat::Flat;
 use super::records::document;
 use super::trie::{ALWAYS, BEFORE, DATA, PathTrie, TOPIC, TS, TYPE, UNKNOWN};
 use crate::json::{self, ParseOptions};

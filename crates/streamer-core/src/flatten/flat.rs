@@ -1,0 +1,296 @@
+//! A flattened event: its parts, and by path what [`Entries`] hold of it.
+
+use super::entries::{DEAD, Entries, Entry, Position};
+use super::trie::{ALWAYS, DATA, PathId, PathTrie};
+use crate::cel::Times;
+use crate::layout::EventType;
+use crate::subscriptions::normal_form::Root;
+use crate::value::{Kind, Number, ScalarRef};
+
+/// What names an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventId<'a> {
+    /// A string.
+    Text(&'a str),
+    /// An integer of 64 bits, with a sign or without.
+    Integer(i128),
+}
+
+/// The parts of an event, resolved through its layout.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    /// Whose event it is: the argument, else the event's, else the default.
+    pub tenant: &'a str,
+    /// Which collection: the argument, else the event's.
+    pub collection: Option<&'a str>,
+    /// What happened.
+    pub event_type: Option<EventType>,
+    /// The routing key.
+    pub topic: Option<&'a str>,
+    /// Source time, nanoseconds since the epoch. None also under lazy validation.
+    pub ts_ns: Option<i128>,
+    /// Whether the event names values that its source did not carry (semantics.md section 8). Such an event is not for
+    /// the index.
+    pub has_unknown: bool,
+    /// Whether all of those are `before` or below it: what the index finds of the document after the change is certain.
+    pub is_known_after: bool,
+    /// Whether the layout finds no type and no document in the event, and no collection of its own.
+    pub is_bare: bool,
+}
+
+/// A flattened event: what [`Entries`] hold of it, by path.
+#[derive(Clone, Copy, Debug)]
+pub struct Flat<'a> {
+    pub(crate) trie: &'a PathTrie,
+    pub(crate) entries: &'a Entries,
+    /// The event, as it is read: with encoded parts decoded, and `before` completed.
+    pub(crate) event: &'a [u8],
+    /// That, as far as it was read.
+    pub(crate) text: &'a str,
+    pub(crate) plain: &'a str,
+    pub(crate) parts: Parts<'a>,
+    /// Which base of `data` and of `before` counts; `ALWAYS` where there is no document.
+    pub(crate) data: u16,
+    pub(crate) before: u16,
+}
+
+/// A value at a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf<'f> {
+    flat: &'f Flat<'f>,
+    found: LeafAt<'f>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum LeafAt<'f> {
+    Entry(&'f Entry),
+    Text(&'f str),
+}
+
+impl<'a> Flat<'a> {
+    /// The parts of the event.
+    pub fn parts(&self) -> &Parts<'a> {
+        &self.parts
+    }
+
+    /// The event as it is read: that which was given, save where the layout has encoded parts, or a `before` to be completed.
+    pub fn event(&self) -> &'a [u8] {
+        self.event
+    }
+
+    /// Whether there is a document.
+    pub fn has_data(&self) -> bool {
+        self.data != ALWAYS
+    }
+
+    /// What was wanted of the event.
+    pub fn trie(&self) -> &'a PathTrie {
+        self.trie
+    }
+
+    /// Whether the event carries the document before the change.
+    pub fn has_before(&self) -> bool {
+        self.before != ALWAYS
+    }
+
+    /// How many paths there are; ids are below it.
+    pub fn paths(&self) -> usize {
+        self.trie.paths()
+    }
+
+    /// The one value at a path as CEL sees it; `None` is [`Kind::Missing`].
+    #[inline]
+    pub fn value(&self, path: PathId) -> Option<Leaf<'_>> {
+        let found = match self.node(path) {
+            Ok(node) => LeafAt::Entry(self.entries.value(node)?),
+            Err(text) => LeafAt::Text(text?),
+        };
+        Some(Leaf { flat: self, found })
+    }
+
+    /// Every leaf at a path as patterns see it, in the order of the text.
+    #[inline]
+    pub fn leaves(&self, path: PathId) -> Leaves<'_> {
+        match self.node(path) {
+            Ok(node) => Leaves { flat: self, entry: self.entries.first(node), text: None },
+            Err(text) => Leaves { flat: self, entry: None, text },
+        }
+    }
+
+    /// Whether any value lies in an array. If none does, leaves are always consistent.
+    pub fn has_arrays(&self) -> bool {
+        self.entries.elements.len() > 1
+    }
+
+    /// Call *visit* with each path at which there is anything, once each: a value, a list, an object or a leaf. Paths that
+    /// share a place are all named, also where only another mode than theirs sees something there.
+    pub fn present(&self, mut visit: impl FnMut(PathId)) {
+        for (index, entry) in self.entries.all.iter().enumerate() {
+            if entry.node == DEAD || self.entries.heads[entry.node as usize].first != index as u32 && !self.is_first(entry) {
+                continue;
+            }
+            for output in self.trie.outputs_of(entry.node) {
+                let counts = match output.base {
+                    ALWAYS => true,
+                    base => match self.trie.lookups[output.path.0 as usize].root {
+                        Root::Before => base == self.before,
+                        _ => base == self.data,
+                    },
+                };
+                if counts {
+                    visit(output.path);
+                }
+            }
+        }
+        let parts = &self.parts;
+        let texts = [parts.event_type.is_some(), parts.topic.is_some(), parts.collection.is_some(), true];
+        for (path, is_there) in self.trie.part_paths.into_iter().zip(texts) {
+            if let (Some(path), true) = (path, is_there) {
+                visit(path);
+            }
+        }
+    }
+
+    /// Whether it is its node's first living entry.
+    fn is_first(&self, entry: &Entry) -> bool {
+        self.entries.first(entry.node).is_some_and(|first| std::ptr::eq(first, entry))
+    }
+
+    /// The node of a path for this event, or the text of a part.
+    #[inline]
+    fn node(&self, path: PathId) -> Result<u32, Option<&'a str>> {
+        let lookup = self.trie.lookups[path.0 as usize];
+        let base = match lookup.root {
+            Root::Raw => 0,
+            Root::Data if self.data != ALWAYS => u32::from(self.data),
+            Root::Before if self.before != ALWAYS => u32::from(self.before) - self.trie.places[DATA].len() as u32,
+            Root::Data | Root::Before => return Err(None),
+            Root::Type => return Err(self.parts.event_type.map(EventType::as_str)),
+            Root::Topic => return Err(self.parts.topic),
+            Root::Collection => return Err(self.parts.collection),
+            Root::Tenant => return Err(Some(self.parts.tenant)),
+        };
+        Ok(self.trie.nodes_of[(lookup.nodes + base) as usize])
+    }
+
+    /// The element that encloses the element at *position*.
+    pub fn outer(&self, position: Position) -> Position {
+        self.entries.elements[position.0 as usize].outer
+    }
+
+    /// Which array the element at *position* belongs to, a number of its own for each array of the event.
+    pub fn array(&self, position: Position) -> u32 {
+        self.entries.elements[position.0 as usize].array
+    }
+
+    /// In how many arrays *position* lies.
+    pub fn depth(&self, position: Position) -> u32 {
+        self.entries.elements[position.0 as usize].depth
+    }
+
+    /// Whether two values can be chosen together: no array holds both in different elements.
+    pub fn consistent(&self, one: Position, other: Position) -> bool {
+        let (mut one, mut other) = (one, other);
+        while self.depth(one) > self.depth(other) {
+            one = self.outer(one);
+        }
+        while self.depth(other) > self.depth(one) {
+            other = self.outer(other);
+        }
+        let mut apart = false;
+        while one != other {
+            apart = self.array(one) == self.array(other);
+            one = self.outer(one);
+            other = self.outer(other);
+        }
+        !apart
+    }
+}
+
+/// Iterator of [`Flat::leaves`].
+#[derive(Clone, Copy, Debug)]
+pub struct Leaves<'f> {
+    flat: &'f Flat<'f>,
+    entry: Option<&'f Entry>,
+    text: Option<&'f str>,
+}
+
+impl<'f> Iterator for Leaves<'f> {
+    type Item = Leaf<'f>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Leaf<'f>> {
+        while let Some(entry) = self.entry {
+            self.entry = self.flat.entries.living(entry.next);
+            if !matches!(entry.kind, Kind::List | Kind::Map) {
+                return Some(Leaf { flat: self.flat, found: LeafAt::Entry(entry) });
+            }
+        }
+        self.text.take().map(|text| Leaf { flat: self.flat, found: LeafAt::Text(text) })
+    }
+}
+
+impl<'f> Leaf<'f> {
+    /// What kind of value it is; never [`Kind::Missing`].
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        match self.found {
+            LeafAt::Entry(entry) => entry.kind,
+            LeafAt::Text(_) => Kind::String,
+        }
+    }
+
+    /// Where it lies in arrays.
+    #[inline]
+    pub fn position(&self) -> Position {
+        match self.found {
+            LeafAt::Entry(entry) => entry.position,
+            LeafAt::Text(_) => Position::NONE,
+        }
+    }
+
+    /// The value as it is written in the event; of a part, its text.
+    pub fn raw(&self) -> &'f str {
+        match self.found {
+            LeafAt::Entry(entry) => &self.flat.text[entry.start as usize..entry.end as usize],
+            LeafAt::Text(text) => text,
+        }
+    }
+
+    /// The text of a string, unescaped.
+    #[inline]
+    pub fn text(&self) -> Option<&'f str> {
+        match self.found {
+            LeafAt::Text(text) => Some(text),
+            LeafAt::Entry(entry) if entry.kind != Kind::String => None,
+            LeafAt::Entry(entry) if entry.plain != 0 => {
+                Some(&self.flat.plain[entry.plain as usize - 1..][..entry.plain_length as usize])
+            }
+            LeafAt::Entry(entry) => Some(&self.flat.text[entry.start as usize + 1..entry.end as usize - 1]),
+        }
+    }
+
+    /// The number, parsed anew each time.
+    #[inline]
+    pub fn number(&self) -> Option<Number> {
+        if self.kind() == Kind::Number { Number::parse(self.raw().as_bytes()) } else { None }
+    }
+
+    /// What CEL's `timestamp(x)` or `duration(x)` makes of the value, in nanoseconds; None where that is an error.
+    pub fn time(&self, of: Times) -> Option<Number> {
+        let text = self.text();
+        of.read(self.kind(), text.unwrap_or_else(|| self.raw()))
+    }
+
+    /// The scalar it is; `None` for lists, objects and numbers beyond float64.
+    #[inline]
+    pub fn scalar(&self) -> Option<ScalarRef<'f>> {
+        match self.kind() {
+            Kind::Null => Some(ScalarRef::Null),
+            Kind::Bool => Some(ScalarRef::Bool(self.raw() == "true")),
+            Kind::Number => self.number().map(ScalarRef::Number),
+            Kind::String => self.text().map(ScalarRef::String),
+            Kind::Missing | Kind::BeyondFloat | Kind::List | Kind::Map => None,
+        }
+    }
+}

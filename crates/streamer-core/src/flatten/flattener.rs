@@ -1,0 +1,170 @@
+//! What reads events: the passes over one, in their order.
+
+use super::entries::Entries;
+use super::envelope::{self, GivenParts};
+use super::fields::{FieldPlaces, Fields};
+use super::flat::Flat;
+use super::records::{self, Origin};
+use super::scan::{Scan, ScanScratch, Scanned};
+use super::trie::PathTrie;
+use crate::error::{EventError, Unread};
+use crate::json;
+use crate::layout::BeforeHolds;
+use crate::limits::Limits;
+
+/// How much of an event is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Validation {
+    /// The whole event.
+    #[default]
+    Full,
+    /// Only what is walked; reading may stop once everything wanted was found.
+    Lazy,
+}
+
+/// Reads events. It is scratch only: one for each thread, for events and tries of any kind, and after warm-up it
+/// allocates nothing.
+#[derive(Debug, Default)]
+pub struct Flattener {
+    pub(super) entries: Entries,
+    pub(super) scratch: ScanScratch,
+    /// The event with encoded parts decoded, and that with `before` completed.
+    decoded: Vec<u8>,
+    completed: Vec<u8>,
+    /// What a template of the layout came to.
+    made: String,
+    /// Of an event that is given as its fields.
+    places: FieldPlaces,
+}
+
+impl Flattener {
+    /// A flattener without any memory yet.
+    pub fn new() -> Flattener {
+        Flattener::default()
+    }
+
+    /// Read an event.
+    ///
+    /// # Errors
+    ///
+    /// See `testdata/README.md` for the codes, their offsets and which comes first.
+    pub fn flatten<'a>(
+        &'a mut self,
+        trie: &'a PathTrie,
+        event: &'a [u8],
+        validation: Validation,
+        given: &GivenParts<'a>,
+        limits: &Limits,
+    ) -> Result<Flat<'a>, Unread> {
+        json::check_length(event.len(), limits.max_event_bytes)?;
+        let read = match validation {
+            Validation::Full => self.read::<true>(trie, event, given, limits),
+            Validation::Lazy => self.read::<false>(trie, event, given, limits),
+        };
+        // Most events are something, and pay nothing for the question.
+        read.map_err(|unread| envelope::nothing(event).map_or(unread, Unread::Ignored))
+    }
+
+    /// Read an event that is given as its fields; *trie* is of a layout without parts.
+    ///
+    /// # Errors
+    ///
+    /// The fields at a path that is wanted cannot be those of one event.
+    pub fn flatten_fields<'a>(
+        &'a mut self,
+        trie: &'a PathTrie,
+        fields: &'a Fields,
+        tenant: &'a str,
+    ) -> Result<Flat<'a>, EventError> {
+        fields.flatten(trie, &mut self.entries, &mut self.places, tenant)
+    }
+
+    fn read<'a, const CHECKED: bool>(
+        &'a mut self,
+        trie: &'a PathTrie,
+        event: &'a [u8],
+        given: &GivenParts<'a>,
+        limits: &Limits,
+    ) -> Result<Flat<'a>, Unread> {
+        let Flattener { entries, scratch, decoded, completed, made, .. } = self;
+        let mut origin = Origin::default();
+        let mut max_depth = limits.max_depth;
+        let (mut event, mut text) = (event, pass::<CHECKED>(trie, entries, scratch, event, max_depth)?);
+        if trie.ignores_any
+            && let Some(reason) = envelope::ignored(trie, entries, text)
+        {
+            return Err(Unread::Ignored(reason));
+        }
+        if trie.layout.encoded
+            && let Some(made) = records::decode(trie, entries, event, max_depth, &mut origin)?
+        {
+            *decoded = made;
+            // How deep it is has been looked at.
+            (event, max_depth) = (decoded, usize::MAX);
+            text = pass::<CHECKED>(trie, entries, scratch, event, max_depth).map_err(|error| origin.place(error))?;
+        }
+        if trie.layout.before_holds == BeforeHolds::Changed {
+            let before_end = records::end_of_before(trie, entries);
+            if let Some(made) = records::complete(trie, entries, event, &mut origin).map_err(|error| origin.place(error))? {
+                *completed = made;
+                (event, max_depth) = (completed, usize::MAX);
+                // What stands twice in it stands so in data, where the last wins, or was told.
+                text = pass_over::<CHECKED>(trie, entries, scratch, event, max_depth).map_err(|error| origin.place(error))?.0;
+            }
+            entries.before_end = before_end as u32;
+        }
+        let read = envelope::resolve(trie, entries, text, given, CHECKED, limits.max_depth, made).and_then(|resolved| {
+            if trie.layout.tells_of_unknown() {
+                records::find_unknown(trie, entries, event, &resolved)?;
+            }
+            if let Some((start, node)) = resolved.fallback {
+                let mut scan = Scan::<CHECKED> { text: event, trie, entries: &mut *entries, scratch, max_depth, missing: 0 };
+                scan.fallback(start, node)?;
+            }
+            Ok(resolved)
+        });
+        let resolved = read.map_err(|error| origin.place(error))?;
+        // Of well-formed pieces only well-formed text was made.
+        let entries: &'a Entries = entries;
+        let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
+        let mut parts = resolved.parts(trie, text, plain, made, given);
+        parts.is_known_after = !parts.has_unknown && entries.only_before;
+        parts.has_unknown |= entries.untold || entries.is_partial_delete || !entries.unknown.is_empty();
+        Ok(Flat { trie, entries, event, text, plain, parts, data: resolved.data, before: resolved.before })
+    }
+}
+
+/// Read a text once, and refuse what is no event; returns it as far as it was read.
+fn pass<'t, const CHECKED: bool>(
+    trie: &PathTrie,
+    entries: &mut Entries,
+    scratch: &mut ScanScratch,
+    text: &'t [u8],
+    max_depth: usize,
+) -> Result<&'t str, EventError> {
+    let (read, Scanned { not_an_object, duplicate, .. }) = pass_over::<CHECKED>(trie, entries, scratch, text, max_depth)?;
+    if let Some(at) = not_an_object {
+        return Err(envelope::not_an_object(text[at], at));
+    }
+    if let Some((node, at)) = duplicate {
+        return Err(envelope::duplicate_member(trie, node, at));
+    }
+    Ok(read)
+}
+
+/// Read a text once; returns it as far as it was read, and what was seen.
+fn pass_over<'t, const CHECKED: bool>(
+    trie: &PathTrie,
+    entries: &mut Entries,
+    scratch: &mut ScanScratch,
+    text: &'t [u8],
+    max_depth: usize,
+) -> Result<(&'t str, Scanned), EventError> {
+    let scanned = Scan::<CHECKED> { text, trie, entries, scratch, max_depth, missing: trie.needed }.event();
+    let read = match &scanned {
+        // Lazily, what lies beyond is not looked at.
+        Ok(scanned) if !CHECKED => scanned.end,
+        _ => text.len(),
+    };
+    Ok(json::utf8_first(&text[..read], scanned)?)
+}

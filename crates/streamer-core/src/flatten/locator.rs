@@ -1,0 +1,122 @@
+//! Finds in an event what chooses its view, or what names it, without reading the rest.
+
+use super::entries::Entries;
+use super::envelope::{GivenParts, id_of};
+use super::flat::EventId;
+use super::flattener::Flattener;
+use super::scan::Scan;
+use super::trie::{COLLECTION, OPTIONAL, PartPlace, PathTrie, ROOT, TENANT};
+use crate::layout::{EventLayout, Part};
+use crate::limits::Limits;
+use crate::value::{Kind, Scalar, Seed};
+use std::sync::Arc;
+
+/// Finds an event's tenant and collection, to choose the view that it is flattened for.
+#[derive(Debug)]
+pub struct Locator(PathTrie);
+
+impl Locator {
+    /// A locator for events of *layout*.
+    pub fn new(layout: &EventLayout) -> Locator {
+        let (tenant, collection) = (layout.tenant.clone(), layout.collection.clone());
+        Locator(PathTrie::builder(Arc::new(EventLayout { tenant, collection, ..layout.without_parts() })).build())
+    }
+
+    /// Whether an event has to be read for what is not given.
+    #[inline]
+    pub fn reads(&self, given: &GivenParts<'_>) -> bool {
+        self.0.needed > 0 && (given.tenant.is_none() || given.collection.is_none())
+    }
+
+    /// A locator of what names an event, for [`Flattener::locate_id`].
+    pub fn of_id(layout: &EventLayout) -> Locator {
+        let only = EventLayout { id: layout.id.clone(), ..layout.without_parts() };
+        let mut trie = PathTrie::builder(Arc::new(only)).build();
+        // A lazy reading of an event does without it; this one is for nothing else.
+        trie.nodes.iter_mut().for_each(|node| node.flags &= !OPTIONAL);
+        trie.needed = trie.nodes[ROOT as usize].children;
+        Locator(trie)
+    }
+}
+
+impl Flattener {
+    /// Find an event's tenant and collection, without checking anything and stopping as soon as both are found.
+    ///
+    /// It is a guess that holds for a good event without duplicates, and without escapes in those names: whoever flattens the
+    /// event afterwards compares it with the parts found then, and flattens again for another view where they differ. An event
+    /// that cannot be read has the default tenant here, and its error when it is flattened.
+    pub fn locate<'a>(
+        &mut self,
+        locator: &'a Locator,
+        event: &'a [u8],
+        given: &GivenParts<'a>,
+        limits: &Limits,
+    ) -> (Option<&'a str>, Option<&'a str>) {
+        let trie = &locator.0;
+        let unread = (given.tenant.or(given.default_tenant), given.collection);
+        if (given.tenant.is_some() && given.collection.is_some()) || event.len() >= u32::MAX as usize {
+            return unread;
+        }
+        let Flattener { entries, scratch, .. } = self;
+        if trie.needed == 0 {
+            // Constants, and the event itself, which names nobody.
+            entries.begin(trie.nodes.len());
+        } else {
+            let max_depth = limits.max_depth;
+            let mut scan = Scan::<false> { text: event, trie, entries: &mut *entries, scratch, max_depth, missing: trie.needed };
+            if !matches!(scan.event(), Ok(scanned) if scanned.not_an_object.is_none()) {
+                return unread;
+            }
+        }
+        let entries: &Entries = entries;
+        let find = |part: usize| -> Option<&'a str> {
+            let found = trie.places[part].iter().find_map(|place| entries.value(place.node).filter(|e| e.kind != Kind::Null));
+            match found {
+                // What is made of several texts nobody holds yet.
+                _ if part == COLLECTION && matches!(trie.layout.collection, Part::Made(..)) => None,
+                Some(entry) if entry.kind != Kind::String => None,
+                // Its plain text is not the event's.
+                Some(entry) if entry.plain != 0 => None,
+                Some(entry) => std::str::from_utf8(event.get(entry.start as usize + 1..entry.end as usize - 1)?).ok(),
+                None => match trie.layout.parts()[part].1.constant() {
+                    Some(Scalar::String(text)) => Some(text),
+                    _ => None,
+                },
+            }
+        };
+        (given.tenant.or_else(|| find(TENANT)).or(given.default_tenant), given.collection.or_else(|| find(COLLECTION)))
+    }
+
+    /// A number for what the collection is made of, of the event that was just located: which text it makes is not put together
+    /// before the event is read.
+    pub(crate) fn located_made(&self, locator: &Locator, event: &[u8], seed: &Seed) -> u64 {
+        let raw = |place: &PartPlace| {
+            self.entries.value(place.node).and_then(|entry| event.get(entry.start as usize..entry.end as usize))
+        };
+        let texts = locator.0.places[COLLECTION].iter().filter_map(raw);
+        texts.fold(0, |sum: u64, text| sum.rotate_left(5) ^ seed.hash_bytes(text))
+    }
+
+    /// Find what names an event that can be read, checking nothing else: what a lazy reading may have stopped before.
+    pub fn locate_id<'a>(&'a mut self, locator: &'a Locator, event: &'a [u8], limits: &Limits) -> Option<EventId<'a>> {
+        let trie = &locator.0;
+        let Flattener { entries, scratch, .. } = self;
+        let mut read = 0;
+        if trie.needed > 0 {
+            let mut scan = Scan::<false> {
+                text: event,
+                trie,
+                entries: &mut *entries,
+                scratch,
+                max_depth: limits.max_depth,
+                missing: trie.needed,
+            };
+            read = scan.event().ok()?.end;
+        } else {
+            entries.begin(trie.nodes.len());
+        }
+        let entries: &'a Entries = entries;
+        let text = std::str::from_utf8(event.get(..read)?).ok()?;
+        id_of(trie, entries, text, std::str::from_utf8(&entries.plain).ok()?)
+    }
+}

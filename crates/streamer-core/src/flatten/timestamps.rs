@@ -1,0 +1,99 @@
+//! When an event happened, in nanoseconds since the epoch.
+
+const NS: i128 = 1_000_000_000;
+
+/// What a CEL timestamp can hold: the years 1 to 9999.
+pub(super) fn in_range(ns: i128) -> Result<i128, &'static str> {
+    if (-62_135_596_800 * NS..253_402_300_800 * NS).contains(&ns) { Ok(ns) } else { Err("a timestamp is in the years 1 to 9999") }
+}
+
+/// Nanoseconds since the epoch; digits beyond nanoseconds are cut off.
+pub(super) fn rfc3339(text: &str) -> Result<i128, &'static str> {
+    const EXPECTED: &str = "expected RFC 3339, as 2026-01-31T12:00:00.5Z";
+    let bytes = text.as_bytes();
+    let number = |from: usize, length: usize| -> Result<i128, &'static str> {
+        let digits = bytes.get(from..from + length).ok_or(EXPECTED)?;
+        digits.iter().try_fold(0, |sum, digit| match digit {
+            b'0'..=b'9' => Ok(sum * 10 + i128::from(digit - b'0')),
+            _ => Err(EXPECTED),
+        })
+    };
+    let sign = |at: usize, signs: &[u8]| bytes.get(at).filter(|byte| signs.contains(byte)).copied().ok_or(EXPECTED);
+    let (year, month, day) = (number(0, 4)?, number(5, 2)?, number(8, 2)?);
+    let (hour, minute, second) = (number(11, 2)?, number(14, 2)?, number(17, 2)?);
+    for (at, signs) in [(4, b"-" as &[u8]), (7, b"-"), (10, b"Tt"), (13, b":"), (16, b":")] {
+        sign(at, signs)?;
+    }
+    let mut at = 19;
+    let mut fraction = 0;
+    if bytes.get(at) == Some(&b'.') {
+        let digits = bytes[at + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits == 0 {
+            return Err(EXPECTED);
+        }
+        let kept = digits.min(9);
+        fraction = number(at + 1, kept)? * 10_i128.pow(9 - kept as u32);
+        at += 1 + digits;
+    }
+    let mut offset = 0;
+    if sign(at, b"Zz").is_ok() {
+        at += 1;
+    } else {
+        let ahead = sign(at, b"+-")? == b'+';
+        let (hours, minutes) = (number(at + 1, 2)?, number(at + 4, 2)?);
+        sign(at + 3, b":")?;
+        if hours > 23 || minutes > 59 {
+            return Err("a time offset is at most 23:59");
+        }
+        offset = (hours * 3600 + minutes * 60) * if ahead { 1 } else { -1 };
+        at += 6;
+    }
+    if at != bytes.len() {
+        return Err(EXPECTED);
+    }
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 => 28 + i128::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return Err("a month is 01 to 12"),
+    };
+    if year == 0 || day == 0 || day > days || hour > 23 || minute > 59 || second > 59 {
+        return Err("no such date or time");
+    }
+    // Days since the epoch, counting years from March so that the leap day is the last.
+    let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = years * 365 + years / 4 - years / 100 + years / 400 + (months * 153 + 2) / 5 + day - 1 - 719_468;
+    in_range(((days * 24 + hour) * 3600 + minute * 60 + second - offset) * NS + fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc3339_is_read_to_the_nanosecond() {
+        assert_eq!(rfc3339("1970-01-01T00:00:00Z"), Ok(0));
+        assert_eq!(rfc3339("2000-02-29t23:59:59.9999999999z"), Ok(951_868_799_999_999_999));
+        assert_eq!(rfc3339("1969-12-31T23:00:00-01:00"), Ok(0));
+        assert_eq!(rfc3339("0001-01-01T00:00:00Z"), Ok(-62_135_596_800 * NS));
+        assert_eq!(rfc3339("2026-11-21T04:05:06+02:30"), Ok(1_795_224_906 * NS));
+        for bad in [
+            "",
+            "1970-01-01",
+            "1970-01-01T00:00:00",
+            "1970-01-01 00:00:00Z",
+            "1970-02-29T00:00:00Z",
+            "1970-01-01T24:00:00Z",
+            "1970-01-01T00:00:60Z",
+            "1970-01-01T00:00:00.Z",
+            "1970-01-01T00:00:00+24:00",
+            "0000-01-01T00:00:00Z",
+            "0001-01-01T00:00:00+01:00",
+            "1970-01-01T00:00:00Zé",
+            "1970-01-01T00:00:00+0100",
+        ] {
+            assert!(rfc3339(bad).is_err(), "{bad}");
+        }
+    }
+}
