@@ -14,8 +14,8 @@ use super::parse;
 use super::program::{Program, Variables};
 use super::types::{self, BOOL, DYN, INT, Name, Overload, Params, Type, comparable, join, join_elements};
 use crate::limits::Limits;
-use crate::regexps::{Regexp, size};
-use crate::subscriptions::parse::likeness;
+use crate::regexps::{Regexp, instructions};
+use crate::subscriptions::wording::likeness;
 use std::collections::BTreeMap;
 
 type Result<T> = std::result::Result<T, Error>;
@@ -385,13 +385,13 @@ impl<'t> Checker<'t> {
             return Ok(());
         }
         let at = self.ast.at(id);
-        let (regexp, instructions) = match size::translate(text) {
+        let (regexp, instructions) = match instructions::translate(text) {
             Ok(translated) => translated,
             Err(reason) => return self.error(at, format!("expected a regular expression of RE2: {reason}")),
         };
         self.regexps.insert(text.clone(), regexp);
         self.instructions += instructions;
-        if self.instructions > size::MAX_INSTRUCTIONS {
+        if self.instructions > instructions::MAX_INSTRUCTIONS {
             return self.error(at, "the regular expressions of this expression are too large together");
         }
         Ok(())

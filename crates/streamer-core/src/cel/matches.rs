@@ -12,7 +12,7 @@ use super::evaluate::{Result, Run};
 use super::outcome::Reason;
 use super::values::{Detail, Value};
 use crate::regexps::program::{CompiledRegexp, units_of_search};
-use crate::regexps::size;
+use crate::regexps::{instructions, size};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ fn compile(source: &str) -> std::result::Result<Arc<CompiledRegexp>, Arc<str>> {
         return Err(format!("more than {MAX_BYTES} bytes").into());
     }
     let named = source.matches("\\p").count() + source.matches("\\P").count();
-    let made = if named > MAX_NAMED_CLASSES { Err(TOO_LARGE.to_owned()) } else { size::translate(source) };
+    let made = if named > MAX_NAMED_CLASSES { Err(TOO_LARGE.to_owned()) } else { instructions::translate(source) };
     let made = made.and_then(|(regexp, instructions)| match instructions {
         0..=MAX_INSTRUCTIONS => CompiledRegexp::within(&regexp, MAX_SIZE),
         _ => Err(TOO_LARGE.to_owned()),

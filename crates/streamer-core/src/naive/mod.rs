@@ -14,8 +14,8 @@ use crate::layout::{BeforeHolds, EventLayout, EventType, Meaning, Part, Pointer,
 use crate::limits::Limits;
 use crate::regexps::CompiledRegexp;
 use crate::subscriptions::Subscription;
-use crate::subscriptions::filters::Filter;
 use crate::subscriptions::normal_form::Atom;
+use crate::subscriptions::operators::Filter;
 use crate::subscriptions::operators::Operator;
 use crate::subscriptions::patterns::{AllOf, Field};
 use crate::value::{Kind, Scalar, Value};

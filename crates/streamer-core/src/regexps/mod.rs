@@ -3,7 +3,7 @@
 //! ```text
 //!   filter `matches`, CEL    RE2's syntax          re2.rs  ───────┐
 //!   patterns                 I-Regexp (RFC 9485)   i_regexp.rs  ──┴─► Regexp ─ program.rs ─► CompiledRegexp: does it match?
-//!                                                  size.rs: what it costs
+//!                                                  size.rs, instructions.rs: what it costs
 //! ```
 //!
 //! Each syntax is read here, so that what is refused and what is meant are RE2's and RFC 9485's; `regex-syntax` and `regex-automata`
@@ -11,6 +11,7 @@
 
 mod depth;
 pub mod i_regexp;
+pub(crate) mod instructions;
 pub mod program;
 pub mod re2;
 pub(crate) mod size;

@@ -1,13 +1,12 @@
 //! Filters: conditions on one field of `data` (semantics.md section 3). What each operator takes and means: [`operators`](super::operators).
 
-use super::operators::{OPERATORS, Operand, Operator};
-use super::parse::{type_name, unknown_name};
-use crate::cel::{Document, Evaluation, EvaluationScratch};
-use crate::error::{EventError, SubscriptionError};
+use super::operators::{Filter, OPERATORS, Operand, Operator};
+use super::wording::{type_name, unknown_name};
+use crate::error::SubscriptionError;
 use crate::json::Tree;
 use crate::layout::decode_pointer;
 use crate::limits::{Limits, Size};
-use crate::regexps::{CompiledRegexp, Regexp, re2, size, too_large};
+use crate::regexps::{Regexp, re2, size, too_large};
 use crate::value::{Scalar, Value};
 use std::fmt;
 
@@ -21,96 +20,66 @@ const MAX_FIELD_STEPS: usize = 512;
 /// As long as a CEL expression may be, so that a filter may be written as one.
 const MAX_REGEXP_BYTES: usize = 16 * 1024;
 
-/// A filter that was checked.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Filter {
-    /// Member names from `data` down, at least one.
-    pub path: Box<[Box<str>]>,
-    /// What it asks.
-    pub op: Operator,
-    /// What it compares with; null for `changed`.
-    pub value: Value,
-    /// The expression of `matches`.
-    pub regexp: Option<Regexp>,
-}
-
-impl Filter {
-    /// Evaluate the CEL that it means, also where values are unknown.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Condition::evaluate`](crate::cel::Condition::evaluate).
-    pub fn evaluate(
-        &self,
-        document: &Document<'_>,
-        scratch: &mut EvaluationScratch,
-    ) -> std::result::Result<Evaluation, EventError> {
-        // What was accepted can be compiled.
-        let regexp = self.regexp.as_ref().and_then(|regexp| CompiledRegexp::compile(regexp).ok());
-        self.op.condition().evaluate(&self.path, &self.value, regexp.as_deref(), document, scratch)
-    }
-}
-
 type Result<T> = std::result::Result<T, SubscriptionError>;
 
 #[cold]
-fn error<T>(place: Place<'_>, reason: impl Into<String>) -> Result<T> {
+fn error<T>(place: FilterPlace<'_>, reason: impl Into<String>) -> Result<T> {
     Err(SubscriptionError::new(place.to_string(), reason))
 }
 
 /// Where in a filter something stands, linked from its end: it is spelled only where it is wrong.
 #[derive(Clone, Copy)]
-enum Place<'p> {
+enum FilterPlace<'p> {
     Filter(usize),
-    Member(&'p Place<'p>, &'p str),
-    Element(&'p Place<'p>, usize),
+    Member(&'p FilterPlace<'p>, &'p str),
+    Element(&'p FilterPlace<'p>, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for FilterPlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Filter(at) => write!(f, "filters[{at}]"),
-            Place::Member(outer, name) => write!(f, "{outer}.{name}"),
-            Place::Element(outer, at) => write!(f, "{outer}[{at}]"),
+            FilterPlace::Filter(at) => write!(f, "filters[{at}]"),
+            FilterPlace::Member(outer, name) => write!(f, "{outer}.{name}"),
+            FilterPlace::Element(outer, at) => write!(f, "{outer}[{at}]"),
         }
     }
 }
 
 /// The members of a filter, with their types checked.
-pub(super) struct Given<'t> {
+pub(super) struct FilterMembers<'t> {
     at: usize,
     field: &'t str,
     op: Operator,
     value: Option<&'t Tree>,
 }
 
-impl<'t> Given<'t> {
+impl<'t> FilterMembers<'t> {
     /// Check the members of the filter number *at*.
-    pub(super) fn read(tree: &'t Tree, at: usize) -> Result<Given<'t>> {
-        let place = Place::Filter(at);
+    pub(super) fn read(tree: &'t Tree, at: usize) -> Result<FilterMembers<'t>> {
+        let place = FilterPlace::Filter(at);
         let Tree::Object(members) = tree else {
             return error(place, format!("expected an object, not {}", type_name(tree)));
         };
         for (name, _) in members {
             if !["field", "op", "value"].contains(&&**name) {
-                return error(Place::Member(&place, name), unknown_name(name, &["field", "op", "value"], "member"));
+                return error(FilterPlace::Member(&place, name), unknown_name(name, &["field", "op", "value"], "member"));
             }
         }
         let member = |wanted: &str| members.iter().find(|(name, _)| **name == *wanted).map(|(_, value)| value);
         let text = |name: &str| match member(name) {
-            None => error(Place::Member(&place, name), format!("expected a member '{name}'")),
+            None => error(FilterPlace::Member(&place, name), format!("expected a member '{name}'")),
             Some(Tree::Scalar(Scalar::String(text))) => Ok(&**text),
-            Some(other) => error(Place::Member(&place, name), format!("expected a string, not {}", type_name(other))),
+            Some(other) => error(FilterPlace::Member(&place, name), format!("expected a string, not {}", type_name(other))),
         };
         let (field, word) = (text("field")?, text("op")?);
         let Some(row) = OPERATORS.iter().find(|row| row.name == word) else {
-            return error(Place::Member(&place, "op"), unknown_name(word, &OPERATORS.map(|row| row.name), "operator"));
+            return error(FilterPlace::Member(&place, "op"), unknown_name(word, &OPERATORS.map(|row| row.name), "operator"));
         };
         let value = member("value");
         match (row.operand, value) {
-            (Operand::Nothing, Some(_)) => error(Place::Member(&place, "value"), format!("'{word}' takes no value")),
-            (Operand::Nothing, None) | (_, Some(_)) => Ok(Given { at, field, op: row.op, value }),
-            (_, None) => error(Place::Member(&place, "value"), format!("'{word}' needs a value")),
+            (Operand::Nothing, Some(_)) => error(FilterPlace::Member(&place, "value"), format!("'{word}' takes no value")),
+            (Operand::Nothing, None) | (_, Some(_)) => Ok(FilterMembers { at, field, op: row.op, value }),
+            (_, None) => error(FilterPlace::Member(&place, "value"), format!("'{word}' needs a value")),
         }
     }
 
@@ -119,15 +88,15 @@ impl<'t> Given<'t> {
         match (self.op.row().operand, self.value) {
             (Operand::Scalars, Some(Tree::List(items))) => size
                 .add_alternatives(items.len(), limits)
-                .or_else(|reason| error(Place::Member(&Place::Filter(self.at), "value"), reason)),
+                .or_else(|reason| error(FilterPlace::Member(&FilterPlace::Filter(self.at), "value"), reason)),
             _ => Ok(()),
         }
     }
 
     pub(super) fn parse(&self, limits: &Limits) -> Result<Filter> {
-        let filter = Place::Filter(self.at);
-        let path = parse_path(self.field, Place::Member(&filter, "field"))?;
-        let place = Place::Member(&filter, "value");
+        let filter = FilterPlace::Filter(self.at);
+        let path = parse_path(self.field, FilterPlace::Member(&filter, "field"))?;
+        let place = FilterPlace::Member(&filter, "value");
         let tree = self.value.unwrap_or(&Tree::Scalar(Scalar::Null));
         let value = json_value(tree, place, 0)?;
         let operand = self.op.row().operand;
@@ -141,19 +110,19 @@ impl<'t> Given<'t> {
 }
 
 /// Refuse what an operator does not take.
-fn check(operand: Operand, tree: &Tree, place: Place<'_>) -> Result<()> {
+fn check(operand: Operand, tree: &Tree, place: FilterPlace<'_>) -> Result<()> {
     if !operand.allows(tree) {
         return error(place, format!("expected {}, not {}", operand.expected(), type_name(tree)));
     }
     match (operand, tree) {
         (Operand::Scalars, Tree::List(items)) => {
-            items.iter().enumerate().try_for_each(|(at, item)| check(Operand::Scalar, item, Place::Element(&place, at)))
+            items.iter().enumerate().try_for_each(|(at, item)| check(Operand::Scalar, item, FilterPlace::Element(&place, at)))
         }
         _ => Ok(()),
     }
 }
 
-fn regexp(source: &str, place: Place<'_>, limits: &Limits) -> Result<Regexp> {
+fn regexp(source: &str, place: FilterPlace<'_>, limits: &Limits) -> Result<Regexp> {
     let length = source.len();
     if length > MAX_REGEXP_BYTES {
         return error(place, format!("a regular expression of {length} bytes; at most {MAX_REGEXP_BYTES} are allowed"));
@@ -166,7 +135,7 @@ fn regexp(source: &str, place: Place<'_>, limits: &Limits) -> Result<Regexp> {
 }
 
 /// Split a dotted path (`user.country`) or a JSON Pointer (`/a.b/c`) into member names.
-fn parse_path(text: &str, place: Place<'_>) -> Result<Box<[Box<str>]>> {
+fn parse_path(text: &str, place: FilterPlace<'_>) -> Result<Box<[Box<str>]>> {
     if text.len() > MAX_FIELD_BYTES {
         return error(place, format!("a path of {} bytes; at most {MAX_FIELD_BYTES} are allowed", text.len()));
     }
@@ -187,7 +156,7 @@ fn parse_path(text: &str, place: Place<'_>) -> Result<Box<[Box<str>]>> {
 }
 
 /// Check a value, at most [`MAX_VALUE_DEPTH`] deep.
-fn json_value(tree: &Tree, place: Place<'_>, depth: usize) -> Result<Value> {
+fn json_value(tree: &Tree, place: FilterPlace<'_>, depth: usize) -> Result<Value> {
     if depth == MAX_VALUE_DEPTH && matches!(tree, Tree::List(_) | Tree::Object(_)) {
         return error(place, format!("nested deeper than {MAX_VALUE_DEPTH} levels"));
     }
@@ -199,13 +168,13 @@ fn json_value(tree: &Tree, place: Place<'_>, depth: usize) -> Result<Value> {
         }
         Tree::List(elements) => {
             let elements =
-                elements.iter().enumerate().map(|(at, element)| json_value(element, Place::Element(&place, at), depth + 1));
+                elements.iter().enumerate().map(|(at, element)| json_value(element, FilterPlace::Element(&place, at), depth + 1));
             Ok(Value::List(elements.collect::<Result<_>>()?))
         }
         Tree::Object(members) => {
             let members = members
                 .iter()
-                .map(|(name, member)| Ok((name.clone(), json_value(member, Place::Member(&place, name), depth + 1)?)));
+                .map(|(name, member)| Ok((name.clone(), json_value(member, FilterPlace::Member(&place, name), depth + 1)?)));
             Ok(crate::json::Build::object(members.collect::<Result<_>>()?))
         }
     }

@@ -17,6 +17,7 @@ pub mod patterns;
 pub(crate) mod simplify;
 mod text;
 pub mod topics;
+pub(crate) mod wording;
 
 pub use lower::{and_cel, normal_form};
 pub use parse::{OnUnknown, Subscription};

@@ -13,11 +13,12 @@
 //! values its CEL is evaluated, over the names of [`Condition`]. What it means is stated once more, by hand, by the
 //! [oracle](crate::naive).
 
-use super::filters::Filter;
 use super::normal_form::{Atom, Clause, Mode, Path, Root};
-use crate::cel::Condition;
+use crate::cel::{Condition, Document, Evaluation, EvaluationScratch};
+use crate::error::EventError;
 use crate::fork;
 use crate::json::Tree;
+use crate::regexps::{CompiledRegexp, Regexp};
 use crate::value::{Kinds, Scalar, Value};
 use std::slice;
 use std::sync::{Arc, OnceLock};
@@ -58,6 +59,36 @@ impl Operator {
         static CONDITIONS: OnceLock<[Condition; OPERATORS.len()]> = OnceLock::new();
         let compile = |row: &Row| Condition::compile(row.cel).expect("a test compiles each");
         &fork::once(&CONDITIONS, || OPERATORS.each_ref().map(compile))[self as usize]
+    }
+}
+
+/// A filter that was checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Filter {
+    /// Member names from `data` down, at least one.
+    pub path: Box<[Box<str>]>,
+    /// What it asks.
+    pub op: Operator,
+    /// What it compares with; null for `changed`.
+    pub value: Value,
+    /// The expression of `matches`.
+    pub regexp: Option<Regexp>,
+}
+
+impl Filter {
+    /// Evaluate the CEL that it means, also where values are unknown.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Condition::evaluate`](crate::cel::Condition::evaluate).
+    pub fn evaluate(
+        &self,
+        document: &Document<'_>,
+        scratch: &mut EvaluationScratch,
+    ) -> std::result::Result<Evaluation, EventError> {
+        // What was accepted can be compiled.
+        let regexp = self.regexp.as_ref().and_then(|regexp| CompiledRegexp::compile(regexp).ok());
+        self.op.condition().evaluate(&self.path, &self.value, regexp.as_deref(), document, scratch)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Read a subscription from its JSON text (semantics.md section 2).
 
-use super::filters::{Filter, Given};
+use super::filters::FilterMembers;
 use super::normal_form::TopicWord;
+use super::operators::Filter;
 use super::patterns::{self, Dialect, Pattern};
 use super::topics::parse_topic;
+use super::wording::{type_name, unknown_name};
 use crate::error::SubscriptionError;
 use crate::json::{self, ParseOptions, Tree};
 use crate::layout::EventType;
@@ -82,13 +84,13 @@ type Result<T> = std::result::Result<T, SubscriptionError>;
 
 /// The members as they were given, with their types checked.
 #[derive(Default)]
-struct Members<'t> {
+struct SubscriptionMembers<'t> {
     id: &'t str,
     gateway_id: Option<&'t str>,
     tenant: Option<&'t str>,
     collection: Option<&'t str>,
     types: Option<Vec<EventType>>,
-    filters: Vec<Given<'t>>,
+    filters: Vec<FilterMembers<'t>>,
     cel: Option<&'t str>,
     pattern: Option<&'t Tree>,
     topic: Option<&'t str>,
@@ -157,7 +159,7 @@ impl Subscription {
     }
 }
 
-fn read_members(members: &[(Box<str>, Tree)]) -> Result<Members<'_>> {
+fn read_members(members: &[(Box<str>, Tree)]) -> Result<SubscriptionMembers<'_>> {
     for (name, _) in members {
         if !MEMBERS.contains(&&**name) {
             return Err(SubscriptionError::new(&**name, unknown_name(name, &MEMBERS, "member")));
@@ -166,7 +168,7 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<Members<'_>> {
     if !members.iter().any(|(name, _)| &**name == "id") {
         return Err(SubscriptionError::new("id", "expected a member 'id'"));
     }
-    let mut given = Members::default();
+    let mut given = SubscriptionMembers::default();
     for (place, value) in members {
         match &**place {
             "id" => given.id = nonempty(value, place)?,
@@ -176,7 +178,7 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<Members<'_>> {
             "types" => given.types = Some(types(value, place)?),
             "filters" => {
                 let filters = items(value, place)?.iter().enumerate();
-                given.filters = filters.map(|(at, filter)| Given::read(filter, at)).collect::<Result<_>>()?;
+                given.filters = filters.map(|(at, filter)| FilterMembers::read(filter, at)).collect::<Result<_>>()?;
             }
             "cel" => given.cel = Some(text(value, place)?),
             "pattern" => match value {
@@ -261,76 +263,16 @@ fn types(value: &Tree, place: &str) -> Result<Vec<EventType>> {
     Ok(named.into_iter().filter_map(EventType::of).collect())
 }
 
-/// The JSON type of a value, for messages.
-pub(super) fn type_name(value: &Tree) -> &'static str {
-    match value {
-        Tree::Scalar(Scalar::Null) => "null",
-        Tree::Scalar(Scalar::Bool(_)) => "a boolean",
-        Tree::Scalar(Scalar::Number(_)) | Tree::BeyondFloat(_) => "a number",
-        Tree::Scalar(Scalar::String(_)) => "a string",
-        Tree::List(_) => "a list",
-        Tree::Object(_) => "an object",
-    }
-}
-
-/// Say that a name is unknown, with the nearest that is known, or all of them.
-pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
-    // Slips that are common and whose nearest word is another.
-    let slip = [("=", "=="), ("===", "=="), ("<>", "!="), ("!==", "!=")].into_iter().find(|(slip, _)| *slip == name);
-    let nearest = known.iter().map(|candidate| (likeness(candidate, name), *candidate)).filter(|(likeness, _)| *likeness >= 0.6);
-    let nearest = nearest.max_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
-    let nearest = slip.filter(|(_, meant)| known.contains(meant)).map(|(_, meant)| meant).or(nearest.map(|(_, name)| name));
-    let hint = match nearest {
-        Some(nearest) => format!("did you mean '{nearest}'?"),
-        None => format!("expected one of {}", known.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")),
-    };
-    let shown = match name.char_indices().nth(60) {
-        Some((end, _)) => format!("{}...", &name[..end]),
-        None => name.to_owned(),
-    };
-    format!("unknown {kind} '{shown}'; {hint}")
-}
-
-/// How alike two words are, from 0 to 1: twice the characters in common over all of them, by longest common runs (Ratcliff and
-/// Obershelp, as Python's `difflib`, so that both backends give the same hint).
-pub(crate) fn likeness(one: &str, other: &str) -> f64 {
-    const LONGEST: usize = 64; // nobody misspells that much; the search is cubic
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    if one.len() + other.len() == 0 || one.len() > LONGEST || other.len() > LONGEST {
-        return 0.0;
-    }
-    let mut common = 0;
-    let mut pending = vec![(&one[..], &other[..])];
-    while let Some((left, right)) = pending.pop() {
-        let mut best = (0, 0, 0); // length, and where it begins on either side
-        for i in 0..left.len() {
-            for j in 0..right.len() {
-                let length = left[i..].iter().zip(&right[j..]).take_while(|(a, b)| a == b).count();
-                if length > best.0 {
-                    best = (length, i, j);
-                }
-            }
-        }
-        let (length, i, j) = best;
-        if length > 0 {
-            common += length;
-            pending.push((&left[..i], &right[..j]));
-            pending.push((&left[i + length..], &right[j + length..]));
-        }
-    }
-    2.0 * common as f64 / (one.len() + other.len()) as f64
-}
-
 /// Refuse a name that stands twice in one object, the pattern's as an error of the pattern. Takes no stack.
 ///
 /// Places are linked, and spelled only for an error: a million values below a long name would cost a million copies of it.
 fn refuse_duplicates<'t>(tree: &'t Tree) -> Result<()> {
-    let mut places: Vec<(usize, Step<'t>)> = Vec::new(); // each with the place around it
+    let mut places: Vec<(usize, MemberStep<'t>)> = Vec::new(); // each with the place around it
     let mut pending = vec![(tree, ROOT)];
     check_names(tree, ROOT, &places)?;
     // In the order of the reference: the container found last comes first, and all objects in it before what is in them.
     while let Some((container, around)) = pending.pop() {
-        let mut visit = |value: &'t Tree, step: Step<'t>| -> Result<()> {
+        let mut visit = |value: &'t Tree, step: MemberStep<'t>| -> Result<()> {
             if let Tree::Object(_) | Tree::List(_) = value {
                 places.push((around, step));
                 check_names(value, places.len() - 1, &places)?;
@@ -339,8 +281,10 @@ fn refuse_duplicates<'t>(tree: &'t Tree) -> Result<()> {
             Ok(())
         };
         match container {
-            Tree::Object(members) => members.iter().try_for_each(|(name, value)| visit(value, Step::Name(name)))?,
-            Tree::List(elements) => elements.iter().enumerate().try_for_each(|(at, value)| visit(value, Step::Index(at)))?,
+            Tree::Object(members) => members.iter().try_for_each(|(name, value)| visit(value, MemberStep::Name(name)))?,
+            Tree::List(elements) => {
+                elements.iter().enumerate().try_for_each(|(at, value)| visit(value, MemberStep::Index(at)))?
+            }
             Tree::Scalar(_) | Tree::BeyondFloat(_) => {}
         }
     }
@@ -350,31 +294,31 @@ fn refuse_duplicates<'t>(tree: &'t Tree) -> Result<()> {
 const ROOT: usize = usize::MAX;
 
 #[derive(Clone, Copy)]
-enum Step<'t> {
+enum MemberStep<'t> {
     Name(&'t str),
     Index(usize),
 }
 
-fn check_names(value: &Tree, place: usize, places: &[(usize, Step<'_>)]) -> Result<()> {
+fn check_names(value: &Tree, place: usize, places: &[(usize, MemberStep<'_>)]) -> Result<()> {
     let Tree::Object(members) = value else { return Ok(()) };
     let mut sorted: Vec<(&str, usize)> = members.iter().enumerate().map(|(at, (name, _))| (&**name, at)).collect();
     sorted.sort_unstable();
     let second = sorted.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1]).min_by_key(|(_, at)| *at);
     let Some((name, _)) = second else { return Ok(()) };
-    let mut steps = vec![Step::Name(name)];
+    let mut steps = vec![MemberStep::Name(name)];
     let mut at = place;
     while at != ROOT {
         steps.push(places[at].1);
         at = places[at].0;
     }
-    let in_pattern = steps.len() > 1 && matches!(steps[steps.len() - 1], Step::Name("pattern"));
+    let in_pattern = steps.len() > 1 && matches!(steps[steps.len() - 1], MemberStep::Name("pattern"));
     let mut text = String::new();
     for step in steps.iter().rev() {
         match step {
-            Step::Index(index) => text += &format!("[{index}]"),
-            Step::Name(name) if !patterns::is_identifier(name) => text += &format!("[{}]", patterns::quote(name)),
-            Step::Name(name) if text.is_empty() => text += name,
-            Step::Name(name) => text += &format!(".{name}"),
+            MemberStep::Index(index) => text += &format!("[{index}]"),
+            MemberStep::Name(name) if !patterns::is_identifier(name) => text += &format!("[{}]", patterns::quote(name)),
+            MemberStep::Name(name) if text.is_empty() => text += name,
+            MemberStep::Name(name) => text += &format!(".{name}"),
         }
     }
     let error = if in_pattern { SubscriptionError::pattern } else { SubscriptionError::new };

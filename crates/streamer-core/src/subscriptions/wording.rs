@@ -1,0 +1,64 @@
+//! What errors call the values and names of a subscription.
+
+use crate::json::Tree;
+use crate::value::Scalar;
+
+/// The JSON type of a value, for messages.
+pub(super) fn type_name(value: &Tree) -> &'static str {
+    match value {
+        Tree::Scalar(Scalar::Null) => "null",
+        Tree::Scalar(Scalar::Bool(_)) => "a boolean",
+        Tree::Scalar(Scalar::Number(_)) | Tree::BeyondFloat(_) => "a number",
+        Tree::Scalar(Scalar::String(_)) => "a string",
+        Tree::List(_) => "a list",
+        Tree::Object(_) => "an object",
+    }
+}
+
+/// Say that a name is unknown, with the nearest that is known, or all of them.
+pub(super) fn unknown_name(name: &str, known: &[&str], kind: &str) -> String {
+    // Slips that are common and whose nearest word is another.
+    let slip = [("=", "=="), ("===", "=="), ("<>", "!="), ("!==", "!=")].into_iter().find(|(slip, _)| *slip == name);
+    let nearest = known.iter().map(|candidate| (likeness(candidate, name), *candidate)).filter(|(likeness, _)| *likeness >= 0.6);
+    let nearest = nearest.max_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    let nearest = slip.filter(|(_, meant)| known.contains(meant)).map(|(_, meant)| meant).or(nearest.map(|(_, name)| name));
+    let hint = match nearest {
+        Some(nearest) => format!("did you mean '{nearest}'?"),
+        None => format!("expected one of {}", known.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")),
+    };
+    let shown = match name.char_indices().nth(60) {
+        Some((end, _)) => format!("{}...", &name[..end]),
+        None => name.to_owned(),
+    };
+    format!("unknown {kind} '{shown}'; {hint}")
+}
+
+/// How alike two words are, from 0 to 1: twice the characters in common over all of them, by longest common runs (Ratcliff and
+/// Obershelp, as Python's `difflib`, so that both backends give the same hint).
+pub(crate) fn likeness(one: &str, other: &str) -> f64 {
+    const LONGEST: usize = 64; // nobody misspells that much; the search is cubic
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    if one.len() + other.len() == 0 || one.len() > LONGEST || other.len() > LONGEST {
+        return 0.0;
+    }
+    let mut common = 0;
+    let mut pending = vec![(&one[..], &other[..])];
+    while let Some((left, right)) = pending.pop() {
+        let mut best = (0, 0, 0); // length, and where it begins on either side
+        for i in 0..left.len() {
+            for j in 0..right.len() {
+                let length = left[i..].iter().zip(&right[j..]).take_while(|(a, b)| a == b).count();
+                if length > best.0 {
+                    best = (length, i, j);
+                }
+            }
+        }
+        let (length, i, j) = best;
+        if length > 0 {
+            common += length;
+            pending.push((&left[..i], &right[..j]));
+            pending.push((&left[i + length..], &right[j + length..]));
+        }
+    }
+    2.0 * common as f64 / (one.len() + other.len()) as f64
+}
