@@ -4,11 +4,9 @@
 //! `data.lines.exists(l, l.sku == 'x' && l.qty > 2)` asks one element for two things. Clauses about any leaf at `data.lines.sku`
 //! and at `data.lines.qty` ask the same of some elements each, which is more; so the program is evaluated where both hold.
 
-use super::atoms::{
-    LIST, MAP, MAX_STEPS, Read, below, bounds, clause, constant, is, mirrored, name_of, opposite, read, text_atom, text_of,
-    unwrap,
-};
-use super::{Set, flatten};
+use super::operators::{bounds, mirrored, opposite, text_atom};
+use super::reads::{EventRead, LIST, MAP, MAX_STEPS, below, clause, constant, flatten, is, name_of, read, text_of, unwrap};
+use super::sets::EventSet;
 use crate::cel::ast::{Ast, BinaryOp, Constant, Function, Macro, MacroKind, Meaning, Node, NodeId, Step};
 use crate::cel::program::Program;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Path};
@@ -16,16 +14,16 @@ use crate::value::{Kinds, Value};
 use std::sync::Arc;
 
 /// The events of which a macro over a list or map is true, or more.
-pub(super) fn exists(program: &Program, step: &Macro, path: Path) -> Set {
+pub(super) fn exists(program: &Program, step: &Macro, path: Path) -> EventSet {
     let ast = &program.ast;
-    let over = || Set::within(vec![is(path.clone(), LIST.or(MAP))]);
+    let over = || EventSet::within(vec![is(path.clone(), LIST.or(MAP))]);
     let (MacroKind::Exists | MacroKind::ExistsOne, [_], Some(body)) = (step.kind, &step.names[..], step.condition) else {
         return over();
     };
     let is_variable =
         |id: NodeId| matches!(ast[unwrap(ast, id)], Node::Ident { meaning: Meaning::Local(slot), .. } if slot == step.slot);
     if let Some(values) = equal_to(ast, body, is_variable) {
-        let mut set = Set::none();
+        let mut set = EventSet::none();
         for value in &values {
             if let Some(name) = value.as_str() {
                 set.any_of.push(vec![is(below(&path, name), Kinds::PRESENT)]);
@@ -35,7 +33,7 @@ pub(super) fn exists(program: &Program, step: &Macro, path: Path) -> Set {
             let atoms = values.into_iter().map(|value| Atom::Element(Arc::new(value))).collect();
             set.any_of.push(vec![clause(path.clone(), atoms)]);
         }
-        return Set { is_exact: step.kind == MacroKind::Exists, ..set };
+        return EventSet { is_exact: step.kind == MacroKind::Exists, ..set };
     }
     // Some element has them all; so each is found somewhere.
     let mut clauses = Vec::new();
@@ -47,7 +45,7 @@ pub(super) fn exists(program: &Program, step: &Macro, path: Path) -> Set {
             clauses.push(Clause { path: Path::new(path.root, names), mode: Mode::AnyLeaf, atoms });
         }
     }
-    if clauses.is_empty() { over() } else { Set::within(clauses) }
+    if clauses.is_empty() { over() } else { EventSet::within(clauses) }
 }
 
 /// The member names of a path through lists, such as `data.lines[0].sku`, whose steps by number are left out.
@@ -60,15 +58,15 @@ fn through_lists(ast: &Ast, base: NodeId, steps: &[Step]) -> Option<Path> {
     };
     let names = steps.iter().filter(is_by_name).map(|step| name_of(ast, step)).collect::<Option<Vec<_>>>()?;
     let path = match read(ast, base)? {
-        Read::Document(root) => Path::new(root, names),
-        Read::Path(path) => Path::new(path.root, path.names.iter().map(|name| &**name).chain(names)),
-        Read::Text(_) => return None,
+        EventRead::Document(root) => Path::new(root, names),
+        EventRead::Path(path) => Path::new(path.root, path.names.iter().map(|name| &**name).chain(names)),
+        EventRead::Text(_) => return None,
     };
     (1..=MAX_STEPS).contains(&path.names.len()).then_some(path)
 }
 
 /// `data.a[0] == 1` and the like: some leaf at `data.a`, through lists, is so. Which one is for the program to say.
-pub(super) fn indexed(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<Set> {
+pub(super) fn indexed(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool) -> Option<EventSet> {
     let path = |id: NodeId| match &ast[unwrap(ast, id)] {
         Node::Chain { base, steps } if steps.iter().any(|step| name_of(ast, step).is_none()) => through_lists(ast, *base, steps),
         _ => None,
@@ -91,7 +89,7 @@ pub(super) fn indexed(ast: &Ast, op: BinaryOp, left: NodeId, right: NodeId, want
 }
 
 /// `data.a[0].startsWith('x')` and the like: some leaf at `data.a`, through lists, is so. Which one is for the program to say.
-pub(super) fn indexed_test(program: &Program, id: NodeId, last: &Step) -> Option<Set> {
+pub(super) fn indexed_test(program: &Program, id: NodeId, last: &Step) -> Option<EventSet> {
     let ast = &program.ast;
     let (Node::Chain { base, steps }, Step::Method { function, args, .. }) = (&ast[id], last) else { return None };
     if *function == Function::Contains {
@@ -102,8 +100,8 @@ pub(super) fn indexed_test(program: &Program, id: NodeId, last: &Step) -> Option
     Some(within_leaves(path, vec![atom]))
 }
 
-fn within_leaves(path: Path, atoms: Vec<Atom>) -> Set {
-    if atoms.is_empty() { Set::none() } else { Set::within(vec![Clause { path, mode: Mode::AnyLeaf, atoms }]) }
+fn within_leaves(path: Path, atoms: Vec<Atom>) -> EventSet {
+    if atoms.is_empty() { EventSet::none() } else { EventSet::within(vec![Clause { path, mode: Mode::AnyLeaf, atoms }]) }
 }
 
 /// The values of which a macro's variable must be one: `x == 1`, `x in [1, 2]`.

@@ -19,14 +19,19 @@
 
 mod atoms;
 mod elements;
+mod operators;
+mod reads;
+mod sets;
 mod strict;
 mod times;
 
-use crate::cel::ast::{Ast, BinaryOp, Function, LogicOp, Node, NodeId, UnaryOp};
+use crate::cel::ast::{BinaryOp, Function, LogicOp, Node, NodeId, UnaryOp};
 use crate::cel::program::Program;
 use crate::subscriptions::normal_form::{Clause, Path, Relation};
 use crate::subscriptions::simplify::simplify;
-use atoms::Pair;
+use atoms::ComparedPaths;
+use reads::flatten;
+use sets::EventSet;
 
 /// A program as clauses.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,15 +55,15 @@ pub fn lower(program: &Program, limit: usize) -> Lowered {
     let mut operands = Vec::new();
     flatten(&program.ast, program.ast.root(), &mut operands);
     let (mut changed, mut compared) = (Vec::new(), Vec::new());
-    let mut all = Set::all();
+    let mut all = EventSet::all();
     for operand in operands {
         let truth = match atoms::pair(&program.ast, operand, true) {
-            Some(Pair { one, relation, other, clauses }) => {
+            Some(ComparedPaths { one, relation, other, clauses }) => {
                 match relation {
                     None => changed.push((one, other)),
                     Some(relation) => compared.push((one, relation, other)),
                 }
-                Set { any_of: vec![clauses], is_exact: true }
+                EventSet { any_of: vec![clauses], is_exact: true }
             }
             None => lowering.set(operand, true),
         };
@@ -70,96 +75,6 @@ pub fn lower(program: &Program, limit: usize) -> Lowered {
     Lowered { alternatives: all.any_of, changed, compared, is_exact }
 }
 
-/// The operands of the outermost `&&`.
-pub(super) fn flatten(ast: &Ast, id: NodeId, operands: &mut Vec<NodeId>) {
-    match &ast[id] {
-        Node::Paren(inner) => flatten(ast, *inner, operands),
-        Node::Logic { op: LogicOp::And, operands: inner } => inner.iter().for_each(|inner| flatten(ast, *inner, operands)),
-        _ => operands.push(id),
-    }
-}
-
-/// A set of events: an OR of ANDs of clauses, or more than the set where it is not exact.
-#[derive(Clone, Debug)]
-pub(super) struct Set {
-    pub any_of: Vec<Vec<Clause>>,
-    pub is_exact: bool,
-}
-
-impl Set {
-    /// Every event.
-    pub fn all() -> Set {
-        Set { any_of: vec![Vec::new()], is_exact: true }
-    }
-
-    /// No event.
-    pub fn none() -> Set {
-        Set { any_of: Vec::new(), is_exact: true }
-    }
-
-    /// Exactly the events for which a clause holds.
-    pub fn clause(clause: Clause) -> Set {
-        Set { any_of: vec![vec![clause]], is_exact: true }
-    }
-
-    /// Some events for which all of *clauses* hold.
-    pub fn within(clauses: Vec<Clause>) -> Set {
-        Set { any_of: vec![clauses], is_exact: false }
-    }
-
-    fn is_all(&self) -> bool {
-        self.any_of.iter().any(Vec::is_empty)
-    }
-
-    pub fn and(mut self, mut other: Set, limit: usize) -> Set {
-        if self.any_of.is_empty() || other.any_of.is_empty() {
-            return Set::none();
-        }
-        if self.any_of.len() * other.any_of.len() > limit {
-            // Either is more than both.
-            let fewer = if other.any_of.len() < self.any_of.len() { other } else { self };
-            return Set { is_exact: false, ..fewer };
-        }
-        let is_exact = self.is_exact && other.is_exact;
-        if self.any_of.len() == 1 && other.any_of.len() > 1 {
-            std::mem::swap(&mut self, &mut other);
-        }
-        if let [one] = &other.any_of[..] {
-            self.any_of.iter_mut().for_each(|alternative| alternative.extend(one.iter().cloned()));
-            return Set { is_exact, ..self };
-        }
-        let both = |one: &Vec<Clause>| {
-            let one = one.clone();
-            other.any_of.iter().map(move |other| [&one[..], &other[..]].concat())
-        };
-        Set { any_of: self.any_of.iter().flat_map(both).collect(), is_exact }
-    }
-
-    pub fn or(mut self, other: Set, limit: usize) -> Set {
-        if (self.is_exact && self.is_all()) || (other.is_exact && other.is_all()) {
-            return Set::all();
-        }
-        let is_exact = self.is_exact && other.is_exact;
-        for alternative in other.any_of {
-            // Two conditions on one value are one clause.
-            if let [clause] = &alternative[..]
-                && let Some(same) = self
-                    .any_of
-                    .iter_mut()
-                    .find(|known| matches!(&known[..], [known] if known.path == clause.path && known.mode == clause.mode))
-            {
-                same[0].atoms.extend(alternative.into_iter().flat_map(|clause| clause.atoms));
-            } else {
-                self.any_of.push(alternative);
-            }
-        }
-        if self.any_of.len() > limit || self.is_all() {
-            return Set { is_exact: is_exact && self.any_of.len() <= limit, any_of: vec![Vec::new()] };
-        }
-        Set { is_exact, ..self }
-    }
-}
-
 struct Lowering<'p> {
     program: &'p Program,
     limit: usize,
@@ -168,20 +83,20 @@ struct Lowering<'p> {
 
 impl Lowering<'_> {
     /// The events of which an expression is *wanted*. Recursive: the parser limits the depth of the tree.
-    fn set(&mut self, id: NodeId, wanted: bool) -> Set {
+    fn set(&mut self, id: NodeId, wanted: bool) -> EventSet {
         if self.work > MAX_WORK {
-            return Set::within(Vec::new());
+            return EventSet::within(Vec::new());
         }
         let set = self.set_of(id, wanted);
         self.count(set)
     }
 
-    fn count(&mut self, set: Set) -> Set {
+    fn count(&mut self, set: EventSet) -> EventSet {
         self.work += 1 + set.any_of.iter().map(|alternative| 1 + alternative.len()).sum::<usize>();
         set
     }
 
-    fn set_of(&mut self, id: NodeId, wanted: bool) -> Set {
+    fn set_of(&mut self, id: NodeId, wanted: bool) -> EventSet {
         let limit = self.limit;
         match &self.program.ast[id] {
             Node::Paren(inner) => self.set(*inner, wanted),
@@ -190,7 +105,7 @@ impl Lowering<'_> {
             Node::Logic { op, operands } => {
                 // All operands must be so, or any.
                 let all = wanted == (*op == LogicOp::And);
-                let mut whole = if all { Set::all() } else { Set::none() };
+                let mut whole = if all { EventSet::all() } else { EventSet::none() };
                 for operand in operands {
                     let one = self.set(*operand, wanted);
                     whole = if all { whole.and(one, limit) } else { whole.or(one, limit) };
@@ -217,7 +132,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn comparison(&mut self, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool, id: NodeId) -> Set {
+    fn comparison(&mut self, op: BinaryOp, left: NodeId, right: NodeId, wanted: bool, id: NodeId) -> EventSet {
         match op {
             BinaryOp::NotEqual => atoms::comparison(self.program, BinaryOp::Equal, left, right, !wanted),
             op => atoms::comparison(self.program, op, left, right, wanted),

@@ -1,17 +1,17 @@
 //! What an expression that comes to a value has read: a condition that no clause expresses is still only evaluated for events
 //! that have what it is strict in, of kinds that it takes. `data.b - data.c > 50` needs two numbers.
 
-use super::Set;
-use super::atoms::{BOOL, LIST, MAP, NUMBER, Read, STRING, is, name_of, read, steps_from};
+use super::reads::{BOOL, EventRead, LIST, MAP, NUMBER, STRING, is, name_of, read, steps_from};
+use super::sets::EventSet;
 use crate::cel::ast::{Ast, BinaryOp, Function, Node, NodeId, Step, UnaryOp};
 use crate::subscriptions::normal_form::Clause;
 use crate::value::Kinds;
 
 /// Events of which an expression comes to a value at all: what it is strict in is there, and of kinds that it takes.
-pub(super) fn value_of(ast: &Ast, id: NodeId) -> Set {
+pub(super) fn value_of(ast: &Ast, id: NodeId) -> EventSet {
     let mut clauses = Vec::new();
     strict(ast, id, Kinds::READABLE, &mut clauses);
-    Set::within(clauses)
+    EventSet::within(clauses)
 }
 
 fn strict(ast: &Ast, id: NodeId, kinds: Kinds, clauses: &mut Vec<Clause>) {
@@ -47,7 +47,7 @@ fn of_chain(ast: &Ast, base: NodeId, steps: &[Step], kinds: Kinds, clauses: &mut
         Some(Step::Method { function, .. }) => target_kinds(*function),
     };
     match read(ast, base).and_then(|base| steps_from(base, ast, &steps[..named])) {
-        Some(Read::Path(path)) => clauses.push(is(path, kinds_of_named)),
+        Some(EventRead::Path(path)) => clauses.push(is(path, kinds_of_named)),
         Some(_) => {}
         None => strict(ast, base, Kinds::READABLE, clauses),
     }

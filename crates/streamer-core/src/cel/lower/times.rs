@@ -1,6 +1,6 @@
 //! Times that no event changes: `timestamp('2024-01-01T00:00:00Z') - duration('1h')`.
 
-use super::atoms::unwrap;
+use super::reads::unwrap;
 use crate::cel::ast::{Ast, BinaryOp, Constant, Function, Node, NodeId};
 use crate::cel::moments::{Times, of_seconds};
 use crate::cel::times::{Timestamp, duration, parse_duration, parse_timestamp};

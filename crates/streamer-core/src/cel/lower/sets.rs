@@ -1,0 +1,84 @@
+//! Sets of events, as clauses.
+
+use crate::subscriptions::normal_form::Clause;
+
+/// A set of events: an OR of ANDs of clauses, or more than the set where it is not exact.
+#[derive(Clone, Debug)]
+pub(super) struct EventSet {
+    pub any_of: Vec<Vec<Clause>>,
+    pub is_exact: bool,
+}
+
+impl EventSet {
+    /// Every event.
+    pub fn all() -> EventSet {
+        EventSet { any_of: vec![Vec::new()], is_exact: true }
+    }
+
+    /// No event.
+    pub fn none() -> EventSet {
+        EventSet { any_of: Vec::new(), is_exact: true }
+    }
+
+    /// Exactly the events for which a clause holds.
+    pub fn clause(clause: Clause) -> EventSet {
+        EventSet { any_of: vec![vec![clause]], is_exact: true }
+    }
+
+    /// Some events for which all of *clauses* hold.
+    pub fn within(clauses: Vec<Clause>) -> EventSet {
+        EventSet { any_of: vec![clauses], is_exact: false }
+    }
+
+    fn is_all(&self) -> bool {
+        self.any_of.iter().any(Vec::is_empty)
+    }
+
+    pub fn and(mut self, mut other: EventSet, limit: usize) -> EventSet {
+        if self.any_of.is_empty() || other.any_of.is_empty() {
+            return EventSet::none();
+        }
+        if self.any_of.len() * other.any_of.len() > limit {
+            // Either is more than both.
+            let fewer = if other.any_of.len() < self.any_of.len() { other } else { self };
+            return EventSet { is_exact: false, ..fewer };
+        }
+        let is_exact = self.is_exact && other.is_exact;
+        if self.any_of.len() == 1 && other.any_of.len() > 1 {
+            std::mem::swap(&mut self, &mut other);
+        }
+        if let [one] = &other.any_of[..] {
+            self.any_of.iter_mut().for_each(|alternative| alternative.extend(one.iter().cloned()));
+            return EventSet { is_exact, ..self };
+        }
+        let both = |one: &Vec<Clause>| {
+            let one = one.clone();
+            other.any_of.iter().map(move |other| [&one[..], &other[..]].concat())
+        };
+        EventSet { any_of: self.any_of.iter().flat_map(both).collect(), is_exact }
+    }
+
+    pub fn or(mut self, other: EventSet, limit: usize) -> EventSet {
+        if (self.is_exact && self.is_all()) || (other.is_exact && other.is_all()) {
+            return EventSet::all();
+        }
+        let is_exact = self.is_exact && other.is_exact;
+        for alternative in other.any_of {
+            // Two conditions on one value are one clause.
+            if let [clause] = &alternative[..]
+                && let Some(same) = self
+                    .any_of
+                    .iter_mut()
+                    .find(|known| matches!(&known[..], [known] if known.path == clause.path && known.mode == clause.mode))
+            {
+                same[0].atoms.extend(alternative.into_iter().flat_map(|clause| clause.atoms));
+            } else {
+                self.any_of.push(alternative);
+            }
+        }
+        if self.any_of.len() > limit || self.is_all() {
+            return EventSet { is_exact: is_exact && self.any_of.len() <= limit, any_of: vec![Vec::new()] };
+        }
+        EventSet { is_exact, ..self }
+    }
+}
