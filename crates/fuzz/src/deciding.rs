@@ -46,7 +46,7 @@ fn decides_one(choices: &mut Choices<'_>, event: &[u8]) -> Option<bool> {
     let trie = builder.build();
     let mut flattener = Flattener::new();
     let flat = flattener.flatten(&trie, event, Validation::Full, &given(), &limits).ok()?;
-    let read = naive::Event::read(event, &watched.layout, &limits).unwrap();
+    let read = naive::NaiveEvent::read(event, &watched.layout, &limits).unwrap();
     let expected = naive::wants(&subscription, &read);
     let clauses = form.conjunctions.iter().any(|conjunction| {
         conjunction.clauses.iter().all(|clause| {

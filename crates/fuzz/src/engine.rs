@@ -55,7 +55,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
         for _ in 0..3 {
             let event = event(choices);
             // Lazily some bad events are taken, for which nothing is promised.
-            let Ok(read) = naive::Event::read(&event, &layout, &limits) else { continue };
+            let Ok(read) = naive::NaiveEvent::read(&event, &layout, &limits) else { continue };
             let stopped = |engine: &Engine| engine.filters().first().map(|filter| (filter.state.no, filter.keyed.1));
             let before = stopped(&engine);
             let Ok(found) = engine.match_event(&event, &mut scratch) else { continue };

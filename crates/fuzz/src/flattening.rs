@@ -106,7 +106,7 @@ pub fn flatten(text: &[u8]) {
             (Ok(_), Err(Unread::Bad(error))) => assert_eq!(error.code, EventCode::NotAnObject),
             (Ok(raw), Ok(full)) => {
                 let lazy = lazy.unwrap_or_else(|error| panic!("lazily refused: {error}"));
-                let event = naive::Event::read(text, &watched.layout, &limits).unwrap();
+                let event = naive::NaiveEvent::read(text, &watched.layout, &limits).unwrap();
                 finds(full, watched, raw, &event);
                 present(full, watched);
                 assert_eq!(full.parts().tenant, lazy.parts().tenant);
@@ -114,7 +114,7 @@ pub fn flatten(text: &[u8]) {
                 assert_eq!(full.parts().event_type, lazy.parts().event_type);
                 if json::parse::<Tree>(text, ParseOptions::default()).is_ok_and(|tree| has_twice(&tree)) {
                     let once = json::write(raw);
-                    let event = naive::Event::read(once.as_bytes(), &watched.layout, &limits).unwrap();
+                    let event = naive::NaiveEvent::read(once.as_bytes(), &watched.layout, &limits).unwrap();
                     let mut flattener = Flattener::new();
                     let lazy = flattener.flatten(&watched.trie, once.as_bytes(), Validation::Lazy, &given(), &limits);
                     finds(&lazy.unwrap(), watched, raw, &event);
@@ -163,7 +163,7 @@ fn same(leaf: &streamer_core::flatten::Leaf<'_>, value: &Value) {
     }
 }
 
-fn finds(flat: &Flat<'_>, watched: &Watched, raw: &Value, event: &naive::Event) {
+fn finds(flat: &Flat<'_>, watched: &Watched, raw: &Value, event: &naive::NaiveEvent) {
     let mut positions: Vec<(Position, Vec<(*const Value, usize)>)> = Vec::new();
     for (path, id) in &watched.paths {
         let document = match path.root {

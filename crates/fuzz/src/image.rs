@@ -104,7 +104,7 @@ pub fn image(data: &[u8]) -> bool {
     events.push(br#"{"a":[1,"x",{"b":2}],"b":"xy","data":{"a":1,"b":["x"]},"type":"insert","topic":"a.b"}"#.to_vec());
     let run = || {
         for event in &events {
-            let Ok(read) = naive::Event::read(event, &layout, &limits) else { continue };
+            let Ok(read) = naive::NaiveEvent::read(event, &layout, &limits) else { continue };
             let Ok(found) = engine.match_event(event, &mut scratch) else { continue };
             let (is_told, slots) = (!found.told.is_empty(), found.certain.to_vec());
             let mut ids: Vec<Box<str>> =

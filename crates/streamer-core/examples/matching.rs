@@ -513,7 +513,7 @@ fn check() {
             let engine = run.load().engine;
             let mut scratch = Scratch::default();
             for event in run.events() {
-                let read = naive::Event::read(event.as_bytes(), &layout, &limits).expect("a good event");
+                let read = naive::NaiveEvent::read(event.as_bytes(), &layout, &limits).expect("a good event");
                 let mut expected: Vec<&str> =
                     held.iter().filter(|subscription| naive::wants(subscription, &read)).map(|found| &*found.id).collect();
                 let matched = engine.match_event(event.as_bytes(), &mut scratch).expect("a good event");

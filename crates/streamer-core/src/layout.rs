@@ -83,17 +83,17 @@ impl EventType {
 
 /// What an event's word for its type means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum TypeMeaning {
     /// That type.
     Type(EventType),
     /// The event is ignored.
     Ignore,
 }
 
-impl Meaning {
+impl TypeMeaning {
     /// The meaning of that word in a `type_map`.
-    fn of(word: &str) -> Option<Meaning> {
-        if word == "ignore" { Some(Meaning::Ignore) } else { EventType::of(word).map(Meaning::Type) }
+    fn of(word: &str) -> Option<TypeMeaning> {
+        if word == "ignore" { Some(TypeMeaning::Ignore) } else { EventType::of(word).map(TypeMeaning::Type) }
     }
 }
 
@@ -138,7 +138,7 @@ pub struct EventLayout {
     pub before: Part,
     pub unknown: Part,
     /// What the event's own words for `type` mean; `None`: they are `insert`, `update` and `delete`.
-    pub type_map: Option<Vec<(Box<str>, Meaning)>>,
+    pub type_map: Option<Vec<(Box<str>, TypeMeaning)>>,
     pub ts_format: TimestampFormat,
     pub before_holds: BeforeHolds,
     /// What the source writes for a value that it does not carry.
@@ -227,7 +227,7 @@ impl EventLayout {
                     words
                         .iter()
                         .map(|(word, meaning)| {
-                            let meaning = meaning.as_str().and_then(Meaning::of);
+                            let meaning = meaning.as_str().and_then(TypeMeaning::of);
                             let expected = "type_map: expected insert, update, delete or ignore";
                             meaning.map(|meaning| (word.clone(), meaning)).ok_or(expected)
                         })
@@ -293,9 +293,9 @@ impl EventLayout {
     }
 
     /// Translate the event's word for its type.
-    pub fn event_type(&self, word: &str) -> Option<Meaning> {
+    pub fn event_type(&self, word: &str) -> Option<TypeMeaning> {
         match &self.type_map {
-            None => EventType::of(word).map(Meaning::Type),
+            None => EventType::of(word).map(TypeMeaning::Type),
             Some(words) => words.iter().find(|(known, _)| **known == *word).map(|(_, meaning)| *meaning),
         }
     }
@@ -313,7 +313,7 @@ impl EventLayout {
 
     /// Whether any object is ignored.
     pub fn ignores_any(&self) -> bool {
-        let ignores = |words: &Vec<(Box<str>, Meaning)>| words.iter().any(|(_, meaning)| *meaning == Meaning::Ignore);
+        let ignores = |words: &Vec<(Box<str>, TypeMeaning)>| words.iter().any(|(_, meaning)| *meaning == TypeMeaning::Ignore);
         self.ignores_no_change || self.type_map.as_ref().is_some_and(ignores)
     }
 }

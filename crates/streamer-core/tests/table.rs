@@ -269,7 +269,7 @@ fn run(case: &Case) -> Result<Option<&'static str>, String> {
         if parts.has_unknown {
             return Ok(Some("unknown"));
         }
-        let read = naive::Event::read(&event, &layout, &limits).map_err(|error| format!("naively refused: {error}"))?;
+        let read = naive::NaiveEvent::read(&event, &layout, &limits).map_err(|error| format!("naively refused: {error}"))?;
         let mut found: Vec<&str> = subscriptions
             .iter()
             .filter(|s| &*s.tenant == "*" || &*s.tenant == parts.tenant)

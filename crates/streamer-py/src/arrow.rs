@@ -172,7 +172,7 @@ impl Rows {
             Ok(Chunk { validity, offsets, data, offset, length, is_large })
         });
         let mut rows = Rows { chunks: borrowed.collect::<PyResult<_>>()?, blocks: Vec::new() };
-        gil::let_go(py, || rows.cut()).map_err(PyValueError::new_err)?;
+        gil::released(py, || rows.cut()).map_err(PyValueError::new_err)?;
         Ok(rows)
     }
 
@@ -374,7 +374,7 @@ type Column<'py> = (&'static str, Option<Bound<'py, PyBytes>>, Option<Bound<'py,
 /// Bytes that are written with the GIL released.
 fn bytes<'py>(py: Python<'py>, length: usize, write: impl FnOnce(&mut [u8]) + Send) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, length, |bytes| {
-        gil::let_go(py, || write(bytes));
+        gil::released(py, || write(bytes));
         Ok(())
     })
 }
@@ -418,7 +418,7 @@ fn text_column<'py>(
     write: impl FnOnce(&mut [u8]) + Send,
 ) -> PyResult<Column<'py>> {
     let counted = lengths.clone();
-    let (total, nulls) = gil::let_go(py, || {
+    let (total, nulls) = gil::released(py, || {
         let add = |(total, nulls), length| if length == NULL { (total, nulls + 1) } else { (total + length as usize, nulls) };
         counted.fold((0, 0), add)
     });

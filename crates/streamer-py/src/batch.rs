@@ -326,7 +326,7 @@ impl Core {
         let located = parallel(py, parts.len(), scratches, |part, scratch, pulse| {
             parts[part].iter().take_while(|_| pulse.beat()).map(|event| locate(event, scratch)).collect::<Vec<_>>()
         })?;
-        Ok(gil::let_go(py, || Order::by(located.concat())))
+        Ok(gil::released(py, || Order::by(located.concat())))
     }
 
     /// Match the events of a block.

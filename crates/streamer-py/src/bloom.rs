@@ -15,7 +15,7 @@ use streamer_core::bloom::answer::Answer;
 use streamer_core::bloom::keys::{mode_name, root_name};
 use streamer_core::bloom::kinds::KeyKind;
 use streamer_core::bloom::portable::{Slices, murmur3_x64_128, set};
-use streamer_core::bloom::shipped::{Reading, Shipped, ShippedPlace, ShippedScratch, Told};
+use streamer_core::bloom::shipped::{EventReading, Shipped, ShippedAnswer, ShippedPlace, ShippedScratch};
 use streamer_core::engine::Gathered;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -144,7 +144,7 @@ impl GatheredKeys {
         guard(py, || {
             let slices = slices(bits.len_bytes(), num_slices, bits_per_slice)?;
             let mut bytes = bits.to_vec(py)?;
-            let added = gil::let_go(py, || self.gathered.fill(&mut bytes, slices));
+            let added = gil::released(py, || self.gathered.fill(&mut bytes, slices));
             bits.copy_from_slice(py, &bytes)?;
             Ok(added)
         })
@@ -206,7 +206,7 @@ impl ShippedFilter {
         max_event_bytes: usize,
     ) -> PyResult<ShippedFilter> {
         guard(py, || {
-            let reading = Reading {
+            let reading = EventReading {
                 layout: Arc::new(EventLayout::from_json(layout).map_err(PyValueError::new_err)?),
                 default_tenant: default_tenant.map(Box::from),
                 limits: Limits { max_depth, max_event_bytes, ..Limits::default() },
@@ -264,15 +264,15 @@ impl ShippedFilter {
                 valid.as_ref().is_some_and(|valid| valid[bit / 8] >> (bit % 8) & 1 == 0)
             };
             let (mut passes, mut open) = (vec![0_u8; rows.div_ceil(8)], Vec::new());
-            gil::let_go(py, || {
+            gil::released(py, || {
                 let mut scratch = ShippedScratch::default();
                 for row in 0..rows {
                     let event = &data[offsets[row] - start..offsets[row + 1] - start];
                     let told = if is_null(row) { None } else { self.shipped.ask(event, tenant, collection, &mut scratch).ok() };
                     match told {
-                        Some(Told::Answer(Answer::No)) => {}
-                        Some(Told::Open) => open.push(row),
-                        Some(Told::Answer(Answer::Maybe)) | None => passes[row / 8] |= 1 << (row % 8),
+                        Some(ShippedAnswer::Answer(Answer::No)) => {}
+                        Some(ShippedAnswer::Unknown) => open.push(row),
+                        Some(ShippedAnswer::Answer(Answer::Maybe)) | None => passes[row / 8] |= 1 << (row % 8),
                     }
                 }
             });

@@ -174,7 +174,7 @@ impl Shared {
         let mut scratch = self.scratch();
         let found = if is_large || self.is_costly.load(Ordering::Relaxed) {
             let scratch = &mut *scratch;
-            gil::let_go(py, || find(scratch))
+            gil::released(py, || find(scratch))
         } else {
             find(&mut scratch)
         };
@@ -298,7 +298,7 @@ impl Core {
                 external_cel: Some(Arc::new(HostCel { host: host.clone_ref(py) })),
                 seed,
                 ask: Some(external_cel::goes_on),
-                let_go: Some(Arc::new(|act| gil::held(|py| gil::let_go(py, act)))),
+                release_gil: Some(Arc::new(|act| gil::held(|py| gil::released(py, act)))),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
             };
@@ -335,7 +335,7 @@ impl Core {
             let name = path.to_string_lossy();
             let open =
                 || -> std::io::Result<_> { Ok(self.shared.engine.open(&name, Bytes::map(&path)?, checksum, read, is_wanted)) };
-            gil::let_go(py, open)?.map_err(|fault: SnapshotFault| errors::snapshot_error(py, &fault))
+            gil::released(py, open)?.map_err(|fault: SnapshotFault| errors::snapshot_error(py, &fault))
         })
     }
 
@@ -345,7 +345,7 @@ impl Core {
         guard(py, || {
             let reading = self.reading.clone();
             let read: ReadSubscription = Arc::new(move |text: &[u8]| reading.read(text, text, None));
-            Ok(gil::let_go(py, || mapped::image(lines, &read, seed)).map(|image| PyBytes::new(py, &image)))
+            Ok(gil::released(py, || mapped::image(lines, &read, seed)).map(|image| PyBytes::new(py, &image)))
         })
     }
 
@@ -485,7 +485,7 @@ impl Core {
         guard(py, || {
             let ids: Option<Vec<&str>> = ids.as_ref().map(|ids| ids.iter().map(String::as_str).collect());
             let selection = Selection { ids: ids.as_deref(), gateway_id, tenant, collection };
-            let changes = gil::let_go(py, || self.shared.engine.remove(&selection));
+            let changes = gil::released(py, || self.shared.engine.remove(&selection));
             Ok(changes.removed.iter().map(|record| record.id.to_string()).collect())
         })
     }
@@ -500,7 +500,7 @@ impl Core {
                 _ => return Err(PyValueError::new_err("mode: expected add, replace or apply")),
             };
             let items = draft.get().take();
-            let (changes, ids) = gil::let_go(py, || {
+            let (changes, ids) = gil::released(py, || {
                 let ids: Vec<Box<str>> =
                     items.iter().map(|item| item.as_ref().map_or_else(|_| Box::default(), |item| item.id.clone())).collect();
                 (self.shared.engine.write(items, mode, skip), ids)
@@ -660,7 +660,7 @@ impl Core {
     /// Return the state of each filter there is.
     fn filters<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         guard(py, || {
-            let states = gil::let_go(py, || self.shared.engine.filters());
+            let states = gil::released(py, || self.shared.engine.filters());
             states.iter().map(|state| named::filter_state(py, state)).collect()
         })
     }
@@ -669,7 +669,7 @@ impl Core {
     fn rebuild_filter(&self, py: Python<'_>, tenant: &str, collection: &str, capacity: usize, key_fp_rate: f64) -> PyResult<()> {
         let name = PartitionName { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
-            gil::let_go(py, || self.shared.engine.rebuild_filter(&name, capacity, key_fp_rate));
+            gil::released(py, || self.shared.engine.rebuild_filter(&name, capacity, key_fp_rate));
             Ok(())
         })
     }
@@ -678,7 +678,7 @@ impl Core {
     fn measure_filter(&self, py: Python<'_>, tenant: &str, collection: &str) -> PyResult<()> {
         let name = PartitionName { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
-            gil::let_go(py, || self.shared.engine.measure_filter(&name));
+            gil::released(py, || self.shared.engine.measure_filter(&name));
             Ok(())
         })
     }
@@ -688,14 +688,14 @@ impl Core {
         let name =
             |(tenant, collection): (String, String)| PartitionName { tenant: tenant.into(), collection: collection.into() };
         let names: Vec<PartitionName> = partitions.into_iter().map(name).collect();
-        guard(py, || Ok(GatheredKeys::new(gil::let_go(py, || self.shared.engine.gather(&names)))))
+        guard(py, || Ok(GatheredKeys::new(gil::released(py, || self.shared.engine.gather(&names)))))
     }
 
     /// Return the live keys of a partition, and how many of its subscriptions have none.
     fn keys_of<'py>(&self, py: Python<'py>, tenant: &str, collection: &str) -> PyResult<(Vec<Bound<'py, PyBytes>>, usize)> {
         let name = PartitionName { tenant: tenant.into(), collection: collection.into() };
         guard(py, || {
-            let (keys, (_, unkeyed)) = gil::let_go(py, || self.shared.engine.filter_keys(&name));
+            let (keys, (_, unkeyed)) = gil::released(py, || self.shared.engine.filter_keys(&name));
             Ok((keys.iter().map(|key| PyBytes::new(py, key)).collect(), unkeyed))
         })
     }
@@ -732,7 +732,7 @@ impl Core {
 
     /// Print partitions, segments, buckets and matchers of at most so many subscriptions.
     fn dump(&self, py: Python<'_>, max_subscriptions: usize) -> PyResult<String> {
-        guard(py, || Ok(gil::let_go(py, || self.shared.engine.dump(max_subscriptions))))
+        guard(py, || Ok(gil::released(py, || self.shared.engine.dump(max_subscriptions))))
     }
 
     /// Return what each partition holds.
@@ -752,7 +752,7 @@ impl Core {
     fn set_bloom(&self, py: Python<'_>, bloom: Option<(f64, usize)>) -> PyResult<()> {
         let phase1 = bloom.map(|(fp_rate, initial_capacity)| Phase1 { fp_rate, initial_capacity });
         guard(py, || {
-            gil::let_go(py, || self.shared.engine.set_bloom(phase1));
+            gil::released(py, || self.shared.engine.set_bloom(phase1));
             Ok(())
         })
     }

@@ -169,7 +169,7 @@ impl Draft {
                 .collect();
             let reading = &*self.reading;
             let read: Vec<Item> =
-                gil::let_go(py, || parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
+                gil::released(py, || parts.into_iter().map(|(text, stored, host)| reading.read(text, stored, host)).collect());
             self.locked(|items| {
                 let end = items.len();
                 items.extend(read);

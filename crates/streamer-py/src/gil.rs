@@ -7,7 +7,7 @@ use streamer_core::fork;
 
 /// Run *act* with the GIL released; its locks are waited for only here, since who has one may be waiting for the GIL.
 #[allow(clippy::disallowed_methods, reason = "here only")]
-pub fn let_go<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> T {
+pub fn released<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> T {
     py.detach(|| fork::detached(act))
 }
 
@@ -70,7 +70,7 @@ pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> PyResult<T>) -> PyResu
 /// Wait, before a fork, until no other thread holds a lock of a core, and let none of them take one.
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
-    let_go(py, fork::before);
+    released(py, fork::before);
 }
 
 /// Let them go on, in the parent.

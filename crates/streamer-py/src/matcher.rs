@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use streamer_core::engine::{Addition, Engine, Matched, Options, Record, Selection, WriteMode};
 use streamer_core::error::{SubscriptionError, SubscriptionErrorKind};
-use streamer_core::flatten::{FieldValue, Fields, Position};
+use streamer_core::flatten::{EventFields, FieldValue, Position};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::normal_form::NormalForm;
@@ -125,7 +125,7 @@ pub struct Matcher {
     /// Both are only touched while the GIL is held, so they are free when the process forks.
     names: Mutex<Names>,
     #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the fields")]
-    fields: Mutex<Vec<Box<Fields>>>,
+    fields: Mutex<Vec<Box<EventFields>>>,
     /// So many events more without a change, and it pays to merge all segments.
     due: AtomicU64,
 }
@@ -203,7 +203,11 @@ impl Matcher {
     }
 
     /// Match the fields that *fill* gives.
-    fn match_filled<'py>(&self, py: Python<'py>, fill: impl FnOnce(&mut Fields) -> PyResult<()>) -> PyResult<Bound<'py, PyList>> {
+    fn match_filled<'py>(
+        &self,
+        py: Python<'py>,
+        fill: impl FnOnce(&mut EventFields) -> PyResult<()>,
+    ) -> PyResult<Bound<'py, PyList>> {
         guard(py, || {
             self.matched();
             let mut open = self.shared.open();
@@ -298,7 +302,7 @@ impl Matcher {
             let refuse = |error: &SubscriptionError| {
                 errors::subscription_error(py, error, None).map_or_else(|other| other, PyErr::from_value)
             };
-            let forms = gil::let_go(py, read).map_err(|error| refuse(&error))?;
+            let forms = gil::released(py, read).map_err(|error| refuse(&error))?;
             let mut names = self.names();
             let places: Vec<Arc<Place>> = items.iter().map(|(name, _)| Arc::new(names.add(name))).collect();
             drop(names);
@@ -308,7 +312,7 @@ impl Matcher {
                 Ok(Addition { tenant: TENANT.into(), host: Some(host), ..addition })
             });
             let additions: Vec<_> = additions.collect();
-            if let Err(errors) = gil::let_go(py, || self.shared.engine.write(additions, WriteMode::Add, false)) {
+            if let Err(errors) = gil::released(py, || self.shared.engine.write(additions, WriteMode::Add, false)) {
                 self.forget(places.iter().map(|place| &**place));
                 let (_, error) = errors.into_iter().next().expect("an error, where there are errors");
                 let kind = if topics { SubscriptionErrorKind::Subscription } else { SubscriptionErrorKind::Pattern };
@@ -325,7 +329,7 @@ impl Matcher {
             let ids: Vec<String> = numbers.iter().map(u64::to_string).collect();
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
             let selection = Selection { ids: Some(&ids), ..Selection::default() };
-            let changes = gil::let_go(py, || self.shared.engine.remove(&selection));
+            let changes = gil::released(py, || self.shared.engine.remove(&selection));
             self.changed();
             self.forget(changes.removed.iter().filter_map(|record| place_of(record)));
             Ok(changes.removed.len())
@@ -403,7 +407,7 @@ struct Reader<'a, 'py> {
 }
 
 impl<'py> Reader<'_, 'py> {
-    fn read(&mut self, field: &Bound<'py, PyAny>, fields: &mut Fields) -> PyResult<()> {
+    fn read(&mut self, field: &Bound<'py, PyAny>, fields: &mut EventFields) -> PyResult<()> {
         if self.take(field, fields)? {
             return Ok(());
         }
@@ -416,7 +420,7 @@ impl<'py> Reader<'_, 'py> {
     }
 
     /// Add a field; false where it is not plain.
-    fn take(&mut self, field: &Bound<'py, PyAny>, fields: &mut Fields) -> PyResult<bool> {
+    fn take(&mut self, field: &Bound<'py, PyAny>, fields: &mut EventFields) -> PyResult<bool> {
         let Ok(field) = field.cast::<PyTuple>() else { return Ok(false) };
         if field.len() != 3 {
             return Ok(false);

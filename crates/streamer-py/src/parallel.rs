@@ -150,7 +150,7 @@ pub fn parallel<T: Send>(
         }
         (done, external_cel::raised())
     };
-    let (mut done, raised) = gil::let_go(py, || {
+    let (mut done, raised) = gil::released(py, || {
         thread::scope(|scope| {
             let start = |scratch| {
                 let at_work = AtWork { working: &working, caller: &caller };

@@ -30,7 +30,7 @@ impl CoreHooks {
     /// Merge the segments of each partition into one, in this thread; else that happens by itself.
     fn merge(&self, py: Python<'_>) -> PyResult<()> {
         guard(py, || {
-            gil::let_go(py, || self.core.get().shared.engine.merge());
+            gil::released(py, || self.core.get().shared.engine.merge());
             Ok(())
         })
     }

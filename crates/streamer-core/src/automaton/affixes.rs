@@ -33,12 +33,12 @@ pub struct Affixes<const AT_END: bool> {
     lengths: Box<[u32]>,
     table: Table,
     texts: Box<[u8]>,
-    groups: Box<[Group]>,
+    groups: Box<[AffixGroup]>,
     ids: Box<[u32]>,
 }
 
 #[derive(Debug)]
-struct Group {
+struct AffixGroup {
     /// The first eight bytes, so that short operands are compared without a look at the texts.
     head: [u8; 8],
     text: u32,
@@ -66,7 +66,7 @@ impl<const AT_END: bool> Affixes<AT_END> {
             ids: operands.iter().map(|(_, id)| *id).collect(),
             seed,
         };
-        let (mut texts, mut groups, mut entries) = (Vec::new(), Vec::<Group>::new(), Vec::new());
+        let (mut texts, mut groups, mut entries) = (Vec::new(), Vec::<AffixGroup>::new(), Vec::new());
         let mut last: Option<&[u8]> = None;
         for (at, (text, _)) in operands.iter().enumerate() {
             if last != Some(*text) {
@@ -74,7 +74,7 @@ impl<const AT_END: bool> Affixes<AT_END> {
                 let mut hash = 0;
                 built.walk(text, |_, state| hash = state);
                 entries.push((hash, groups.len() as u32));
-                groups.push(Group {
+                groups.push(AffixGroup {
                     head: head_of(text),
                     text: texts.len() as u32,
                     length: text.len() as u32,

@@ -36,14 +36,14 @@ pub fn fold(text: &str) -> Cow<'_, str> {
 }
 
 /// A folded text, and the ids of all operands that are it.
-type Group = (Box<str>, Box<[u32]>);
+type FoldedGroup = (Box<str>, Box<[u32]>);
 
 /// An immutable set of operands compared without case, all of them folded. See the head of this file.
 #[derive(Debug)]
 pub struct IgnoreCase {
     seed: Seed,
     equal: Table,
-    texts: Box<[Group]>,
+    texts: Box<[FoldedGroup]>,
     prefixes: Prefixes,
     suffixes: Suffixes,
 }
@@ -58,7 +58,7 @@ impl IgnoreCase {
     ) -> IgnoreCase {
         let mut equal: Vec<(&str, u32)> = equal.into_iter().collect();
         equal.sort_unstable();
-        let texts: Box<[Group]> = equal
+        let texts: Box<[FoldedGroup]> = equal
             .chunk_by(|left, right| left.0 == right.0)
             .map(|group| (group[0].0.into(), group.iter().map(|(_, id)| *id).collect()))
             .collect();

@@ -31,7 +31,7 @@ const FEWEST_STEPS: usize = 1 << 10;
 const MOST_STEPS: usize = 1 << 20;
 
 #[derive(Debug)]
-struct Node {
+struct TopicNode {
     one: u32,  // the node after `*`
     many: u32, // the node under `#`
     loops: bool,
@@ -41,7 +41,7 @@ struct Node {
 
 /// A pattern, as it ends at a node.
 #[derive(Clone, Copy, Debug)]
-struct Pattern {
+struct PatternEnd {
     node: u32,
     row: u32, // its words: rows[row..row_end]
     row_end: u32,
@@ -54,11 +54,11 @@ pub struct Topics {
     seed: Seed,
     texts: Box<[Box<str>]>, // of each word its text
     numbers: Table,         // from a text to its word
-    nodes: Box<[Node]>,
+    nodes: Box<[TopicNode]>,
     edges: Box<[[u32; 3]]>, // from, to, word
     table: Table,           // from a node and a word to the edge
     ids: Box<[u32]>,
-    patterns: Box<[Pattern]>,
+    patterns: Box<[PatternEnd]>,
     rows: Box<[u32]>,
     many: u32, // patterns with `#`
 }
@@ -83,7 +83,7 @@ struct Alive {
 impl Topics {
     /// Build from pairs of a pattern and what a match is reported as.
     pub fn new<'a, P: IntoIterator<Item = Symbol<'a>>>(patterns: impl IntoIterator<Item = (P, u32)>, seed: Seed) -> Topics {
-        let node = |loops| Node { one: NONE, many: NONE, loops, ids: 0, ids_end: 0 };
+        let node = |loops| TopicNode { one: NONE, many: NONE, loops, ids: 0, ids_end: 0 };
         let mut nodes = vec![node(false)];
         let mut numbers: HashMap<&str, u32> = HashMap::new();
         let mut children: HashMap<(u32, u32), u32> = HashMap::new();
@@ -115,7 +115,7 @@ impl Topics {
             match std::mem::replace(&mut ended[at as usize], true) {
                 // Another ends there: it is the same pattern.
                 true => rows.truncate(row),
-                false => all.push(Pattern { node: at, row: row as u32, row_end: rows.len() as u32, has_many }),
+                false => all.push(PatternEnd { node: at, row: row as u32, row_end: rows.len() as u32, has_many }),
             }
         }
         ends.sort_unstable();
@@ -170,7 +170,7 @@ impl Topics {
     }
 
     fn hand_out(&self, node: u32, hit: &mut impl FnMut(&[u32])) {
-        let Node { ids, ids_end, .. } = self.nodes[node as usize];
+        let TopicNode { ids, ids_end, .. } = self.nodes[node as usize];
         if ids < ids_end {
             hit(&self.ids[ids as usize..ids_end as usize]);
         }

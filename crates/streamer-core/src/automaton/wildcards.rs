@@ -40,21 +40,21 @@ pub fn wildcard_matches<'p>(mut pieces: impl DoubleEndedIterator<Item = &'p str>
 }
 
 /// The pieces of a pattern, and what a match is reported as.
-type Pattern = (Box<[Box<str>]>, u32);
+type PatternPieces = (Box<[Box<str>]>, u32);
 
 /// An immutable set of wildcard patterns. See the head of this file.
 #[derive(Debug)]
 pub struct Wildcards {
     literals: Literals,
     of_literal: Box<[u32]>, // the patterns of literal n are at of_literal[n]..of_literal[n + 1]
-    patterns: Box<[Pattern]>,
+    patterns: Box<[PatternPieces]>,
     without: Box<[u32]>, // ids of patterns that match every string
 }
 
 impl Wildcards {
     /// Build from pairs of a pattern's pieces and what a match is reported as.
     pub fn new<'a>(patterns: impl IntoIterator<Item = (&'a [Box<str>], u32)>) -> Wildcards {
-        let mut by_literal: HashMap<&str, Vec<Pattern>> = HashMap::new();
+        let mut by_literal: HashMap<&str, Vec<PatternPieces>> = HashMap::new();
         let mut without = Vec::new();
         for (pieces, id) in patterns {
             match pieces.iter().max_by_key(|piece| piece.len()) {

@@ -48,19 +48,19 @@ pub struct BloomFilter {
     /// Where the keys stand.
     pub places: Arc<PathSet>,
     /// Of each place the keys that stand there.
-    asked: Box<[Asked]>,
+    asked: Box<[KeysAtPlace]>,
 }
 
 /// What keys stand at a place, and what those are hashed with: their salts.
 #[derive(Debug)]
-struct Asked {
+struct KeysAtPlace {
     /// Of equalities; 0 where there are none.
     equal: u64,
     /// Of each other kind: apart, since most places have none.
     others: Box<[(KeyKind, u64)]>,
 }
 
-impl Asked {
+impl KeysAtPlace {
     fn kinds(&self) -> impl Iterator<Item = KeyKind> {
         let others = self.others.iter().map(|(kind, _)| *kind);
         (self.equal != 0).then_some(KeyKind::Equal).into_iter().chain(others)
@@ -378,7 +378,7 @@ pub fn for_each_hash(
 }
 
 /// A set of paths, and of each the kinds of keys with their salts; equal places make equal sets, in whatever order they come.
-fn arrange(places: impl IntoIterator<Item = KeyPlace>, sets: &mut PathSets, seed: &Seed) -> (Arc<PathSet>, Box<[Asked]>) {
+fn arrange(places: impl IntoIterator<Item = KeyPlace>, sets: &mut PathSets, seed: &Seed) -> (Arc<PathSet>, Box<[KeysAtPlace]>) {
     let mut by_path: HashMap<(Path, Mode), Vec<KeyKind>> = HashMap::new();
     for (path, mode, kind) in places {
         by_path.entry((path, mode)).or_default().push(kind);
@@ -388,7 +388,7 @@ fn arrange(places: impl IntoIterator<Item = KeyPlace>, sets: &mut PathSets, seed
     let salted = all.iter().map(|((path, mode), kinds)| {
         let salted = kinds.iter().map(|kind| (*kind, salt(path, *mode, *kind, seed)));
         let (equal, others): (Vec<_>, Vec<_>) = salted.partition(|(kind, _)| *kind == KeyKind::Equal);
-        Asked { equal: equal.first().map_or(0, |(_, salt)| *salt), others: others.into() }
+        KeysAtPlace { equal: equal.first().map_or(0, |(_, salt)| *salt), others: others.into() }
     });
     let asked = salted.collect();
     (sets.get(all.into_iter().map(|(place, _)| place).collect()), asked)

@@ -20,7 +20,7 @@
 //!   three characters within a text; elements        yes       no         up to 62 probes a text; a list is parsed
 //! ```
 //!
-//! A filter that is shipped has all of them ([`Scope::Shipping`]). A filter of the engine itself ([`Scope::Guarding`]) has only
+//! A filter that is shipped has all of them ([`KeyScope::Shipping`]). A filter of the engine itself ([`KeyScope::Guarding`]) has only
 //! keys that events seldom carry by chance, since its NO is for a whole partition. With a key of `amount > 10` beside a
 //! thousand equalities, every event would pass to all of them. Without it, that subscription alone is looked for. `python -m
 //! benchmarks.bloom` shows these ratios.
@@ -39,20 +39,20 @@ use std::cmp::Ordering;
 
 /// What keys are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum KeyScope {
     /// A filter of the engine itself.
     Guarding,
     /// A filter that is asked elsewhere, by whoever knows the kinds of `streamer/subscriptions/keys.py`.
     Shipping,
 }
 
-impl Scope {
+impl KeyScope {
     /// What an atom at a part of the event asks for; see [`of_atom`].
     fn probes<'a>(self, root: Root, atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8> {
         let has_keys = match (self, atom) {
             // To whom an event belongs is settled before a shipped filter is asked.
-            (Scope::Shipping, _) => !matches!(root, Root::Collection | Root::Tenant),
-            (Scope::Guarding, _) => is_guarded(atom),
+            (KeyScope::Shipping, _) => !matches!(root, Root::Collection | Root::Tenant),
+            (KeyScope::Guarding, _) => is_guarded(atom),
         };
         if has_keys { of_atom(atom, visit) } else { None }
     }
@@ -154,7 +154,7 @@ pub struct Access {
     bare: Box<[bool]>,
     keyed: usize,
     unkeyed: usize,
-    scope: Scope,
+    scope: KeyScope,
 }
 
 /// What a clause is worth as access clause, the less the better; see `streamer/subscriptions/keys.py`.
@@ -168,7 +168,7 @@ struct Rank {
 
 impl Access {
     /// Choose the access clauses of a store.
-    pub fn of(store: &Store, scope: Scope) -> Access {
+    pub fn of(store: &Store, scope: KeyScope) -> Access {
         let ranks: Vec<Option<Rank>> = (0..store.distinct_clauses() as u32).map(|clause| rank_of(store, scope, clause)).collect();
         let mut is_unkeyed = vec![false; store.len()];
         let mut clauses = vec![NONE; store.conjunctions()];
@@ -243,7 +243,7 @@ impl Access {
 }
 
 /// Call *visit* with each key of a clause, and tell how telling it is; None where one of its atoms makes none.
-fn for_each_probe<'s>(store: &'s Store, scope: Scope, clause: u32, mut visit: impl FnMut(KeyProbe<'s>)) -> Option<u8> {
+fn for_each_probe<'s>(store: &'s Store, scope: KeyScope, clause: u32, mut visit: impl FnMut(KeyProbe<'s>)) -> Option<u8> {
     let clause = store.clause(clause);
     let root = store.paths.paths[clause.path as usize].0.root;
     let mut coarse = rank::EXACT;
@@ -254,7 +254,7 @@ fn for_each_probe<'s>(store: &'s Store, scope: Scope, clause: u32, mut visit: im
     (clause.count > 0).then_some(if root == Root::Type { rank::TYPE } else { coarse })
 }
 
-fn rank_of(store: &Store, scope: Scope, clause: u32) -> Option<Rank> {
+fn rank_of(store: &Store, scope: KeyScope, clause: u32) -> Option<Rank> {
     let mut keys = Vec::new();
     let coarse = for_each_probe(store, scope, clause, |probe| keys.push(probe))?;
     // One atom asks for nothing twice.
@@ -276,7 +276,7 @@ fn written(keys: &[KeyProbe<'_>]) -> Vec<Vec<u8>> {
     all
 }
 
-fn better(store: &Store, scope: Scope, ranks: &[Option<Rank>], one: u32, other: u32) -> Ordering {
+fn better(store: &Store, scope: KeyScope, ranks: &[Option<Rank>], one: u32, other: u32) -> Ordering {
     ranks[one as usize].cmp(&ranks[other as usize]).then_with(|| {
         let path_of = |clause: u32| &store.paths.paths[store.clause(clause).path as usize];
         let ((left, left_mode), (right, right_mode)) = (path_of(one), path_of(other));

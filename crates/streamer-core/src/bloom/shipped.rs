@@ -4,7 +4,7 @@
 //!   event bytes ─ flatten, in full ─► values at the places ─► bytes of their keys ─ murmur3 ─► bits        none there: NO
 //! ```
 //!
-//! Invariant: NO only where `ShippedFilter.ask` says NO. An event with unknown values is left to it ([`Told::Open`]): which of them touch a
+//! Invariant: NO only where `ShippedFilter.ask` says NO. An event with unknown values is left to it ([`ShippedAnswer::Unknown`]): which of them touch a
 //! place is for nobody to work out twice. A malformed event is an error, never NO, or nobody would hear of it.
 //!
 //! Cost: about that of reading the event in full, and 50 to 100 ns for each key that it carries.
@@ -29,15 +29,15 @@ pub type ShippedPlace = (Path, Mode, KeyKind);
 #[derive(Debug)]
 pub struct Shipped {
     trie: PathTrie,
-    places: Box<[Asked]>,
+    places: Box<[ShippedKeys]>,
     slices: Slices,
     bits: Box<[u8]>,
-    reading: Reading,
+    reading: EventReading,
 }
 
 /// How events are read, and whose they are.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct EventReading {
     /// Where the parts of an event stand.
     pub layout: Arc<EventLayout>,
     /// The tenant of events that have none.
@@ -53,7 +53,7 @@ pub struct Reading {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct ShippedKeys {
     path: PathId,
     mode: Mode,
     kind: KeyKind,
@@ -63,11 +63,11 @@ struct Asked {
 
 /// What a filter says of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ShippedAnswer {
     /// As `ShippedFilter.ask` does.
     Answer(Answer),
     /// Nothing: the event has unknown values.
-    Open,
+    Unknown,
 }
 
 /// What one thread reuses from event to event.
@@ -80,7 +80,7 @@ pub struct ShippedScratch {
 
 impl Shipped {
     /// A filter of these bits; None where they are too few.
-    pub fn new(reading: Reading, mut places: Vec<ShippedPlace>, slices: Slices, bits: &[u8]) -> Option<Shipped> {
+    pub fn new(reading: EventReading, mut places: Vec<ShippedPlace>, slices: Slices, bits: &[u8]) -> Option<Shipped> {
         if bits.len() < slices.bytes() {
             return None;
         }
@@ -90,7 +90,7 @@ impl Shipped {
         let asked = places.iter().map(|(path, mode, kind)| {
             let mut begin = Vec::new();
             begin_key(&mut begin, path, *mode);
-            Asked { path: builder.want(path, *mode), mode: *mode, kind: *kind, begin: begin.into() }
+            ShippedKeys { path: builder.want(path, *mode), mode: *mode, kind: *kind, begin: begin.into() }
         });
         let places = asked.collect();
         Some(Shipped { places, trie: builder.build(), slices, bits: bits.into(), reading })
@@ -107,34 +107,34 @@ impl Shipped {
         tenant: Option<&str>,
         collection: Option<&str>,
         scratch: &mut ShippedScratch,
-    ) -> Result<Told, EventError> {
+    ) -> Result<ShippedAnswer, EventError> {
         let ShippedScratch { new, old, key } = scratch;
         let reading = &self.reading;
         let given = GivenParts { tenant, collection, default_tenant: reading.default_tenant.as_deref() };
         let flat = match new.flatten(&self.trie, event, Validation::Full, &given, &reading.limits) {
             Ok(flat) => flat,
             // It is counted where it is matched.
-            Err(Unread::Ignored(_)) => return Ok(Told::Answer(Answer::Maybe)),
+            Err(Unread::Ignored(_)) => return Ok(ShippedAnswer::Answer(Answer::Maybe)),
             Err(Unread::Bad(error)) => return Err(error),
         };
         let parts = flat.parts();
         if *parts.tenant != *reading.tenant || parts.collection != reading.collection.as_deref() {
-            return Ok(Told::Answer(Answer::Maybe));
+            return Ok(ShippedAnswer::Answer(Answer::Maybe));
         }
         if parts.has_unknown {
-            return Ok(Told::Open);
+            return Ok(ShippedAnswer::Unknown);
         }
         if self.carries(&flat, key) {
-            return Ok(Told::Answer(Answer::Maybe));
+            return Ok(ShippedAnswer::Answer(Answer::Maybe));
         }
         if reading.transitions && flat.has_old_side() {
-            let Some(text) = flat.old_text() else { return Ok(Told::Open) };
-            let Ok(side) = old.flatten_old(&self.trie, &text, parts, Validation::Full) else { return Ok(Told::Open) };
+            let Some(text) = flat.old_text() else { return Ok(ShippedAnswer::Unknown) };
+            let Ok(side) = old.flatten_old(&self.trie, &text, parts, Validation::Full) else { return Ok(ShippedAnswer::Unknown) };
             if self.carries(&side, key) {
-                return Ok(Told::Answer(Answer::Maybe));
+                return Ok(ShippedAnswer::Answer(Answer::Maybe));
             }
         }
-        Ok(Told::Answer(Answer::No))
+        Ok(ShippedAnswer::Answer(Answer::No))
     }
 
     /// Whether a side carries a key that may be there, or more than can be told.
@@ -145,7 +145,7 @@ impl Shipped {
         })
     }
 
-    fn has(&self, place: &Asked, leaf: Leaf<'_>, key: &mut Vec<u8>) -> bool {
+    fn has(&self, place: &ShippedKeys, leaf: Leaf<'_>, key: &mut Vec<u8>) -> bool {
         let mut is_there = false;
         let mut ask = |probe: KeyProbe<'_>| {
             if !is_there {

@@ -45,8 +45,8 @@ type Tokens<'d> = &'d [&'d str];
 #[derive(Clone, Copy, Debug)]
 pub struct Document<'d> {
     arena: &'d Bump,
-    data: &'d Tree<'d>,
-    before: &'d Tree<'d>,
+    data: &'d DocumentTree<'d>,
+    before: &'d DocumentTree<'d>,
     collection: Value<'d>,
     tenant: Value<'d>,
     event_type: Value<'d>,
@@ -64,14 +64,14 @@ pub struct Document<'d> {
 
 /// A document: its text and, once somebody has read it, its value.
 #[derive(Debug)]
-struct Tree<'d> {
+struct DocumentTree<'d> {
     text: &'d str,
     /// Where it begins; `None` for null.
     start: Option<usize>,
     value: OnceCell<Value<'d>>,
 }
 
-impl<'d> Tree<'d> {
+impl<'d> DocumentTree<'d> {
     fn read(&self, arena: &'d Bump) -> Result<Value<'d>> {
         match (self.value.get(), self.start) {
             (Some(value), _) => Ok(*value),
@@ -94,7 +94,7 @@ impl<'d> Document<'d> {
         let arena = &arena.0;
         let event = flat.event;
         let text = if flat.text.len() == event.len() { flat.text } else { utf8_first(event, Ok(()))?.0 };
-        let tree = |start| &*arena.alloc(Tree { text, start, value: OnceCell::new() });
+        let tree = |start| &*arena.alloc(DocumentTree { text, start, value: OnceCell::new() });
         let parts = flat.parts();
         let unknown = flat.unknown(limits.max_depth);
         let tokens = |pointer: &[Box<str>]| -> Tokens<'d> {
@@ -130,7 +130,7 @@ impl<'d> Document<'d> {
     /// The old side of an update: `data` is what `before` was, and `before` is null.
     #[must_use]
     pub fn as_before(&self) -> Document<'d> {
-        let empty = self.arena.alloc(Tree { text: "", start: None, value: OnceCell::new() });
+        let empty = self.arena.alloc(DocumentTree { text: "", start: None, value: OnceCell::new() });
         let mut side = Document { data: self.before, before: empty, covered: self.arena.alloc(Default::default()), ..*self };
         if let (Some(data_at), Some(before_at)) = (self.data_at, self.before_at) {
             let mut unknown = Vec::with_capacity(self.unknown.len());
@@ -166,7 +166,7 @@ impl<'d> Document<'d> {
     }
 
     /// A document with its unknown values, which are gathered once for all programs.
-    fn covered(&self, part: usize, tree: &Tree<'d>, at: Option<Tokens<'d>>) -> Result<Value<'d>> {
+    fn covered(&self, part: usize, tree: &DocumentTree<'d>, at: Option<Tokens<'d>>) -> Result<Value<'d>> {
         if let Some(value) = self.covered[part].get() {
             return Ok(*value);
         }
@@ -197,7 +197,7 @@ impl<'d> Document<'d> {
 // --- parsing ------------------------------------------------------------------------------------------------------------
 
 /// A container that is still open: where its elements begin among those of all open ones.
-enum Open<'d> {
+enum OpenBuild<'d> {
     List(usize),
     Map(usize, &'d str),
 }
@@ -205,7 +205,7 @@ enum Open<'d> {
 /// Parse the value that begins at *start*; what follows it is not looked at.
 fn parse<'d>(text: &'d str, start: usize, arena: &'d Bump) -> Result<Value<'d>> {
     let bytes = text.as_bytes();
-    let mut open: Vec<Open<'d>> = Vec::new();
+    let mut open: Vec<OpenBuild<'d>> = Vec::new();
     let mut elements: Vec<Value<'d>> = Vec::new();
     let mut members: Vec<(Key<'d>, Value<'d>)> = Vec::new();
     let mut at = space(bytes, start);
@@ -217,10 +217,10 @@ fn parse<'d>(text: &'d str, start: usize, arena: &'d Bump) -> Result<Value<'d>> 
                 if peek(bytes, at) != bracket + 2 {
                     if bracket == b'{' {
                         let (name, after) = read_name(text, at, arena)?;
-                        open.push(Open::Map(members.len(), name));
+                        open.push(OpenBuild::Map(members.len(), name));
                         at = after;
                     } else {
-                        open.push(Open::List(elements.len()));
+                        open.push(OpenBuild::List(elements.len()));
                     }
                     continue;
                 }
@@ -248,12 +248,12 @@ fn parse<'d>(text: &'d str, start: usize, arena: &'d Bump) -> Result<Value<'d>> 
             let Some(container) = open.pop() else { return Ok(value) };
             at = space(bytes, at);
             match container {
-                Open::List(first) => {
+                OpenBuild::List(first) => {
                     elements.push(value);
                     match peek(bytes, at) {
                         b',' => {
                             at = space(bytes, at + 1);
-                            open.push(Open::List(first));
+                            open.push(OpenBuild::List(first));
                             break;
                         }
                         b']' => {
@@ -263,12 +263,12 @@ fn parse<'d>(text: &'d str, start: usize, arena: &'d Bump) -> Result<Value<'d>> 
                         _ => return Err(token::expected_more(bytes, at, false)),
                     }
                 }
-                Open::Map(first, name) => {
+                OpenBuild::Map(first, name) => {
                     members.push((Key::String(name), value));
                     match peek(bytes, at) {
                         b',' => {
                             let (name, after) = read_name(text, space(bytes, at + 1), arena)?;
-                            open.push(Open::Map(first, name));
+                            open.push(OpenBuild::Map(first, name));
                             at = after;
                             break;
                         }

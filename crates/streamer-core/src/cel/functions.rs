@@ -6,7 +6,7 @@
 use super::ast::Function;
 use super::evaluate::{Result, Run};
 use super::outcome::Reason;
-use super::times::{self, Part, Timestamp};
+use super::times::{self, TimePart, Timestamp};
 use super::values::{Detail, Value};
 use memchr::memmem;
 
@@ -210,18 +210,18 @@ fn format_double(value: f64) -> String {
 }
 
 /// The part that a getter gets, and its name.
-fn getter(function: Function) -> Option<(&'static str, Part)> {
+fn getter(function: Function) -> Option<(&'static str, TimePart)> {
     Some(match function {
-        Function::GetFullYear => ("getFullYear", Part::FullYear),
-        Function::GetMonth => ("getMonth", Part::Month),
-        Function::GetDate => ("getDate", Part::Date),
-        Function::GetDayOfMonth => ("getDayOfMonth", Part::DayOfMonth),
-        Function::GetDayOfWeek => ("getDayOfWeek", Part::DayOfWeek),
-        Function::GetDayOfYear => ("getDayOfYear", Part::DayOfYear),
-        Function::GetHours => ("getHours", Part::Hours),
-        Function::GetMinutes => ("getMinutes", Part::Minutes),
-        Function::GetSeconds => ("getSeconds", Part::Seconds),
-        Function::GetMilliseconds => ("getMilliseconds", Part::Milliseconds),
+        Function::GetFullYear => ("getFullYear", TimePart::FullYear),
+        Function::GetMonth => ("getMonth", TimePart::Month),
+        Function::GetDate => ("getDate", TimePart::Date),
+        Function::GetDayOfMonth => ("getDayOfMonth", TimePart::DayOfMonth),
+        Function::GetDayOfWeek => ("getDayOfWeek", TimePart::DayOfWeek),
+        Function::GetDayOfYear => ("getDayOfYear", TimePart::DayOfYear),
+        Function::GetHours => ("getHours", TimePart::Hours),
+        Function::GetMinutes => ("getMinutes", TimePart::Minutes),
+        Function::GetSeconds => ("getSeconds", TimePart::Seconds),
+        Function::GetMilliseconds => ("getMilliseconds", TimePart::Milliseconds),
         _ => return None,
     })
 }

@@ -67,7 +67,7 @@ fn digits(text: &[u8], from: usize, count: usize) -> Option<i64> {
 /// Read an RFC 3339 date and time; digits past the ninth of a fraction are cut off, leap seconds are refused.
 pub(super) fn parse_timestamp(text: &str) -> Result<Timestamp, Refused> {
     let fields = rfc3339(text.as_bytes()).ok_or(NO_TIMESTAMP)?;
-    let Fields { year, month, day, hour, minute, second, nanos, offset: (ahead, zone_hour, zone_minute) } = fields;
+    let CivilTime { year, month, day, hour, minute, second, nanos, offset: (ahead, zone_hour, zone_minute) } = fields;
     if hour > 23 || minute > 59 || second > 59 || zone_hour > 23 || zone_minute > 59 {
         return Err(NO_TIMESTAMP);
     }
@@ -82,7 +82,7 @@ pub(super) fn parse_timestamp(text: &str) -> Result<Timestamp, Refused> {
     Timestamp::of(i128::from(seconds) * SECOND + i128::from(nanos))
 }
 
-struct Fields {
+struct CivilTime {
     year: i64,
     month: i64,
     day: i64,
@@ -95,7 +95,7 @@ struct Fields {
 }
 
 /// The numbers of a text that has the shape of RFC 3339.
-fn rfc3339(text: &[u8]) -> Option<Fields> {
+fn rfc3339(text: &[u8]) -> Option<CivilTime> {
     let is = |at: usize, allowed: &[u8]| text.get(at).is_some_and(|byte| allowed.contains(byte));
     if !(is(4, b"-") && is(7, b"-") && is(10, b"Tt") && is(13, b":") && is(16, b":")) {
         return None;
@@ -116,7 +116,7 @@ fn rfc3339(text: &[u8]) -> Option<Fields> {
         return None;
     };
     (end == text.len()).then_some(())?;
-    Some(Fields {
+    Some(CivilTime {
         year: digits(text, 0, 4)?,
         month: digits(text, 5, 2)?,
         day: digits(text, 8, 2)?,
@@ -228,7 +228,7 @@ fn date(days: i64) -> (i64, i64, i64) {
 
 /// A part of a date or a duration that a getter returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TimePart {
     FullYear,
     Month,
     Date,
@@ -242,22 +242,22 @@ pub(super) enum Part {
 }
 
 /// What a getter says in a time zone: an IANA name or an offset as `-02:30`; `""` is UTC.
-pub(super) fn timestamp_part(value: Timestamp, part: Part, zone: &str) -> Result<i64, Refused> {
+pub(super) fn timestamp_part(value: Timestamp, part: TimePart, zone: &str) -> Result<i64, Refused> {
     let local = value.seconds + offset(value, zone)?;
     let (days, seconds) = (local.div_euclid(DAY), local.rem_euclid(DAY));
     Ok(match part {
-        Part::Hours => seconds / 3600,
-        Part::Minutes => seconds / 60 % 60,
-        Part::Seconds => seconds % 60,
-        Part::Milliseconds => i64::from(value.nanos / 1_000_000),
-        Part::DayOfWeek => (days + 4).rem_euclid(7),
+        TimePart::Hours => seconds / 3600,
+        TimePart::Minutes => seconds / 60 % 60,
+        TimePart::Seconds => seconds % 60,
+        TimePart::Milliseconds => i64::from(value.nanos / 1_000_000),
+        TimePart::DayOfWeek => (days + 4).rem_euclid(7),
         _ => {
             let (year, month, day) = date(days);
             match part {
-                Part::FullYear => year,
-                Part::Month => month - 1,
-                Part::Date => day,
-                Part::DayOfMonth => day - 1,
+                TimePart::FullYear => year,
+                TimePart::Month => month - 1,
+                TimePart::Date => day,
+                TimePart::DayOfMonth => day - 1,
                 _ => days - days_until(year, 1, 1),
             }
         }
@@ -266,12 +266,12 @@ pub(super) fn timestamp_part(value: Timestamp, part: Part, zone: &str) -> Result
 
 /// The whole duration in hours, minutes or seconds, toward zero; of milliseconds only those past the last second. None for
 /// parts that a duration does not have.
-pub(super) fn duration_part(ns: i64, part: Part) -> Option<i64> {
+pub(super) fn duration_part(ns: i64, part: TimePart) -> Option<i64> {
     match part {
-        Part::Hours => Some(ns / 3_600_000_000_000),
-        Part::Minutes => Some(ns / 60_000_000_000),
-        Part::Seconds => Some(ns / 1_000_000_000),
-        Part::Milliseconds => Some(ns / 1_000_000 % 1000),
+        TimePart::Hours => Some(ns / 3_600_000_000_000),
+        TimePart::Minutes => Some(ns / 60_000_000_000),
+        TimePart::Seconds => Some(ns / 1_000_000_000),
+        TimePart::Milliseconds => Some(ns / 1_000_000 % 1000),
         _ => None,
     }
 }
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_zone_is_an_exact_name_or_an_offset() {
-        let at = |text: &str, zone: &str| timestamp_part(parse_timestamp(text).unwrap(), Part::Hours, zone);
+        let at = |text: &str, zone: &str| timestamp_part(parse_timestamp(text).unwrap(), TimePart::Hours, zone);
         assert_eq!(at("2024-07-01T00:00:00Z", "Europe/Berlin"), Ok(2));
         assert_eq!(at("2024-01-01T00:00:00Z", "Europe/Berlin"), Ok(1));
         assert_eq!(at("2500-07-01T00:00:00Z", "Europe/Berlin"), Ok(2));
@@ -385,15 +385,15 @@ mod tests {
         for zone in ["europe/berlin", "Europe/Nowhere", "+24:00", "+1:60", "+1:0", "1:000", "+", "Etc/Unknown", "é"] {
             assert_eq!(at("2024-01-01T00:00:00Z", zone), Err(NO_ZONE), "{zone}");
         }
-        let year = |text: &str, zone| timestamp_part(parse_timestamp(text).unwrap(), Part::FullYear, zone);
+        let year = |text: &str, zone| timestamp_part(parse_timestamp(text).unwrap(), TimePart::FullYear, zone);
         assert_eq!(year("0001-01-01T00:00:00Z", "-01:00"), Ok(0));
         assert_eq!(year("9999-12-31T23:59:59Z", "+01:00"), Ok(10_000));
     }
 
     #[test]
     fn parts_of_durations_go_toward_zero() {
-        assert_eq!(duration_part(-5_399_999_999_999, Part::Hours), Some(-1));
-        assert_eq!(duration_part(-1_500_000_000, Part::Milliseconds), Some(-500));
-        assert_eq!(duration_part(1, Part::Date), None);
+        assert_eq!(duration_part(-5_399_999_999_999, TimePart::Hours), Some(-1));
+        assert_eq!(duration_part(-1_500_000_000, TimePart::Milliseconds), Some(-500));
+        assert_eq!(duration_part(1, TimePart::Date), None);
     }
 }

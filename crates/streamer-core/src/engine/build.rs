@@ -50,7 +50,7 @@ struct Item {
 
 /// An atom that something may be filed under.
 #[derive(Clone, Copy, Debug)]
-struct Key<'s> {
+struct FilingKey<'s> {
     class: Class,
     path: u32,
     atom: EncodedAtom<'s>,
@@ -199,12 +199,12 @@ struct Builder<'s> {
 }
 
 /// An item filed under a key.
-type Filed = (u32, Item);
+type FiledItem = (u32, Item);
 
 /// The distinct atoms of a bucket's open clauses, by number.
 #[derive(Default)]
-struct Keys<'s> {
-    all: Vec<Key<'s>>,
+struct FilingKeys<'s> {
+    all: Vec<FilingKey<'s>>,
     by_encoding: HashMap<(u32, &'s [u32]), u32, FastHash>,
     /// The sorted ends of all ranges of a path and class, to estimate how much of it a range covers.
     cuts: HashMap<(u32, Class), Vec<NumberCut>, FastHash>,
@@ -224,7 +224,7 @@ impl<'s> Builder<'s> {
         let keys;
         if level > 0 && (open.len() <= FEW || level >= self.deepest) {
             few.append(&mut open);
-            keys = Keys::default();
+            keys = FilingKeys::default();
         } else {
             keys = self.count(&open, level);
             for item in open {
@@ -232,11 +232,11 @@ impl<'s> Builder<'s> {
             }
         }
         filed.sort_unstable_by_key(|(key, item)| {
-            let Key { class, path, .. } = keys.all[*key as usize];
+            let FilingKey { class, path, .. } = keys.all[*key as usize];
             // Matchers for missing values first, then by path, so that a query finds a path by binary search.
             (class != Class::Missing, path, class, *key, item.conjunction)
         });
-        let groups: Vec<&[Filed]> = filed.chunk_by(|left, right| same_probe(&keys, left, right)).collect();
+        let groups: Vec<&[FiledItem]> = filed.chunk_by(|left, right| same_probe(&keys, left, right)).collect();
         let mut probes = Vec::new();
         for group in groups {
             let is_small = group.len() <= 2 && few.len() + group.len() <= FEW && level > 0;
@@ -281,8 +281,8 @@ impl<'s> Builder<'s> {
     }
 
     /// Count the atoms of all clauses that may serve as access predicate.
-    fn count(&self, items: &[Item], level: u32) -> Keys<'s> {
-        let mut keys = Keys::default();
+    fn count(&self, items: &[Item], level: u32) -> FilingKeys<'s> {
+        let mut keys = FilingKeys::default();
         for item in items {
             for (_, clause) in open_clauses(self.store, item) {
                 if level > 0 && clause.count > COPIES {
@@ -293,7 +293,7 @@ impl<'s> Builder<'s> {
                     let number = *keys.by_encoding.entry((clause.path, atom.encoded)).or_insert(number);
                     if number as usize == keys.all.len() {
                         let (class, exact) = class_of(&atom.view);
-                        keys.all.push(Key { class, path: clause.path, atom, count: 0, exact });
+                        keys.all.push(FilingKey { class, path: clause.path, atom, count: 0, exact });
                     }
                     keys.all[number as usize].count += 1;
                     if let AtomView::Numbers(from, to) | AtomView::Times(_, from, to) = atom.view {
@@ -308,7 +308,7 @@ impl<'s> Builder<'s> {
     }
 
     /// File an item under the atoms of its cheapest clause, or put it with the few that are verified one by one.
-    fn file(&mut self, item: Item, level: u32, keys: &Keys<'s>, filed: &mut Vec<Filed>, few: &mut Vec<Item>) {
+    fn file(&mut self, item: Item, level: u32, keys: &FilingKeys<'s>, filed: &mut Vec<FiledItem>, few: &mut Vec<Item>) {
         let mut best: Option<(u64, u32, u32)> = None;
         let all = keys.all.len() as u64 * 4 + 1000;
         for (bit, clause) in open_clauses(self.store, &item) {
@@ -351,8 +351,8 @@ impl<'s> Builder<'s> {
     }
 
     /// Make the probe, or two, for what is filed under one path and class.
-    fn probe(&mut self, bucket: u32, keys: &Keys<'s>, group: &[Filed], level: u32, probes: &mut Vec<Probe>) {
-        let Key { class, path, .. } = keys.all[group[0].0 as usize];
+    fn probe(&mut self, bucket: u32, keys: &FilingKeys<'s>, group: &[FiledItem], level: u32, probes: &mut Vec<Probe>) {
+        let FilingKey { class, path, .. } = keys.all[group[0].0 as usize];
         if class == Class::Equal {
             for same in group.chunk_by(|left, right| left.0 == right.0) {
                 let key = keys.all[same[0].0 as usize];
@@ -382,7 +382,7 @@ impl<'s> Builder<'s> {
                 _ => (None, None),
             }),
             _ => {
-                let lead = |same: &[Filed]| {
+                let lead = |same: &[FiledItem]| {
                     let atom = self.store.encoded.position(keys.all[same[0].0 as usize].atom.encoded);
                     [atom, self.next(same, level).0]
                 };
@@ -410,8 +410,8 @@ impl<'s> Builder<'s> {
     /// Two sets of ranges: those that answer with a subscription, and all others.
     fn ranges<K: Cut>(
         &mut self,
-        keys: &Keys<'s>,
-        group: &[Filed],
+        keys: &FilingKeys<'s>,
+        group: &[FiledItem],
         level: u32,
         ends: impl Fn(&AtomView<'s>) -> (Option<K>, Option<K>),
     ) -> [Vec<[u32; 2]>; 2] {
@@ -419,7 +419,7 @@ impl<'s> Builder<'s> {
         for same in group.chunk_by(|left, right| left.0 == right.0) {
             let atom = &keys.all[same[0].0 as usize].atom;
             let ((from, to), at) = (ends(&atom.view), self.store.encoded.position(atom.encoded));
-            let (answering, rest): (Vec<Filed>, Vec<Filed>) = same.iter().partition(|(_, item)| self.is_answer(item));
+            let (answering, rest): (Vec<FiledItem>, Vec<FiledItem>) = same.iter().partition(|(_, item)| self.is_answer(item));
             for (found, list) in [(answering, &mut direct), (rest, &mut indirect)] {
                 if !found.is_empty() {
                     let id = list.len() as u32;
@@ -476,7 +476,7 @@ impl<'s> Builder<'s> {
     }
 
     /// Where all that is filed under one atom leads.
-    fn next(&mut self, same: &[Filed], level: u32) -> Next {
+    fn next(&mut self, same: &[FiledItem], level: u32) -> Next {
         if let [(_, item)] = same {
             match self.store.targets(item.conjunction) {
                 [target] if self.is_answer(item) => return Next::answer(self.place(*target)),
@@ -488,7 +488,7 @@ impl<'s> Builder<'s> {
     }
 }
 
-fn same_probe(keys: &Keys<'_>, left: &Filed, right: &Filed) -> bool {
+fn same_probe(keys: &FilingKeys<'_>, left: &FiledItem, right: &FiledItem) -> bool {
     let (left, right) = (&keys.all[left.0 as usize], &keys.all[right.0 as usize]);
     (left.path, left.class) == (right.path, right.class)
 }
@@ -503,7 +503,7 @@ fn open_clauses<'s>(store: &'s Store, item: &Item) -> impl Iterator<Item = (u32,
 }
 
 /// How many conjunctions an atom is expected to bring up; *all* where it is no access predicate.
-fn cost(keys: &Keys<'_>, key: &Key<'_>, all: u64) -> u64 {
+fn cost(keys: &FilingKeys<'_>, key: &FilingKey<'_>, all: u64) -> u64 {
     let count = u64::from(key.count);
     let literal = |length: usize| match length {
         0 => all,

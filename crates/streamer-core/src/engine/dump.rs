@@ -18,7 +18,7 @@
 //! Rejected: a method in each matcher that lists its operands (nine twins of their constructors, for one reader).
 
 use crate::automaton::ranges::NumberCut;
-use crate::bloom::keys::{Access, Scope};
+use crate::bloom::keys::{Access, KeyScope};
 use crate::engine::buckets::{Bucket, EQUALITIES, Index, Next, Probe, Target};
 use crate::engine::build::{Depth, rebuilt};
 use crate::engine::checks::{Check, CheckRecord as Candidate, UNNAMED, Wanted, next_check};
@@ -142,7 +142,7 @@ impl Dump<'_> {
     }
 
     fn index(&mut self, segment: &Segment, held: &Index) {
-        let access = Access::of(&segment.store, Scope::Guarding);
+        let access = Access::of(&segment.store, KeyScope::Guarding);
         let is_always = |conjunction| held.always.is_some() && access.is_always(conjunction);
         let Some((index, recipe)) = rebuilt(&segment.store, self.seed, Depth::RECURSIVE, is_always) else {
             return self.line(2, "it cannot be built again");

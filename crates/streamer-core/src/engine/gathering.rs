@@ -13,7 +13,7 @@
 //! Rejected: the bytes themselves, which take five times the memory and are sorted in ten times the time; two keys of one hash
 //! set the same bits anyway.
 
-use crate::bloom::keys::{Access, Scope, begin_key, end_key, key_to_bytes};
+use crate::bloom::keys::{Access, KeyScope, begin_key, end_key, key_to_bytes};
 use crate::bloom::kinds::{KeyKind, KeyProbe};
 use crate::bloom::portable::{Slices, murmur3_x64_128, set};
 use crate::engine::name::PartitionName;
@@ -78,7 +78,7 @@ impl EngineState {
         let store = &segment.store;
         // What a later version removes is still there in this one; and the write may be taken back.
         let is_live = |at: u32| !segment.is_gone(at, version);
-        let access = Access::of(store, Scope::Shipping);
+        let access = Access::of(store, KeyScope::Shipping);
         let begins: Vec<Vec<u8>> = store.paths.paths.iter().map(|(path, mode)| begun(path, *mode)).collect();
         let mut seen: HashSet<(u32, KeyKind)> = HashSet::new();
         let mut key = Vec::new();
@@ -119,7 +119,7 @@ impl EngineState {
         let mut counts = (0, 0);
         for segment in &partition.segments {
             let is_live = |at: u32| !segment.is_gone(at, version.number);
-            let access = Access::of(&segment.store, Scope::Shipping);
+            let access = Access::of(&segment.store, KeyScope::Shipping);
             access.for_each(&segment.store, is_live, |path, probe| {
                 let (path, mode) = &segment.store.paths.paths[path as usize];
                 all.insert(key_to_bytes(path, *mode, &probe));

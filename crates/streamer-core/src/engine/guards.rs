@@ -10,7 +10,7 @@
 
 use crate::bloom::blocked::Blocked;
 use crate::bloom::filter::{BloomFilter, BloomState, KeyPlace, for_each_hash};
-use crate::bloom::keys::{Access, Scope};
+use crate::bloom::keys::{Access, KeyScope};
 use crate::bloom::kinds::KeyKind;
 use crate::engine::name::PartitionName;
 use crate::engine::options::Phase1;
@@ -46,7 +46,7 @@ pub struct FilterState {
 
 /// Live access keys: where they stand, and their hashes.
 #[derive(Default)]
-struct Keys {
+struct LiveKeys {
     places: HashSet<KeyPlace>,
     hashes: Vec<u64>,
 }
@@ -54,11 +54,11 @@ struct Keys {
 impl EngineState {
     /// The access keys of a store. Segments know them without a filter, too: there may be one later.
     pub(super) fn access(&self, store: &Store) -> Access {
-        Access::of(store, Scope::Guarding)
+        Access::of(store, KeyScope::Guarding)
     }
 
     /// The keys of what is there at *version*: of one that is published, since a write that goes on may be taken back.
-    fn collect(&self, segment: &Segment, access: &Access, version: u64, keys: &mut Keys) {
+    fn collect(&self, segment: &Segment, access: &Access, version: u64, keys: &mut LiveKeys) {
         let is_live = |at: u32| !segment.is_gone(at, version);
         let mut seen: HashSet<(u32, KeyKind)> = HashSet::new();
         for_each_hash(&segment.store, access, &self.seed, is_live, |path, kind, hash| {
@@ -86,7 +86,7 @@ impl EngineState {
         if is_small || segments.iter().all(|segment| segment.keyed().0 == 0) {
             return None;
         }
-        let mut keys = Keys::default();
+        let mut keys = LiveKeys::default();
         if let Some(held) = held {
             let Some((segment, access)) = new else { return Some(held.clone()) };
             self.collect(segment, access, NEXT, &mut keys);
@@ -97,7 +97,7 @@ impl EngineState {
             if known <= capacity as u64 || is_costly {
                 return Some(filter);
             }
-            keys = Keys::default();
+            keys = LiveKeys::default();
         }
         segments.iter().for_each(|segment| self.collect(segment, &self.access(&segment.store), NEXT, &mut keys));
         keys.hashes.sort_unstable();
@@ -114,7 +114,7 @@ impl EngineState {
     }
 
     /// A filter of distinct keys, and how many of them set a bit.
-    fn fill_filter(&self, capacity: usize, key_rate: f64, keys: &Keys) -> (Blocked, u64) {
+    fn fill_filter(&self, capacity: usize, key_rate: f64, keys: &LiveKeys) -> (Blocked, u64) {
         let filter = Blocked::new(capacity, key_rate);
         let added = keys.hashes.iter().map(|hash| u64::from(filter.add(*hash))).sum();
         (filter, added)
@@ -168,13 +168,13 @@ impl EngineState {
     /// and put it in the place of the old one. Neither readers nor writers wait while it is built. False: there is none.
     pub fn rebuild_filter(&self, name: &PartitionName, capacity: usize, key_rate: f64) -> bool {
         let mut seen: Vec<Arc<Segment>> = Vec::new();
-        let mut keys = Keys::default();
+        let mut keys = LiveKeys::default();
         let mut filled = None;
         loop {
             let Some((version, partition)) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some()) else {
                 return false;
             };
-            let mut more = Keys::default();
+            let mut more = LiveKeys::default();
             for segment in unseen(&partition.segments, &seen) {
                 self.collect(&segment, &self.access(&segment.store), version.number, &mut more);
                 seen.push(segment);
@@ -200,7 +200,7 @@ impl EngineState {
                 if new.iter().map(|segment| segment.store.len()).sum::<usize>() > LITTLE {
                     return Some(false);
                 }
-                let mut last = Keys::default();
+                let mut last = LiveKeys::default();
                 for segment in &new {
                     self.collect(segment, &self.access(&segment.store), version.number, &mut last);
                 }

@@ -22,7 +22,7 @@
 //! Rejected: compiling all when the file is opened (minutes of processor time in a cluster whose workers need a few
 //! collections each); a copy of the file in memory (it would not be shared between processes).
 
-use crate::bloom::keys::{Access, Scope};
+use crate::bloom::keys::{Access, KeyScope};
 use crate::engine::build::{Depth, build_with_recipe};
 use crate::engine::image::{KIND, decode, encode};
 use crate::engine::partitions::{Partition, Unopened};
@@ -51,7 +51,7 @@ impl EngineState {
     #[cold]
     fn open_slowly<'u>(&self, unopened: &'u Unopened) -> &'u Arc<Partition> {
         let compile = || self.compile(&unopened.section);
-        self.let_go(|| _ = fork::once(&unopened.opened, compile));
+        self.with_gil_released(|| _ = fork::once(&unopened.opened, compile));
         match fork::once(&unopened.opened, compile) {
             Ok(partition) => partition,
             Err(fault) => fault.throw(),
@@ -94,9 +94,9 @@ impl EngineState {
     }
 
     /// Run *act*, which takes long, with the host's lock (Python's GIL) released.
-    fn let_go(&self, act: impl Fn() + Send + Sync) {
-        match &self.options.let_go {
-            Some(let_go) if !fork::is_detached() => let_go(&mut || act()),
+    fn with_gil_released(&self, act: impl Fn() + Send + Sync) {
+        match &self.options.release_gil {
+            Some(release_gil) if !fork::is_detached() => release_gil(&mut || act()),
             _ => act(),
         }
     }
@@ -140,7 +140,7 @@ impl EngineState {
             }
             Ok(())
         };
-        self.let_go(|| _ = fork::once(&mapped.ids, fill));
+        self.with_gil_released(|| _ = fork::once(&mapped.ids, fill));
         if let Some(Err(fault)) = mapped.ids.get() {
             fault.throw();
         }
@@ -203,7 +203,7 @@ pub fn image(lines: &[u8], read: &ReadSubscription, seed: u64) -> Option<Vec<u8>
         return None;
     }
     let seed = Seed::new(seed);
-    let access = Access::of(&store, Scope::Guarding);
+    let access = Access::of(&store, KeyScope::Guarding);
     let built = build_with_recipe(&mut store, &seed, Depth::RECURSIVE, |conjunction| access.is_always(conjunction));
     let (index, recipe) = built.ok()?;
     let bytes = encode(&store, &index, &recipe);

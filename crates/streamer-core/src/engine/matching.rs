@@ -13,7 +13,7 @@ use crate::engine::partitions::Partition;
 use crate::engine::paths::{PathMap, PathSet, View};
 use crate::engine::programs::{CelScratch, Programs, forget_refused};
 use crate::engine::scratch::{OldScratch, Scratch};
-use crate::engine::segment::{Asked, Segment, SegmentScratch};
+use crate::engine::segment::{Segment, SegmentQuery, SegmentScratch};
 use crate::engine::shares::Shares;
 use crate::engine::state::EngineState;
 use crate::engine::store::flags;
@@ -23,7 +23,7 @@ use crate::engine::unknown::PartialEvent;
 use crate::engine::values::{Values, ValuesScratch};
 use crate::engine::version::Version;
 use crate::error::{EventError, Ignored, Unread};
-use crate::flatten::{Fields, Flat, Flattener, Parts, Validation};
+use crate::flatten::{EventFields, Flat, Flattener, Parts, Validation};
 use crate::layout::{EventType, Part};
 use crate::prefetch::{LINE, prefetch};
 use crate::regexps::program;
@@ -189,7 +189,7 @@ impl EngineState {
     pub fn match_fields_on<'s>(
         &self,
         version: &Arc<Version>,
-        fields: &Fields,
+        fields: &EventFields,
         tenant: &str,
         scratch: &'s mut Scratch,
     ) -> Result<Matched<'s>, EventError> {
@@ -203,7 +203,7 @@ impl EngineState {
     fn evaluate_fields(
         &self,
         version: &Arc<Version>,
-        fields: &Fields,
+        fields: &EventFields,
         tenant: &str,
         scratch: &mut Scratch,
     ) -> Result<Change, EventError> {
@@ -379,7 +379,7 @@ impl EngineState {
             let answers = answers(one.seen, view, |filter, map| filter.ask(map, &mut values_read));
             tally.bloom(since);
             each_segment(one, answers, |at, answer, place, map| {
-                let asked = Asked { version: version.number, answer, map, seed: &self.seed };
+                let asked = SegmentQuery { version: version.number, answer, map, seed: &self.seed };
                 at.find(&asked, &mut values_read, segment, output);
                 if let Some(shares) = &mut shares {
                     shares.searched(place, output);
@@ -518,7 +518,7 @@ impl EngineState {
             // Each side has answers of its own; only those for the event as it is are counted.
             let answers = answers(one.seen, one.view, |filter, map| filter.check(map, &mut values));
             each_segment(one, answers, |at, answer, _, map| {
-                let asked = Asked { version: one.version.number, answer, map, seed: &self.seed };
+                let asked = SegmentQuery { version: one.version.number, answer, map, seed: &self.seed };
                 at.find_old(need, &asked, &mut values, segment, output, candidates);
             });
             values.end(scratch);

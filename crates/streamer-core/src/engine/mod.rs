@@ -75,7 +75,7 @@ pub use image::KIND as IMAGES;
 pub use inspect::PartitionSizes;
 pub use lint::{Finding, identity, lint};
 pub use name::PartitionName;
-pub use options::{LetGo, Options, Phase1};
+pub use options::{Options, Phase1, ReleaseGil};
 pub use output::{Matched, Stays};
 pub use plan::{Plan, plan};
 pub use prefetching::PREFETCHED;

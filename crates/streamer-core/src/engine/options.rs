@@ -10,7 +10,7 @@ use crate::watch::Ask;
 use std::sync::Arc;
 
 /// Runs what is given once.
-pub type LetGo = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
+pub type ReleaseGil = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
 
 /// How an engine works.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub struct Options {
     /// The seed of all hashes: that of a file which holds tables; None for a random one.
     pub seed: Option<u64>,
     /// Runs what may wait, with the host's lock (Python's GIL) released; None: nothing is held.
-    pub let_go: Option<LetGo>,
+    pub release_gil: Option<ReleaseGil>,
     /// Asked each 20 ms by a match that takes long, whether to go on; see [`Interrupted`](crate::watch::Interrupted).
     pub ask: Option<Ask>,
     /// Called inside each write, with the writer's lock held, just before it is published.
@@ -59,7 +59,7 @@ impl Default for Options {
             bloom: Some(Phase1::default()),
             external_cel: None,
             seed: None,
-            let_go: None,
+            release_gil: None,
             ask: None,
             before_publish: None,
         }

@@ -71,21 +71,21 @@ const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
 
 #[derive(Clone, Debug)]
-enum Node {
+enum PartitionNode {
     Leaf(Vec<(u64, Arc<Partition>)>),
-    Branch([Option<Arc<Node>>; WIDTH]),
+    Branch([Option<Arc<PartitionNode>>; WIDTH]),
 }
 
 /// See the head of this file.
 #[derive(Clone, Debug)]
 pub struct Partitions {
-    root: Arc<Node>,
+    root: Arc<PartitionNode>,
     count: usize,
 }
 
 impl Default for Partitions {
     fn default() -> Partitions {
-        Partitions { root: Arc::new(Node::Leaf(Vec::new())), count: 0 }
+        Partitions { root: Arc::new(PartitionNode::Leaf(Vec::new())), count: 0 }
     }
 }
 
@@ -100,11 +100,11 @@ impl Partitions {
         let (mut node, mut rest) = (&*self.root, hash);
         loop {
             match node {
-                Node::Branch(children) => {
+                PartitionNode::Branch(children) => {
                     node = children[rest as usize % WIDTH].as_deref()?;
                     rest >>= BITS;
                 }
-                Node::Leaf(entries) => {
+                PartitionNode::Leaf(entries) => {
                     let fits = |(other, partition): &&(u64, Arc<Partition>)| {
                         *other == hash && *partition.name.tenant == *tenant && *partition.name.collection == *collection
                     };
@@ -118,27 +118,27 @@ impl Partitions {
     pub fn set(&mut self, hash: u64, partition: Partition) {
         let (mut node, mut rest, mut depth) = (&mut self.root, hash, 0);
         loop {
-            if let Node::Leaf(entries) = &**node {
+            if let PartitionNode::Leaf(entries) = &**node {
                 // Hashes that agree in all bits stay in one leaf.
                 if entries.len() >= WIDTH && depth < u64::BITS / BITS {
-                    let mut children: [Option<Arc<Node>>; WIDTH] = Default::default();
+                    let mut children: [Option<Arc<PartitionNode>>; WIDTH] = Default::default();
                     for (other, partition) in entries {
                         let child = &mut children[(other >> (depth * BITS)) as usize % WIDTH];
-                        let leaf = Arc::make_mut(child.get_or_insert_with(|| Arc::new(Node::Leaf(Vec::new()))));
-                        if let Node::Leaf(entries) = leaf {
+                        let leaf = Arc::make_mut(child.get_or_insert_with(|| Arc::new(PartitionNode::Leaf(Vec::new()))));
+                        if let PartitionNode::Leaf(entries) = leaf {
                             entries.push((*other, partition.clone()));
                         }
                     }
-                    *node = Arc::new(Node::Branch(children));
+                    *node = Arc::new(PartitionNode::Branch(children));
                 }
             }
             match Arc::make_mut(node) {
-                Node::Branch(children) => {
-                    node = children[rest as usize % WIDTH].get_or_insert_with(|| Arc::new(Node::Leaf(Vec::new())));
+                PartitionNode::Branch(children) => {
+                    node = children[rest as usize % WIDTH].get_or_insert_with(|| Arc::new(PartitionNode::Leaf(Vec::new())));
                     rest >>= BITS;
                     depth += 1;
                 }
-                Node::Leaf(entries) => {
+                PartitionNode::Leaf(entries) => {
                     let at = entries.iter().position(|(other, old)| *other == hash && old.name == partition.name);
                     match at {
                         Some(at) if partition.is_empty() => {
@@ -163,8 +163,8 @@ impl Partitions {
         let mut pending = vec![&*self.root];
         while let Some(node) = pending.pop() {
             match node {
-                Node::Leaf(entries) => entries.iter().for_each(|(_, partition)| visit(partition)),
-                Node::Branch(children) => pending.extend(children.iter().flatten().map(|child| &**child)),
+                PartitionNode::Leaf(entries) => entries.iter().for_each(|(_, partition)| visit(partition)),
+                PartitionNode::Branch(children) => pending.extend(children.iter().flatten().map(|child| &**child)),
             }
         }
     }

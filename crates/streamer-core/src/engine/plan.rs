@@ -2,7 +2,7 @@
 //!
 //! Cost: that of a segment of one subscription. No engine is made, and nothing is held.
 
-use crate::bloom::keys::{Access, Scope, key_to_bytes};
+use crate::bloom::keys::{Access, KeyScope, key_to_bytes};
 use crate::engine::access::{CostClass, access_of};
 use crate::engine::paths::PathSets;
 use crate::engine::store::StoreBuilder;
@@ -63,7 +63,7 @@ fn keys(form: &NormalForm) -> BTreeSet<Vec<u8>> {
         return found;
     }
     let store = builder.build(&mut PathSets::default());
-    Access::of(&store, Scope::Shipping).for_each(
+    Access::of(&store, KeyScope::Shipping).for_each(
         &store,
         |_| true,
         |path, probe| {

@@ -50,7 +50,7 @@ pub struct MatcherScratch {
 }
 
 /// One event in one segment.
-pub(super) struct Visit<'s, 'v, 'f> {
+pub(super) struct Search<'s, 'v, 'f> {
     pub store: &'s Store,
     pub index: &'s Index,
     pub map: &'s [PathId],
@@ -68,7 +68,7 @@ const PREFETCHED_VALUES: usize = 4;
 /// What an event has at a path is few up to here: to look again costs less than to remember.
 const MANY_VALUES: usize = 256;
 
-impl Visit<'_, '_, '_> {
+impl Search<'_, '_, '_> {
     /// Hand out all that the event makes hold; after a NO of the partition's filter, only what it does not speak of.
     pub fn run(&mut self, answer: Answer) {
         self.scratch.stamp += 1;

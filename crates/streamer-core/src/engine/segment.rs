@@ -28,7 +28,7 @@ use crate::engine::consistency::Spent;
 use crate::engine::encoded::CannotBuild;
 use crate::engine::output::Output;
 use crate::engine::paths::PathMap;
-use crate::engine::search::{Found, MatcherScratch, Visit, hand_out};
+use crate::engine::search::{Found, MatcherScratch, Search, hand_out};
 use crate::engine::store::{Store, flags};
 use crate::engine::tombstones::Tombstones;
 use crate::engine::values::Values;
@@ -141,7 +141,7 @@ pub struct SegmentScratch {
 
 /// In which state of the engine, and how, a segment is asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct SegmentQuery<'a> {
     /// The number of the version.
     pub version: u64,
     /// What the partition's filter says of the event.
@@ -265,7 +265,7 @@ impl Segment {
     }
 
     /// Find what one side of an event matches among what is there at *version*.
-    pub fn find(&self, asked: &Asked<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
+    pub fn find(&self, asked: &SegmentQuery<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
         if self.is_skipped(asked.answer) {
             return;
         }
@@ -294,7 +294,7 @@ impl Segment {
     pub fn find_old(
         &self,
         need: u8,
-        asked: &Asked<'_>,
+        asked: &SegmentQuery<'_>,
         values: &mut Values<'_>,
         scratch: &mut SegmentScratch,
         output: &mut Output,
@@ -330,17 +330,17 @@ impl Segment {
     }
 
     /// Find the subscriptions of which a conjunction holds; each stands once in the scratch.
-    fn search(&self, asked: &Asked<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
+    fn search(&self, asked: &SegmentQuery<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
         let guard = self.guard.as_ref().filter(|_| asked.answer == Answer::No);
         let SegmentScratch { found, matchers, stamps, epoch } = scratch;
-        let Asked { map, seed, .. } = *asked;
+        let SegmentQuery { map, seed, .. } = *asked;
         found.once.clear();
         found.several.clear();
         found.candidates = 0;
         let store = &self.store;
         match &self.index {
             Some(index) => {
-                Visit { store, index, map: &map.ids, positions: &map.positions, values, seed, found, scratch: matchers }
+                Search { store, index, map: &map.ids, positions: &map.positions, values, seed, found, scratch: matchers }
                     .run(asked.answer);
                 output.candidates += found.candidates;
             }
@@ -378,7 +378,7 @@ impl Segment {
 
     /// Whether a subscription, one of whose conjunctions holds, is there and passes what is verified besides.
     #[inline]
-    fn holds(&self, at: u32, asked: &Asked<'_>, values: &mut Values<'_>, verified: u8, output: &mut Output) -> bool {
+    fn holds(&self, at: u32, asked: &SegmentQuery<'_>, values: &mut Values<'_>, verified: u8, output: &mut Output) -> bool {
         if self.is_gone(at, asked.version) {
             return false;
         }

@@ -22,7 +22,7 @@ pub struct SeenValue<'f> {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
+struct ValuesAt {
     stamp: u64,
     start: u32,
     end: u32,
@@ -32,7 +32,7 @@ struct Asked {
 #[derive(Debug, Default)]
 pub struct ValuesScratch {
     seen: Vec<SeenValue<'static>>,
-    asked: Vec<Asked>,
+    asked: Vec<ValuesAt>,
     stamp: u64,
     present: Vec<PathId>,
     literals: literals::SeenLiterals,
@@ -44,7 +44,7 @@ pub struct Values<'f> {
     flat: &'f Flat<'f>,
     seed: &'f Seed,
     seen: Vec<SeenValue<'f>>,
-    asked: Vec<Asked>,
+    asked: Vec<ValuesAt>,
     stamp: u64,
     present: Vec<PathId>,
     present_is_known: bool,
@@ -59,7 +59,7 @@ impl<'f> Values<'f> {
     pub fn begin(flat: &'f Flat<'f>, seed: &'f Seed, scratch: &mut ValuesScratch) -> Values<'f> {
         let mut asked = std::mem::take(&mut scratch.asked);
         if asked.len() < flat.paths() * 2 {
-            asked.resize(flat.paths() * 2, Asked::default());
+            asked.resize(flat.paths() * 2, ValuesAt::default());
         }
         scratch.stamp += 1;
         Values {
@@ -113,7 +113,7 @@ impl<'f> Values<'f> {
         }
         let end = self.seen.len();
         self.asked[path.0 as usize * 2 + usize::from(mode == Mode::AnyLeaf)] =
-            Asked { stamp: self.stamp, start: start as u32, end: end as u32 };
+            ValuesAt { stamp: self.stamp, start: start as u32, end: end as u32 };
         start..end
     }
 

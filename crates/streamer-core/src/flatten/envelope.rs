@@ -8,7 +8,7 @@ use super::timestamps::{in_range, rfc3339};
 use super::trie::{ALWAYS, BEFORE, COLLECTION, DATA, FALLBACK, ID, PartPlace, PathTrie, TENANT, TOPIC, TS, TYPE, UNKNOWN};
 use crate::error::{EventCode, EventError, Ignored};
 use crate::json::{self, ParseOptions, Tree};
-use crate::layout::{EventType, Meaning, Part, Piece, Pointer, Template, TimestampFormat, decode_pointer, encode_pointer};
+use crate::layout::{EventType, Part, Piece, Pointer, Template, TimestampFormat, TypeMeaning, decode_pointer, encode_pointer};
 use crate::value::{Kind, Scalar};
 
 /// What the caller says about an event besides its text.
@@ -76,7 +76,7 @@ pub(super) fn nothing(event: &[u8]) -> Option<Ignored> {
 /// Why nobody is asked of an object, whatever its other parts are.
 pub(super) fn ignored(trie: &PathTrie, entries: &Entries, text: &str) -> Option<Ignored> {
     let reader = PartReader { trie, entries, text };
-    if reader.type_word().is_some_and(|word| trie.layout.event_type(word) == Some(Meaning::Ignore)) {
+    if reader.type_word().is_some_and(|word| trie.layout.event_type(word) == Some(TypeMeaning::Ignore)) {
         return Some(Ignored::Type);
     }
     let is_bare = || [TYPE, DATA, BEFORE, UNKNOWN].iter().all(|part| reader.find(*part).is_none());
@@ -342,9 +342,9 @@ impl<'r> PartReader<'r> {
         // There is none, or it is no string.
         let Some(word) = self.type_word() else { return self.string(TYPE).map(|_| None) };
         match self.trie.layout.event_type(word) {
-            Some(Meaning::Type(event_type)) => Ok(Some(event_type)),
+            Some(TypeMeaning::Type(event_type)) => Ok(Some(event_type)),
             // It was ignored.
-            Some(Meaning::Ignore) => Ok(None),
+            Some(TypeMeaning::Ignore) => Ok(None),
             None => {
                 let words: Vec<&str> = match &self.trie.layout.type_map {
                     None => EventType::ALL.map(EventType::as_str).to_vec(),

@@ -46,7 +46,7 @@ pub enum FieldValue<'v> {
 }
 
 #[derive(Clone, Debug)]
-struct Field {
+struct HeldField {
     /// Its path: which of the names.
     names: Range<u32>,
     value: Range<u32>,
@@ -56,12 +56,12 @@ struct Field {
 
 /// The fields of one event. Reused from event to event; see the head of this file.
 #[derive(Clone, Debug)]
-pub struct Fields {
+pub struct EventFields {
     names: Vec<u8>,
     /// Where each name ends.
     ends: Vec<u32>,
     values: String,
-    fields: Vec<Field>,
+    fields: Vec<HeldField>,
     elements: Vec<ArrayElement>,
     /// Positions by outer position, array and index, as the flattener names them.
     positions: HashMap<(Position, u64, u64), Position>,
@@ -70,9 +70,9 @@ pub struct Fields {
     topic: Option<String>,
 }
 
-impl Default for Fields {
-    fn default() -> Fields {
-        let mut fields = Fields {
+impl Default for EventFields {
+    fn default() -> EventFields {
+        let mut fields = EventFields {
             names: Vec::new(),
             ends: Vec::new(),
             values: String::new(),
@@ -87,7 +87,7 @@ impl Default for Fields {
     }
 }
 
-impl Fields {
+impl EventFields {
     /// Begin a new event.
     pub fn clear(&mut self) {
         self.names.clear();
@@ -110,7 +110,7 @@ impl Fields {
 
     /// The position of element *index* of an array that lies at *outer*; *array* is a number that no other array there has.
     pub fn element(&mut self, outer: Position, array: u64, index: u64) -> Position {
-        let Fields { elements, positions, arrays, .. } = self;
+        let EventFields { elements, positions, arrays, .. } = self;
         *positions.entry((outer, array, index)).or_insert_with(|| {
             let serial = arrays.len() as u32;
             let array = *arrays.entry((outer, array)).or_insert(serial);
@@ -138,7 +138,7 @@ impl Fields {
         }
         let start = self.values.len();
         let kind = self.write(value);
-        self.fields.push(Field {
+        self.fields.push(HeldField {
             names: checked(first)?..checked(self.ends.len())?,
             value: checked(start)?..checked(self.values.len())?,
             kind,
@@ -168,7 +168,7 @@ impl Fields {
         (start as usize, self.ends[at as usize] as usize)
     }
 
-    fn node(&self, trie: &PathTrie, field: &Field) -> u32 {
+    fn node(&self, trie: &PathTrie, field: &HeldField) -> u32 {
         let mut node = ROOT;
         for at in field.names.clone() {
             let (from, to) = self.name(at);
@@ -180,7 +180,7 @@ impl Fields {
         node
     }
 
-    fn two_places(&self, field: &Field) -> EventError {
+    fn two_places(&self, field: &HeldField) -> EventError {
         let name = |at| {
             let (from, to) = self.name(at);
             String::from_utf8_lossy(&self.names[from..to])
@@ -226,7 +226,7 @@ impl FieldPlaces {
     }
 }
 
-impl Fields {
+impl EventFields {
     /// What [`Flattener::flatten_fields`](super::Flattener::flatten_fields) does.
     pub(super) fn flatten<'a>(
         &'a self,
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn what_is_pushed_is_found_by_its_path() {
         let trie = trie(&[&["a", "b"], &["c"]]);
-        let mut fields = Fields::default();
+        let mut fields = EventFields::default();
         let mut flattener = Flattener::new();
         for _ in 0..2 {
             fields.clear();
@@ -328,7 +328,7 @@ mod tests {
             ([Some((0, 0)), Some((0, 1))], true),
         ];
         for (places, is_good) in cases {
-            let mut fields = Fields::default();
+            let mut fields = EventFields::default();
             for place in places {
                 let position = place.map_or(Position::NONE, |(array, index)| fields.element(Position::NONE, array, index));
                 fields.push(["a"], FieldValue::Bool(true), position).unwrap();

@@ -2,7 +2,7 @@
 
 use super::entries::Entries;
 use super::envelope::{self, GivenParts};
-use super::fields::{FieldPlaces, Fields};
+use super::fields::{EventFields, FieldPlaces};
 use super::flat::Flat;
 use super::records::{self, Origin};
 use super::scan::{Scan, ScanScratch, Scanned};
@@ -73,7 +73,7 @@ impl Flattener {
     pub fn flatten_fields<'a>(
         &'a mut self,
         trie: &'a PathTrie,
-        fields: &'a Fields,
+        fields: &'a EventFields,
         tenant: &'a str,
     ) -> Result<Flat<'a>, EventError> {
         fields.flatten(trie, &mut self.entries, &mut self.places, tenant)

@@ -23,7 +23,7 @@ mod unknown;
 
 pub use entries::{Entries, Position};
 pub use envelope::GivenParts;
-pub use fields::{FieldValue, Fields};
+pub use fields::{EventFields, FieldValue};
 pub use flat::{EventId, Flat, Leaf, Leaves, Parts};
 pub use flattener::{Flattener, Validation};
 pub use locator::Locator;

@@ -13,7 +13,7 @@ use crate::value::{Kind, Number};
 /// What is remembered between events, so that nothing is allocated after warm-up.
 #[derive(Debug, Default)]
 pub(crate) struct ScanScratch {
-    frames: Vec<Frame>,
+    frames: Vec<ScanFrame>,
     /// For each node: in which object it was last seen as a member, and what was found below it.
     seen: Vec<Seen>,
     serial: u64,
@@ -29,7 +29,7 @@ struct Seen {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct ScanFrame {
     node: u32,
     /// The entry of the container itself, whose end is set when it is closed.
     entry: u32,
@@ -233,7 +233,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
                     }
                 }
                 at += 1;
-                if let Some(Frame { entry, .. }) = self.scratch.frames.pop()
+                if let Some(ScanFrame { entry, .. }) = self.scratch.frames.pop()
                     && entry != NO_ENTRY
                 {
                     self.entries.all[entry as usize].end = at as u32;
@@ -244,9 +244,9 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         }
     }
 
-    fn open(&mut self, node: u32, entry: u32, position: Position, in_object: bool) -> Frame {
+    fn open(&mut self, node: u32, entry: u32, position: Position, in_object: bool) -> ScanFrame {
         self.scratch.serial += 1;
-        Frame {
+        ScanFrame {
             node,
             entry,
             position,

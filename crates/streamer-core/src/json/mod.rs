@@ -131,7 +131,7 @@ impl Build for Value {
 /// `malformed_json`, `bad_utf8`, `lone_surrogate`, `too_deep` or `too_long`, in order of offset.
 pub fn parse<T: Build>(text: &[u8], options: ParseOptions) -> std::result::Result<T, EventError> {
     check_length(text.len(), options.max_bytes)?;
-    let read = Reader::<T> { text, open: Vec::new(), plain: Vec::new() }.document(options.max_depth);
+    let read = TreeReader::<T> { text, open: Vec::new(), plain: Vec::new() }.document(options.max_depth);
     Ok(utf8_first(text, read)?.1)
 }
 
@@ -155,18 +155,18 @@ pub(crate) fn utf8_first<T>(text: &[u8], read: Result<T>) -> Result<(&str, T)> {
 }
 
 /// A container that is still open.
-enum Open<T> {
+enum OpenContainer<T> {
     List(Vec<T>),
     Object(Vec<(Box<str>, T)>, Box<str>),
 }
 
-struct Reader<'t, T> {
+struct TreeReader<'t, T> {
     text: &'t [u8],
-    open: Vec<Open<T>>,
+    open: Vec<OpenContainer<T>>,
     plain: Vec<u8>,
 }
 
-impl<T: Build> Reader<'_, T> {
+impl<T: Build> TreeReader<'_, T> {
     fn document(mut self, max_depth: usize) -> Result<T> {
         let text = self.text;
         let mut at = space(text, 0);
@@ -180,12 +180,12 @@ impl<T: Build> Reader<'_, T> {
                     at = space(text, at + 1);
                     let empty = peek(text, at) == bracket + 2;
                     if !empty {
-                        self.open.push(Open::List(Vec::new()));
+                        self.open.push(OpenContainer::List(Vec::new()));
                         if bracket == b'{' {
                             let (name, after) = self.name(at)?;
                             at = after;
                             self.open.pop();
-                            self.open.push(Open::Object(Vec::new(), name));
+                            self.open.push(OpenContainer::Object(Vec::new(), name));
                         }
                         continue;
                     }
@@ -221,25 +221,25 @@ impl<T: Build> Reader<'_, T> {
                     return Ok(value);
                 };
                 match container {
-                    Open::List(mut elements) => {
+                    OpenContainer::List(mut elements) => {
                         elements.push(value);
                         match peek(text, at) {
                             b',' => {
                                 at = space(text, at + 1);
-                                self.open.push(Open::List(elements));
+                                self.open.push(OpenContainer::List(elements));
                                 break;
                             }
                             b']' => value = T::list(elements),
                             _ => return Err(token::expected_more(text, at, false)),
                         }
                     }
-                    Open::Object(mut members, name) => {
+                    OpenContainer::Object(mut members, name) => {
                         members.push((name, value));
                         match peek(text, at) {
                             b',' => {
                                 let (name, after) = self.name(space(text, at + 1))?;
                                 at = after;
-                                self.open.push(Open::Object(members, name));
+                                self.open.push(OpenContainer::Object(members, name));
                                 break;
                             }
                             b'}' => value = T::object(members),

@@ -3,7 +3,7 @@
 use crate::value::{Scalar, Value};
 use std::fmt::Write;
 
-enum Step<'v> {
+enum WriteStep<'v> {
     Value(&'v Value),
     Name(&'v str),
     Text(&'static str),
@@ -12,36 +12,36 @@ enum Step<'v> {
 /// Write a value as JSON, by what it means: numbers in their shortest spelling.
 pub fn write(value: &Value) -> String {
     let mut text = String::new();
-    let mut pending = vec![Step::Value(value)];
+    let mut pending = vec![WriteStep::Value(value)];
     while let Some(step) = pending.pop() {
         match step {
-            Step::Text(piece) => text.push_str(piece),
-            Step::Name(name) => {
+            WriteStep::Text(piece) => text.push_str(piece),
+            WriteStep::Name(name) => {
                 string(&mut text, name);
                 text.push(':');
             }
-            Step::Value(Value::BeyondFloat(literal)) => text.push_str(literal),
-            Step::Value(Value::Scalar(scalar)) => match scalar {
+            WriteStep::Value(Value::BeyondFloat(literal)) => text.push_str(literal),
+            WriteStep::Value(Value::Scalar(scalar)) => match scalar {
                 Scalar::Null => text.push_str("null"),
                 Scalar::Bool(value) => text.push_str(if *value { "true" } else { "false" }),
                 // Writing to a string cannot fail.
                 Scalar::Number(number) => _ = write!(text, "{number}"),
                 Scalar::String(content) => string(&mut text, content),
             },
-            Step::Value(Value::List(elements)) => {
+            WriteStep::Value(Value::List(elements)) => {
                 text.push('[');
-                pending.push(Step::Text("]"));
+                pending.push(WriteStep::Text("]"));
                 for (at, element) in elements.iter().enumerate().rev() {
-                    pending.push(Step::Value(element));
-                    pending.extend((at > 0).then_some(Step::Text(",")));
+                    pending.push(WriteStep::Value(element));
+                    pending.extend((at > 0).then_some(WriteStep::Text(",")));
                 }
             }
-            Step::Value(Value::Map(members)) => {
+            WriteStep::Value(Value::Map(members)) => {
                 text.push('{');
-                pending.push(Step::Text("}"));
+                pending.push(WriteStep::Text("}"));
                 for (at, (name, member)) in members.iter().enumerate().rev() {
-                    pending.extend([Step::Value(member), Step::Name(name)]);
-                    pending.extend((at > 0).then_some(Step::Text(",")));
+                    pending.extend([WriteStep::Value(member), WriteStep::Name(name)]);
+                    pending.extend((at > 0).then_some(WriteStep::Text(",")));
                 }
             }
         }

@@ -10,7 +10,7 @@ use crate::automaton::wildcards::wildcard_matches;
 use crate::error::EventError;
 use crate::flatten::substitute;
 use crate::json::{self, Build, ParseOptions};
-use crate::layout::{BeforeHolds, EventLayout, EventType, Meaning, Part, Pointer, index};
+use crate::layout::{BeforeHolds, EventLayout, EventType, Part, Pointer, TypeMeaning, index};
 use crate::limits::Limits;
 use crate::regexps::CompiledRegexp;
 use crate::subscriptions::Subscription;
@@ -23,7 +23,7 @@ use std::cmp::Ordering;
 
 /// A parsed event with its parts. The parts are not checked: an event that a flattener refuses has no meaning here.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct NaiveEvent {
     /// The event as it was given.
     pub raw: Value,
     /// What happened.
@@ -36,13 +36,13 @@ pub struct Event {
     pub before: Option<Value>,
 }
 
-impl Event {
+impl NaiveEvent {
     /// Parse an event and find its parts.
     ///
     /// # Errors
     ///
     /// Those of its text.
-    pub fn read(text: &[u8], layout: &EventLayout, limits: &Limits) -> Result<Event, EventError> {
+    pub fn read(text: &[u8], layout: &EventLayout, limits: &Limits) -> Result<NaiveEvent, EventError> {
         let options = ParseOptions { max_depth: limits.max_depth, max_bytes: limits.max_event_bytes };
         let mut raw: Value = json::parse(text, options)?;
         if layout.encoded {
@@ -68,8 +68,8 @@ impl Event {
             (None, _) => None,
         };
         let event_type = text_of(&layout.event_type).and_then(|word| match layout.event_type(&word)? {
-            Meaning::Type(event_type) => Some(event_type),
-            Meaning::Ignore => None,
+            TypeMeaning::Type(event_type) => Some(event_type),
+            TypeMeaning::Ignore => None,
         });
         let topic = text_of(&layout.topic);
         let before = find(&raw, &layout.before).cloned();
@@ -77,7 +77,7 @@ impl Event {
         if data.is_none() && event_type == Some(EventType::Delete) {
             data.clone_from(&before);
         }
-        Ok(Event { event_type, topic, data, before, raw })
+        Ok(NaiveEvent { event_type, topic, data, before, raw })
     }
 }
 
@@ -98,7 +98,7 @@ fn find_at<'v, 'p>(raw: &'v Value, part: &'p Part) -> Option<(&'p Pointer, &'v V
 }
 
 /// Whether the subscription's types, topic, filters and pattern all hold; tenant, collection and `cel` are not looked at.
-pub fn wants(subscription: &Subscription, event: &Event) -> bool {
+pub fn wants(subscription: &Subscription, event: &NaiveEvent) -> bool {
     subscription.types.as_ref().is_none_or(|types| event.event_type.is_some_and(|kind| types.contains(&kind)))
         && subscription
             .topic
@@ -122,7 +122,7 @@ fn read<'v>(document: Option<&'v Value>, path: &[Box<str>]) -> Result<Option<&'v
 }
 
 /// Whether a filter is true: neither false nor an error.
-pub fn filter_holds(filter: &Filter, event: &Event) -> bool {
+pub fn filter_holds(filter: &Filter, event: &NaiveEvent) -> bool {
     let now = read(event.data.as_ref(), &filter.path);
     let then = read(event.before.as_ref(), &filter.path);
     let value = &filter.value;

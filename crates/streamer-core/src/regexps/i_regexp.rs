@@ -56,14 +56,14 @@ type Result<T> = std::result::Result<T, String>;
 ///
 /// What is wrong, and at which character.
 pub fn translate(source: &str, syntax: &Syntax) -> Result<Regexp> {
-    let mut parser = Parser { source: source.chars().collect(), syntax, at: 0 };
+    let mut parser = IRegexpParser { source: source.chars().collect(), syntax, at: 0 };
     let (text, size) = parser.parse()?;
     Ok(Regexp { expression: format!("\\A(?:{text})\\z").into(), size })
 }
 
 /// Brackets that are still open.
 #[derive(Default)]
-struct Group {
+struct IRegexpGroup {
     at: usize,
     text: String,
     states: usize,
@@ -73,9 +73,9 @@ struct Group {
     last: Option<(usize, usize)>,
 }
 
-impl Group {
-    fn new(at: usize) -> Group {
-        Group { at, count: 1, ..Group::default() }
+impl IRegexpGroup {
+    fn new(at: usize) -> IRegexpGroup {
+        IRegexpGroup { at, count: 1, ..IRegexpGroup::default() }
     }
 
     fn add(&mut self, text: &str, states: usize, count: usize) {
@@ -86,23 +86,23 @@ impl Group {
     }
 }
 
-struct Parser<'s> {
+struct IRegexpParser<'s> {
     source: Vec<char>,
     syntax: &'s Syntax,
     at: usize,
 }
 
-impl Parser<'_> {
+impl IRegexpParser<'_> {
     fn parse(&mut self) -> Result<(String, usize)> {
         let mut stack = Vec::new();
-        let mut group = Group::new(0);
+        let mut group = IRegexpGroup::new(0);
         while let Some(letter) = self.peek() {
             match letter {
                 '(' => {
                     if stack.len() + 1 > MAX_DEPTH {
                         return self.fail(format!("brackets nest deeper than {MAX_DEPTH}"));
                     }
-                    stack.push(std::mem::replace(&mut group, Group::new(self.at)));
+                    stack.push(std::mem::replace(&mut group, IRegexpGroup::new(self.at)));
                     self.at += 1;
                 }
                 ')' => {
@@ -136,7 +136,7 @@ impl Parser<'_> {
         Ok((group.text, group.states + 1))
     }
 
-    fn quantifier(&mut self, group: &mut Group) -> Result<()> {
+    fn quantifier(&mut self, group: &mut IRegexpGroup) -> Result<()> {
         let at = self.at;
         let letter = self.source[at];
         let Some((states, count)) = group.last else {

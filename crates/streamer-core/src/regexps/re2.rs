@@ -19,7 +19,7 @@ type Result<T> = std::result::Result<T, String>;
 ///
 /// What is wrong with it.
 pub fn translate(source: &str) -> Result<Regexp> {
-    let expression = Parser { source: source.chars().collect(), at: 0, names: Vec::new(), text: String::new() }.parse()?;
+    let expression = Re2Parser { source: source.chars().collect(), at: 0, names: Vec::new(), text: String::new() }.parse()?;
     with_stack_for(&expression, || hir(&expression).map(drop))?; // finds what is left: names of scripts
     Ok(Regexp { expression: expression.into(), size: size(source) })
 }
@@ -38,7 +38,7 @@ pub fn hir(expression: &str) -> Result<regex_syntax::hir::Hir> {
     })
 }
 
-struct Parser {
+struct Re2Parser {
     source: Vec<char>,
     at: usize,
     names: Vec<String>,
@@ -48,7 +48,7 @@ struct Parser {
 
 /// Brackets that are still open.
 #[derive(Default)]
-struct Group {
+struct Re2Group {
     /// Where its opening bracket begins in the text.
     opening: usize,
     /// The product of nested counts of the last thing, which a quantifier would apply to; none: there is nothing to repeat.
@@ -64,9 +64,9 @@ struct Group {
     flags: String,
 }
 
-impl Group {
-    fn new(opening: usize) -> Group {
-        Group { opening, count: 1, ..Group::default() }
+impl Re2Group {
+    fn new(opening: usize) -> Re2Group {
+        Re2Group { opening, count: 1, ..Re2Group::default() }
     }
 
     /// What begins at *start* in the text now is the last thing.
@@ -79,22 +79,22 @@ impl Group {
     }
 }
 
-impl Parser {
+impl Re2Parser {
     fn parse(mut self) -> Result<String> {
-        let mut stack: Vec<Group> = Vec::new();
-        let mut group = Group::new(0);
+        let mut stack: Vec<Re2Group> = Vec::new();
+        let mut group = Re2Group::new(0);
         while let Some(letter) = self.peek(0) {
             match letter {
                 '(' => {
                     let flags = self.open()?;
                     match flags {
-                        Open::Flags(flags) => {
+                        Opening::Flags(flags) => {
                             group.flags += &flags;
                             group.quantified = false;
                         }
-                        Open::Group(opening) => {
+                        Opening::Group(opening) => {
                             self.text += &std::mem::take(&mut group.flags);
-                            let inner = Group::new(self.text.len());
+                            let inner = Re2Group::new(self.text.len());
                             self.text += &opening;
                             stack.push(std::mem::replace(&mut group, inner));
                         }
@@ -157,14 +157,14 @@ impl Parser {
         Ok(self.text)
     }
 
-    fn add(&mut self, group: &mut Group, text: &str) {
+    fn add(&mut self, group: &mut Re2Group, text: &str) {
         self.text += &std::mem::take(&mut group.flags);
         group.ends_with(self.text.len(), 1);
         self.text += text;
     }
 
     /// Read `\Q..\E`, where every character stands for itself, or to the end.
-    fn quoted(&mut self, group: &mut Group) {
+    fn quoted(&mut self, group: &mut Re2Group) {
         self.at += 2;
         group.quantified = false;
         while let Some(letter) = self.peek(0) {
@@ -177,7 +177,7 @@ impl Parser {
         }
     }
 
-    fn quantify(&mut self, group: &mut Group, operator: &str, factor: usize) -> Result<()> {
+    fn quantify(&mut self, group: &mut Re2Group, operator: &str, factor: usize) -> Result<()> {
         let Some(count) = group.last else {
             return Err("no argument for repetition operator".into());
         };
@@ -231,10 +231,10 @@ impl Parser {
     }
 
     /// Read what follows a `(`.
-    fn open(&mut self) -> Result<Open> {
+    fn open(&mut self) -> Result<Opening> {
         self.at += 1;
         if self.peek(0) != Some('?') {
-            return Ok(Open::Group("(?:".into()));
+            return Ok(Opening::Group("(?:".into()));
         }
         self.at += 1;
         if self.peek(0) == Some('P') || (self.peek(0) == Some('<') && !matches!(self.peek(1), Some('=' | '!'))) {
@@ -250,7 +250,7 @@ impl Parser {
             }
             self.at += name.chars().count() + 2;
             self.names.push(name);
-            return Ok(Open::Group("(?:".into()));
+            return Ok(Opening::Group("(?:".into()));
         }
         // Flags: greed (U) does not matter, i, m and s mean the same.
         let (mut on, mut off) = (String::new(), String::new());
@@ -277,9 +277,9 @@ impl Parser {
                 Some(end @ (':' | ')')) if any || !negated => {
                     let flags = if off.is_empty() { on } else { format!("{on}-{off}") };
                     return Ok(match (end, flags.is_empty()) {
-                        (':', _) => Open::Group(format!("(?{flags}:")),
-                        (_, true) => Open::Flags(String::new()),
-                        _ => Open::Flags(format!("(?{flags})")),
+                        (':', _) => Opening::Group(format!("(?{flags}:")),
+                        (_, true) => Opening::Flags(String::new()),
+                        _ => Opening::Flags(format!("(?{flags})")),
                     });
                 }
                 None => return Err("missing closing )".into()),
@@ -506,7 +506,7 @@ impl Parser {
     }
 }
 
-enum Open {
+enum Opening {
     /// Of a group that must be closed.
     Group(String),
     /// For what follows in this group.

@@ -52,7 +52,7 @@ const MOST_NAMES: usize = 32;
 
 /// Write the text of a subscription that was accepted; None for one that Python is to write.
 pub fn canonical(text: &str) -> Option<Canonical> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = CanonicalReader { text, at: 0 };
     let mut members: [Option<String>; MEMBERS.len()] = Default::default();
     reader.object(|reader, name| {
         let at = MEMBERS.iter().position(|(known, _)| name[1..name.len() - 1] == **known)?;
@@ -91,12 +91,12 @@ fn plain(value: &Option<String>) -> Option<Option<String>> {
     }
 }
 
-struct Reader<'a> {
+struct CanonicalReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl CanonicalReader<'_> {
     fn skip(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.text.as_bytes().get(self.at) {
             self.at += 1;

@@ -109,7 +109,7 @@ pub(super) fn parse_part(tree: &Tree, dialect: Dialect, limits: &Limits, place: 
         }
         tree => tree,
     };
-    Parser { size, ..Parser::new(dialect, limits, place) }.parse(tree)
+    PatternParser { size, ..PatternParser::new(dialect, limits, place) }.parse(tree)
 }
 
 /// Read the JSON text of a pattern.
@@ -118,7 +118,7 @@ pub(super) fn parse_part(tree: &Tree, dialect: Dialect, limits: &Limits, place: 
 ///
 /// As [`parse`].
 pub fn parse_text(text: &[u8], dialect: Dialect, limits: &Limits, place: &str) -> Result<Pattern> {
-    Parser::new(dialect, limits, place).parse(&read_text(text, limits, place)?)
+    PatternParser::new(dialect, limits, place).parse(&read_text(text, limits, place)?)
 }
 
 fn read_text(text: &[u8], limits: &Limits, place: &str) -> Result<Tree> {
@@ -164,7 +164,7 @@ const EXCLUDABLE: [&str; 4] = ["prefix", "suffix", "equals-ignore-case", "wildca
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
-enum Step<'t> {
+enum PatternStep<'t> {
     Name(&'t str),
     Index(usize),
 }
@@ -178,7 +178,7 @@ struct PathNode<'t> {
 
 /// An AllOf while it is read.
 #[derive(Default)]
-struct Branch {
+struct OpenBranch {
     depth: usize,
     fields: Vec<Field>,
     any_of: Vec<Vec<usize>>,
@@ -196,21 +196,21 @@ struct Task<'t> {
     depth: usize,
 }
 
-struct Parser<'t> {
+struct PatternParser<'t> {
     rules: &'static Rules,
     limits: &'t Limits,
     base: &'t str,
     states: usize,
     size: Size,
     paths: Vec<PathNode<'t>>,
-    places: Vec<(u32, Step<'t>)>,
-    branches: Vec<Branch>,
+    places: Vec<(u32, PatternStep<'t>)>,
+    branches: Vec<OpenBranch>,
 }
 
-impl<'t> Parser<'t> {
-    fn new(dialect: Dialect, limits: &'t Limits, base: &'t str) -> Parser<'t> {
+impl<'t> PatternParser<'t> {
+    fn new(dialect: Dialect, limits: &'t Limits, base: &'t str) -> PatternParser<'t> {
         let size = Size::default();
-        Parser {
+        PatternParser {
             rules: dialect.rules(),
             limits,
             base,
@@ -218,7 +218,7 @@ impl<'t> Parser<'t> {
             size,
             paths: Vec::new(),
             places: Vec::new(),
-            branches: vec![Branch::default()],
+            branches: vec![OpenBranch::default()],
         }
     }
 
@@ -266,7 +266,7 @@ impl<'t> Parser<'t> {
     }
 
     fn freeze(&mut self, branch: usize) -> AllOf {
-        let Branch { fields, any_of, .. } = std::mem::take(&mut self.branches[branch]);
+        let OpenBranch { fields, any_of, .. } = std::mem::take(&mut self.branches[branch]);
         let any_of = any_of.into_iter().map(|branches| branches.into_iter().map(|branch| self.freeze(branch)).collect());
         AllOf { fields, any_of: any_of.collect() }
     }
@@ -287,7 +287,7 @@ impl<'t> Parser<'t> {
         for (name, value) in members {
             let path = self.paths.len() as u32;
             self.paths.push(PathNode { outer: task.path, name, length });
-            let place = self.at(task.place, Step::Name(name));
+            let place = self.at(task.place, PatternStep::Name(name));
             tasks.push(Task { value, path, place, branch: task.branch, depth: task.depth + 1 });
         }
         Ok(())
@@ -298,7 +298,7 @@ impl<'t> Parser<'t> {
         sorted.sort_unstable();
         let second = sorted.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).min();
         let Some(second) = second else { return Ok(()) };
-        let place = self.at(place, Step::Name(&members[second].0));
+        let place = self.at(place, PatternStep::Name(&members[second].0));
         self.fail(place, "a name that stands twice")
     }
 
@@ -319,12 +319,12 @@ impl<'t> Parser<'t> {
         }
         let mut branches = Vec::new();
         for (at, value) in values.iter().enumerate() {
-            let place = self.at(task.place, Step::Index(at));
+            let place = self.at(task.place, PatternStep::Index(at));
             if !matches!(value, Tree::Object(_)) {
                 return self.fail(place, format!("an alternative of $or is an object, not {}", kind(value)));
             }
             let branch = self.branches.len();
-            self.branches.push(Branch { depth: depth + 1, ..Branch::default() });
+            self.branches.push(OpenBranch { depth: depth + 1, ..OpenBranch::default() });
             branches.push(branch);
             self.members(Task { value, path: node.outer, place, branch, depth: task.depth + 1 }, tasks)?;
         }
@@ -342,10 +342,10 @@ impl<'t> Parser<'t> {
         self.spend(self.paths[task.path as usize].length, task.place)?;
         let mut atoms = Vec::with_capacity(values.len());
         for (at, value) in values.iter().enumerate() {
-            let place = self.at(task.place, Step::Index(at));
+            let place = self.at(task.place, PatternStep::Index(at));
             if let Tree::Object(_) = value {
                 let (name, operand) = self.only_member(value, place)?;
-                let place = self.at(place, Step::Name(name));
+                let place = self.at(place, PatternStep::Name(name));
                 if !OPERATORS.contains(&name) {
                     return self.fail(place, format!("unknown operator, expected one of {}", OPERATORS.join(", ")));
                 }
@@ -424,7 +424,7 @@ impl<'t> Parser<'t> {
             return Ok(if name == "prefix" { Atom::Prefix(text) } else { Atom::Suffix(text) });
         }
         let (inner, operand) = self.only_member(operand, place)?;
-        let place = self.at(place, Step::Name(inner));
+        let place = self.at(place, PatternStep::Name(inner));
         if inner != "equals-ignore-case" {
             return self.fail(place, "unknown operator, expected equals-ignore-case");
         }
@@ -488,14 +488,14 @@ impl<'t> Parser<'t> {
             match sign {
                 Tree::Scalar(Scalar::String(sign)) if ["=", "<", "<=", ">", ">="].contains(&&**sign) => signs.push(&**sign),
                 _ => {
-                    let place = self.at(place, Step::Index(at));
+                    let place = self.at(place, PatternStep::Index(at));
                     return self.fail(place, "expected one of = < <= > >=");
                 }
             }
         }
         let mut numbers = Vec::new();
         for (at, value) in items.iter().enumerate().skip(1).step_by(2) {
-            let place = self.at(place, Step::Index(at));
+            let place = self.at(place, PatternStep::Index(at));
             numbers.push(self.bound(value, place)?);
         }
         let inclusive = |sign: &str| sign.len() == 2;
@@ -529,7 +529,7 @@ impl<'t> Parser<'t> {
         let mut none_of = Vec::new();
         if let Tree::Object(_) = operand {
             let (name, inner) = self.only_member(operand, place)?;
-            let place = self.at(place, Step::Name(name));
+            let place = self.at(place, PatternStep::Name(name));
             if !EXCLUDABLE.contains(&name) {
                 return self.fail(place, format!("unknown operator, expected one of {}", EXCLUDABLE.join(", ")));
             }
@@ -564,7 +564,7 @@ impl<'t> Parser<'t> {
             Tree::List(items) => {
                 // The operator itself is counted in its array.
                 self.size.add_alternatives(items.len() - 1, self.limits).or_else(|reason| self.fail(place, reason))?;
-                Ok(items.iter().enumerate().map(|(at, item)| (item, self.at(place, Step::Index(at)))).collect())
+                Ok(items.iter().enumerate().map(|(at, item)| (item, self.at(place, PatternStep::Index(at)))).collect())
             }
             operand => Ok(vec![(operand, place)]),
         }
@@ -604,7 +604,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    fn at(&mut self, outer: u32, step: Step<'t>) -> u32 {
+    fn at(&mut self, outer: u32, step: PatternStep<'t>) -> u32 {
         self.places.push((outer, step));
         self.places.len() as u32 - 1
     }
@@ -620,14 +620,14 @@ impl<'t> Parser<'t> {
         let mut text = self.base.to_owned();
         for step in steps.into_iter().rev() {
             match step {
-                Step::Index(index) => text += &format!("[{index}]"),
-                Step::Name(name) if is_identifier(name) => {
+                PatternStep::Index(index) => text += &format!("[{index}]"),
+                PatternStep::Name(name) if is_identifier(name) => {
                     if !text.is_empty() {
                         text.push('.');
                     }
                     text += name;
                 }
-                Step::Name(name) => text += &format!("[{}]", quote(name)),
+                PatternStep::Name(name) => text += &format!("[{}]", quote(name)),
             }
         }
         Err(SubscriptionError::pattern(text, reason))
