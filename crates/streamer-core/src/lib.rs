@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  subscription bytes ─► subscriptions/ ─► normal form ─► engine/ (the index) over automaton/
-//!  event bytes ─► flatten/ (one pass, wanted paths only) ─► slots ─► engine/ ─► ids
+//!  event bytes ─► flatten/ (one pass, wanted paths only) ─► values ─► engine/ ─► ids
 //!                                        naive/ says what is right, slowly
 //! ```
 //!

@@ -165,9 +165,9 @@ impl Rows {
     ///
     /// ValueError: an array whose buffers are not those of a valid one.
     pub fn of(py: Python<'_>, chunks: &Bound<'_, PyAny>) -> PyResult<Rows> {
-        type GivenParts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, usize, usize, bool);
+        type ChunkParts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, usize, usize, bool);
         let borrowed = chunks.try_iter()?.map(|chunk| {
-            let (validity, offsets, data, offset, length, is_large): GivenParts<'_> = chunk?.extract()?;
+            let (validity, offsets, data, offset, length, is_large): ChunkParts<'_> = chunk?.extract()?;
             let (validity, offsets, data) = (Lent::of(&validity)?, Lent::of(&offsets)?, Lent::of(&data)?);
             Ok(Chunk { validity, offsets, data, offset, length, is_large })
         });

@@ -110,7 +110,7 @@ fn mentions_before(form: &NormalForm, pointers: &[Pointer]) -> bool {
 }
 
 /// A text to parse; a name to store in its place and the object, if JSON does not say all of it.
-type GivenParts<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Host>);
+type Given<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Host>);
 
 /// A position, what is held under the same id, and what that is known by.
 type Held<'py> = (usize, Bound<'py, PyAny>, Bound<'py, PyBytes>);
@@ -152,7 +152,7 @@ impl Draft {
     ///     The positions of those whose CEL is the host's: it refuses them, or calls `external`.
     fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<Vec<usize>> {
         guard(py, || {
-            let mut texts: Vec<GivenParts<'py>> = Vec::with_capacity(sources.len());
+            let mut texts: Vec<Given<'py>> = Vec::with_capacity(sources.len());
             for source in sources {
                 texts.push(match source.cast_into::<PyBytes>() {
                     Ok(text) => (text, None, None),
