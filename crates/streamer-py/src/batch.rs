@@ -14,12 +14,12 @@
 //! events seldom has two of one); hits for each event at once (an allocation and an object each, which the collector of garbage
 //! then walks through).
 
-use crate::core::{Core, Found, Shared};
 use crate::errors::{self, guard};
 use crate::gil;
 use crate::hits::{Hits, OldSide};
 use crate::host::Text;
 use crate::parallel::{MOST_THREADS, Pulse, parallel};
+use crate::shared::{Found, Shared};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -244,10 +244,10 @@ fn blocks(texts: &[Option<&[u8]>], order: &Order<'_>, threads: usize) -> Vec<Ran
     blocks
 }
 
-impl Core {
+impl Shared {
     /// Match *events*; see `streamer/_native.pyi`.
     pub fn batch<'py>(
-        &self,
+        self: &Arc<Self>,
         py: Python<'py>,
         events: &Bound<'py, PyAny>,
         tenant: Option<&str>,
@@ -257,9 +257,9 @@ impl Core {
         guard(py, || {
             let events = events.try_iter()?.collect::<PyResult<Vec<_>>>()?;
             let threads = threads.min(MOST_THREADS).clamp(1, events.len().div_ceil(FEWEST).max(1));
-            let version = self.shared.engine.version();
+            let version = self.engine.version();
             let mut batch = Batch {
-                shared: self.shared.clone(),
+                shared: self.clone(),
                 pin: version.pin(),
                 version: None,
                 tenant: tenant.map(Box::from),
@@ -270,15 +270,15 @@ impl Core {
                 outcomes: Vec::new(),
                 texts: Vec::new(),
             };
-            let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.shared.scratch()).collect();
+            let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.scratch()).collect();
             let mut index = 0;
             while index < events.len() {
                 // Read with the GIL held, match with it released.
                 let mut texts: Vec<PyResult<Text<'py>>> = Vec::with_capacity((ROUND * threads).min(events.len() - index));
                 let mut bytes = 0;
                 while index < events.len() && texts.len() < ROUND * threads && bytes < ROUND_BYTES * threads {
-                    let text = self.shared.text(&events[index]);
-                    let text = self.shared.open().unless_read(py, text);
+                    let text = self.text(&events[index]);
+                    let text = self.open().unless_read(py, text);
                     bytes += text.as_ref().map_or(0, |text| text.as_bytes().len());
                     texts.push(text);
                     index += 1;
@@ -291,11 +291,11 @@ impl Core {
                     self.run(&version, &readable, &order, blocks[block].clone(), tenant, collection, scratch, pulse)
                 })?;
                 for run in &runs {
-                    self.shared.tell(py, &run.errors)?;
+                    self.tell(py, &run.errors)?;
                 }
                 batch.extend(py, &version, &texts, &order, runs)?;
             }
-            scratches.into_iter().for_each(|scratch| self.shared.keep(scratch));
+            scratches.into_iter().for_each(|scratch| self.keep(scratch));
             Ok(batch)
         })
     }
@@ -313,7 +313,7 @@ impl Core {
             return Ok(Order::default());
         };
         let locate = |event: &Option<&'e [u8]>, scratch: &mut Scratch| {
-            event.map(|event| self.shared.engine.locate(Event::new(event, tenant, collection), scratch))
+            event.map(|event| self.engine.locate(Event::new(event, tenant, collection), scratch))
         };
         let mut looks = events.iter().step_by(events.len().div_ceil(LOOKS)).chain(events.last());
         let mut key = || looks.next().map(|event| locate(event, own).map(|located| located.key));
@@ -342,7 +342,7 @@ impl Core {
         scratch: &mut Scratch,
         pulse: &mut Pulse<'_>,
     ) -> Run {
-        let engine = &self.shared.engine;
+        let engine = &self.engine;
         let mut run = Run::default();
         run.spans.reserve(block.len());
         let mut group = Group::new(version);
@@ -361,7 +361,7 @@ impl Core {
             if let Some(located) = order.located(at) {
                 group.expect(located);
             }
-            let mut open = self.shared.open();
+            let mut open = self.open();
             let matched = engine.match_in(&mut group, Event::new(event, tenant, collection), scratch);
             open.settled();
             run.settle(matched);

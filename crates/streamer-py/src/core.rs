@@ -5,216 +5,34 @@ use crate::batch::Batch;
 use crate::bloom::GatheredKeys;
 use crate::draft::{Draft, Reading};
 use crate::errors::{self, guard};
-use crate::external_cel::{self, HostCel};
+use crate::external_cel::HostCel;
 use crate::gil;
 use crate::hits::{Hits, OldSide};
-use crate::host::{self, Asked, Text};
+use crate::hook::{Hook, call};
+use crate::host::{self, Asked};
+use crate::interrupts;
 use crate::named;
-use crate::open::Open;
-use crate::testing::{Hook, call};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use crate::shared::{Found, Shared};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString};
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use streamer_core::cel::{Cache, Error, Verdict, compile, remarks};
 use streamer_core::engine::mapped;
 use streamer_core::engine::telemetry;
 use streamer_core::engine::{
-    CelError, Change, CostClass, Engine, Event, Matched, Options, Outcome, PartitionName, Phase1, Pin, ReadSubscription, Record,
-    Scratch, Selection, SnapshotFault, Version, WriteMode, flags, identity, lint, plan,
+    CostClass, Engine, Matched, Options, PartitionName, Phase1, ReadSubscription, Selection, SnapshotFault, WriteMode, flags,
+    identity, lint, plan,
 };
-use streamer_core::error::{EventCode, EventError, Ignored};
+use streamer_core::error::{EventCode, Ignored};
 use streamer_core::flatten::Validation;
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::map::Bytes;
 use streamer_core::subscriptions::normal_form::{Path, Root};
 use streamer_core::subscriptions::{and_cel, normal_form};
-
-/// An event from this size on is matched with the GIL released: that costs about 80 ns, and this takes microseconds.
-const LARGE_EVENT: usize = 4096;
-/// An event is matched with the GIL released, too, where the last event made the index look at so many conjunctions.
-const MUCH_WORK: u64 = 256;
-/// Ids are looked up so many at a time, so that the processor waits for many cache lines at once.
-const BLOCK: usize = 32;
-/// Scratches that are kept: one for each thread that matches at the same time.
-const KEPT_SCRATCHES: usize = 32;
-
-/// The engine and its host, shared with all hits.
-pub struct Shared {
-    pub engine: Engine,
-    pub host: Py<PyAny>,
-    /// Of an event.
-    most_bytes: usize,
-    /// Only touched while the GIL is held, so it is free when the process forks.
-    #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the scratch")]
-    scratches: Mutex<Vec<Box<Scratch>>>,
-    is_costly: AtomicBool,
-}
-
-/// What one event matched, out of the scratch.
-pub struct Found {
-    pub slots: Box<[u32]>,
-    /// Empty, or aligned.
-    pub outcomes: Box<[Option<Outcome>]>,
-    pub change: Change,
-    pub ignored: Option<Ignored>,
-    pub pin: Pin,
-}
-
-impl Found {
-    /// Whether the transition of any of them is found in the event's text.
-    pub fn needs_text(&self) -> bool {
-        let is_plain = self.outcomes.is_empty() || self.outcomes.contains(&None);
-        self.change == Change::Compare && !self.slots.is_empty() && is_plain
-    }
-
-    pub fn of(version: &Version, matched: &Matched<'_>) -> Found {
-        let told = matched.told.iter();
-        let outcomes = match matched.told {
-            [] => Box::default(),
-            _ => matched.certain.iter().map(|_| None).chain(told.clone().map(|(_, outcome)| Some(*outcome))).collect(),
-        };
-        Found {
-            slots: matched.certain.iter().copied().chain(told.map(|(slot, _)| *slot)).collect(),
-            outcomes,
-            change: matched.change,
-            ignored: matched.ignored,
-            // Two writes to a line that all threads share, which most events can do without.
-            pin: if matched.certain.is_empty() && matched.told.is_empty() { Pin::default() } else { version.pin() },
-        }
-    }
-}
-
-impl Shared {
-    pub fn new(engine: Engine, host: Py<PyAny>) -> Shared {
-        let most_bytes = engine.options().limits.max_event_bytes;
-        Shared { engine, host, most_bytes, scratches: Mutex::default(), is_costly: AtomicBool::new(false) }
-    }
-
-    /// The text of an event.
-    pub fn text<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Text<'py>> {
-        Text::of(&self.host, self.most_bytes, event)
-    }
-
-    /// The record of a slot that a pinned match gave.
-    pub fn record(&self, slot: u32) -> PyResult<Arc<Record>> {
-        self.engine.record(slot).ok_or_else(|| PyRuntimeError::new_err("a slot without a subscription"))
-    }
-
-    pub fn ids<'py>(&self, py: Python<'py>, slots: &[u32]) -> PyResult<Bound<'py, PyList>> {
-        let mut ids = Vec::with_capacity(slots.len());
-        for block in slots.chunks(BLOCK) {
-            // Each pass waits for memory that the one before has named, but for many at a time.
-            let records = block.iter().map(|slot| self.record(*slot)).collect::<PyResult<Vec<_>>>()?;
-            ids.extend(records.iter().map(|record| host::id_of(py, record)));
-        }
-        PyList::new(py, ids)
-    }
-
-    pub fn scratch(&self) -> Box<Scratch> {
-        self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_else(|| Box::new(self.engine.scratch()))
-    }
-
-    /// Put a scratch back; one in which a panic happened is not.
-    pub fn keep(&self, scratch: Box<Scratch>) {
-        let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
-        if scratches.len() < KEPT_SCRATCHES {
-            scratches.push(scratch);
-        }
-    }
-
-    /// Begin an event.
-    pub fn open(&self) -> Open<'_> {
-        Open::new(self.engine.telemetry())
-    }
-
-    /// The slots that match the old side of an update, sorted; None where it cannot be read.
-    ///
-    /// # Errors
-    ///
-    /// What the host raised: an interrupt.
-    pub fn stays(&self, py: Python<'_>, old: &OldSide) -> PyResult<Option<Vec<u32>>> {
-        let mut scratch = self.scratch();
-        let text = old.text.bind(py).as_bytes();
-        let event = Event::new(text, old.tenant.as_deref(), old.collection.as_deref());
-        let stays = self.engine.stays(&old.version, event, &mut scratch);
-        let told = external_cel::raised().map_or_else(|| self.tell(py, scratch.errors()), Err);
-        self.keep(scratch);
-        told.map(|()| stays)
-    }
-
-    /// Match one event on *version*, and *use_* what is found while it lies in the scratch.
-    pub fn find_event<T>(
-        &self,
-        py: Python<'_>,
-        version: &Arc<Version>,
-        asked: &Asked<'_, '_>,
-        open: &mut Open<'_>,
-        use_: impl FnOnce(&Matched<'_>) -> PyResult<T>,
-    ) -> PyResult<T> {
-        let event = Event::new(asked.text.as_bytes(), asked.tenant, asked.collection);
-        let (is_large, is_text) = (event.text.len() >= LARGE_EVENT, asked.text.is_text());
-        self.find(py, is_large, is_text, open, |scratch| self.engine.match_event_on(version, event, scratch), use_)
-    }
-
-    /// Match one event as *find* does, with the GIL released if it *is_large*, and *use_* what is found.
-    pub fn find<T>(
-        &self,
-        py: Python<'_>,
-        is_large: bool,
-        is_text: bool,
-        open: &mut Open<'_>,
-        find: impl for<'s> FnOnce(&'s mut Scratch) -> Result<Matched<'s>, EventError> + Send,
-        use_: impl FnOnce(&Matched<'_>) -> PyResult<T>,
-    ) -> PyResult<T> {
-        let mut scratch = self.scratch();
-        let found = if is_large || self.is_costly.load(Ordering::Relaxed) {
-            let scratch = &mut *scratch;
-            gil::released(py, || find(scratch))
-        } else {
-            find(&mut scratch)
-        };
-        let result = match found {
-            Ok(matched) => {
-                open.settled();
-                let is_costly = matched.work >= MUCH_WORK;
-                if is_costly != self.is_costly.load(Ordering::Relaxed) {
-                    self.is_costly.store(is_costly, Ordering::Relaxed);
-                }
-                match external_cel::raised() {
-                    Some(error) => Err(error),
-                    None => self.tell(py, matched.errors).and_then(|()| use_(&matched)),
-                }
-            }
-            Err(error) => {
-                open.settled();
-                Err(external_cel::raised().unwrap_or_else(|| raised(py, &error, is_text)))
-            }
-        };
-        self.keep(scratch);
-        result
-    }
-
-    /// Tell the host of errors of CEL.
-    pub fn tell(&self, py: Python<'_>, errors: &[CelError]) -> PyResult<()> {
-        for error in errors {
-            let record = error.slot.map(|slot| self.record(slot)).transpose()?;
-            let id = record.map(|record| host::id_of(py, &record));
-            let arguments = (id, error.reason.as_str(), &error.detail, error.count);
-            self.host.bind(py).call_method1("cel_error", arguments)?;
-        }
-        Ok(())
-    }
-}
-
-/// The event's error, ready to be raised.
-fn raised(py: Python<'_>, error: &EventError, is_text: bool) -> PyErr {
-    errors::event_error(py, error, is_text).map_or_else(|other| other, PyErr::from_value)
-}
 
 /// The subscriptions of one engine and the index over them.
 ///
@@ -297,7 +115,7 @@ impl Core {
                 soft_delete: soft_delete.as_ref().map(|names| Path::new(Root::Data, names)),
                 external_cel: Some(Arc::new(HostCel { host: host.clone_ref(py) })),
                 seed,
-                ask: Some(external_cel::goes_on),
+                ask: Some(interrupts::goes_on),
                 release_gil: Some(Arc::new(|act| gil::held(|py| gil::released(py, act)))),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
@@ -613,7 +431,7 @@ impl Core {
         collection: Option<&str>,
         threads: usize,
     ) -> PyResult<Batch> {
-        self.batch(py, events, tenant, collection, threads)
+        self.shared.batch(py, events, tenant, collection, threads)
     }
 
     /// Match the rows of Arrow arrays, with the GIL released, reading the buffers where they lie.
@@ -640,7 +458,7 @@ impl Core {
         text_limit: usize,
         max_matches: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches, is_matching: true })
+        self.shared.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches, is_matching: true })
     }
 
     /// Do the same without matching and without counting the events; the first batch is empty. Raises ValueError.
@@ -654,7 +472,7 @@ impl Core {
         threads: usize,
         text_limit: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches: None, is_matching: false })
+        self.shared.columns(py, chunks, &Ask { tenant, collection, threads, text_limit, max_matches: None, is_matching: false })
     }
 
     /// Return the state of each filter there is.

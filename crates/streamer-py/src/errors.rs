@@ -1,7 +1,7 @@
 //! Every error, mapped to its class in `streamer.errors`: the one place that knows both.
 
-use crate::external_cel;
 use crate::gil;
+use crate::interrupts;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
@@ -12,7 +12,7 @@ use streamer_core::engine::{Reentered, SnapshotFault};
 use streamer_core::error::{EventCode, EventError, SubscriptionError, SubscriptionErrorKind};
 use streamer_core::watch::Interrupted;
 
-struct Classes {
+struct ErrorClasses {
     event: Py<PyType>,
     internal: Py<PyType>,
     reentry: Py<PyType>,
@@ -23,12 +23,12 @@ struct Classes {
     duplicate: Py<PyType>,
 }
 
-fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
-    static CLASSES: OnceLock<Classes> = OnceLock::new();
+fn classes(py: Python<'_>) -> PyResult<&'static ErrorClasses> {
+    static CLASSES: OnceLock<ErrorClasses> = OnceLock::new();
     gil::once(&CLASSES, || {
         let errors = py.import("streamer.errors")?;
         let class = |name| PyResult::Ok(errors.getattr(name)?.cast_into::<PyType>()?.unbind());
-        Ok(Classes {
+        Ok(ErrorClasses {
             event: class("EventError")?,
             internal: class("InternalError")?,
             reentry: class("ReentryError")?,
@@ -121,7 +121,7 @@ fn internal_error(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
         return snapshot_error(py, fault);
     }
     if panic.is::<Interrupted>() {
-        return external_cel::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()));
+        return interrupts::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()));
     }
     if panic.is::<Reentered>() {
         let told = "this thread is inside a write already, which called what writes now; write after it";

@@ -4,70 +4,16 @@
 //!   candidate ─► GIL taken ─► host.read(event), once for an event ─► host.verdict(compiled, event, old) ─► Verdict
 //! ```
 //!
-//! What the host raises (an interrupt, never an error of CEL) waits in the thread until its event is done, and is raised then.
-//! Nothing that matches can hand an error of Python on. What a handler of a signal raises waits there while the event is given
-//! up.
+//! What the host raises is an interrupt, never an error of CEL: see `interrupts.rs`.
 
 use crate::gil;
 use crate::host::{self, Kept};
+use crate::interrupts::{has_raised, set_raised};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use std::any::Any;
-use std::cell::RefCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use streamer_core::cel::Verdict;
 use streamer_core::engine::{Event, ExternalCel, Record, Side};
-
-thread_local! {
-    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
-    static TEAM: RefCell<Option<Team>> = const { RefCell::new(None) };
-}
-
-/// The threads of a call, of which this is one.
-#[derive(Clone)]
-struct Team {
-    stop: Arc<AtomicBool>,
-    /// Whether this is the caller's, which alone hears of signals.
-    is_caller: bool,
-}
-
-/// While it lives, this thread works in a team; dropped, in the one before.
-pub struct InTeam(Option<Team>);
-
-impl InTeam {
-    pub fn new(stop: &Arc<AtomicBool>, is_caller: bool) -> InTeam {
-        InTeam(TEAM.replace(Some(Team { stop: stop.clone(), is_caller })))
-    }
-}
-
-impl Drop for InTeam {
-    fn drop(&mut self) {
-        TEAM.set(self.0.take());
-    }
-}
-
-/// Whether a match goes on that takes long. Handlers of signals run in here, and may match and write.
-pub fn goes_on() -> bool {
-    if has_raised() {
-        return false;
-    }
-    match TEAM.with_borrow(Clone::clone) {
-        Some(team) if team.stop.load(Ordering::Relaxed) => false,
-        Some(team) if !team.is_caller => true,
-        _ => gil::look_for_signals().map_err(|error| RAISED.set(Some(error))).is_ok(),
-    }
-}
-
-/// Whether the host raised anything in this thread that was not asked for yet.
-pub fn has_raised() -> bool {
-    RAISED.with_borrow(Option::is_some)
-}
-
-/// What the host raised in this thread since this was asked last.
-pub fn raised() -> Option<PyErr> {
-    RAISED.with(RefCell::take)
-}
 
 /// Asks the host.
 pub struct HostCel {
@@ -80,7 +26,7 @@ impl ExternalCel for HostCel {
             return None;
         }
         let asked = gil::held(|py| self.ask(py, record, event, side, kept));
-        asked.map_err(|error| RAISED.set(Some(error))).ok()
+        asked.map_err(|error| set_raised(error)).ok()
     }
 }
 

@@ -1,14 +1,15 @@
 //! What one event matched: slots, packed, and made into Python objects only where they are asked for.
 
-use crate::core::{Found, Shared};
 use crate::errors::guard;
 use crate::gil;
 use crate::host;
+use crate::interrupts;
+use crate::shared::{Found, Shared};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
 use std::sync::{Arc, OnceLock};
-use streamer_core::engine::{Change, Outcome, Pin, Record, Transition, Version};
+use streamer_core::engine::{Change, Event, Outcome, Pin, Record, Transition, Version};
 use streamer_core::error::Ignored;
 
 /// An update that carries the document before it: what matched that, found when the first match asks for its transition.
@@ -22,6 +23,21 @@ pub struct OldSide {
 }
 
 impl OldSide {
+    /// The slots that match the old side of an update, sorted; None where it cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// What the host raised: an interrupt.
+    fn find_stays(&self, py: Python<'_>, shared: &Shared) -> PyResult<Option<Vec<u32>>> {
+        let mut scratch = shared.scratch();
+        let text = self.text.bind(py).as_bytes();
+        let event = Event::new(text, self.tenant.as_deref(), self.collection.as_deref());
+        let stays = shared.engine.stays(&self.version, event, &mut scratch);
+        let told = interrupts::raised().map_or_else(|| shared.tell(py, scratch.errors()), Err);
+        shared.keep(scratch);
+        told.map(|()| stays)
+    }
+
     pub fn new(version: Arc<Version>, text: Py<PyBytes>, tenant: Option<&str>, collection: Option<&str>) -> OldSide {
         let (tenant, collection) = (tenant.map(Box::from), collection.map(Box::from));
         OldSide { version, text, tenant, collection, stays: OnceLock::new() }
@@ -91,7 +107,7 @@ impl Hits {
         let stays = match old.stays.get() {
             Some(stays) => stays,
             None => {
-                let stays = self.shared.stays(py, old)?;
+                let stays = old.find_stays(py, &self.shared)?;
                 old.stays.get_or_init(|| stays)
             }
         };

@@ -6,7 +6,7 @@
 //!  draft.rs   subscriptions on their way in                    errors.rs  every error, mapped
 //!  host.rs    what the core asks of Python                     batch.rs   several events at once      bloom.rs   the portable Bloom layout over buffers
 //!  cel.rs     an expression, checked alone                   programs.rs  expressions, evaluated alone
-//!  open.rs    events that are not settled yet            arrow.rs     events from Arrow buffers, results into such
+//!  open.rs    events that are not settled yet            arrow/       events from Arrow buffers, results into such
 //!  plain.rs   JSON text of plain values                 matcher.rs  patterns and topics under names
 //!  parallel.rs  blocks of work, for several threads     gil.rs     the GIL released, held again, forked
 //!  named.rs   types of Python that are made here        testing.rs what only tests do to a core
@@ -25,13 +25,16 @@ mod errors;
 mod external_cel;
 mod gil;
 mod hits;
+mod hook;
 mod host;
+mod interrupts;
 mod matcher;
 mod named;
 mod open;
 mod parallel;
 mod plain;
 mod programs;
+mod shared;
 mod testing;
 
 use pyo3::prelude::*;

@@ -16,11 +16,11 @@
 //!
 //! Cost: of a match beside `Core.match_ids` a look at its name and its place in the order.
 
-use crate::core::Shared;
 use crate::errors::{self, guard};
-use crate::external_cel;
 use crate::gil;
 use crate::host::Asked;
+use crate::interrupts;
+use crate::shared::Shared;
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::PyVisit;
@@ -273,7 +273,7 @@ impl Matcher {
                 limits: Limits { max_depth: event_depth, max_event_bytes: event_bytes, ..limits.clone() },
                 // Patterns are looked for one by one: a filter before them would have the same keys.
                 bloom: None,
-                ask: Some(external_cel::goes_on),
+                ask: Some(interrupts::goes_on),
                 ..Options::default()
             };
             let dialect = if dialect == "strict" { Dialect::Strict } else { Dialect::EventBridge };

@@ -1,7 +1,7 @@
 //! Types of Python that are made here, so that both cores return the same ones. Each is made by the names of its members: for what
 //! is asked now and then, or once for a whole array, never for a match.
 
-use crate::arrow::Buffers;
+use crate::arrow::columns::Buffers;
 use crate::gil;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use streamer_core::cel::Cache;
 use streamer_core::engine::{FailingSubscription, FilterState, PartitionName, PartitionSizes};
 
-struct Classes {
+struct NamedClasses {
     partition: Py<PyAny>,
     counts: Py<PyAny>,
     filter: Py<PyAny>,
@@ -18,11 +18,11 @@ struct Classes {
     columns: Py<PyAny>,
 }
 
-fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
-    static CLASSES: OnceLock<Classes> = OnceLock::new();
+fn classes(py: Python<'_>) -> PyResult<&'static NamedClasses> {
+    static CLASSES: OnceLock<NamedClasses> = OnceLock::new();
     gil::once(&CLASSES, || {
         let class = |module: &str, name: &str| PyResult::Ok(py.import(module)?.getattr(name)?.unbind());
-        Ok(Classes {
+        Ok(NamedClasses {
             partition: class("streamer.telemetry", "PartitionSize")?,
             counts: class("streamer.telemetry", "PartitionCounts")?,
             filter: class("streamer.bloom.state", "FilterState")?,

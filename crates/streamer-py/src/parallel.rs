@@ -13,8 +13,8 @@
 //! Cost: some 20 µs for each thread besides the caller. Rejected: a share of the work for each thread from the beginning (one
 //! that meets the costly events lets the others wait); a pool (its threads would be missing after a fork).
 
-use crate::external_cel::{self, InTeam};
 use crate::gil;
+use crate::interrupts::{self, InTeam};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Pulse<'_> {
     /// Whether to go on; called before each event.
     #[inline]
     pub fn beat(&mut self) -> bool {
-        if external_cel::has_raised() {
+        if interrupts::has_raised() {
             self.stop.store(true, Ordering::Relaxed);
         }
         if let Some(signals) = &mut self.signals {
@@ -148,7 +148,7 @@ pub fn parallel<T: Send>(
                 Err(panic) => resume_unwind(panic),
             }
         }
-        (done, external_cel::raised())
+        (done, interrupts::raised())
     };
     let (mut done, raised) = gil::released(py, || {
         thread::scope(|scope| {

@@ -5,7 +5,7 @@ use crate::errors::guard;
 use crate::gil;
 use crate::parallel::{Pulse, parallel};
 use pyo3::prelude::*;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::thread;
 use streamer_core::engine::Scratch;
 
@@ -55,21 +55,5 @@ impl CoreHooks {
             };
             parallel(py, threads, &mut scratches, work).map(|_| ())
         })
-    }
-}
-
-/// What a test wants to be called in the midst of a write.
-pub type Hook = Mutex<Option<Py<PyAny>>>;
-
-/// Call the test's function, if there is one. What it raises is a panic in the midst of a write.
-pub fn call(hook: &Hook) {
-    let is_set = hook.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-    if is_set {
-        gil::held(|py| {
-            let hook = hook.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|hook| hook.clone_ref(py));
-            if let Some(Err(error)) = hook.map(|hook| hook.call0(py)) {
-                panic!("{error}");
-            }
-        });
     }
 }

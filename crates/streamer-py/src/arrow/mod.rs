@@ -1,0 +1,181 @@
+//! Events from Arrow buffers and results into Arrow buffers, without a Python object for each row or match.
+//!
+//! ```text
+//!   chunk   validity │ offsets │ data         lent by pyarrow, read where they lie
+//!              └─► blocks of rows ─► threads ─► a Part each: columns of the matches, the events, the rejected and the ignored
+//!                                                  └─► bytes of validity, offsets and data, for pyarrow to wrap
+//! ```
+//!
+//! Invariant: a row is read through offsets that were checked against the data when the call began, and is looked up with
+//! bounds checked all the same. Offsets that decrease or lead beyond the data are a ValueError.
+//!
+//! The one `unsafe` of this crate is `LentBuffer::bytes` of `rows.rs`: a buffer of Arrow is read while the GIL is released, which is
+//! sound because Arrow's buffers are immutable once they are shared.
+//!
+//! Cost: the results are written twice, once by the thread that finds them and once, all threads' together, into the bytes
+//! that pyarrow wraps. Rejected: the C data interface (a table of function pointers and a release callback, all of it unsafe,
+//! for what the buffer protocol gives); copying the rows out (a tenth of what matching them takes).
+
+pub mod columns;
+mod rows;
+
+use crate::errors::guard;
+use crate::named;
+use crate::parallel::{MOST_THREADS, Pulse, parallel};
+use crate::shared::Shared;
+use columns::{Part, events, ignored, matches, rejected};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use rows::Rows;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use streamer_core::engine::{Event, Group, Identity, Matched, Scratch, Version};
+use streamer_core::error::Ignored;
+
+/// How rows are asked about.
+#[derive(Clone, Copy)]
+pub struct Ask<'a> {
+    pub tenant: Option<&'a str>,
+    pub collection: Option<&'a str>,
+    pub threads: usize,
+    /// A column of more bytes has wide offsets.
+    pub text_limit: usize,
+    /// The first event with which there are so many matches is the last one; one thread matches then.
+    pub max_matches: Option<usize>,
+    /// Whether to match; otherwise events are only told apart and called by name.
+    pub is_matching: bool,
+}
+
+impl Shared {
+    /// Match the rows of *chunks*; see `streamer/_native.pyi`.
+    pub fn columns<'py>(&self, py: Python<'py>, chunks: &Bound<'py, PyAny>, ask: &Ask<'_>) -> PyResult<Bound<'py, PyAny>> {
+        let Ask { tenant, collection, threads, text_limit: limit, max_matches, is_matching } = *ask;
+        guard(py, || {
+            let rows = Rows::of(py, chunks)?;
+            // It pins every slot until the last text is copied.
+            let version = self.engine.version();
+            let threads = match max_matches {
+                None => threads.min(MOST_THREADS).clamp(1, rows.blocks.len().max(1)),
+                // Several would match events, and count them, that come after the last one.
+                Some(_) => 1,
+            };
+            let left = max_matches.map(AtomicUsize::new);
+            let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.scratch()).collect();
+            let parts = parallel(py, rows.blocks.len(), &mut scratches, |block, scratch, pulse| match is_matching {
+                true => self.match_rows(&version, rows.block(block), tenant, collection, left.as_ref(), scratch, pulse),
+                false => self.identify_rows(rows.block(block), tenant, collection, scratch, pulse),
+            })?;
+            scratches.into_iter().for_each(|scratch| self.keep(scratch));
+            let is_whole = parts.iter().map(|part| part.events.types.len()).sum::<usize>() == rows.len();
+            if !is_whole && left.is_none_or(|left| left.into_inner() > 0) {
+                return Err(PyRuntimeError::new_err("a row that nothing became of"));
+            }
+            for part in &parts {
+                self.tell(py, &part.errors)?;
+            }
+            let span = |one: (usize, usize), other: (usize, usize)| (one.0.min(other.0), one.1.max(other.1));
+            let read = parts.iter().filter_map(|part| part.read).reduce(span);
+            let batches = [
+                matches(py, &parts, limit)?,
+                events(py, &parts, limit)?,
+                rejected(py, &parts, limit)?,
+                ignored(py, &parts, limit)?,
+            ];
+            let result = named::columns(py, batches, read)?;
+            drop(version);
+            Ok(result)
+        })
+    }
+
+    /// Match rows, where there is a limit until *left* matches are found; they are counted by one thread.
+    #[allow(clippy::too_many_arguments, reason = "a block of rows, and how it is matched")]
+    fn match_rows<'e>(
+        &self,
+        version: &Arc<Version>,
+        rows: impl Iterator<Item = (usize, Option<&'e [u8]>)>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        left: Option<&AtomicUsize>,
+        scratch: &mut Scratch,
+        pulse: &mut Pulse<'_>,
+    ) -> Part {
+        let mut part = Part::default();
+        // In the order of the rows, so that the results are.
+        let mut group = Group::new(version);
+        for (row, event) in rows {
+            if left.is_some_and(|left| left.load(Ordering::Relaxed) == 0) || !pulse.beat() {
+                break;
+            }
+            let Part { matches, events, rejected, passed, errors, .. } = &mut part;
+            let mut open = self.open();
+            let Some(event) = event else {
+                open.settled();
+                self.engine.telemetry().ignore(Ignored::Null);
+                events.push(None);
+                passed.push(row, Ignored::Null);
+                continue;
+            };
+            let tell = |identity: Identity<'_>| events.push(Some(identity));
+            let asked = Event::new(event, tenant, collection);
+            let matched = self.engine.match_in_full(&mut group, asked, scratch, tell);
+            open.settled();
+            match matched {
+                Ok((Matched { ignored: Some(reason), .. }, _)) => {
+                    events.push(None);
+                    passed.push(row, reason);
+                }
+                Ok((matched, stays)) => {
+                    matches.extend(row, self, &matched, stays);
+                    if let Some(left) = left {
+                        let found = matched.certain.len() + matched.told.len();
+                        left.store(left.load(Ordering::Relaxed).saturating_sub(found), Ordering::Relaxed);
+                    }
+                    errors.extend_from_slice(matched.errors);
+                }
+                Err(error) => {
+                    events.push(None);
+                    rejected.push(row, &error);
+                }
+            }
+            part.saw(event);
+        }
+        part
+    }
+
+    fn identify_rows<'e>(
+        &self,
+        rows: impl Iterator<Item = (usize, Option<&'e [u8]>)>,
+        tenant: Option<&str>,
+        collection: Option<&str>,
+        scratch: &mut Scratch,
+        pulse: &mut Pulse<'_>,
+    ) -> Part {
+        let mut part = Part::default();
+        for (row, event) in rows {
+            if !pulse.beat() {
+                break;
+            }
+            let Part { events, rejected, passed, .. } = &mut part;
+            let tell = |identity: Identity<'_>| events.push(Some(identity));
+            let read = match event {
+                Some(event) => self.engine.identify(Event::new(event, tenant, collection), scratch, tell),
+                None => Ok(Some(Ignored::Null)),
+            };
+            match read {
+                Ok(None) => (),
+                Ok(Some(reason)) => {
+                    events.push(None);
+                    passed.push(row, reason);
+                }
+                Err(error) => {
+                    events.push(None);
+                    rejected.push(row, &error);
+                }
+            }
+            if let Some(event) = event {
+                part.saw(event);
+            }
+        }
+        part
+    }
+}
