@@ -9,7 +9,8 @@
 //!  open.rs    events that are not settled yet            arrow/       events from Arrow buffers, results into such
 //!  plain.rs   JSON text of plain values                 matcher.rs  patterns and topics under names
 //!  parallel.rs  blocks of work, for several threads     gil.rs     the GIL released, held again, forked
-//!  named.rs   types of Python that are made here        testing.rs what only tests do to a core
+//!  named.rs   types of Python that are made here        shared.rs  the engine with its host, for all that matches
+//!  testing.rs, hook.rs   what only tests do to a core   interrupts.rs  what was raised in the midst of a match
 //! ```
 //!
 //! Two rules keep threads apart. The writer's lock is only waited for with the GIL released, since its holder may be

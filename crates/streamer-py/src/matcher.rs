@@ -1,7 +1,7 @@
 //! Patterns and topics under names, without subscriptions around them: what `Quamina` and `TopicMatcher` stand on.
 //!
 //! ```text
-//!   add ("vip", pattern) ─► subscription "17" of an engine for events without parts, with the Place {number 17, index 4}
+//!   add ("vip", pattern) ─► subscription "17" of an engine for events without parts, with the NamePlace {number 17, index 4}
 //!   match (event)        ─► slots ─► places ─► names[4], if number 17 still is there ─► in order of numbers, each name once
 //! ```
 //!
@@ -48,7 +48,7 @@ const KEPT_FIELDS: usize = 32;
 const INTERNED: u64 = 1 << 63;
 
 /// What a subscription keeps of its name.
-struct Place {
+struct NamePlace {
     number: u64,
     index: usize,
 }
@@ -65,7 +65,7 @@ struct Names {
 }
 
 impl Names {
-    fn add(&mut self, name: &Bound<'_, PyAny>) -> Place {
+    fn add(&mut self, name: &Bound<'_, PyAny>) -> NamePlace {
         let uses = self.uses.entry(name.as_ptr().addr()).or_default();
         *uses += 1;
         self.several += usize::from(*uses == 2);
@@ -75,17 +75,17 @@ impl Names {
         match self.free.pop() {
             Some(index) => {
                 self.entries[index] = entry;
-                Place { number, index }
+                NamePlace { number, index }
             }
             None => {
                 self.entries.push(entry);
-                Place { number, index: self.entries.len() - 1 }
+                NamePlace { number, index: self.entries.len() - 1 }
             }
         }
     }
 
     /// Remove a name; it may be its end, which runs Python, so the caller drops it when it holds nothing.
-    fn remove(&mut self, place: &Place) -> Option<Py<PyAny>> {
+    fn remove(&mut self, place: &NamePlace) -> Option<Py<PyAny>> {
         let (_, name) = self.entries.get_mut(place.index)?.take_if(|(number, _)| *number == place.number)?;
         self.free.push(place.index);
         let address = name.as_ptr().addr();
@@ -99,12 +99,12 @@ impl Names {
         Some(name)
     }
 
-    fn get(&self, place: &Place) -> Option<&Py<PyAny>> {
+    fn get(&self, place: &NamePlace) -> Option<&Py<PyAny>> {
         self.entries.get(place.index)?.as_ref().filter(|(number, _)| *number == place.number).map(|(_, name)| name)
     }
 }
 
-fn place_of(record: &Record) -> Option<&Place> {
+fn place_of(record: &Record) -> Option<&NamePlace> {
     record.host.get()?.downcast_ref()
 }
 
@@ -174,7 +174,7 @@ impl Matcher {
     }
 
     /// Take out the names of these places; they end when nothing is held.
-    fn forget<'p>(&self, places: impl Iterator<Item = &'p Place>) {
+    fn forget<'p>(&self, places: impl Iterator<Item = &'p NamePlace>) {
         let mut names = self.names();
         let gone: Vec<_> = places.filter_map(|place| names.remove(place)).collect();
         drop(names);
@@ -304,7 +304,7 @@ impl Matcher {
             };
             let forms = gil::released(py, read).map_err(|error| refuse(&error))?;
             let mut names = self.names();
-            let places: Vec<Arc<Place>> = items.iter().map(|(name, _)| Arc::new(names.add(name))).collect();
+            let places: Vec<Arc<NamePlace>> = items.iter().map(|(name, _)| Arc::new(names.add(name))).collect();
             drop(names);
             let additions = forms.into_iter().zip(&places).map(|(form, place)| {
                 let host: streamer_core::engine::Host = place.clone();
