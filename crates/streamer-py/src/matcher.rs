@@ -34,9 +34,10 @@ use streamer_core::error::{SubscriptionError, SubscriptionErrorKind};
 use streamer_core::flatten::{EventFields, FieldValue, Position};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
+use streamer_core::subscriptions::dialect::Dialect;
 use streamer_core::subscriptions::normal_form::NormalForm;
 use streamer_core::subscriptions::parse::OnUnknown;
-use streamer_core::subscriptions::patterns::{self, Dialect};
+use streamer_core::subscriptions::patterns;
 use streamer_core::subscriptions::topics::parse_topic;
 use streamer_core::subscriptions::{Subscription, normal_form};
 

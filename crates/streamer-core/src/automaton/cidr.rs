@@ -94,6 +94,27 @@ impl Nets {
     }
 }
 
+/// The net that a text is in CIDR notation. Bits of the host may be set.
+pub(crate) fn parse_network(text: &str) -> Option<Cidr> {
+    let (address, length) = text.split_once('/')?;
+    let plain = (1..=3).contains(&length.len()) && length.bytes().all(|byte| byte.is_ascii_digit());
+    if !plain || (length.len() > 1 && length.starts_with('0')) {
+        return None;
+    }
+    let length: u32 = length.parse().ok()?;
+    match parse_address(address)? {
+        IpAddr::V4(address) if length <= 32 => {
+            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+            Some(Cidr::V4(u32::from(address) & mask, length as u8))
+        }
+        IpAddr::V6(address) if length <= 128 => {
+            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+            Some(Cidr::V6(u128::from(address) & mask, length as u8))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,12 +32,14 @@ mod cache;
 mod check;
 mod compare;
 mod condition;
+mod depth;
 mod document;
 pub mod error;
 mod evaluate;
 #[cfg(test)]
 mod evaluation_tests;
 mod executable;
+mod frames;
 mod functions;
 mod hints;
 mod lexer;

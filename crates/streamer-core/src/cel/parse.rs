@@ -13,7 +13,9 @@
 
 use super::ast::UnaryOp;
 use super::ast::{Ast, BinaryOp, Branch, Constant, Function, LogicOp, Macro, MacroKind, Meaning, Node, NodeId, Operation, Step};
+use super::depth::check_tree;
 use super::error::{Error, shown};
+use super::frames::{Besides, Frame, Op, Pending, spelled};
 use super::hints::hint;
 use super::lexer::{Lexeme, Lexer, Place, Token, Unreadable};
 use super::literals;
@@ -66,83 +68,8 @@ pub fn parse(source: &str, limits: &Limits) -> Result<Ast> {
     parser.expression()?;
     let root = parser.pop();
     parser.ast.set_root(root);
-    parser.check_tree(limits.max_cel_depth)?;
+    check_tree(&parser.ast, &parser.beyond_int, limits.max_cel_depth).or_else(|(at, reason)| parser.error(at, reason))?;
     Ok(parser.ast)
-}
-
-/// An operator that waits for what stands right of it, or for one that binds weaker.
-#[derive(Clone, Copy)]
-struct Pending {
-    op: Op,
-    at: u32,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Op {
-    Logic(LogicOp),
-    Binary(BinaryOp),
-    /// Written so many times; the last one at this offset.
-    Unary(UnaryOp, u32, u32),
-    /// Where brackets begin: binds nothing.
-    Fence,
-}
-
-impl Op {
-    fn binds(self) -> u8 {
-        match self {
-            Op::Fence => 0,
-            Op::Logic(LogicOp::Or) => 1,
-            Op::Logic(LogicOp::And) => 2,
-            Op::Binary(BinaryOp::Add | BinaryOp::Subtract) => 4,
-            Op::Binary(BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Remainder) => 5,
-            Op::Binary(_) => 3,
-            Op::Unary(..) => 6,
-        }
-    }
-}
-
-/// What is open around the operand that is being read; `count` is how many operands are done inside.
-enum Frame {
-    Top,
-    Paren {
-        at: u32,
-    },
-    List {
-        at: u32,
-        count: usize,
-    },
-    /// After a key where *count* is odd.
-    Map {
-        at: u32,
-        count: usize,
-    },
-    Index {
-        at: u32,
-    },
-    /// Of a method: its target is the operand below its arguments.
-    Args {
-        name: Lexeme,
-        method: bool,
-        count: usize,
-    },
-    /// Between `?` and `:`; the condition is the operand below.
-    Then {
-        at: u32,
-    },
-    /// After `:`.
-    Else {
-        branches: Vec<Branch>,
-    },
-}
-
-/// What may stand where a value is expected, besides a value.
-#[derive(Clone, Copy, PartialEq)]
-enum Besides {
-    Nothing,
-    /// This closing bracket.
-    Only(Token),
-    /// This closing bracket, or a comma and it.
-    CommaOr(Token),
 }
 
 struct Parser<'s> {
@@ -657,52 +584,5 @@ impl<'s> Parser<'s> {
             _ => (None, None),
         };
         Ok(Some(Macro { at: name.start, kind, names: names.into(), condition, result, slot: 0 }))
-    }
-
-    /// Refuse ints out of range, and a tree too deep to walk by recursion; the first in order of the text.
-    fn check_tree(&self, limit: usize) -> Result<()> {
-        let mut stack = vec![(Visit::Node(self.ast.root()), 0)];
-        while let Some((visit, around)) = stack.pop() {
-            let begin = stack.len();
-            let (at, is_level) = match visit {
-                Visit::Node(id) => (self.ast.at(id), self.ast[id].is_level()),
-                Visit::Step(step) => (step.at(), !matches!(step, Step::Select { .. })),
-            };
-            let level = around + usize::from(is_level);
-            if level > limit {
-                let what = "brackets, calls, unary operators and ternaries";
-                return self.error(at, format!("nested too deeply; at most {limit} levels of {what} are allowed"));
-            }
-            match visit {
-                Visit::Node(id) if self.beyond_int.contains(&id) => {
-                    let range = "from -9223372036854775808 to 9223372036854775807";
-                    return self.error(at, format!("beyond int, which is {range}; a uint is written with u"));
-                }
-                Visit::Node(id) => {
-                    self.ast[id].each_child(|child| stack.push((Visit::Node(child), level)));
-                    if let Node::Chain { steps, .. } = &self.ast[id] {
-                        stack.extend(steps.iter().map(|step| (Visit::Step(step), level)));
-                    }
-                }
-                Visit::Step(step) => step.each_child(|child| stack.push((Visit::Node(child), level))),
-            }
-            stack[begin..].reverse();
-        }
-        Ok(())
-    }
-}
-
-/// What [`Parser::check_tree`] comes to.
-#[derive(Clone, Copy)]
-enum Visit<'t> {
-    Node(NodeId),
-    Step(&'t Step),
-}
-
-const fn spelled(closer: Token) -> &'static str {
-    match closer {
-        Token::CloseParen => "`)`",
-        Token::CloseBracket => "`]`",
-        _ => "`}`",
     }
 }

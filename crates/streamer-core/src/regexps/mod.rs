@@ -9,6 +9,7 @@
 //! Each syntax is read here, so that what is refused and what is meant are RE2's and RFC 9485's; `regex-syntax` and `regex-automata`
 //! run what comes of it. The value matcher over many of them is [`crate::automaton::regexps`].
 
+mod classes;
 mod depth;
 pub mod i_regexp;
 pub(crate) mod instructions;

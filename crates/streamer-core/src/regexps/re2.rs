@@ -5,6 +5,7 @@
 //! question is only whether the expression is found. What RE2 refuses is refused: `a**`, back references, look-around, counts
 //! past 1,000 or whose product is. `\C` is a single byte, so that an expression may match a part of a character.
 
+use super::classes::{posix, property};
 use super::depth::{MAX_LEVELS, with_stack_for};
 use super::size::size;
 use super::{Regexp, literal};
@@ -342,20 +343,7 @@ impl Re2Parser {
             letter.into()
         };
         let plain = name.strip_prefix('^').inspect(|_| negated = !negated).unwrap_or(&name);
-        // RE2 knows general categories by one or two letters, and scripts by their full names.
-        let is_name = plain.len() != 2 && !plain.is_empty() && plain.starts_with(|first: char| first.is_ascii_uppercase());
-        let is_name = is_name && plain.chars().all(|letter| letter.is_ascii_alphabetic() || letter == '_');
-        let sign = if negated { "^" } else { "" };
-        match plain {
-            "Any" => Ok(format!("[{sign}\\x{{0}}-\\x{{10FFFF}}]")),
-            // Without unassigned code points, and no text has a surrogate.
-            "C" => Ok(format!("[{sign}\\p{{Cc}}\\p{{Cf}}\\p{{Co}}]")),
-            "Cs" => Ok(format!("[{}\\x{{0}}-\\x{{10FFFF}}]", if negated { "" } else { "^" })),
-            "Cn" | "LC" => Err(format!("invalid character class range: \\p{{{plain}}}")),
-            plain if plain.len() <= 2 && is_category(plain) => Ok(format!("[{sign}\\p{{{plain}}}]")),
-            plain if plain.len() > 2 && is_name => Ok(format!("[{sign}\\p{{Script={plain}}}]")),
-            plain => Err(format!("invalid character class range: \\p{{{plain}}}")),
-        }
+        property(plain, negated)
     }
 
     /// Read an escape that stands for one character.
@@ -468,37 +456,9 @@ impl Re2Parser {
             return Ok(None);
         };
         let name: String = self.source[self.at + 2..end].iter().collect();
-        const CLASSES: [&str; 14] = [
-            "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
-            "xdigit",
-        ];
-        const ITEMS: [(&str, &str); 14] = [
-            ("[[:alnum:]]", "[[:^alnum:]]"),
-            ("[[:alpha:]]", "[[:^alpha:]]"),
-            ("[[:ascii:]]", "[[:^ascii:]]"),
-            ("[[:blank:]]", "[[:^blank:]]"),
-            ("[[:cntrl:]]", "[[:^cntrl:]]"),
-            ("[[:digit:]]", "[[:^digit:]]"),
-            ("[[:graph:]]", "[[:^graph:]]"),
-            ("[[:lower:]]", "[[:^lower:]]"),
-            ("[[:print:]]", "[[:^print:]]"),
-            ("[[:punct:]]", "[[:^punct:]]"),
-            ("[[:space:]]", "[[:^space:]]"),
-            ("[[:upper:]]", "[[:^upper:]]"),
-            ("[[:word:]]", "[[:^word:]]"),
-            ("[[:xdigit:]]", "[[:^xdigit:]]"),
-        ];
-        let (plain, negated) = match name.strip_prefix('^') {
-            Some(plain) => (plain, true),
-            None => (&*name, false),
-        };
-        match CLASSES.iter().position(|class| *class == plain) {
-            Some(at) => {
-                self.at = end + 2;
-                Ok(Some(if negated { ITEMS[at].1 } else { ITEMS[at].0 }))
-            }
-            None => Err(format!("invalid character class range: [:{name}:]")),
-        }
+        let class = posix(&name).ok_or_else(|| format!("invalid character class range: [:{name}:]"))?;
+        self.at = end + 2;
+        Ok(Some(class))
     }
 
     fn peek(&self, ahead: usize) -> Option<char> {
@@ -511,14 +471,6 @@ enum Opening {
     Group(String),
     /// For what follows in this group.
     Flags(String),
-}
-
-fn is_category(name: &str) -> bool {
-    const DETAILS: [(char, &str); 7] =
-        [('L', "lmotu"), ('M', "cen"), ('N', "dlo"), ('P', "cdefios"), ('S', "ckmo"), ('Z', "lps"), ('C', "cfo")];
-    let mut letters = name.chars();
-    let details = letters.next().and_then(|first| DETAILS.iter().find(|(initial, _)| *initial == first));
-    details.is_some_and(|(_, details)| letters.next().is_none_or(|detail| details.contains(detail)))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! Every error says where, in the words of the Python package: the same cases test both.
 
 pub mod canonical;
+pub mod dialect;
 pub mod filters;
 pub mod lower;
 pub mod normal_form;

@@ -1,11 +1,12 @@
 //! Read a subscription from its JSON text (semantics.md section 2).
 
+use super::dialect::Dialect;
 use super::filters::FilterMembers;
 use super::normal_form::TopicWord;
 use super::operators::Filter;
-use super::patterns::{self, Dialect, Pattern};
+use super::patterns::{self, Pattern};
 use super::topics::parse_topic;
-use super::wording::{type_name, unknown_name};
+use super::wording::{is_identifier, quote, type_name, unknown_name};
 use crate::error::SubscriptionError;
 use crate::json::{self, ParseOptions, Tree};
 use crate::layout::EventType;
@@ -316,7 +317,7 @@ fn check_names(value: &Tree, place: usize, places: &[(usize, MemberStep<'_>)]) -
     for step in steps.iter().rev() {
         match step {
             MemberStep::Index(index) => text += &format!("[{index}]"),
-            MemberStep::Name(name) if !patterns::is_identifier(name) => text += &format!("[{}]", patterns::quote(name)),
+            MemberStep::Name(name) if !is_identifier(name) => text += &format!("[{}]", quote(name)),
             MemberStep::Name(name) if text.is_empty() => text += name,
             MemberStep::Name(name) => text += &format!(".{name}"),
         }

@@ -14,56 +14,19 @@
 //! it. Paths and places are linked from their ends and spelled out only once paid for, so that a million members below a deep
 //! path share it.
 
-use super::normal_form::{Atom, Cidr, Range};
-use crate::automaton::cidr::parse_address;
+use super::dialect::{Dialect, Rules};
+use super::normal_form::{Atom, Range};
+use super::wording::{is_identifier, quote};
+use crate::automaton::cidr::parse_network;
 use crate::automaton::folding::fold;
 use crate::error::SubscriptionError;
 use crate::json::{self, ParseOptions, Tree};
 use crate::limits::{Limits, Size};
 use crate::regexps::{i_regexp, too_large};
 use crate::value::{Kinds, Number, Scalar};
-use std::net::IpAddr;
 
 /// `$or` nests at most so deep.
 pub const MAX_OR_DEPTH: usize = 64;
-
-/// How a pattern is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Dialect {
-    /// Quamina's.
-    Strict,
-    /// EventBridge's, the default of subscriptions.
-    #[default]
-    EventBridge,
-}
-
-/// What differs from dialect to dialect.
-struct Rules {
-    /// Operators that stand alone in their array.
-    exclusive: &'static [&'static str],
-    /// Whether an array of values may be empty: then nothing matches there.
-    may_be_empty: bool,
-    /// Whether a `$or` of objects means any of them; else it is a name as any other.
-    has_or: bool,
-    /// How regular expressions are written.
-    regexps: &'static i_regexp::Syntax,
-}
-
-impl Dialect {
-    fn rules(self) -> &'static Rules {
-        match self {
-            Dialect::Strict => &Rules {
-                exclusive: &["exists", "anything-but", "regexp"],
-                may_be_empty: true,
-                has_or: false,
-                regexps: &i_regexp::Syntax::QUAMINA,
-            },
-            Dialect::EventBridge => {
-                &Rules { exclusive: &[], may_be_empty: false, has_or: true, regexps: &i_regexp::Syntax::RFC_9485 }
-            }
-        }
-    }
-}
 
 /// A path, and the atoms of which one must hold for a leaf there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -634,31 +597,6 @@ impl<'t> PatternParser<'t> {
     }
 }
 
-pub(super) fn is_identifier(name: &str) -> bool {
-    name.bytes().enumerate().all(|(at, byte)| byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit()))
-        && !name.is_empty()
-}
-
-/// A name as a JSON string.
-pub(super) fn quote(name: &str) -> String {
-    let mut text = String::from('"');
-    for letter in name.chars() {
-        match letter {
-            '"' => text += "\\\"",
-            '\\' => text += "\\\\",
-            '\n' => text += "\\n",
-            '\r' => text += "\\r",
-            '\t' => text += "\\t",
-            '\u{8}' => text += "\\b",
-            '\u{c}' => text += "\\f",
-            control if control < ' ' => text += &format!("\\u{:04x}", control as u32),
-            letter => text.push(letter),
-        }
-    }
-    text.push('"');
-    text
-}
-
 fn kind(value: &Tree) -> &'static str {
     match value {
         Tree::Scalar(Scalar::Null) => "null",
@@ -668,26 +606,5 @@ fn kind(value: &Tree) -> &'static str {
         Tree::Scalar(Scalar::String(_)) => "a string",
         Tree::List(_) => "an array",
         Tree::Object(_) => "an object",
-    }
-}
-
-/// The net that a text is in CIDR notation. Bits of the host may be set.
-fn parse_network(text: &str) -> Option<Cidr> {
-    let (address, length) = text.split_once('/')?;
-    let plain = (1..=3).contains(&length.len()) && length.bytes().all(|byte| byte.is_ascii_digit());
-    if !plain || (length.len() > 1 && length.starts_with('0')) {
-        return None;
-    }
-    let length: u32 = length.parse().ok()?;
-    match parse_address(address)? {
-        IpAddr::V4(address) if length <= 32 => {
-            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
-            Some(Cidr::V4(u32::from(address) & mask, length as u8))
-        }
-        IpAddr::V6(address) if length <= 128 => {
-            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
-            Some(Cidr::V6(u128::from(address) & mask, length as u8))
-        }
-        _ => None,
     }
 }

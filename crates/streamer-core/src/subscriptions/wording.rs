@@ -62,3 +62,29 @@ pub(crate) fn likeness(one: &str, other: &str) -> f64 {
     }
     2.0 * common as f64 / (one.len() + other.len()) as f64
 }
+
+/// Whether a name can stand after a dot.
+pub(super) fn is_identifier(name: &str) -> bool {
+    name.bytes().enumerate().all(|(at, byte)| byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit()))
+        && !name.is_empty()
+}
+
+/// A name as a JSON string.
+pub(super) fn quote(name: &str) -> String {
+    let mut text = String::from('"');
+    for letter in name.chars() {
+        match letter {
+            '"' => text += "\\\"",
+            '\\' => text += "\\\\",
+            '\n' => text += "\\n",
+            '\r' => text += "\\r",
+            '\t' => text += "\\t",
+            '\u{8}' => text += "\\b",
+            '\u{c}' => text += "\\f",
+            control if control < ' ' => text += &format!("\\u{:04x}", control as u32),
+            letter => text.push(letter),
+        }
+    }
+    text.push('"');
+    text
+}

@@ -1,0 +1,87 @@
+//! What the parser of CEL keeps of what is open: operators that wait, brackets, and what may come next.
+
+use super::ast::{BinaryOp, Branch, LogicOp, UnaryOp};
+use super::lexer::{Lexeme, Token};
+
+/// An operator that waits for what stands right of it, or for one that binds weaker.
+#[derive(Clone, Copy)]
+pub(super) struct Pending {
+    pub op: Op,
+    pub at: u32,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Op {
+    Logic(LogicOp),
+    Binary(BinaryOp),
+    /// Written so many times; the last one at this offset.
+    Unary(UnaryOp, u32, u32),
+    /// Where brackets begin: binds nothing.
+    Fence,
+}
+
+impl Op {
+    pub fn binds(self) -> u8 {
+        match self {
+            Op::Fence => 0,
+            Op::Logic(LogicOp::Or) => 1,
+            Op::Logic(LogicOp::And) => 2,
+            Op::Binary(BinaryOp::Add | BinaryOp::Subtract) => 4,
+            Op::Binary(BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Remainder) => 5,
+            Op::Binary(_) => 3,
+            Op::Unary(..) => 6,
+        }
+    }
+}
+
+/// What is open around the operand that is being read; `count` is how many operands are done inside.
+pub(super) enum Frame {
+    Top,
+    Paren {
+        at: u32,
+    },
+    List {
+        at: u32,
+        count: usize,
+    },
+    /// After a key where *count* is odd.
+    Map {
+        at: u32,
+        count: usize,
+    },
+    Index {
+        at: u32,
+    },
+    /// Of a method: its target is the operand below its arguments.
+    Args {
+        name: Lexeme,
+        method: bool,
+        count: usize,
+    },
+    /// Between `?` and `:`; the condition is the operand below.
+    Then {
+        at: u32,
+    },
+    /// After `:`.
+    Else {
+        branches: Vec<Branch>,
+    },
+}
+
+/// What may stand where a value is expected, besides a value.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Besides {
+    Nothing,
+    /// This closing bracket.
+    Only(Token),
+    /// This closing bracket, or a comma and it.
+    CommaOr(Token),
+}
+
+pub(super) const fn spelled(closer: Token) -> &'static str {
+    match closer {
+        Token::CloseParen => "`)`",
+        Token::CloseBracket => "`]`",
+        _ => "`}`",
+    }
+}

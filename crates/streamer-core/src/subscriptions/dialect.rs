@@ -1,0 +1,41 @@
+//! The dialects of patterns: one struct of rules each.
+
+use crate::regexps::i_regexp;
+
+/// How a pattern is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// Quamina's.
+    Strict,
+    /// EventBridge's, the default of subscriptions.
+    #[default]
+    EventBridge,
+}
+
+/// What differs from dialect to dialect.
+pub(super) struct Rules {
+    /// Operators that stand alone in their array.
+    pub exclusive: &'static [&'static str],
+    /// Whether an array of values may be empty: then nothing matches there.
+    pub may_be_empty: bool,
+    /// Whether a `$or` of objects means any of them; else it is a name as any other.
+    pub has_or: bool,
+    /// How regular expressions are written.
+    pub regexps: &'static i_regexp::Syntax,
+}
+
+impl Dialect {
+    pub(super) fn rules(self) -> &'static Rules {
+        match self {
+            Dialect::Strict => &Rules {
+                exclusive: &["exists", "anything-but", "regexp"],
+                may_be_empty: true,
+                has_or: false,
+                regexps: &i_regexp::Syntax::QUAMINA,
+            },
+            Dialect::EventBridge => {
+                &Rules { exclusive: &[], may_be_empty: false, has_or: true, regexps: &i_regexp::Syntax::RFC_9485 }
+            }
+        }
+    }
+}
