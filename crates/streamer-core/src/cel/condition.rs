@@ -197,7 +197,7 @@ fn of_number<'r>(number: Number) -> Value<'r> {
 mod tests {
     use super::*;
     use crate::cel::Arena;
-    use crate::flatten::{Flattener, Given, PathTrie, Validation};
+    use crate::flatten::{Flattener, GivenParts, PathTrie, Validation};
     use crate::json::{self, ParseOptions};
     use crate::layout::EventLayout;
     use std::sync::Arc;
@@ -205,7 +205,7 @@ mod tests {
     fn with_document<T>(event: &str, ask: impl FnOnce(&Document<'_>, &mut EvaluationScratch) -> T) -> T {
         let trie = PathTrie::builder(Arc::new(EventLayout::default())).build();
         let (limits, mut flattener, arena) = (Limits::default(), Flattener::new(), Arena::default());
-        let given = Given { default_tenant: Some("default"), ..Given::default() };
+        let given = GivenParts { default_tenant: Some("default"), ..GivenParts::default() };
         let flat = flattener.flatten(&trie, event.as_bytes(), Validation::Full, &given, &limits).unwrap();
         ask(&Document::new(&flat, &arena, &limits).unwrap(), &mut EvaluationScratch::default())
     }
