@@ -26,7 +26,7 @@ impl ExternalCel for HostCel {
             return None;
         }
         let asked = gil::held(|py| self.ask(py, record, event, side, kept));
-        asked.map_err(|error| set_raised(error)).ok()
+        asked.map_err(set_raised).ok()
     }
 }
 

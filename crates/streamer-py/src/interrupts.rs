@@ -45,7 +45,7 @@ pub fn goes_on() -> bool {
     match TEAM.with_borrow(Clone::clone) {
         Some(team) if team.stop.load(Ordering::Relaxed) => false,
         Some(team) if !team.is_caller => true,
-        _ => gil::look_for_signals().map_err(|error| set_raised(error)).is_ok(),
+        _ => gil::look_for_signals().map_err(set_raised).is_ok(),
     }
 }
 
