@@ -70,7 +70,7 @@ fn errors_say_where_and_what_was_expected() {
         ("data.a ==", "line 1, column 10: the expression ends too early; expected a value"),
         ("(data.a", "line 1, column 8: the expression ends too early; expected `)`"),
         ("é\n == 1", "line 1, column 1: unexpected `é`; expected a value"),
-        ("data.a\n = 1", "line 2, column 2: unexpected `=`; expected an operator or the end"),
+        ("data.a\n = 1", "line 2, column 2: unexpected `=`; `=` is written `==`"),
         ("data.a ? 1", "line 1, column 11: the expression ends too early; expected `:`"),
         ("[1, 2", "line 1, column 6: the expression ends too early; expected `,` or `]`"),
         ("for == 1", "line 1, column 1: `for` is a reserved word"),
