@@ -83,7 +83,7 @@ def chart(series: Mapping[str, Sequence[Point]], about: str) -> str:
             across, up = at(x, y)
             told = f"{name}: {duration(y)} an event, {x:,.0f} subscriptions"
             parts.append(f'<circle cx="{across:.1f}" cy="{up:.1f}" r="3"><title>{escape(told)}</title></circle>')
-        parts.append(f'<text x="{WIDTH - RIGHT + 8}" y="{labels[name] + 4:.1f}">{escape(name)}</text></g>')
+        parts.append(f'<text x="{ends[name][0] + 8:.1f}" y="{labels[name] + 4:.1f}">{escape(name)}</text></g>')
     return "\n".join(['<div class="chart">', *parts, "</svg>", "</div>"])
 
 
@@ -103,7 +103,9 @@ def figures(series: Mapping[str, Sequence[Point]]) -> Iterator[str]:
     yield f"| subscriptions | {' | '.join(series)} |"
     yield f"|--:|{'--:|' * len(series)}"
     for size in sizes:
-        cells = [next((duration(y) for x, y in line if x == size), "–") for line in series.values()]
+        cells = [
+            next((duration(y).replace(" ", "\N{NO-BREAK SPACE}") for x, y in line if x == size), "–") for line in series.values()
+        ]
         yield f"| {size:,.0f} | {' | '.join(cells)} |"
 
 
@@ -147,8 +149,9 @@ def page() -> str:
     ]
     if peers := newest("peers-sizes"):
         lines += ["", "## Beside its peers", ""]
-        lines += ["Time of one core for an event, its JSON included, against more and more patterns; all find the same events."]
-        lines += [f"A peer ends where it cannot take more patterns. [The record](records/{peers.name}) says why."]
+        lines += ["Time of one core for an event, its JSON included, against more and more patterns, by turns in one run."]
+        lines += ["A peer's line ends where it takes no more patterns, or takes minutes to take them."]
+        lines += [f"[The record](records/{peers.name}) says which, and how busy the machine was."]
         lines += beside_peers(peers)
     if core := newest("core"):
         lines += ["", "## By itself", ""]

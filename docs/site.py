@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from docs import charts
+from docs import charts, terminal
 from docs.reference import Reference
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -37,6 +37,7 @@ MOST_LINES: Final = 1500
 
 FENCE: Final = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)\s*$", re.M | re.S)
 LINK: Final = re.compile(r"\]\((?![a-z]+:)([^)\s#]+)(#[^)\s]*)?\)")
+PICTURE: Final = re.compile(r"^<!-- picture: (.*) -->$", re.M)
 ITEM: Final = re.compile(r" *(?:[-*]|\d+\.) ")
 
 
@@ -99,11 +100,24 @@ def named_blocks(text: str) -> str:
     return re.sub(r"^<!-- run\b.*-->\n", "", text, flags=re.M)
 
 
+def pictured(text: str, page: Path) -> str:
+    """Show the pictures of a terminal that a page asks for."""
+    folder = os.path.relpath("pictures", Path(place(page)).parent).replace(os.sep, "/")
+    return PICTURE.sub(lambda found: f"![$ {found[1]}]({folder}/{picture_name(page, found[1])})", text)
+
+
+def picture_name(page: Path, command: str) -> str:
+    """Return the name of a picture."""
+    return f"{page.stem}-{re.sub(r'[^a-z0-9]+', '-', command.lower()).strip('-')}.svg"
+
+
 def written(page: Path, seen: Callable[[Path], object]) -> str:
     """Return a page as the site has it."""
-    text = named_blocks(page.read_text(encoding="utf-8"))
+    text = pictured(named_blocks(page.read_text(encoding="utf-8")), page)
     if place(page) == "index.md":
         text = f"---\nhide:\n  - navigation\n---\n\n{text}"
+    elif page.parent.name == "records":
+        text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
     return outside_fences(text, lambda prose: as_python_markdown(linked(prose, page, seen)))
 
 
@@ -127,6 +141,9 @@ def every_page() -> Iterator[tuple[str, str | Path]]:
     linked_to: list[Path] = []
     for page in pages():
         yield place(page), written(page, linked_to.append)
+        text = page.read_text(encoding="utf-8")
+        for command in PICTURE.findall(text):
+            yield f"pictures/{picture_name(page, command)}", terminal.picture(command, text)
     for target in sorted({*linked_to} - {*pages()}):
         if not target.exists():
             continue  # the build names the link

@@ -13,7 +13,8 @@ import pytest
 
 pytest.importorskip("pyspark")  # the reference has streamer.spark
 
-from docs import charts, reference, site
+from docs import charts, reference, site, terminal
+from tests.tools import look_at_site
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -97,7 +98,7 @@ def test_a_chart_shows_what_the_record_says(tmp_path: Path) -> None:
         "| workload | matches an event | streamer | a-tree | streamer ÷ fastest peer | ids |\n|---|--:|--:|--:|--:|---|\n"
         "| W8:10 | 1 | 100 | 1,000 | **0.1** | same |\n| W8 | 1 | 200 | – | – | same |\n\n- W8: more\n"
     )
-    lines = "\n".join(charts.beside_peers(record))
+    lines = "\n".join(charts.beside_peers(record)).replace("\N{NO-BREAK SPACE}", " ")
     assert "| 10 | 100 ns | 1 µs |" in lines
     assert "| 10,000 | 200 ns | – |" in lines
     svg = ET.fromstring(lines[lines.index("<svg") : lines.index("</svg>") + 6])
@@ -134,3 +135,24 @@ def test_a_broken_link_and_a_broken_anchor_end_the_build(tmp_path: Path) -> None
     assert build("# Here\n\n[there](#here)\n") == 0
     assert build("# Here\n\n[there](#gone)\n") != 0
     assert build("# Here\n\n[there](gone.md)\n") != 0
+
+
+@pytest.mark.integration
+def test_every_page_shows_itself_in_a_browser() -> None:
+    """Nothing is asked of elsewhere, nothing is wider than the window, light and dark switch, and the search finds."""
+    pytest.importorskip("playwright", reason="the extra `docs` is not installed")
+    if look_at_site.chromium() is None:
+        pytest.skip("no Chromium is here")
+    if not (site.SITE / "index.html").exists():
+        pytest.skip("`make site` was not run")
+    assert look_at_site.look(site.SITE, look_at_site.every_page(site.SITE)) == []
+
+
+def test_a_picture_of_a_terminal_shows_what_the_command_printed() -> None:
+    page = '<!-- file: s.jsonl -->\n```json\n{"id": "one"}\n{"id": 2}\n```\n'
+    drawn = terminal.picture("streamer check -s s.jsonl", page)
+    text = re.sub(r"<[^>]+>", "\n", drawn).replace("&#160;", " ")
+    assert "$ streamer check -s s.jsonl" in text.replace("\n", "")
+    assert "s.jsonl:2: id: expected a string" in text
+    assert "@font-face" not in drawn
+    assert "url(http" not in drawn
