@@ -11,38 +11,41 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import click
 
 import streamer
+from streamer.cli.cases import command as test_command
 from streamer.cli.config import app as config_app
-from streamer.cli.config import load, refuse
 from streamer.cli.inputs import damaged, opened, shown_name
 from streamer.cli.layouts import app as layouts_app
 from streamer.cli.output import Format, Tally, count, progress, writer
 from streamer.cli.plot import check_folder, check_plot, draw
 from streamer.cli.plot import plot as plot_command
+from streamer.cli.setup import (
+    COLLECTION,
+    CONFIG,
+    DEFAULT_TENANT,
+    LAYOUT,
+    PATH,
+    SOFT_DELETE,
+    SUBSCRIPTIONS,
+    TENANT,
+    Validation,
+    check_names,
+    set_up,
+)
 from streamer.cli.snapshot import app as snapshot_app
 from streamer.engine.fitting import FirstEvents
 from streamer.engine.lines import read_lines
 from streamer.errors import (
-    BulkConfigError,
-    BulkSubscriptionError,
-    ConfigError,
-    DuplicateSubscriptionError,
     EventError,
     InputError,
-    StreamerError,
     SubscriptionError,
 )
-from streamer.events.layout import EventLayout
-from streamer.model import Limits
 from streamer.terminal import (
     EXIT_CODES,
     INTERRUPTED,
@@ -52,41 +55,11 @@ from streamer.terminal import (
     fail,
     note,
     printable,
-    set_up_logging,
     show,
 )
 
 if TYPE_CHECKING:
-    from streamer.config import Config
-
-
-class Validation(StrEnum):
-    """How much of an event is checked."""
-
-    full = "full"
-    lazy = "lazy"
-
-
-PATH: Final = click.Path(path_type=Path)
-
-#: Options that several commands take.
-CONFIG: Final = click.option("-c", "--config", metavar="FILE", help="A YAML file that says all of this; options win over it.")
-SUBSCRIPTIONS: Final = click.option(
-    "-s",
-    "--subscriptions",
-    metavar="FILE",
-    multiple=True,
-    help="Subscriptions, one JSON object a line; -s A -s B reads both.",
-)
-LAYOUT: Final = click.option(
-    "--layout",
-    metavar="NAME|FILE",
-    help="Where an event's parts are: a preset (debezium, ...) or a JSON file.  [default: change]",
-)
-TENANT: Final = click.option("--tenant", help="The tenant of every event; wins over what an event says.")
-COLLECTION: Final = click.option("--collection", help="The collection of every event; wins over what an event says.")
-DEFAULT_TENANT: Final = click.option("--default-tenant", help="The tenant of what names none.  [default: default]")
-SOFT_DELETE: Final = click.option("--soft-delete", metavar="FIELD", help="The field of `data` that flags a document as deleted.")
+    pass
 
 
 @click.group(
@@ -104,7 +77,7 @@ def debug_app() -> None:
     """Look inside an engine."""
 
 
-for command in (config_app, layouts_app, plot_command, snapshot_app, debug_app):
+for command in (test_command, config_app, layouts_app, plot_command, snapshot_app, debug_app):
     app.add_command(command)
 
 
@@ -148,8 +121,8 @@ def match(
 
     Files may be compressed with gzip or zstd; `-` is standard input.
     """
-    _check_names(tenant, collection)
-    setup = _setup(config, subscriptions, layout, default_tenant, soft_delete, validation, events=events)
+    check_names(tenant, collection)
+    setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, validation, events=events)
     engine = setup.engine()
     write = writer(format, engine)
     tally, first = Tally(), FirstEvents()
@@ -222,8 +195,8 @@ def stats(
         check_plot(plot)
     if history is not None:
         check_folder(history)
-    _check_names(tenant, collection)
-    engine = _setup(config, subscriptions, layout, default_tenant, soft_delete, events=events).engine()
+    check_names(tenant, collection)
+    engine = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=events).engine()
     from streamer.metrics.history import History
 
     # A file of events may be matched in a moment.
@@ -280,8 +253,8 @@ def explain(
     soft_delete: str | None,
 ) -> None:
     """Tell why a subscription matches an event, or why not: each condition, the value seen, the outcome."""
-    _check_names(tenant, collection)
-    setup = _setup(config, subscriptions, layout, default_tenant, soft_delete, events=event)
+    check_names(tenant, collection)
+    setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=event)
     engine = setup.engine()
     if id not in engine:
         fail(f"{setup.names}: no subscription {id!r}")
@@ -306,7 +279,7 @@ def plan(
     default_tenant: str | None,
 ) -> None:
     """Tell how each subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual."""
-    setup = _setup(config, subscriptions, default_tenant=default_tenant)
+    setup = set_up(config, subscriptions, default_tenant=default_tenant)
     engine = setup.engine()
     if id is not None and id not in engine:
         fail(f"{setup.names}: no subscription {id!r}")
@@ -324,7 +297,7 @@ def lint(
     default_tenant: str | None,
 ) -> None:
     """Find subscriptions that can never match, always match, are duplicates, are slow, or surprise."""
-    findings = _setup(config, subscriptions, default_tenant=default_tenant).engine().lint()
+    findings = set_up(config, subscriptions, default_tenant=default_tenant).engine().lint()
     for finding in findings:
         show(printable(str(finding)))
     sys.exit(SOME_BAD if findings else OK)
@@ -340,7 +313,7 @@ def check(
     default_tenant: str | None,
 ) -> None:
     """Check subscriptions: print every error, with its line and its place in the subscription."""
-    setup = _setup(config, subscriptions, default_tenant=default_tenant)
+    setup = set_up(config, subscriptions, default_tenant=default_tenant)
     engine, bad = setup.empty_engine(), 0
     for file in setup.files:
         for error in setup.add(engine, file):
@@ -368,7 +341,7 @@ def save_snapshot(
     soft_delete: str | None,
 ) -> None:
     """Check subscriptions, and write them with all options as a snapshot; what was there before is replaced at once."""
-    engine = _setup(config, subscriptions, layout, default_tenant, soft_delete).engine()
+    engine = set_up(config, subscriptions, layout, default_tenant, soft_delete).engine()
     try:
         engine.save(file)
     except SubscriptionError as error:
@@ -398,7 +371,7 @@ def index(
     default_tenant: str | None,
 ) -> None:
     """Print the index: partitions, segments, buckets, what each asks of an event, and where it leads."""
-    show(_setup(config, subscriptions, default_tenant=default_tenant).engine().dump(most).rstrip("\n"))
+    show(set_up(config, subscriptions, default_tenant=default_tenant).engine().dump(most).rstrip("\n"))
 
 
 def main() -> None:
@@ -435,140 +408,10 @@ def main() -> None:
         sys.exit(USAGE)
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What an engine is made of, the files of its subscriptions, and the configuration, where there is one."""
-
-    options: Mapping[str, Any]
-    files: Sequence[str]
-    config: Config | None
-
-    @property
-    def names(self) -> str:
-        """The files, as messages call them."""
-        return ", ".join(map(shown_name, self.files))
-
-    @property
-    def max_event_bytes(self) -> int:
-        """How long a line of events may be."""
-        limits: Limits = self.options["limits"]
-        return limits.max_event_bytes
-
-    def engine(self) -> streamer.Engine:
-        """Make an engine with its subscriptions, or print what is wrong and end."""
-        engine = self.empty_engine()
-        errors = [error for file in self.files for error in self.add(engine, file)]
-        for error in errors:
-            note(error)
-        if errors:
-            sys.exit(USAGE)
-        return engine
-
-    def empty_engine(self) -> streamer.Engine:
-        """Make an engine without subscriptions, or say what is wrong and end."""
-        try:
-            return streamer.Engine(**self.options)
-        except StreamerError as error:
-            fail(str(error))
-
-    def add(self, engine: streamer.Engine, file: str) -> Sequence[str]:
-        """Add the subscriptions of a file to an engine; return what is wrong with them, as compilers print it."""
-        with opened(file) as source:
-            try:
-                engine.add_jsonl(source)
-            except BulkSubscriptionError as bulk:
-                return [
-                    located(file, error.in_files(is_held=error.subscription_id in engine))
-                    if isinstance(error, DuplicateSubscriptionError)
-                    else located(file, error)
-                    for error in bulk.errors
-                ]
-            except InputError as error:
-                return [damaged(file, error)]
-        return ()
-
-    @contextmanager
-    def metrics(self, engine: streamer.Engine, *, told: bool) -> Iterator[None]:
-        """Serve the metrics of an engine meanwhile, where the configuration says so, or say why not and end."""
-        if self.config is None or not self.config.metrics.enabled:
-            yield
-            return
-        from streamer.engine.reload import serve
-
-        try:
-            server = serve(engine, self.config)
-        except OSError as error:
-            fail(f"metrics: {error.strerror or error}; STREAMER_METRICS__ENABLED=false serves none")
-        assert server is not None
-        with server:
-            if told:
-                note(f"metrics: {server.url}")
-            yield
-
-
-def _setup(
-    config: str | None,
-    subscriptions: Sequence[str],
-    layout: str | None = None,
-    default_tenant: str | None = None,
-    soft_delete: str | None = None,
-    validation: Validation | None = None,
-    *,
-    events: str | None = None,
-) -> Setup:
-    """Put the options given over those of a configuration file, or print what is wrong and end.
-
-    Args:
-        events: what will be read besides.
-    """
-    options: dict[str, Any] = {"limits": Limits()}
-    files: Sequence[str] = ()
-    loaded = None
-    set_up_logging("warning")
-    if config is not None:
-        try:
-            loaded = load(config)
-        except BulkConfigError as bulk:
-            refuse(bulk)
-        set_up_logging(loaded.config.logging.level)
-        options, files = loaded.config.engine_options(), [loaded.file(file) for file in loaded.config.subscriptions]
-    files = subscriptions or files
-    if not files:
-        fail("Missing option '--subscriptions', or '--config' with a file that names some")
-    if [*files, events].count("-") > 1:
-        fail(f"{'subscriptions and events' if events == '-' else 'two files'} cannot both come from standard input")
-    given = {"default_tenant": default_tenant, "soft_delete": soft_delete, "validation": validation and validation.value}
-    options |= {name: value for name, value in given.items() if value is not None}
-    if layout is not None:
-        options["layout"] = read_layout(layout)
-    return Setup(options, files, loaded and loaded.config)
-
-
 def _warn_of_layout(name: str, engine: streamer.Engine, first: FirstEvents) -> None:
     """Say so where the layout found nothing in any event: else a wrong one looks as if nobody wanted them."""
     if engine.stats().finds_nothing and (reason := first.misfit(engine._options.layout)) is not None:
         note(f"{name}: {reason}")
-
-
-def _check_names(tenant: str | None, collection: str | None) -> None:
-    for option, name in (("--tenant", tenant), ("--collection", collection)):
-        if name == "*":
-            fail(f"{option}: '*' stands for every one and cannot name one; leave {option} out where the events say it")
-
-
-def read_layout(name: str) -> EventLayout:
-    """Read a layout: the name of a preset, or a JSON file."""
-    path = Path(name)
-    try:
-        if not path.is_file():
-            return EventLayout.preset(name)
-        return EventLayout.from_dict(json.loads(path.read_bytes()))
-    except ConfigError as error:
-        fail(f"--layout {name}: {error.reason if error.place == 'preset' else error}")
-    except OSError as error:
-        fail(f"--layout {name}: {error.strerror or error}")
-    except (ValueError, RecursionError) as error:
-        fail(f"--layout {name}: {error}")
 
 
 def _event(name: str, line: int | None, longest: int) -> bytes:
@@ -592,9 +435,3 @@ def _event(name: str, line: int | None, longest: int) -> bytes:
     if line is not None:
         fail(f"{shown_name(name)}: no event in line {line}")
     return bytes(text)
-
-
-def located(name: str, error: SubscriptionError) -> str:
-    """Print an error as compilers do: file, line, then the subscription, the place in it, and the reason."""
-    line, error.index = error.index, None
-    return f"{shown_name(name)}{'' if line is None else f':{line + 1}'}: {error}"

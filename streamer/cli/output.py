@@ -20,7 +20,7 @@ from streamer.core.histogram import Histogram
 from streamer.engine.matches import Matches
 from streamer.engine.stats import ignored_text
 from streamer.sizes import format_percentiles
-from streamer.terminal import json_text, printable_json, quoted
+from streamer.terminal import json_text, printable, printable_json, quoted
 
 
 class Format(StrEnum):
@@ -180,3 +180,16 @@ def writer(chosen: Format, engine: streamer.Engine) -> Callable[[int, Matches], 
 def count(number: int, one: str, many: str = "") -> str:
     """Print how many: `1 event`, `2,000 events`."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def annotation(text: str, *, file: str, line: int | None = None, column: int | None = None, title: str = "") -> str:
+    """Write an error as GitHub reads it from the output of a step: it is then shown at its line of the file."""
+    places = {"file": file, "line": line, "col": column, "title": title}
+    said = ",".join(f"{name}={_escaped(str(value), ':,')}" for name, value in places.items() if value)
+    return f"::error {said}::{_escaped(text)}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    for char in f"%\r\n{more}":
+        text = text.replace(char, f"%{ord(char):02X}")
+    return printable(text)

@@ -75,7 +75,7 @@ class Loaded:
         """Tell where the value at *place* comes from: of a layout, the file and each variable that says a part of it."""
         whole = _variable(self.variables, place)
         above = [Origin(whole)] if whole is not None else []
-        if whole is None and len(nodes := _walk(self.root, place)) == len(place):
+        if whole is None and len(nodes := walk(self.root, place)) == len(place):
             above = [Origin(self.name, nodes[-1].mark)]
         return [*above, *map(Origin, _parts(self.variables, place))] or [Origin()]
 
@@ -117,7 +117,7 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
     root, errors = read_yaml(text, name)
     plain = root.plain()
     if not isinstance(plain, dict | None):
-        raise BulkConfigError([*errors, _at(name, root.mark, f"expected names and values, not {kind_of(plain)}")])
+        raise BulkConfigError([*errors, error_at(name, root.mark, f"expected names and values, not {kind_of(plain)}")])
     variables, values, wrong = _environment(environment)
     members: dict[str, Any] = plain or {}
     named: dict[Path, str] = {}
@@ -236,15 +236,15 @@ def _nearest(place: Place) -> str:
     """Name what was probably meant: a name beside it, or the same name elsewhere in the tree."""
     *above, name = place
     beside = _names(tuple(above))
-    if (near := _closest(str(name), beside, 0.6)) is not None:
+    if (near := closest(str(name), beside, 0.6)) is not None:
         return f"did you mean '{near}'?"
     everywhere = {known[-1]: known for known in reversed(list(fields_of(Config)))}
-    if (near := _closest(str(name), everywhere, 0.8)) is not None:
+    if (near := closest(str(name), everywhere, 0.8)) is not None:
         return f"did you mean {show_place(everywhere[near])}?"
     return f"expected one of {', '.join(sorted(beside))}"
 
 
-def _closest(name: str, known: Iterable[str], cutoff: float) -> str | None:
+def closest(name: str, known: Iterable[str], cutoff: float) -> str | None:
     """Return the known name nearest to one; of several, one that begins as it does is nearer than one that ends so (Winkler)."""
 
     def nearness(other: str) -> float:
@@ -294,7 +294,7 @@ def _located(fault: _Fault, name: str, root: Node, variables: Mapping[Place, str
     shown_place = show_place(fault.place)
     if (variable := _variable(variables, fault.place)) is not None:
         return ConfigError(fault.reason, place=shown_place, source=variable)
-    for node in (nodes := _walk(root, fault.place)):
+    for node in (nodes := walk(root, fault.place)):
         if node.refused:
             return None
     # What nobody says is wrong beside what somebody does, on top of the file where both do.
@@ -303,15 +303,16 @@ def _located(fault: _Fault, name: str, root: Node, variables: Mapping[Place, str
             return ConfigError(fault.reason, place=shown_place, source=parts[-1])
     if fault.of_name and len(nodes) == len(fault.place):
         above = nodes[-2] if len(nodes) > 1 else root
-        return _at(name, above.names[str(fault.place[-1])], fault.reason, shown_place)
-    return _at(name, nodes[-1].mark if nodes else root.mark, fault.reason, shown_place)
+        return error_at(name, above.names[str(fault.place[-1])], fault.reason, shown_place)
+    return error_at(name, nodes[-1].mark if nodes else root.mark, fault.reason, shown_place)
 
 
-def _at(name: str, mark: Mark, reason: str, place: str = "") -> ConfigError:
+def error_at(name: str, mark: Mark, reason: str, place: str = "") -> ConfigError:
+    """Make an error of what stands at a mark in the file *name*."""
     return ConfigError(reason, place=place, source=name, line=mark.line, column=mark.column)
 
 
-def _walk(root: Node | None, place: Place) -> list[Node]:
+def walk(root: Node | None, place: Place) -> list[Node]:
     """Return the nodes along a place, as far as there are any."""
     nodes: list[Node] = []
     node = root

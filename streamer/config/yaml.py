@@ -11,7 +11,7 @@ documents are refused where they stand.
 Plain words are read as YAML 1.2 (its core schema) reads them, not as 1.1 does: `no`, `on` and `22:22` are text, `1e3` is a
 number. A number with a leading zero, octal in 1.1 and decimal in 1.2, is refused.
 
-Cost: linear in a text of at most `MAX_BYTES`, and no more than `MAX_VALUES` events of it.
+Cost: linear in a text of at most `Bounds.max_bytes`, and no more than `Bounds.max_values` events of it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,16 @@ _LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9_]+")
 # What YAML calls printable, with DEL, C1 controls and halves of surrogate pairs left out; a BOM is printable inside a text.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _OTHER_ENCODINGS: Final = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much of a text is read; the defaults are those of a configuration."""
+
+    max_bytes: int = MAX_BYTES
+    max_values: int = MAX_VALUES
+    max_text: int = MAX_TEXT
 
 
 @final
@@ -80,7 +90,7 @@ class Node:
         return self.value
 
 
-def read_yaml(text: bytes, name: str) -> tuple[Node, list[ConfigError]]:
+def read_yaml(text: bytes, name: str, bounds: Bounds = Bounds()) -> tuple[Node, list[ConfigError]]:
     """Read one YAML document.
 
     Args:
@@ -92,9 +102,9 @@ def read_yaml(text: bytes, name: str) -> tuple[Node, list[ConfigError]]:
     Raises:
         BulkConfigError: it is no YAML, or more than is read of one, so that nothing can be said of the rest.
     """
-    reader = _Reader(name)
+    reader = _Reader(name, bounds)
     try:
-        document = reader.read(_decoded(text))
+        document = reader.read(_decoded(text, bounds.max_bytes))
     except _RefusedError as refused:
         raise BulkConfigError([*reader.errors, reader.error(refused.reason, refused.mark)]) from None
     except yaml.MarkedYAMLError as error:
@@ -104,10 +114,10 @@ def read_yaml(text: bytes, name: str) -> tuple[Node, list[ConfigError]]:
     return document, reader.errors
 
 
-def _decoded(text: bytes) -> str:
-    if len(text) > MAX_BYTES:
-        read = text[:MAX_BYTES].decode(errors="replace")
-        raise _RefusedError(f"longer than {MAX_BYTES:,} bytes; it is read up to here", _place_of(read, len(read)))
+def _decoded(text: bytes, max_bytes: int) -> str:
+    if len(text) > max_bytes:
+        read = text[:max_bytes].decode(errors="replace")
+        raise _RefusedError(f"longer than {max_bytes:,} bytes; it is read up to here", _place_of(read, len(read)))
     for begin, encoding in _OTHER_ENCODINGS:
         if text.startswith(begin):
             raise _RefusedError(f"{encoding}; expected UTF-8", Mark(1, 1))
@@ -160,8 +170,9 @@ class _Parser(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
 class _Reader:
     """Builds nodes of one document from the parser's events, with a stack of its own."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, bounds: Bounds) -> None:
         self.name: Final = name
+        self.bounds: Final = bounds
         self.errors: Final[list[ConfigError]] = []
 
     def error(self, reason: str, mark: Mark) -> ConfigError:
@@ -203,8 +214,8 @@ class _Reader:
             while parser.check_event():
                 event = parser.get_event()
                 values += isinstance(event, yaml.NodeEvent)
-                if values > MAX_VALUES:
-                    raise _RefusedError(f"more than {MAX_VALUES} values", _mark(event.start_mark))
+                if values > self.bounds.max_values:
+                    raise _RefusedError(f"more than {self.bounds.max_values} values", _mark(event.start_mark))
                 yield event
         finally:
             parser.dispose()
@@ -240,8 +251,8 @@ class _Reader:
         node = Node(event.value, _mark(event.start_mark))
         if not self._check_properties(event, node):
             return node
-        if len(event.value) > MAX_TEXT:
-            return self._refused(f"a text of {len(event.value)} characters; at most {MAX_TEXT} are read", event)
+        if len(event.value) > (longest := self.bounds.max_text):
+            return self._refused(f"a text of {len(event.value)} characters; at most {longest} are read", event)
         if not is_unicode(event.value):
             try:
                 # Two escapes, as JSON writes what is beyond 16 bits.

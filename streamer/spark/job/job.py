@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 import streamer
-from streamer.cli.main import located, read_layout
+from streamer.cli.setup import located, read_layout
 from streamer.engine.fitting import LOOKS, misfit
 from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.events.layout import EventLayout

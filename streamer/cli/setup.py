@@ -1,0 +1,201 @@
+"""The options that commands share, and the engine that they make: options over a configuration file, subscriptions from files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+import streamer
+from streamer.cli.config import load, refuse
+from streamer.cli.inputs import damaged, opened, shown_name
+from streamer.errors import (
+    BulkConfigError,
+    BulkSubscriptionError,
+    ConfigError,
+    DuplicateSubscriptionError,
+    InputError,
+    StreamerError,
+    SubscriptionError,
+)
+from streamer.events.layout import EventLayout
+from streamer.model import Limits
+from streamer.terminal import USAGE, fail, note, set_up_logging
+
+if TYPE_CHECKING:
+    from streamer.config import Config
+
+
+class Validation(StrEnum):
+    """How much of an event is checked."""
+
+    full = "full"
+    lazy = "lazy"
+
+
+PATH: Final = click.Path(path_type=Path)
+
+#: Options that several commands take.
+CONFIG: Final = click.option("-c", "--config", metavar="FILE", help="A YAML file that says all of this; options win over it.")
+SUBSCRIPTIONS: Final = click.option(
+    "-s",
+    "--subscriptions",
+    metavar="FILE",
+    multiple=True,
+    help="Subscriptions, one JSON object a line; -s A -s B reads both.",
+)
+LAYOUT: Final = click.option(
+    "--layout",
+    metavar="NAME|FILE",
+    help="Where an event's parts are: a preset (debezium, ...) or a JSON file.  [default: change]",
+)
+TENANT: Final = click.option("--tenant", help="The tenant of every event; wins over what an event says.")
+COLLECTION: Final = click.option("--collection", help="The collection of every event; wins over what an event says.")
+DEFAULT_TENANT: Final = click.option("--default-tenant", help="The tenant of what names none.  [default: default]")
+SOFT_DELETE: Final = click.option("--soft-delete", metavar="FIELD", help="The field of `data` that flags a document as deleted.")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What an engine is made of, the files of its subscriptions, and the configuration, where there is one."""
+
+    options: Mapping[str, Any]
+    files: Sequence[str]
+    config: Config | None
+
+    @property
+    def names(self) -> str:
+        """The files, as messages call them."""
+        return ", ".join(map(shown_name, self.files))
+
+    @property
+    def max_event_bytes(self) -> int:
+        """How long a line of events may be."""
+        limits: Limits = self.options["limits"]
+        return limits.max_event_bytes
+
+    def engine(self) -> streamer.Engine:
+        """Make an engine with its subscriptions, or print what is wrong and end."""
+        engine = self.empty_engine()
+        errors = [error for file in self.files for error in self.add(engine, file)]
+        for error in errors:
+            note(error)
+        if errors:
+            sys.exit(USAGE)
+        return engine
+
+    def empty_engine(self) -> streamer.Engine:
+        """Make an engine without subscriptions, or say what is wrong and end."""
+        try:
+            return streamer.Engine(**self.options)
+        except StreamerError as error:
+            fail(str(error))
+
+    def add(self, engine: streamer.Engine, file: str) -> Sequence[str]:
+        """Add the subscriptions of a file to an engine; return what is wrong with them, as compilers print it."""
+        with opened(file) as source:
+            try:
+                engine.add_jsonl(source)
+            except BulkSubscriptionError as bulk:
+                return [
+                    located(file, error.in_files(is_held=error.subscription_id in engine))
+                    if isinstance(error, DuplicateSubscriptionError)
+                    else located(file, error)
+                    for error in bulk.errors
+                ]
+            except InputError as error:
+                return [damaged(file, error)]
+        return ()
+
+    @contextmanager
+    def metrics(self, engine: streamer.Engine, *, told: bool) -> Iterator[None]:
+        """Serve the metrics of an engine meanwhile, where the configuration says so, or say why not and end."""
+        if self.config is None or not self.config.metrics.enabled:
+            yield
+            return
+        from streamer.engine.reload import serve
+
+        try:
+            server = serve(engine, self.config)
+        except OSError as error:
+            fail(f"metrics: {error.strerror or error}; STREAMER_METRICS__ENABLED=false serves none")
+        assert server is not None
+        with server:
+            if told:
+                note(f"metrics: {server.url}")
+            yield
+
+
+def set_up(
+    config: str | None,
+    subscriptions: Sequence[str],
+    layout: str | None = None,
+    default_tenant: str | None = None,
+    soft_delete: str | None = None,
+    validation: Validation | None = None,
+    *,
+    events: str | None = None,
+    needs_files: bool = True,
+) -> Setup:
+    """Put the options given over those of a configuration file, or print what is wrong and end.
+
+    Args:
+        events: what will be read besides.
+        needs_files: whether some file of subscriptions must be named.
+    """
+    options: dict[str, Any] = {"limits": Limits()}
+    files: Sequence[str] = ()
+    loaded = None
+    set_up_logging("warning")
+    if config is not None:
+        try:
+            loaded = load(config)
+        except BulkConfigError as bulk:
+            refuse(bulk)
+        set_up_logging(loaded.config.logging.level)
+        options, files = loaded.config.engine_options(), [loaded.file(file) for file in loaded.config.subscriptions]
+    files = subscriptions or files
+    if needs_files and not files:
+        fail("Missing option '--subscriptions', or '--config' with a file that names some")
+    if [*files, events].count("-") > 1:
+        fail(f"{'subscriptions and events' if events == '-' else 'two files'} cannot both come from standard input")
+    given = {"default_tenant": default_tenant, "soft_delete": soft_delete, "validation": validation and validation.value}
+    options |= {name: value for name, value in given.items() if value is not None}
+    if layout is not None:
+        options["layout"] = read_layout(layout)
+    return Setup(options, files, loaded and loaded.config)
+
+
+def check_names(tenant: str | None, collection: str | None) -> None:
+    """Refuse names that stand for every one, and end."""
+    for option, name in (("--tenant", tenant), ("--collection", collection)):
+        if name == "*":
+            fail(f"{option}: '*' stands for every one and cannot name one; leave {option} out where the events say it")
+
+
+def read_layout(name: str) -> EventLayout:
+    """Read a layout: the name of a preset, or a JSON file."""
+    path = Path(name)
+    try:
+        if not path.is_file():
+            return EventLayout.preset(name)
+        return EventLayout.from_dict(json.loads(path.read_bytes()))
+    except ConfigError as error:
+        fail(f"--layout {name}: {error.reason if error.place == 'preset' else error}")
+    except OSError as error:
+        fail(f"--layout {name}: {error.strerror or error}")
+    except (ValueError, RecursionError) as error:
+        fail(f"--layout {name}: {error}")
+
+
+def located(name: str, error: SubscriptionError) -> str:
+    """Print an error as compilers do: file, line, then the subscription, the place in it, and the reason."""
+    line, error.index = error.index, None
+    return f"{shown_name(name)}{'' if line is None else f':{line + 1}'}: {error}"

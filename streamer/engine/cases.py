@@ -1,0 +1,430 @@
+"""Unit tests of subscriptions: a YAML file of events, each with who wants it, and what came of matching them.
+
+```
+bytes ── config/yaml.py ──► nodes with marks ──► CaseFile ── run ──► Result of each case: where they differ, and why
+                                     └─────────► errors, each with its line and column
+```
+
+A difference is what a reader needs to mend a case or a subscription, so it explains the subscriptions that it is about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final, get_args
+
+from streamer.config.loader import Place, closest, error_at, show_place, walk
+from streamer.config.yaml import Bounds, Node, kind_of, read_yaml, shown
+from streamer.engine.explain import Explanation
+from streamer.engine.lines import read_lines
+from streamer.errors import BulkConfigError, BulkSubscriptionError, ConfigError, EventError, InputError
+from streamer.events.layout import EventLayout, faults
+from streamer.events.reading import EventSource
+from streamer.model import Match, Transition
+
+if TYPE_CHECKING:
+    from streamer.engine.engine import Engine
+
+#: Cases are longer than a configuration, and an event may be written as one text.
+BOUNDS: Final = Bounds(max_bytes=1 << 20, max_values=50_000, max_text=1 << 18)
+#: So many events of a case are told of, and so many subscriptions of each are explained.
+SHOWN, EXPLAINED = 5, 3
+
+_FILE: Final = ("subscriptions", "layout", "cases")
+_CASE: Final = ("name", "event", "events", "file", "tenant", "collection", "expect")
+_EXPECTED: Final = ("id", "transition", "certain")
+_TRANSITIONS: Final = (*get_args(Transition), None)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A subscription that is to match, and what its match is to say: `transition` and `certain`, as far as they are named."""
+
+    id: str
+    details: Mapping[str, Any]
+    place: Place
+
+    def agrees(self, match: Match) -> bool:
+        """Tell whether a match says what is expected of it."""
+        return all(getattr(match, name) == value for name, value in self.details.items())
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Events, each of which exactly the expected subscriptions are to match.
+
+    Attributes:
+        events: those written in the case; empty where they are in *file*.
+        file: JSON lines with the events.
+        line: where the case begins.
+        column: where the case begins.
+    """
+
+    name: str
+    events: Sequence[EventSource]
+    file: Path | None
+    tenant: str | None
+    collection: str | None
+    expect: Sequence[Expected]
+    line: int
+    column: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What one event came to where that is not what its case expects.
+
+    Attributes:
+        number: the position of the event in the case, from 1; its line in a file.
+        event: the event as it was given.
+        error: why it could not be matched; None where it was.
+        expected: all that is expected.
+        matched: all that matched, in order of adding.
+        explanations: of the first subscriptions that differ.
+    """
+
+    number: int
+    event: EventSource
+    error: str | None
+    expected: Sequence[Expected] = ()
+    matched: Sequence[Match] = ()
+    explanations: Sequence[Explanation] = ()
+
+    @property
+    def missing(self) -> list[str]:
+        """The ids that are expected and do not match."""
+        matched = {match.subscription_id for match in self.matched}
+        return [each.id for each in self.expected if each.id not in matched]
+
+    @property
+    def unexpected(self) -> list[str]:
+        """The ids that match and are not expected."""
+        expected = {each.id for each in self.expected}
+        return [match.subscription_id for match in self.matched if match.subscription_id not in expected]
+
+    @property
+    def differing(self) -> list[str]:
+        """The ids that match as expected, with another transition or another certainty."""
+        expected = {each.id: each for each in self.expected}
+        return [
+            match.subscription_id
+            for match in self.matched
+            if match.subscription_id in expected and not expected[match.subscription_id].agrees(match)
+        ]
+
+    @property
+    def summary(self) -> str:
+        """The difference in one line."""
+        if self.error is not None:
+            return self.error
+        kinds = {"missing": self.missing, "not expected": self.unexpected, "differing": self.differing}
+        return "; ".join(f"{kind}: {', '.join(map(repr, ids))}" for kind, ids in kinds.items() if ids)
+
+    def diff(self) -> Iterator[str]:
+        """Yield the lines of a comparison: `-` expected only, `+` matched only, else both."""
+        expected = {each.id: each for each in self.expected}
+        matched = {match.subscription_id: match for match in self.matched}
+        for each in self.expected:
+            match = matched.get(each.id)
+            if match is not None and each.agrees(match):
+                yield f"  {_told(each.id, each.details)}"
+                continue
+            yield f"- {_told(each.id, each.details)}"
+            if match is not None:
+                yield f"+ {_told(each.id, {name: getattr(match, name) for name in each.details})}"
+        for match in self.matched:
+            if match.subscription_id not in expected:
+                certain = {} if match.certain else {"certain": False}
+                yield f"+ {_told(match.subscription_id, {'transition': match.transition, **certain})}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a case.
+
+    Attributes:
+        events: how many were matched.
+        failed: how many came to something else than expected.
+        differences: the first of these.
+    """
+
+    case: Case
+    events: int
+    failed: int
+    differences: Sequence[Difference]
+
+    @property
+    def passed(self) -> bool:
+        return self.failed == 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CaseFile:
+    """A file of cases.
+
+    Attributes:
+        name: what errors call it.
+        files: of subscriptions, as errors call them.
+        inline: subscriptions that are written in it, each with its place.
+        layout: where an event's parts stand; None where the file does not say.
+    """
+
+    name: str
+    root: Node
+    files: Sequence[str]
+    inline: Mapping[Place, Mapping[str, Any]]
+    layout: EventLayout | None
+    cases: Sequence[Case]
+
+    def error(self, place: Place, reason: str) -> ConfigError:
+        """Make an error of what stands at a place, or of the nearest thing around it."""
+        nodes = walk(self.root, place)
+        return error_at(self.name, nodes[-1].mark if nodes else self.root.mark, reason, show_place(place))
+
+    def fill(self, engine: Engine) -> None:
+        """Add the subscriptions that are written in the file. Raises BulkConfigError."""
+        places = list(self.inline)
+        try:
+            engine.add_many(self.inline.values())
+        except BulkSubscriptionError as bulk:
+            raise BulkConfigError([self._located(places[error.index or 0], error) for error in bulk.errors]) from None
+
+    def _located(self, place: Place, error: Any) -> ConfigError:
+        inside = (int(index) if index else name for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", error.place))
+        located = self.error((*place, *inside), error.reason)
+        located.place = ".".join(filter(None, (show_place(place), error.place)))
+        return located
+
+    def check(self, engine: Engine) -> None:
+        """Refuse expectations of subscriptions that an engine does not hold. Raises BulkConfigError."""
+        errors = []
+        for case in self.cases:
+            for each in case.expect:
+                if each.id not in engine:
+                    near = closest(each.id, engine, 0.6)
+                    meant = "" if near is None else f"; did you mean {near!r}?"
+                    errors.append(self.error(each.place, f"no subscription {shown(each.id)!r}{meant}"))
+        if errors:
+            raise BulkConfigError(errors)
+
+
+def read_cases(text: bytes, name: str, directory: Path) -> CaseFile:
+    """Read a file of cases.
+
+    Args:
+        name: the path of the text, as errors call it.
+        directory: to which the paths in it are relative.
+
+    Raises:
+        BulkConfigError: all that is wrong.
+    """
+    root, errors = read_yaml(text, name, BOUNDS)
+    reader = _Reader(name, directory, root, errors)
+    found = reader.read()
+    if errors:
+        raise BulkConfigError(sorted(errors, key=lambda error: (error.line or 0, error.column or 0)))
+    return found
+
+
+def run(engine: Engine, case: Case) -> Result:
+    """Match the events of a case. Raises OSError where its file cannot be read."""
+    events = failed = 0
+    differences: list[Difference] = []
+    for number, event in _events(case, engine):
+        events += 1
+        difference = _compare(engine, case, number, event)
+        if difference is not None:
+            failed += 1
+            if len(differences) < SHOWN:
+                differences.append(difference)
+    if not events:
+        # A case of nothing would pass whatever the subscriptions are.
+        return Result(case, 0, 1, [Difference(1, None, "the file has no events")])
+    return Result(case, events, failed, differences)
+
+
+def _events(case: Case, engine: Engine) -> Iterator[tuple[int, EventSource | EventError]]:
+    if case.file is None:
+        yield from enumerate(case.events, 1)
+        return
+    with open(case.file, "rb") as file:
+        try:
+            yield from read_lines(file, max_bytes=engine._options.limits.max_event_bytes)
+        except InputError as error:
+            raise OSError(None, f"line {error.line}: {error}") from None
+
+
+def _compare(engine: Engine, case: Case, number: int, event: EventSource | EventError) -> Difference | None:
+    if isinstance(event, EventError):
+        event.index = None
+        return Difference(number, None, f"the event cannot be read: {event}", case.expect)
+    try:
+        matched = list(engine.match(event, case.tenant, case.collection).sorted())
+    except EventError as error:
+        return Difference(number, event, f"the event cannot be read: {error}", case.expect)
+    found = Difference(number, event, None, case.expect, matched)
+    wrong = [*found.missing, *found.differing, *found.unexpected]
+    if not wrong:
+        return None
+    explanations = [engine.explain(event, each, case.tenant, case.collection) for each in wrong[:EXPLAINED]]
+    return Difference(number, event, None, case.expect, matched, explanations)
+
+
+def _told(subscription_id: str, details: Mapping[str, Any]) -> str:
+    words = []
+    for name, value in details.items():
+        if name == "transition":
+            words.append(value or "no transition")
+        else:
+            words.append("certain" if value else "not certain")
+    return f"{subscription_id} ({', '.join(words)})" if words else subscription_id
+
+
+class _Reader:
+    """Reads nodes into a `CaseFile`, and gathers what is wrong."""
+
+    def __init__(self, name: str, directory: Path, root: Node, errors: list[ConfigError]) -> None:
+        self._file = CaseFile(name, root, (), {}, None, ())
+        self._directory, self._root, self._errors = directory, root, errors
+
+    def read(self) -> CaseFile:
+        if not isinstance(self._root.value, dict):
+            self._wrong((), f"expected names and values, not {kind_of(self._root.plain())}")
+            return self._file
+        members = self._members((), _FILE)
+        files, inline = self._subscriptions(members.get("subscriptions"))
+        cases = self._list(("cases",), "cases")
+        return CaseFile(
+            name=self._file.name,
+            root=self._root,
+            files=files,
+            inline=inline,
+            layout=self._layout(members.get("layout")),
+            cases=[case for index in range(len(cases)) if (case := self._case(("cases", index))) is not None],
+        )
+
+    def _wrong(self, place: Place, reason: str) -> None:
+        # Of what the reading of YAML refused, the reason was given already.
+        if not any(node.refused for node in walk(self._root, place)):
+            self._errors.append(self._file.error(place, reason))
+
+    def _members(self, place: Place, names: Sequence[str]) -> dict[str, Any]:
+        """Return the values of a mapping by name; a name that is none of *names* is wrong."""
+        node = walk(self._root, place)[-1] if place else self._root
+        for name in node.value:
+            if name not in names:
+                near = closest(name, names, 0.6)
+                meant = f"did you mean '{near}'?" if near else f"expected one of {', '.join(names)}"
+                at = show_place((*place, name))
+                self._errors.append(error_at(self._file.name, node.names[name], f"no such name; {meant}", at))
+        return {name: node.value[name].plain() for name in names if name in node.value}
+
+    def _list(self, place: Place, what: str) -> Sequence[Any]:
+        node = (walk(self._root, place) or [self._root])[-1]
+        if len(walk(self._root, place)) < len(place):
+            self._wrong(place, f"expected a list of {what}; there is none")
+            return ()
+        if not isinstance(node.value, list):
+            self._wrong(place, f"expected a list of {what}, not {kind_of(node.plain())}")
+            return ()
+        if not node.value and what != "ids":
+            self._wrong(place, f"expected at least one of the {what}")
+        return node.value
+
+    def _subscriptions(self, given: Any) -> tuple[list[str], dict[Place, Mapping[str, Any]]]:
+        files: list[str] = []
+        inline: dict[Place, Mapping[str, Any]] = {}
+        several = given if isinstance(given, list) else [] if given is None else [given]
+        for index, each in enumerate(several):
+            place: Place = ("subscriptions", index) if isinstance(given, list) else ("subscriptions",)
+            if isinstance(each, dict):
+                inline[place] = each
+            elif isinstance(each, str) and each:
+                files.append(str(self._directory / each))
+            else:
+                self._wrong(place, f"expected the path of a file, or a subscription, not {kind_of(each)}")
+        return files, inline
+
+    def _layout(self, given: Any) -> EventLayout | None:
+        if given is None:
+            return None
+        if not isinstance(given, str | dict):
+            self._wrong(("layout",), f"expected the name of a preset, or a layout, not {kind_of(given)}")
+            return None
+        members = {"preset": given} if isinstance(given, str) else given
+        found = faults(members)
+        for steps, reason in found:
+            self._wrong(("layout", *(() if isinstance(given, str) else steps)), reason)
+        return None if found else EventLayout.from_dict(members)
+
+    def _case(self, place: Place) -> Case | None:
+        node = walk(self._root, place)[-1]
+        if not isinstance(node.value, dict):
+            self._wrong(place, f"expected a case: {', '.join(_CASE)}; not {kind_of(node.plain())}")
+            return None
+        members = self._members(place, _CASE)
+        given = [name for name in ("event", "events", "file") if name in members]
+        if len(given) != 1:
+            self._wrong(place, f"expected one of event, events, file{'; not several' if given else ''}")
+        events: list[EventSource] = []
+        file = None
+        if given == ["event"]:
+            events = self._events([members["event"]], [(*place, "event")])
+        elif given == ["events"]:
+            self._list((*place, "events"), "events")
+            several = members["events"] if isinstance(members["events"], list) else []
+            events = self._events(several, [(*place, "events", index) for index in range(len(several))])
+        elif given == ["file"] and (named := self._text(place, members, "file")) is not None:
+            file = self._directory / named
+        return Case(
+            name=self._text(place, members, "name") or show_place(place),
+            events=events,
+            file=file,
+            tenant=self._text(place, members, "tenant"),
+            collection=self._text(place, members, "collection"),
+            expect=self._expected((*place, "expect")),
+            line=node.mark.line,
+            column=node.mark.column,
+        )
+
+    def _events(self, events: Sequence[Any], places: Sequence[Place]) -> list[EventSource]:
+        for event, place in zip(events, places, strict=True):
+            if not isinstance(event, dict | str | None):
+                self._wrong(place, f"expected an event: names and values, or JSON text; not {kind_of(event)}")
+        return list(events)
+
+    def _text(self, place: Place, members: Mapping[str, Any], name: str) -> str | None:
+        value = members.get(name)
+        if value is None or (isinstance(value, str) and value and not (value == "*" and name in ("tenant", "collection"))):
+            return value
+        hint = f"; write '{shown(value)}' in quotes" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+        self._wrong((*place, name), f"expected a {name}, not {repr(value) if isinstance(value, str) else kind_of(value)}{hint}")
+        return None
+
+    def _expected(self, place: Place) -> list[Expected]:
+        found: dict[str, Expected] = {}
+        for index, node in enumerate(self._list(place, "ids")):
+            at = (*place, index)
+            value = node.plain()
+            members = self._members(at, _EXPECTED) if isinstance(value, dict) else {"id": value}
+            named = members.get("id")
+            if not isinstance(named, str) or not named:
+                self._wrong(at, f"expected the id of a subscription, not {kind_of(named)}")
+                continue
+            if named in found:
+                self._wrong(at, f"{shown(named)!r} stands twice")
+                continue
+            found[named] = Expected(named, {name: members[name] for name in _EXPECTED[1:] if name in members}, at)
+            if members.get("transition") not in _TRANSITIONS:
+                self._wrong((*at, "transition"), "expected enter, stay, leave, or null for an event that does not tell")
+            if not isinstance(members.get("certain", True), bool):
+                self._wrong((*at, "certain"), f"expected true or false, not {kind_of(members['certain'])}")
+        return list(found.values())
