@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 from typing import Any, Final, NoReturn
@@ -63,6 +64,11 @@ def note(text: str) -> None:
 def show(text: str) -> None:
     """Print lines that are results."""
     print(printable(text, keep="\n"))
+
+
+def has_colour() -> bool:
+    """Tell whether results go to a terminal that shows colours, and nobody asked for none (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def fail(text: str) -> NoReturn:

@@ -53,6 +53,7 @@ from streamer.terminal import (
     SOME_BAD,
     USAGE,
     fail,
+    has_colour,
     note,
     printable,
     show,
@@ -260,7 +261,8 @@ def explain(
         fail(f"{setup.names}: no subscription {id!r}")
     text = _event(event, line, setup.max_event_bytes)
     try:
-        show(str(engine.explain(text, id, tenant, collection)))
+        # It escapes what others wrote, and only then adds colours.
+        print(engine.explain(text, id, tenant, collection).text(colour=has_colour()))
     except EventError as error:
         hint = "; does the file hold several events? --line chooses one" if line is None and b"\n" in text.strip() else ""
         note(f"{shown_name(event)}{f':{line}' if line else ''}: {error}{hint}")

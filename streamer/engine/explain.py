@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from streamer.core.options import Options
+from streamer.engine.hints import hint, parts_of
+from streamer.engine.told import as_json, write
 from streamer.errors import SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
-from streamer.model import BeyondFloat64, Transition, Verdict
-from streamer.reference.conditions import Condition, Values, conditions, evaluate
-from streamer.reference.filters import Absence
+from streamer.model import Event, Transition, Verdict
+from streamer.reference.conditions import Condition, conditions, evaluate
 from streamer.reference.searches import REFUSED
 from streamer.reference.transition import find_outcome, mentions_before, old_side
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.to_cel import subscription_to_cel
 
-#: Longer values are cut when they are printed, and so are longer lists of paths.
-SHOWN, SHOWN_PATHS = 60, 8
-
 #: The other conditions are the same on both sides.
 _OF_THE_DOCUMENT = ("filter", "pattern", "cel")
-
-_SIGNS = {Verdict.TRUE: "✓", Verdict.FALSE: "✗", Verdict.ERROR: "!", Verdict.UNKNOWN: "?"}
 
 
 @final
@@ -69,12 +62,15 @@ class Explanation:
         return f"{self.subscription_id!r} matches{f' ({shown})' if shown else ''}"
 
     def __str__(self) -> str:
-        table = list(_table([*self.conditions, *self.before]))
-        now, before = table[: len(self.conditions)], table[len(self.conditions) :]
-        lines = [self.headline, *now, *(["before the update:", *before] if before else [])]
-        if self.note is not None:
-            lines.append(self.note)
-        return "\n".join(lines)
+        return self.text()
+
+    def text(self, *, colour: bool = False) -> str:
+        """Print it in lines of at most 80 columns, as far as words allow; *colour* is for a terminal."""
+        return write(self, colour=colour)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return as_json(self)
 
 
 def explain(
@@ -101,19 +97,39 @@ def explain(
     REFUSED.begin()
     outcome = find_outcome(compiled, read, options.layout, options.soft_delete, budget=budget)
     old = None if mentions_before(compiled, options.layout) else old_side(read, options.layout)
-    before = [] if old is None else [row for row in conditions(compiled, old, budget=budget) if row.kind in _OF_THE_DOCUMENT]
+    before = [] if old is None else [row for row in _conditions(compiled, old, budget) if row.kind in _OF_THE_DOCUMENT]
     verdict = evaluate(compiled, read, budget=budget)
+    note = _note(compiled, verdict, outcome is not None, options)
+    if outcome is None and note is None and _would_leave(compiled, read, options):
+        note = "the document matched before the update: `transitions: true` would report a leave"
     return Explanation(
         subscription_id=compiled.subscription.id,
         matched=outcome is not None,
         transition=outcome.transition if outcome is not None else None,
         certain=outcome.certain if outcome is not None else True,
         verdict=verdict,
-        conditions=tuple(conditions(compiled, read, budget=budget)),
+        conditions=tuple(_conditions(compiled, read, budget)),
         before=tuple(before),
-        note=_note(compiled, verdict, outcome is not None, options),
+        note=note,
         cel=_cel(compiled, options),
     )
+
+
+def _conditions(compiled: CompiledSubscription, event: Event, budget: int) -> Iterator[Condition]:
+    """Yield each condition with what helps to understand it: operands that decided, what was probably meant."""
+    for condition in conditions(compiled, event, budget=budget):
+        if condition.kind == "cel" and compiled.cel is not None:
+            condition = replace(condition, parts=parts_of(compiled.cel, condition.verdict, event, budget))
+        yield replace(condition, hint=hint(condition, compiled, event))
+
+
+def _would_leave(compiled: CompiledSubscription, event: Event, options: Options) -> bool:
+    """Tell whether a subscription to transitions would have been told of a leave."""
+    if compiled.subscription.transitions or event.type != "update":
+        return False
+    asking = replace(compiled, subscription=replace(compiled.subscription, transitions=True))
+    outcome = find_outcome(asking, event, options.layout, options.soft_delete, budget=options.limits.cel_budget)
+    return outcome is not None and outcome.transition == "leave"
 
 
 def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
@@ -131,42 +147,3 @@ def _note(compiled: CompiledSubscription, verdict: Verdict, matched: bool, optio
     if verdict is not Verdict.TRUE and matched and verdict is not Verdict.UNKNOWN:
         return "the document matched before, and the subscription asks for transitions"
     return None
-
-
-def _table(rows: Sequence[Condition]) -> Iterator[str]:
-    lines = [(row, _on_one_line(row.place), _on_one_line(row.text)) for row in rows]
-    places = max((len(place) for _, place, _ in lines), default=0)
-    texts = min(max((len(text) for _, _, text in lines), default=0), SHOWN)
-    for row, place, text in lines:
-        reason = f" ({_on_one_line(row.reason)})" if row.reason else ""
-        shown = _on_one_line(_show(row.seen))
-        seen = f", saw {shown}" if shown else ""
-        yield f"  {_SIGNS[row.verdict]} {place:{places}}  {text:{texts}}  {row.verdict.value}{reason}{seen}"
-
-
-def _on_one_line(text: str) -> str:
-    """Escape what would disturb a line or a terminal; the line breaks of an expression become spaces."""
-    text = re.sub(r"\s*\n\s*", " ", text.strip())
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def _show(seen: Any) -> str:
-    if not isinstance(seen, Values):
-        return show_value(seen)
-    shown = [f"{path} = {show_value(value)}" for path, value in itertools.islice(seen.items(), SHOWN_PATHS)]
-    return ", ".join([*shown, *(["..."] if len(seen) > SHOWN_PATHS else [])])
-
-
-def show_value(value: Any) -> str:
-    """Print a value seen as short JSON, or as `<missing>` or `<unknown>`."""
-    if isinstance(value, Absence):
-        return repr(value)
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=_spelled)
-    except RecursionError:
-        text = "<nested too deep to show>"
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
-
-
-def _spelled(value: Any) -> Any:
-    return value.text if isinstance(value, BeyondFloat64) else repr(value)

@@ -16,7 +16,7 @@ from streamer.reference.patterns import evaluate_pattern, leaves
 from streamer.reference.searches import REFUSED
 from streamer.reference.stopwatch import CEL_TIME
 from streamer.reference.topics import topic_matches
-from streamer.subscriptions.cel_text import cel_path
+from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.filters import CompiledFilter
 from streamer.subscriptions.operands import type_name
@@ -49,6 +49,9 @@ class Condition:
             and for alternatives of a pattern.
         verdict: what is known of it.
         reason: why, where the value seen does not tell; for an error of CEL its fixed word and what happened.
+        parts: of CEL the operands of its `&&` or `||`.
+        decided: of such an operand, that it alone would have made the whole come out as it did.
+        hint: what was probably meant, where the event has nothing at a path, or something that is not looked into.
     """
 
     kind: Literal["tenant", "collection", "types", "topic", "filter", "pattern", "cel"]
@@ -57,6 +60,9 @@ class Condition:
     seen: Any
     verdict: Verdict
     reason: str | None = None
+    parts: tuple[Condition, ...] = ()
+    decided: bool = False
+    hint: str | None = None
 
 
 def evaluate(
@@ -95,14 +101,22 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
     for condition in compiled.filters:
         verdict, seen = evaluate_filter(condition, event)
         reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
-        found.append(Condition("filter", condition.to_cel(), condition.place, seen, verdict, reason))
+        text = condition.to_cel()
+        if condition.op.mentions_before:
+            text, seen = _change(condition), _both(condition, event)
+        found.append(Condition("filter", text, condition.place, seen, verdict, reason))
     if compiled.pattern is not None:
         found.extend(_pattern_conditions(compiled.pattern, event))
     if compiled.cel is not None:
-        outcome = evaluate_cel(compiled.cel, event, budget)
-        reason = outcome.reason and f"{outcome.reason}: {outcome.detail}"
-        found.append(Condition("cel", compiled.cel.source, "cel", _seen_by_cel(compiled.cel, event), outcome.verdict, reason))
+        found.append(condition_of_cel(compiled.cel, event, budget))
     return found
+
+
+def condition_of_cel(program: Program, event: Event, budget: int) -> Condition:
+    """Return what a program comes to, with the value at each path that it reads."""
+    outcome = evaluate_cel(program, event, budget)
+    reason = outcome.reason and f"{outcome.reason}: {outcome.detail}"
+    return Condition("cel", program.source, "cel", _seen_by_cel(program, event), outcome.verdict, reason)
 
 
 # The parts, cheapest first
@@ -150,6 +164,21 @@ def _of_topic(compiled: CompiledSubscription, event: Event) -> Verdict:
 
 
 # What explain() tells
+
+
+def _change(condition: CompiledFilter) -> str:
+    """Say in words what the CEL of a filter that compares two documents says at length."""
+    what = "" if condition.value is None else f" {cel_literal(condition.value)}"
+    return f"{cel_path('data', condition.path)} {condition.op.name.replace('_', ' ')}{what}"
+
+
+def _both(condition: CompiledFilter, event: Event) -> Values:
+    """Return what stands at the path of a filter in either document."""
+    documents = {"before": (event.before, event.before_at), "data": (event.data, event.data_at)}
+    return Values(
+        (cel_path(root, condition.path), read(document, condition.path, at, event.unknown).value)
+        for root, (document, at) in documents.items()
+    )
 
 
 def _why_error(condition: CompiledFilter, seen: Any) -> str:

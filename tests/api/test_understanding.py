@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from streamer import Engine
 from streamer.bloom import ShippedFilter
 from streamer.core.lint import FindingCode
+from streamer.engine import hints
 from streamer.model import Verdict
 from streamer.subscriptions.keys import Key
 
@@ -118,9 +120,123 @@ def test_an_explanation_keeps_to_its_lines_whatever_a_user_wrote(engine: MakeEng
     e = engine()
     e.add({"id": "s", "cel": "data.a == '\u001b[2J' &&\n    data.b == 2"})
     text = str(e.explain({"data": {"a": "\u001b[2J", "b": 1}}, "s"))
-    assert len(text.splitlines()) == 3
+    assert [line[:4] for line in text.splitlines()[1:]] == ["  ✓ ", "  ✗ ", "  ✓ ", "  ✗ "]
     assert text.replace("\n", "").isprintable()
-    assert r'saw data.a = "\u001b[2J", data.b = 1' in text
+    assert r"data.a == '\x1b[2J' && data.b == 2" in text
+    assert r'saw data.a = "\u001b[2J"' in text
+
+
+WIDE: dict[str, Any] = {
+    "collection": "orders",
+    "type": "update",
+    "data": {"amount": 150, "status": "paid", "items": [{"sku": "a"}], "user": {"country": "DE"}},
+    "before": {"amount": 150, "status": "open"},
+}
+
+
+def told_of(engine: MakeEngine, **subscription: Any) -> str:
+    e = engine()
+    e.add({"id": "s", **subscription})
+    told = e.explain(WIDE, "s")
+    assert told.matched == ("s" in e.match(WIDE))
+    return re.sub(r"\n {8,}", " ", str(told))
+
+
+@pytest.mark.parametrize(
+    ("cel", "decided"),
+    [
+        ("data.amount > 100 && data.status == 'open'", ["data.status == 'open'"]),
+        ("data.amount > 100 && data.status == 'paid'", []),
+        ("data.amount > 500 || data.status == 'paid'", ["data.status == 'paid'"]),
+        ("data.amount > 500 || data.status == 'open'", []),
+        ("(data.none == 1 && data.amount > 100)", ["data.none == 1"]),
+        ("data.none == 1 && data.amount > 500", ["data.amount > 500"]),
+        ("data.status in ['a&&b', \"(c\", r'\\'] && true // && false", ["data.status in ['a&&b', \"(c\", r'\\']"]),
+        ("(data.amount > 500 || data.status == 'a||') && data.none", ["(data.amount > 500 || data.status == 'a||')"]),
+        ("data.items.exists(i, i.sku == 'b' && i.n == 1) || data.amount > 100", ["data.amount > 100"]),
+        ("data.amount > 500 ? true || false : false", []),
+    ],
+)
+def test_the_operand_that_decided_is_marked(engine: MakeEngine, cel: str, decided: list[str]) -> None:
+    e = engine()
+    e.add({"id": "s", "cel": cel})
+    (*_, row) = e.explain(WIDE, "s").conditions
+    assert [part.text for part in row.parts if part.decided] == decided
+    assert bool(row.parts) == ("?" not in cel)
+    assert str(e.explain(WIDE, "s")).count("which decides") >= len(decided)
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("amuont", "there is no data.amuont; the event has data.amount"),
+        ("country", "there is no data.country; the event has data.user.country"),
+        ("Status", "there is no data.Status; the event has data.status"),
+        ("data.amount", "there is no data.data.amount; the event has data.amount"),
+        ("items.sku", "data.items is a list; a pattern or CEL's exists() looks into it"),
+        ("user.country.code", "data.user.country is no object"),
+        ("items", "data.items is a list; `contains` or a pattern asks for its elements"),
+        ("zzzz", "there is no data.zzzz"),
+    ],
+)
+def test_what_was_probably_meant_is_told(engine: MakeEngine, field: str, hint: str) -> None:
+    e = engine()
+    e.add({"id": "s", "filters": [{"field": field, "op": "==", "value": "DE"}], "cel": f"data.{field} == 'DE'"})
+    told = e.explain(WIDE, "s")
+    assert told.conditions[1].hint == hint
+    if field != "items":
+        assert told.conditions[2].hint == hint
+    assert told_of(engine, filters=[{"field": "amount", "op": "==", "value": 1}]).count("there is") == 0
+
+
+def test_a_field_that_is_unknown_is_not_called_missing(engine: MakeEngine) -> None:
+    e = engine()
+    e.add({"id": "s", "filters": [{"field": "amuont", "op": "==", "value": 1}]})
+    assert e.explain({**WIDE, "unknown": ["/data/amuont"]}, "s").conditions[1].hint is None
+
+
+def test_a_field_of_a_pattern_that_was_probably_meant_is_told(engine: MakeEngine) -> None:
+    assert "there is no data.itms; the event has data.items" in told_of(engine, pattern={"data": {"itms": [{"exists": True}]}})
+
+
+def test_looking_for_what_was_meant_is_bounded(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    monkeypatch.setattr(hints, "get_close_matches", lambda word, fields, n: compared.append(len(list(fields))) or [])
+    e = engine()
+    e.add({"id": "s", "filters": [{"field": "none", "op": "==", "value": 1}]})
+    e.explain({"data": {f"f{n}": n for n in range(100_000)}}, "s")
+    assert compared
+    assert max(compared) <= hints.MAX_FIELDS
+
+
+def test_a_change_is_told_with_what_was_and_what_is(engine: MakeEngine) -> None:
+    text = told_of(engine, filters=[{"field": "status", "op": "changed"}])
+    assert '  ✓ filters[0]  data.status changed  true, was "open", is "paid"' in text
+    text = told_of(engine, filters=[{"field": "status", "op": "changed_from", "value": "new"}])
+    assert "data.status changed from 'new'" in text
+    text = told_of(engine, filters=[{"field": "none", "op": "changed"}])
+    assert "was <missing>, is <missing>; there is no data.none" in text
+
+
+def test_a_leave_that_transitions_would_report_is_told(engine: MakeEngine) -> None:
+    open_orders = {"filters": [{"field": "status", "op": "==", "value": "open"}]}
+    says = "the document matched before the update: `transitions: true` would report a leave"
+    assert says in told_of(engine, **open_orders)
+    assert says not in told_of(engine, **open_orders, transitions=True)
+    assert says not in told_of(engine, filters=[{"field": "status", "op": "==", "value": "gone"}])
+    assert says not in told_of(engine, cel="data.status == 'open' && before.status == 'open'")
+
+
+def test_an_explanation_fits_80_columns_and_has_colour_where_asked(engine: MakeEngine) -> None:
+    e = engine()
+    conditions = " && ".join(f"data.field{n} in ['{'x' * 30}', 'y']" for n in range(30))
+    e.add({"id": "s", "cel": conditions, "filters": [{"field": "amount", "op": "in", "value": list(range(100))}]})
+    told = e.explain(WIDE, "s")
+    assert max(map(len, str(told).splitlines())) <= 80
+    assert "\x1b" not in str(told)
+    coloured = told.text(colour=True)
+    assert "\x1b[31m✗\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == str(told)
 
 
 def test_a_plan_shows_the_way_of_a_subscription(e: Engine, backend: str) -> None:

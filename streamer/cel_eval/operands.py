@@ -1,0 +1,79 @@
+"""The operands of `&&` and `||`, each as it is written: what tells which part of an expression decided."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from streamer.cel_eval.program import Program
+from streamer.cel_eval.tree import Chain, Has, Ident, Index, Literal, Logic, Node, Paren, Select, Variable, children
+
+_TRIPLE: Final = r'"{3}(?:[^\\]|\\[\s\S])*?"{3}' + r"|'{3}(?:[^\\]|\\[\s\S])*?'{3}"
+_SINGLE: Final = r'"(?:[^"\\\n\r]|\\[^\n\r])*"' + r"|'(?:[^'\\\n\r]|\\[^\n\r])*'"
+_RAW: Final = r"""[rR](?:"{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"[^"\n\r]*"|'[^'\n\r]*')"""
+#: What is passed over whole, brackets, and the two operators.
+_TOKEN: Final = re.compile(rf"{_RAW}|{_TRIPLE}|{_SINGLE}|`[^`\n\r]+`|//[^\n\r]*|\w+|&&|\|\||[()\[\]{{}}]|[\s\S]")
+
+
+def operands(program: Program) -> tuple[str, list[Program]] | None:
+    """Return `&&` or `||` and what it joins, if that is what an expression is; None for any other.
+
+    Each operand is a program that can be evaluated, whose `source` is the operand as written and whose `fields` are those of its
+    own. What stands in brackets of its own is looked into.
+    """
+    tree, text = program.tree, program.source.strip()
+    while isinstance(tree, Paren):
+        if not (text.startswith("(") and text.endswith(")")):
+            return None  # a comment stands around it
+        tree, text = tree.inner, text[1:-1].strip()
+    if not isinstance(tree, Logic):
+        return None
+    texts = _split(text, tree.op)
+    if len(texts) != len(tree.operands):
+        return None
+    found = zip(texts, tree.operands, strict=True)
+    return tree.op, [replace(program, source=part, tree=node, fields=_fields(node, program)) for part, node in found]
+
+
+def _split(text: str, op: str) -> list[str]:
+    """Split at an operator that stands in no brackets."""
+    depth, begin, parts = 0, 0, []
+    for token in _TOKEN.finditer(text):
+        if token[0] in "([{":
+            depth += 1
+        elif token[0] in ")]}":
+            depth -= 1
+        elif token[0] == op and not depth:
+            parts.append(text[begin : token.start()].strip())
+            begin = token.end()
+    return [*parts, text[begin:].strip()]
+
+
+def _fields(root: Node, program: Program) -> frozenset[tuple[str, ...]]:
+    """Return those paths of a program that one part of it reads."""
+    read = set(_paths(root))
+    return frozenset(field for field in program.fields if any(field == path[: len(field)] for path in read))
+
+
+def _paths(root: Node) -> Iterator[tuple[str, ...]]:
+    pending: list[object] = [root]
+    while pending:
+        node = pending.pop()
+        match node:
+            case Has():
+                yield from ((*path, node.name) for path in _paths(node.target))
+            case Chain(base=Ident(meaning=Variable(name=name))):
+                path = [name]
+                for step in node.steps:
+                    if isinstance(step, Select):
+                        path.append(step.name)
+                    elif isinstance(step, Index) and isinstance(step.key, Literal) and isinstance(step.key.value, str):
+                        path.append(step.key.value)
+                    else:
+                        break
+                yield tuple(path)
+            case Ident(meaning=Variable(name=name)):
+                yield (name,)
+        pending.extend(children(node))  # type: ignore[arg-type]  # of a node, nodes and steps

@@ -1,0 +1,132 @@
+"""What helps to understand a condition: which operand decided, which field was probably meant, what is a list on the way.
+
+Bounded work: of an event so many fields are compared, of an expression so many operands are evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any, Final
+
+from streamer.cel_eval import Program
+from streamer.cel_eval.operands import operands
+from streamer.model import Event, Verdict
+from streamer.reference.conditions import Condition, Values, condition_of_cel
+from streamer.reference.filters import MISSING
+from streamer.subscriptions.cel_text import cel_path
+from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.patterns import Field
+
+#: Fields of an event that are compared with one that is missing, and the longest path among them, in characters.
+MAX_FIELDS: Final = 1_000
+MAX_FIELD: Final = 200
+#: Operands that are evaluated, at each level; and levels.
+MAX_OPERANDS: Final = 20
+MAX_LEVELS: Final = 3
+
+Path = tuple[str, ...]
+
+
+def parts_of(program: Program, whole: Verdict, event: Event, budget: int, level: int = 0) -> tuple[Condition, ...]:
+    """Return the operands of `&&` or `||`, each as it came out; those that decided are marked where others did not."""
+    joined = operands(program) if level < MAX_LEVELS else None
+    if joined is None:
+        return ()
+    found = []
+    for operand in joined[1][:MAX_OPERANDS]:
+        part = condition_of_cel(operand, event, budget)
+        found.append(
+            replace(part, parts=parts_of(operand, part.verdict, event, budget, level + 1), hint=_hint_of_cel(operand, event))
+        )
+    agreeing = {part.verdict for part in found} == {whole}
+    return tuple(replace(part, decided=not agreeing and part.verdict is whole) for part in found)
+
+
+def hint(condition: Condition, compiled: CompiledSubscription, event: Event) -> str | None:
+    """Say what was probably meant where a condition found nothing, or a list; None where there is nothing to say."""
+    match condition.kind:
+        case "filter":
+            (given,) = [each for each in compiled.filters if each.place == condition.place]
+            if condition.verdict is Verdict.TRUE:
+                return None
+            seen = condition.seen
+            if isinstance(seen, list) and given.op.name in ("==", "in") and not isinstance(given.value, Mapping):
+                return f"{cel_path('data', given.path)} is a list; `contains` or a pattern asks for its elements"
+            missing = seen is MISSING or (isinstance(seen, Values) and all(value is MISSING for value in seen.values()))
+            return _of_missing("data", given.path, event) if missing else None
+        case "pattern" if condition.seen is MISSING and compiled.pattern is not None and condition.verdict is not Verdict.TRUE:
+            path = next((p.path for p in compiled.pattern.root.fields if isinstance(p, Field) and _is_at(p, condition)), None)
+            near = None if path is None else _nearest(path, event.raw)
+            return None if path is None or near is None else f"there is no {_dotted(path)}; the event has {_dotted(near)}"
+        case "cel" if compiled.cel is not None and not condition.parts:
+            return _hint_of_cel(compiled.cel, event)
+        case _:
+            return None
+
+
+def _is_at(field: Field, condition: Condition) -> bool:
+    return condition.text.startswith(f"{cel_path(field.path[0], field.path[1:])}:") or condition.place.endswith(field.path[-1])
+
+
+def _hint_of_cel(program: Program, event: Event) -> str | None:
+    documents = {"data": event.data, "before": event.before}
+    for root, *names in sorted(program.fields):
+        if names and root in documents and (said := _of_missing(root, tuple(names), event)) is not None:
+            return said
+    return None
+
+
+def _of_missing(root: str, names: Path, event: Event) -> str | None:
+    """Say why a document has nothing at a path; None where it has, or where that is not known."""
+    document, at = (event.data, event.data_at) if root == "data" else (event.before, event.before_at)
+    if event.unknown and at is not None and any(pointer[: len(at)] == at for pointer in event.unknown):
+        return None
+    if document is None:
+        return f"the event has no {root}"
+    value: Any = document
+    for depth, name in enumerate(names):
+        if isinstance(value, list):
+            return f"{cel_path(root, names[:depth])} is a list; a pattern or CEL's exists() looks into it"
+        if not isinstance(value, Mapping):
+            return f"{cel_path(root, names[:depth])} is no object"
+        if name not in value:
+            near = _nearest(names, document)
+            there = f"there is no {cel_path(root, names)}"
+            return there if near is None else f"{there}; the event has {cel_path(root, near)}"
+        value = value[name]
+    return None
+
+
+def _nearest(names: Path, document: Any) -> Path | None:
+    """Return the path in a document that is most like one which is not there: of the same name elsewhere, or spelled alike."""
+    wanted = ".".join(names)
+    if len(wanted) > MAX_FIELD:
+        return None
+    fields = {".".join(path): path for path in islice(_fields(document), MAX_FIELDS) if path != names[: len(path)]}
+    same = [path for path in fields.values() if path[-1].casefold() == names[-1].casefold()]
+    if same:
+        return min(same, key=len)
+    near = get_close_matches(wanted, fields, 1) or get_close_matches(names[-1], [text for text in fields if "." not in text], 1)
+    return fields[near[0]] if near else None
+
+
+def _fields(document: Any) -> Iterator[Path]:
+    """Yield the path of each member of an object, those nearer to its top first; lists are not looked into."""
+    level: list[tuple[Path, Any]] = [((), document)]
+    while level:
+        below: list[tuple[Path, Any]] = []
+        for path, value in level:
+            if not isinstance(value, Mapping):
+                continue
+            for name, inner in value.items():
+                if sum(map(len, path)) + len(name) <= MAX_FIELD:
+                    yield (*path, name)
+                    below.append(((*path, name), inner))
+        level = below
+
+
+def _dotted(path: Path) -> str:
+    return cel_path(path[0], path[1:])

@@ -1,0 +1,165 @@
+"""How an explanation is printed: a row for each condition, in lines that fit a terminal."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from streamer.model import BeyondFloat64, Verdict
+from streamer.reference.conditions import Condition, Values
+from streamer.reference.filters import Absence
+
+if TYPE_CHECKING:
+    from streamer.engine.explain import Explanation
+
+WIDTH: Final = 80
+#: Longer values are cut when they are printed, and so are longer lists of paths.
+SHOWN, SHOWN_PATHS = 60, 8
+#: An expression is cut after so many lines.
+_MAX_LINES: Final = 6
+
+_SIGNS: Final = {Verdict.TRUE: "✓", Verdict.FALSE: "✗", Verdict.ERROR: "!", Verdict.UNKNOWN: "?"}
+_COLOURS: Final = {Verdict.TRUE: 32, Verdict.FALSE: 31, Verdict.ERROR: 33, Verdict.UNKNOWN: 33}
+
+
+def write(told: Explanation, *, colour: bool) -> str:
+    """Print an explanation."""
+    headline = told.headline
+    lines = [f"\x1b[1m{headline}\x1b[0m" if colour else headline]
+    rows = _Rows([*told.conditions, *told.before], colour=colour)
+    lines += rows.lines(told.conditions)
+    if told.before:
+        lines += ["before the update:", *rows.lines(told.before)]
+    if told.note is not None:
+        lines += textwrap.wrap(on_one_line(told.note), WIDTH)
+    return "\n".join(lines)
+
+
+class _Rows:
+    """Prints conditions in columns: sign, place, condition, outcome. What does not fit on its line goes on below."""
+
+    def __init__(self, rows: Sequence[Condition], *, colour: bool) -> None:
+        self._colour = colour
+        self._places = min(max((len(on_one_line(row.place)) for row in rows), default=0), 30)
+        short = [
+            len(on_one_line(row.text)) for row in rows if self._indent + len(on_one_line(row.text) + _outcome(row)) + 2 <= WIDTH
+        ]
+        self._texts = max(short, default=0)
+
+    @property
+    def _indent(self) -> int:
+        return len("  ✓ ") + self._places + 2
+
+    def lines(self, rows: Sequence[Condition]) -> Iterator[str]:
+        for row in rows:
+            place = f"{on_one_line(row.place):{self._places}}"
+            yield from self._row(row, f"{place}  ", self._texts)
+            yield from self._parts(row, 1)
+
+    def _parts(self, row: Condition, level: int) -> Iterator[str]:
+        for part in row.parts:
+            yield from self._row(part, "  " * level, 0, indent=2 * level + 4)
+            yield from self._parts(part, level + 1)
+
+    def _row(self, row: Condition, before: str, texts: int, indent: int | None = None) -> Iterator[str]:
+        """Yield the lines of one condition, the place or the depth *before* it."""
+        text, outcome = on_one_line(row.text), _outcome(row)
+        sign, verdict = _SIGNS[row.verdict], row.verdict.value
+        start = f"  {sign} {before}"
+        margin = " " * (self._indent if indent is None else indent)
+        if len(start) + max(len(text), texts) + 2 + len(outcome) <= WIDTH:
+            lines = [f"{start}{text:{texts}}  {outcome}"]
+        else:
+            wrapped = _wrapped(text, WIDTH - len(margin), _MAX_LINES)
+            lines = [start + wrapped[0] if len(start) == len(margin) else f"{start.rstrip()} {wrapped[0]}"]
+            lines += [margin + line for line in wrapped[1:]]
+            lines += [margin + line for line in _wrapped(outcome, WIDTH - len(margin), 12)]
+        if self._colour:
+            painted = f"\x1b[{_COLOURS[row.verdict]}m"
+            lines[0] = lines[0].replace(sign, f"{painted}{sign}\x1b[0m", 1)
+            at = next(number for number in reversed(range(len(lines))) if verdict in lines[number])
+            first, found, last = lines[at].rpartition(verdict) if len(lines) == 1 else lines[at].partition(verdict)
+            lines[at] = f"{first}{painted}{found}\x1b[0m{last}"
+        yield from lines
+
+
+def _outcome(row: Condition) -> str:
+    """Say what a condition came to, with what it saw and what was probably meant."""
+    reason = f" ({on_one_line(row.reason)})" if row.reason and not (row.hint and row.kind == "filter") else ""
+    decided = ", which decides" if row.decided else ""
+    # The operands say what each saw.
+    shown = "" if row.parts else on_one_line(_seen(row))
+    meant = f"; {on_one_line(row.hint)}" if row.hint and not row.parts else ""
+    return f"{row.verdict.value}{reason}{decided}{f', {shown}' if shown else ''}{meant}"
+
+
+def _seen(row: Condition) -> str:
+    seen = row.seen
+    if isinstance(seen, Values) and row.kind == "filter":
+        was, now = map(show_value, seen.values())
+        return f"was {was}, is {now}"
+    if not isinstance(seen, Values):
+        shown = show_value(seen)
+        return f"saw {shown}" if shown else ""
+    several = [f"{path} = {show_value(value)}" for path, value in itertools.islice(seen.items(), SHOWN_PATHS)]
+    return "saw " + ", ".join([*several, *(["..."] if len(seen) > SHOWN_PATHS else [])]) if seen else ""
+
+
+def _wrapped(text: str, width: int, lines: int) -> list[str]:
+    return textwrap.wrap(text, max(width, 20), max_lines=lines, placeholder=" ...", break_on_hyphens=False) or [""]
+
+
+def on_one_line(text: str) -> str:
+    """Escape what would disturb a line or a terminal; the line breaks of an expression become spaces."""
+    text = re.sub(r"\s*\n\s*", " ", text.strip())
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def show_value(value: Any) -> str:
+    """Print a value seen as short JSON, or as `<missing>` or `<unknown>`."""
+    if isinstance(value, Absence):
+        return repr(value)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=_spelled)
+    except RecursionError:
+        text = "<nested too deep to show>"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def _spelled(value: Any) -> Any:
+    return value.text if isinstance(value, BeyondFloat64) else repr(value)
+
+
+def as_json(told: Explanation) -> dict[str, Any]:
+    """Return an explanation as plain JSON; values are short texts, as they are printed."""
+    return {
+        "subscription_id": told.subscription_id,
+        "matched": told.matched,
+        "transition": told.transition,
+        "certain": told.certain,
+        "verdict": told.verdict.value,
+        "conditions": [_row_as_json(row) for row in told.conditions],
+        "before": [_row_as_json(row) for row in told.before],
+        "note": told.note,
+        "cel": told.cel,
+    }
+
+
+def _row_as_json(row: Condition) -> dict[str, Any]:
+    seen = row.seen
+    members: dict[str, Any] = {
+        "kind": row.kind,
+        "place": row.place,
+        "text": row.text,
+        "verdict": row.verdict.value,
+        "seen": {path: show_value(value) for path, value in seen.items()} if isinstance(seen, Values) else show_value(seen),
+        "reason": row.reason,
+        "hint": row.hint,
+    }
+    if row.parts:
+        members["parts"] = [{**_row_as_json(part), "decided": part.decided} for part in row.parts]
+    return members
