@@ -54,6 +54,7 @@ from streamer.version import VERSION
 if _TYPE_CHECKING:
     from streamer.config import Config
     from streamer.engine.explain import Explanation
+    from streamer.engine.misses import NearMiss, NearMisses
     from streamer.engine.reload import Reload
 
 __version__ = VERSION
@@ -90,6 +91,8 @@ __all__ = [
     "LineResult",
     "Match",
     "Matches",
+    "NearMiss",
+    "NearMisses",
     "PatternError",
     "Plan",
     "ReentryError",
@@ -111,6 +114,8 @@ __getattr__ = _late(
     {
         "Config": "config",
         "Explanation": "engine.explain",
+        "NearMiss": "engine.misses",
+        "NearMisses": "engine.misses",
         "Reload": "engine.reload",
     },
 )

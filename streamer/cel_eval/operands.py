@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from streamer.cel_eval.evaluate import BudgetSpentError
 from streamer.cel_eval.program import Program
-from streamer.cel_eval.tree import Chain, Has, Ident, Index, Literal, Logic, Node, Paren, Select, Variable, children
+from streamer.cel_eval.tree import Chain, Has, Ident, Index, Literal, Logic, Node, Operation, Paren, Select, Variable, children
+from streamer.model import Event
 
 _TRIPLE: Final = r'"{3}(?:[^\\]|\\[\s\S])*?"{3}' + r"|'{3}(?:[^\\]|\\[\s\S])*?'{3}"
 _SINGLE: Final = r'"(?:[^"\\\n\r]|\\[^\n\r])*"' + r"|'(?:[^'\\\n\r]|\\[^\n\r])*'"
@@ -35,6 +37,20 @@ def operands(program: Program) -> tuple[str, list[Program]] | None:
         return None
     found = zip(texts, tree.operands, strict=True)
     return tree.op, [replace(program, source=part, tree=node, fields=_fields(node, program)) for part, node in found]
+
+
+def compared(program: Program, event: Event, budget: int) -> tuple[Any, Any] | None:
+    """Return the values of both sides of a relation for an event; None where an expression is none."""
+    tree = program.tree
+    while isinstance(tree, Paren):
+        tree = tree.inner
+    if not isinstance(tree, Operation) or len(tree.rest) != 1:
+        return None
+    run = program.start(program.regexps, program.slots, event, budget)
+    try:
+        return run.evaluate(tree.first), run.evaluate(tree.rest[0][2])
+    except BudgetSpentError:
+        return None
 
 
 def _split(text: str, op: str) -> list[str]:

@@ -39,6 +39,7 @@ from streamer.cli.setup import (
     set_up,
 )
 from streamer.cli.snapshot import app as snapshot_app
+from streamer.cli.why import command as why_command
 from streamer.engine.fitting import FirstEvents
 from streamer.engine.lines import read_lines
 from streamer.errors import (
@@ -78,7 +79,7 @@ def debug_app() -> None:
     """Look inside an engine."""
 
 
-for command in (test_command, config_app, layouts_app, plot_command, snapshot_app, debug_app):
+for command in (why_command, test_command, config_app, layouts_app, plot_command, snapshot_app, debug_app):
     app.add_command(command)
 
 

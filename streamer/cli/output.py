@@ -31,6 +31,13 @@ class Format(StrEnum):
     ids = "ids"
 
 
+class PlainFormat(StrEnum):
+    """How one result is printed."""
+
+    text = "text"
+    json = "json"
+
+
 @dataclass(slots=True)
 class Tally:
     """What `match` has seen so far; its text is the summary."""

@@ -16,6 +16,7 @@ import click
 import streamer
 from streamer.cli.config import load, refuse
 from streamer.cli.inputs import damaged, opened, shown_name
+from streamer.cli.output import PlainFormat
 from streamer.errors import (
     BulkConfigError,
     BulkSubscriptionError,
@@ -55,6 +56,15 @@ LAYOUT: Final = click.option(
     "--layout",
     metavar="NAME|FILE",
     help="Where an event's parts are: a preset (debezium, ...) or a JSON file.  [default: change]",
+)
+PLAIN_FORMAT: Final = click.option(
+    "-f",
+    "--format",
+    "report",
+    type=click.Choice(PlainFormat),
+    default=PlainFormat.text,
+    show_default=True,
+    help="text: for people; json: for programs.",
 )
 TENANT: Final = click.option("--tenant", help="The tenant of every event; wins over what an event says.")
 COLLECTION: Final = click.option("--collection", help="The collection of every event; wins over what an event says.")

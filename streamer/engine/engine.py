@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     # Imported when used: pydantic takes longer to import than the rest.
     from streamer.config import Config
     from streamer.engine.explain import Explanation
+    from streamer.engine.misses import NearMisses
     from streamer.engine.reload import Configured, Reload
     from streamer.metrics import Server
     from streamer.subscriptions.compile import CompiledSubscription
@@ -580,6 +581,35 @@ class Engine:
         with NO_FORK:
             from streamer.engine.explain import explain
         return explain(self._compile(subscription), event, self._options, tenant, collection)
+
+    def near_misses(
+        self,
+        event: EventSource,
+        n: int = 3,
+        tenant: str | None = None,
+        collection: str | None = None,
+        *,
+        max_subscriptions: int = 1000,
+    ) -> NearMisses:
+        """Return the subscriptions that do not match an event for one condition alone, the nearest first.
+
+        The operands of an expression that are joined by `&&` count as conditions of their own.
+
+        Args:
+            n: how many to return, at most.
+            tenant: as in `match`.
+            collection: as in `match`.
+            max_subscriptions: how many of the event's tenant and collection to examine, at most; some 10,000 a second.
+
+        Raises:
+            EventError: the event cannot be read.
+        """
+        check_positive("n", n)
+        check_positive("max_subscriptions", max_subscriptions)
+        check_names(tenant, collection)
+        with NO_FORK:
+            from streamer.engine.misses import near_misses
+        return near_misses(self, event, n, tenant, collection, max_subscriptions)
 
     def plan(self, subscription_id: str) -> Plan:
         """Tell how a subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual.

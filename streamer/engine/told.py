@@ -46,7 +46,7 @@ class _Rows:
         self._colour = colour
         self._places = min(max((len(on_one_line(row.place)) for row in rows), default=0), 30)
         short = [
-            len(on_one_line(row.text)) for row in rows if self._indent + len(on_one_line(row.text) + _outcome(row)) + 2 <= WIDTH
+            len(on_one_line(row.text)) for row in rows if self._indent + len(on_one_line(row.text) + outcome_of(row)) + 2 <= WIDTH
         ]
         self._texts = max(short, default=0)
 
@@ -67,7 +67,7 @@ class _Rows:
 
     def _row(self, row: Condition, before: str, texts: int, indent: int | None = None) -> Iterator[str]:
         """Yield the lines of one condition, the place or the depth *before* it."""
-        text, outcome = on_one_line(row.text), _outcome(row)
+        text, outcome = on_one_line(row.text), outcome_of(row)
         sign, verdict = _SIGNS[row.verdict], row.verdict.value
         start = f"  {sign} {before}"
         margin = " " * (self._indent if indent is None else indent)
@@ -87,7 +87,7 @@ class _Rows:
         yield from lines
 
 
-def _outcome(row: Condition) -> str:
+def outcome_of(row: Condition) -> str:
     """Say what a condition came to, with what it saw and what was probably meant."""
     reason = f" ({on_one_line(row.reason)})" if row.reason and not (row.hint and row.kind == "filter") else ""
     decided = ", which decides" if row.decided else ""

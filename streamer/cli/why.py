@@ -1,0 +1,108 @@
+"""The command `streamer why`: which condition keeps a subscription from matching the events of a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from streamer.cli.inputs import damaged, opened, shown_name
+from streamer.cli.output import PlainFormat, count
+from streamer.cli.setup import (
+    COLLECTION,
+    CONFIG,
+    DEFAULT_TENANT,
+    LAYOUT,
+    PLAIN_FORMAT,
+    SOFT_DELETE,
+    SUBSCRIPTIONS,
+    TENANT,
+    check_names,
+    set_up,
+)
+from streamer.engine.lines import read_lines
+from streamer.errors import EventError, InputError
+from streamer.terminal import EXIT_CODES, OK, SOME_BAD, fail, note, printable, printable_json, show
+
+if TYPE_CHECKING:
+    from streamer.engine.misses import Survey
+
+WIDTH = 80
+
+
+@click.command(name="why", epilog=EXIT_CODES.format(one="some events were bad, the others were looked at"))
+@click.option("--id", "subscription_id", metavar="ID", required=True, help="The subscription to look at.")
+@SUBSCRIPTIONS
+@CONFIG
+@click.argument("events", default="-", help="Events, one JSON object a line.  [default: -]")
+@PLAIN_FORMAT
+@LAYOUT
+@TENANT
+@COLLECTION
+@DEFAULT_TENANT
+@SOFT_DELETE
+def command(
+    subscription_id: str,
+    subscriptions: Sequence[str],
+    config: str | None,
+    events: str,
+    report: PlainFormat,
+    layout: str | None,
+    tenant: str | None,
+    collection: str | None,
+    default_tenant: str | None,
+    soft_delete: str | None,
+) -> None:
+    """Tell over a file of events how often each condition of a subscription held, and which one failed alone."""
+    from streamer.engine.misses import Survey
+
+    check_names(tenant, collection)
+    setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=events)
+    engine = setup.engine()
+    if subscription_id not in engine:
+        fail(f"{setup.names}: no subscription {subscription_id!r}")
+    survey, bad = Survey(engine, subscription_id), 0
+    try:
+        with opened(events) as source:
+            for number, event in read_lines(source, max_bytes=setup.max_event_bytes):
+                try:
+                    if isinstance(event, EventError):
+                        raise event
+                    survey.see(number, event, tenant, collection)
+                except EventError as error:
+                    bad += 1
+                    error.index = None
+                    note(f"{shown_name(events)}:{number}: {error}")
+    except InputError as error:
+        fail(damaged(events, error))
+    if report is PlainFormat.json:
+        show(printable_json(json.dumps(survey.to_dict(), ensure_ascii=False)))
+    else:
+        show("\n".join(map(printable, _table(survey))))
+    sys.exit(SOME_BAD if bad else OK)
+
+
+def _table(survey: Survey) -> Iterator[str]:
+    ignored = f", {survey.ignored:,} ignored" if survey.ignored else ""
+    yield f"{survey.id!r} matches {survey.matched:,} of {count(survey.seen, 'event')}{ignored}"
+    if survey.rows:
+        yield f"{'HELD':>9} {'FAILED':>9} {'UNKNOWN':>9} {'ALONE':>9}  CONDITION"
+    for row in survey.rows:
+        held, failed, unknown = row.held, row.failed, row.unknown
+        numbers = f"{held:>9,} {failed:>9,} {unknown:>9,} {row.alone:>9,}  "
+        text = textwrap.shorten(
+            printable(" ".join(row.condition.text.split())), max(WIDTH - len(numbers), 20), placeholder=" ..."
+        )
+        yield numbers + text
+    if survey.nearest:
+        yield "nearest events that do not match:"
+    for near in survey.nearest:
+        first, *others = [line for told in near.failed[:3] for line in textwrap.wrap(told, WIDTH - 4, subsequent_indent="  ")]
+        yield f"  line {near.number:,}:"
+        yield from (f"    {line}" for line in (first, *others))
+        if len(near.failed) > 3:
+            yield f"    and {count(len(near.failed) - 3, 'more condition')}"

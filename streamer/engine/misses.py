@@ -1,0 +1,308 @@
+"""Near misses: subscriptions that an event fails by one condition, and over many events which condition fails one of them.
+
+Told by the reference, whichever backend runs. An expression that joins operands by `&&` counts as so many conditions.
+
+Cost: of one event, the conditions of each subscription that is examined, and their number is bounded. Over many events, those of
+one subscription for each event, in constant memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, final, overload
+
+from streamer.cel_eval import Program
+from streamer.cel_eval.operands import compared, operands
+from streamer.core.options import Options
+from streamer.core.protocol import Selection
+from streamer.engine.hints import hint
+from streamer.engine.told import on_one_line, outcome_of
+from streamer.errors import UnknownSubscriptionError
+from streamer.events.reading import EventSource, IgnoredEvent
+from streamer.model import Event, Verdict
+from streamer.reference.conditions import Condition, condition_of_cel, conditions
+from streamer.reference.searches import REFUSED
+from streamer.reference.transition import find_outcome
+from streamer.subscriptions.compile import CompiledSubscription
+from streamer.subscriptions.matchers import Equal
+from streamer.subscriptions.patterns import Field
+from streamer.subscriptions.subscription import EVERY
+
+if TYPE_CHECKING:
+    from streamer.engine.engine import Engine
+
+#: Of a list of values so many are compared, and of a text so many characters.
+_VALUES, _CHARACTERS = 100, 200
+#: As far away as anything can be.
+_FAR: Final = 1.0
+_FAILS: Final = (Verdict.FALSE, Verdict.ERROR)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """A subscription that an event fails by one condition; `str()` prints it.
+
+    Attributes:
+        condition: the one that failed, with the value seen.
+        held: how many others there are, all of which hold or cannot be told.
+        distance: how far the value seen is from one that would do: from 0, and 1 where that cannot be said.
+    """
+
+    subscription_id: str
+    condition: Condition
+    held: int
+    distance: float
+
+    def __str__(self) -> str:
+        return f"{self.subscription_id!r}: {on_one_line(self.condition.text)}: {outcome_of(self.condition)}"
+
+
+@final
+class NearMisses(Sequence[NearMiss]):
+    """The nearest misses of one event, the nearest first.
+
+    Attributes:
+        examined: how many subscriptions were looked at.
+        complete: whether these were all that the event's tenant and collection have.
+    """
+
+    def __init__(self, found: Sequence[NearMiss] = (), examined: int = 0, *, complete: bool = True) -> None:
+        self._found = tuple(found)
+        self.examined = examined
+        self.complete = complete
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, index: int) -> NearMiss: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[NearMiss]: ...
+    def __getitem__(self, index: int | slice) -> NearMiss | Sequence[NearMiss]:
+        return self._found[index]
+
+    def __repr__(self) -> str:
+        more = "" if self.complete else ", and there are more"
+        return f"<NearMisses: {[miss.subscription_id for miss in self]}; {self.examined} examined{more}>"
+
+
+def near_misses(
+    engine: Engine, event: EventSource, n: int, tenant: str | None, collection: str | None, max_subscriptions: int
+) -> NearMisses:
+    """See `Engine.near_misses`."""
+    options = engine._options
+    try:
+        read = options.read(event, tenant, collection)
+    except IgnoredEvent:
+        return NearMisses()
+    found: list[NearMiss] = []
+    examined = 0
+    held = _ids(engine, read)
+    for subscription_id in islice(held, max_subscriptions):
+        examined += 1
+        subscription = engine.get(subscription_id)
+        if subscription is None:
+            continue  # removed meanwhile
+        compiled = engine._compile(subscription)
+        judged = list(_judged(compiled, read, options))
+        failed = [(condition, program) for condition, program in judged if condition.verdict in _FAILS]
+        if len(failed) == 1 and not _matches(compiled, read, options):
+            condition, program = failed[0]
+            near = _distance(condition, compiled, program, read, options)
+            told = replace(condition, hint=hint(condition, compiled, read)) if program is None else condition
+            found.append(NearMiss(subscription_id, told, len(judged) - 1, near))
+            found = sorted(found, key=lambda miss: miss.distance)[:n]
+    return NearMisses(found, examined, complete=next(held, None) is None)
+
+
+def _ids(engine: Engine, event: Event) -> Iterator[str]:
+    """Yield the ids of all that an event of this tenant and collection may match."""
+    for tenant in (event.tenant, EVERY):
+        for collection in dict.fromkeys((event.collection or EVERY, EVERY)):
+            yield from engine._core.ids(Selection(tenant=tenant, collection=collection))
+
+
+def _judged(compiled: CompiledSubscription, event: Event, options: Options) -> Iterator[tuple[Condition, Program | None]]:
+    """Yield each condition as it comes out for an event, and the program of one that is CEL."""
+    budget = options.limits.cel_budget
+    for condition in conditions(compiled, event, budget=budget):
+        if condition.kind != "cel" or compiled.cel is None:
+            yield condition, None
+            continue
+        programs = _conjuncts(compiled.cel)
+        if len(programs) == 1:
+            yield condition, compiled.cel
+        else:
+            yield from ((condition_of_cel(program, event, budget), program) for program in programs)
+
+
+@lru_cache(maxsize=256)
+def _conjuncts(program: Program) -> Sequence[Program]:
+    joined = operands(program)
+    return joined[1] if joined is not None and joined[0] == "&&" else (program,)
+
+
+def _matches(compiled: CompiledSubscription, event: Event, options: Options) -> bool:
+    REFUSED.begin()
+    return find_outcome(compiled, event, options.layout, options.soft_delete, budget=options.limits.cel_budget) is not None
+
+
+# How near
+
+
+def _distance(
+    condition: Condition, compiled: CompiledSubscription, program: Program | None, event: Event, options: Options
+) -> float:
+    if program is not None:
+        sides = compared(program, event, options.limits.cel_budget)
+        return _FAR if sides is None else _apart(*sides)
+    if condition.kind == "filter":
+        (given,) = [each for each in compiled.filters if each.place == condition.place]
+        return _apart(condition.seen, given.value)
+    if condition.kind == "pattern" and compiled.pattern is not None and isinstance(condition.seen, list):
+        fields = [part for part in compiled.pattern.root.fields if isinstance(part, Field)]
+        here = [part for part in fields if condition.place.endswith(part.path[-1])]
+        values = [each.value for part in here for each in part.matchers if isinstance(each, Equal)]
+        return min((_apart(seen, values) for seen in condition.seen[:_VALUES]), default=_FAR)
+    return _FAR
+
+
+def _apart(seen: Any, wanted: Any) -> float:
+    """Say how far apart two values are, from 0 to 1: numbers by their size, texts by their spelling."""
+    if isinstance(wanted, list):
+        return min((_apart(seen, each) for each in wanted[:_VALUES]), default=_FAR)
+    if isinstance(seen, bool) or isinstance(wanted, bool):
+        return _FAR
+    if isinstance(seen, int | float) and isinstance(wanted, int | float):
+        size = abs(seen) + abs(wanted)
+        return float(min(abs(seen - wanted) / size, _FAR)) if size else 0.0
+    if isinstance(seen, str) and isinstance(wanted, str):
+        return _FAR - SequenceMatcher(None, seen[:_CHARACTERS], wanted[:_CHARACTERS]).ratio()
+    return _FAR
+
+
+# Over many events
+
+
+@dataclass(slots=True)
+class Row:
+    """How a condition of the subscription came out.
+
+    Attributes:
+        alone: how often it was the only one that failed.
+        verdicts: how often it came out so.
+    """
+
+    condition: Condition
+    alone: int = 0
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+
+    @property
+    def held(self) -> int:
+        return self.verdicts[Verdict.TRUE]
+
+    @property
+    def failed(self) -> int:
+        """How often it was false or an error."""
+        return sum(self.verdicts[verdict] for verdict in _FAILS)
+
+    @property
+    def unknown(self) -> int:
+        return self.verdicts[Verdict.UNKNOWN]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """An event that does not match, with the conditions that failed and what each saw.
+
+    Attributes:
+        number: which event it is.
+        distance: that of a `NearMiss`, of all that failed together.
+    """
+
+    number: int
+    failed: Sequence[str]
+    distance: float
+
+
+@final
+class Survey:
+    """What one subscription makes of many events, one after the other. For one thread.
+
+    Attributes:
+        rows: the conditions, in the order in which a subscription is read.
+        nearest: the events that came nearest to a match, at most `SHOWN`, the nearest first.
+        seen: how many events were read.
+        matched: how many of them match.
+        ignored: how many of them match nobody, since they are no changes.
+    """
+
+    SHOWN: Final = 3
+
+    def __init__(self, engine: Engine, subscription_id: str) -> None:
+        """Begin one. Raises UnknownSubscriptionError."""
+        subscription = engine.get(subscription_id)
+        if subscription is None:
+            raise UnknownSubscriptionError(subscription_id)
+        self._options = engine._options
+        self._compiled = engine._compile(subscription)
+        self._rows: dict[tuple[str, str], Row] = {}
+        self.id = subscription_id
+        self.nearest: list[Nearest] = []
+        self.seen = self.matched = self.ignored = 0
+
+    @property
+    def rows(self) -> list[Row]:
+        return list(self._rows.values())
+
+    def see(self, number: int, event: EventSource, tenant: str | None = None, collection: str | None = None) -> None:
+        """Look at one event. Raises EventError."""
+        try:
+            read = self._options.read(event, tenant, collection)
+        except IgnoredEvent:
+            self.seen += 1
+            self.ignored += 1
+            return
+        self.seen += 1
+        compiled, options = self._compiled, self._options
+        judged = list(_judged(compiled, read, options))
+        failed = [(condition, program) for condition, program in judged if condition.verdict in _FAILS]
+        for condition, _ in judged:
+            row = self._rows.setdefault((condition.place, condition.text), Row(condition))
+            row.verdicts[condition.verdict] += 1
+        if _matches(compiled, read, options):
+            self.matched += 1
+            return
+        if len(failed) == 1:
+            only = failed[0][0]
+            self._rows[only.place, only.text].alone += 1
+        if failed:
+            distances = [_distance(condition, compiled, program, read, options) for condition, program in failed]
+            near = Nearest(number, [f"{on_one_line(each.text)}: {outcome_of(each)}" for each, _ in failed], sum(distances))
+            self.nearest = sorted([*self.nearest, near], key=lambda each: (len(each.failed), each.distance))[: self.SHOWN]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "subscription_id": self.id,
+            "events": self.seen,
+            "matched": self.matched,
+            "ignored": self.ignored,
+            "conditions": [
+                {
+                    "place": row.condition.place,
+                    "text": row.condition.text,
+                    **{verdict.value: row.verdicts[verdict] for verdict in Verdict},
+                    "failed_alone": row.alone,
+                }
+                for row in self.rows
+            ],
+            "nearest": [{"event": each.number, "failed": list(each.failed), "distance": each.distance} for each in self.nearest],
+        }
