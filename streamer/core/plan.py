@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Any, Literal, final
 
 from streamer.model import CelEvaluator
 
 CostClass = Literal["keyed", "indexed", "unkeyed"]
 
-#: A range has a few dozen keys; more than this many of anything are counted, not printed.
-SHOWN = 8
+#: More than this many of anything are counted, not printed; a condition is cut after some lines.
+SHOWN, LINES = 8, 3
+WIDTH = 80
+_MARGIN = " " * 15
 
 _COSTS = {
     "keyed": "a candidate only for events that carry one of its access keys",
@@ -66,8 +71,9 @@ class Plan:
             first, *others = conditions or ("everything",)
             lines += [f"or {first}" if at else first, *(f"and {condition}" for condition in others)]
         yield from block("normal form", tuple(lines), "nothing: it never matches")
-        yield from block("access keys", self.access_keys or (), "none" if self.access_keys is None else "none can match")
-        yield from block("Bloom keys", tuple(key.decode() for key in self.bloom_keys), "none")
+        keys = tuple(_in_words(self.bloom_keys)) if self.bloom_keys else self.access_keys or ()
+        yield from block("access keys", keys, "none" if self.access_keys is None else "none can match")
+        yield "Bloom keys", f"{len(self.bloom_keys):,}" if self.bloom_keys else "none"
         yield "CEL", self.cel if self.cel is not None else "none"
         if self.evaluator == "portable":
             yield "", "evaluated by cel-python on candidates"
@@ -76,4 +82,78 @@ class Plan:
         yield "decided by", self.decided_by
 
     def __str__(self) -> str:
-        return "\n".join([f"plan of {self.subscription_id!r}", *(f"  {heading:12} {text}" for heading, text in self.rows())])
+        lines = [f"plan of {self.subscription_id!r}"]
+        for heading, text in self.rows():
+            first, *others = textwrap.wrap(
+                text, WIDTH - len(_MARGIN) - 2, max_lines=LINES, placeholder=" ...", break_on_hyphens=False
+            ) or [""]
+            lines += [f"  {heading:12} {first}", *(f"{_MARGIN}  {line}" for line in others)]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "subscription_id": self.subscription_id,
+            "tenant": self.tenant,
+            "collection": self.collection,
+            "normal_form": [list(conditions) for conditions in self.normal_form],
+            "access_keys": None if self.access_keys is None else list(self.access_keys),
+            "bloom_keys": [key.decode() for key in self.bloom_keys],
+            "cel": self.cel,
+            "evaluator": self.evaluator,
+            "residual": list(self.residual),
+            "cost": self.cost,
+            "decided_by": self.decided_by,
+        }
+
+
+def _in_words(encoded: Sequence[bytes]) -> Iterator[str]:
+    """Yield what keys ask for as a user would say it: the values at one path together, the buckets of a range as the range."""
+    # It stands on much that a plan of the native core does not need.
+    from streamer.subscriptions.keys import EQUAL, Key
+
+    values: defaultdict[str, list[str]] = defaultdict(list)
+    spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    others: list[str] = []
+    for key in sorted(map(Key.from_bytes, encoded), key=str):
+        kind, path = key.place.kind, str(key.place.path)
+        if kind == EQUAL:
+            values[path].append(str(key).removeprefix(f"{path} = "))
+        elif kind.startswith("range"):
+            shift = int(kind.removeprefix("range"))
+            number = int(str(key.value))
+            spans[path].append((number << shift, ((number + 1) << shift) - 1))
+        else:
+            others.append(str(key))
+    for path, found in values.items():
+        shown = sorted(found, key=_order)
+        more = f" or {len(shown) - SHOWN:,} more" if len(shown) > SHOWN else ""
+        yield f"{path} = {' or '.join(shown[:SHOWN])}{more}"
+    for path, several in spans.items():
+        ranges = list(_joined(several))
+        buckets = f" ({len(several)} bucket{'' if len(several) == 1 else 's'})"
+        yield f"{path} {' or '.join(ranges)}{buckets}"
+    yield from others
+
+
+def _order(text: str) -> tuple[bool, float, str]:
+    try:
+        return False, float(text), text
+    except ValueError:
+        return True, 0.0, text
+
+
+def _joined(spans: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Yield the ranges of numbers that buckets make together."""
+    from streamer.subscriptions.buckets import bounds
+
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(last, joined[-1][1])
+        else:
+            joined.append((first, last))
+    for first, last in joined:
+        low, high = bounds(first, 0)[0], bounds(last, 0)[1]
+        ends = [f"from {low:.7g}"] if math.isfinite(low) else []
+        yield " ".join([*ends, *([f"to {high:.7g}"] if math.isfinite(high) and high < 1e308 else [])]) or "any number"
