@@ -15,10 +15,10 @@ import click
 
 import streamer
 from streamer.cli.inputs import opened, shown_name
-from streamer.cli.output import annotation
+from streamer.cli.output import annotation, show_json
 from streamer.cli.setup import CONFIG, DEFAULT_TENANT, LAYOUT, SOFT_DELETE, SUBSCRIPTIONS, set_up
 from streamer.errors import BulkConfigError
-from streamer.terminal import EXIT_CODES, OK, SOME_BAD, USAGE, fail, note, printable, printable_json, show
+from streamer.terminal import EXIT_CODES, OK, SOME_BAD, USAGE, fail, note, printable, show
 
 if TYPE_CHECKING:
     from streamer.engine.cases import CaseFile, Difference, Result
@@ -192,7 +192,7 @@ def _json(told: _Told) -> None:
                     for each in result.differences
                 ],
             }
-            show(printable_json(json.dumps(members, ensure_ascii=False)))
+            show_json(members)
     note(_counts(told))
 
 
@@ -223,8 +223,8 @@ def _github(told: _Told) -> None:
         for result, _ in results:
             if not result.passed:
                 story = "\n".join(_story(cases, result))
-                at = {"line": result.case.line, "column": result.case.column}
-                show(annotation(story, file=cases.name, **at, title=result.case.name))
+                case = result.case
+                show(annotation(story, file=cases.name, line=case.line, column=case.column, title=case.name))
     note(_counts(told))
 
 

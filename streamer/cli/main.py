@@ -6,14 +6,13 @@ Standard output carries results and nothing else; everything about them goes to 
 from __future__ import annotations
 
 import io
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final
 
 import click
 
@@ -22,15 +21,17 @@ from streamer.cli.cases import command as test_command
 from streamer.cli.config import app as config_app
 from streamer.cli.inputs import damaged, opened, shown_name
 from streamer.cli.layouts import app as layouts_app
-from streamer.cli.output import Format, Tally, count, progress, writer
+from streamer.cli.output import FaultFormat, Format, PlainFormat, Tally, annotation, count, progress, show_json, writer
 from streamer.cli.plot import check_folder, check_plot, draw
 from streamer.cli.plot import plot as plot_command
 from streamer.cli.setup import (
     COLLECTION,
     CONFIG,
     DEFAULT_TENANT,
+    FAULT_FORMAT,
     LAYOUT,
     PATH,
+    PLAIN_FORMAT,
     SOFT_DELETE,
     SUBSCRIPTIONS,
     TENANT,
@@ -42,11 +43,7 @@ from streamer.cli.snapshot import app as snapshot_app
 from streamer.cli.why import command as why_command
 from streamer.engine.fitting import FirstEvents
 from streamer.engine.lines import read_lines
-from streamer.errors import (
-    EventError,
-    InputError,
-    SubscriptionError,
-)
+from streamer.errors import EventError, InputError, SubscriptionError
 from streamer.terminal import (
     EXIT_CODES,
     INTERRUPTED,
@@ -60,8 +57,8 @@ from streamer.terminal import (
     show,
 )
 
-if TYPE_CHECKING:
-    pass
+#: The environment variable by which a shell asks for completions.
+COMPLETE: Final = "_STREAMER_COMPLETE"
 
 
 @click.group(
@@ -93,7 +90,7 @@ for command in (why_command, test_command, config_app, layouts_app, plot_command
     type=click.Choice(Format),
     default=Format.jsonl,
     show_default=True,
-    help="jsonl: an object a match; ids: an id a match; table: for people.",
+    help="jsonl, json: an object a match; ids: an id a match; table: for people.",
 )
 @LAYOUT
 @TENANT
@@ -169,7 +166,7 @@ def match(
 @SUBSCRIPTIONS
 @CONFIG
 @click.argument("events", required=False, help="Events to match first, one JSON object a line.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@PLAIN_FORMAT
 @click.option("--plot", metavar="FILE", type=PATH, help="Draw the filters while EVENTS are matched: .png, .svg, .pdf.")
 @click.option("--history", metavar="FILE", type=PATH, help="Write what is drawn as JSON lines; `streamer plot` draws it.")
 @LAYOUT
@@ -181,7 +178,7 @@ def stats(
     subscriptions: Sequence[str],
     config: str | None,
     events: str | None,
-    as_json: bool,
+    report: PlainFormat,
     plot: Path | None,
     history: Path | None,
     layout: str | None,
@@ -215,7 +212,10 @@ def stats(
             except InputError as error:
                 fail(f"{shown_name(events)}: {error}")
     told = engine.stats()
-    show(json.dumps(told.to_dict(), ensure_ascii=False) if as_json else str(told))
+    if report is PlainFormat.json:
+        show_json(told.to_dict())
+    else:
+        show(str(told))
     if events is not None:
         _warn_of_layout(shown_name(events), engine, first)
     if plot or history:
@@ -237,6 +237,7 @@ def stats(
 @CONFIG
 @click.argument("event", default="-", help="A file with one event, or with --line one event a line.  [default: -]")
 @click.option("--line", type=click.IntRange(min=1), help="Which line of EVENT holds the event.")
+@PLAIN_FORMAT
 @LAYOUT
 @TENANT
 @COLLECTION
@@ -248,6 +249,7 @@ def explain(
     config: str | None,
     event: str,
     line: int | None,
+    report: PlainFormat,
     layout: str | None,
     tenant: str | None,
     collection: str | None,
@@ -262,23 +264,29 @@ def explain(
         fail(f"{setup.names}: no subscription {id!r}")
     text = _event(event, line, setup.max_event_bytes)
     try:
-        # It escapes what others wrote, and only then adds colours.
-        print(engine.explain(text, id, tenant, collection).text(colour=has_colour()))
+        told = engine.explain(text, id, tenant, collection)
     except EventError as error:
         hint = "; does the file hold several events? --line chooses one" if line is None and b"\n" in text.strip() else ""
         note(f"{shown_name(event)}{f':{line}' if line else ''}: {error}{hint}")
         sys.exit(SOME_BAD)
+    if report is PlainFormat.json:
+        show_json(told.to_dict())
+    else:
+        # It escapes what others wrote, and only then adds colours.
+        print(told.text(colour=has_colour()))
 
 
 @app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
 @SUBSCRIPTIONS
 @CONFIG
 @click.option("--id", metavar="ID", help="Only this subscription.")
+@PLAIN_FORMAT
 @DEFAULT_TENANT
 def plan(
     subscriptions: Sequence[str],
     config: str | None,
     id: str | None,
+    report: PlainFormat,
     default_tenant: str | None,
 ) -> None:
     """Tell how each subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual."""
@@ -287,32 +295,48 @@ def plan(
     if id is not None and id not in engine:
         fail(f"{setup.names}: no subscription {id!r}")
     for number, each in enumerate([id] if id is not None else engine):
-        show(f"{chr(10) if number else ''}{engine.plan(each)}")
+        told = engine.plan(each)
+        if report is PlainFormat.json:
+            show_json(told.to_dict())
+        else:
+            show(f"{chr(10) if number else ''}{told}")
 
 
 @app.command(epilog=EXIT_CODES.format(one="something was found"))
 @SUBSCRIPTIONS
 @CONFIG
+@FAULT_FORMAT
 @DEFAULT_TENANT
 def lint(
     subscriptions: Sequence[str],
     config: str | None,
+    report: FaultFormat,
     default_tenant: str | None,
 ) -> None:
     """Find subscriptions that can never match, always match, are duplicates, are slow, or surprise."""
-    findings = set_up(config, subscriptions, default_tenant=default_tenant).engine().lint()
+    setup = set_up(config, subscriptions, default_tenant=default_tenant)
+    findings = setup.engine().lint()
+    places = setup.places() if findings and report is not FaultFormat.text else {}
     for finding in findings:
-        show(printable(str(finding)))
+        file, line = places.get(finding.subscription_id, (setup.names, None))
+        if report is FaultFormat.json:
+            show_json({"file": file, "line": line, **finding.to_dict()})
+        elif report is FaultFormat.github:
+            show(annotation(str(finding), file=file, line=line, title=finding.code.value, level="warning"))
+        else:
+            show(printable(str(finding)))
     sys.exit(SOME_BAD if findings else OK)
 
 
 @app.command(epilog=EXIT_CODES.format(one="some subscriptions are bad"))
 @SUBSCRIPTIONS
 @CONFIG
+@FAULT_FORMAT
 @DEFAULT_TENANT
 def check(
     subscriptions: Sequence[str],
     config: str | None,
+    report: FaultFormat,
     default_tenant: str | None,
 ) -> None:
     """Check subscriptions: print every error, with its line and its place in the subscription."""
@@ -320,7 +344,12 @@ def check(
     engine, bad = setup.empty_engine(), 0
     for file in setup.files:
         for error in setup.add(engine, file):
-            show(printable(error))
+            if report is FaultFormat.json:
+                show_json(error.to_dict())
+            elif report is FaultFormat.github:
+                show(annotation(str(error.error), file=error.file, line=error.line))
+            else:
+                show(printable(str(error)))
             bad += 1
     if bad:
         note(count(bad, "bad subscription"))
@@ -390,6 +419,11 @@ def main() -> None:
             # From here on it is an exception, so that what was matched is told.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
+            if instruction := os.environ.get(COMPLETE):
+                # The shell asks what may come next.
+                from click.shell_completion import shell_complete
+
+                sys.exit(shell_complete(app, {}, "streamer", COMPLETE, instruction))
             # Not by `app()`, which makes an end of its own of Ctrl-C and of a reader that went away.
             with app.make_context("streamer", sys.argv[1:]) as context:
                 app.invoke(context)

@@ -9,7 +9,7 @@ import stat
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,13 +20,14 @@ from streamer.core.histogram import Histogram
 from streamer.engine.matches import Matches
 from streamer.engine.stats import ignored_text
 from streamer.sizes import format_percentiles
-from streamer.terminal import json_text, printable, printable_json, quoted
+from streamer.terminal import json_text, printable, printable_json, quoted, show
 
 
 class Format(StrEnum):
     """How matches are printed."""
 
     jsonl = "jsonl"
+    json = "json"
     table = "table"
     ids = "ids"
 
@@ -36,6 +37,14 @@ class PlainFormat(StrEnum):
 
     text = "text"
     json = "json"
+
+
+class FaultFormat(StrEnum):
+    """How what is wrong is printed."""
+
+    text = "text"
+    json = "json"
+    github = "github"
 
 
 @dataclass(slots=True)
@@ -189,11 +198,18 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
-def annotation(text: str, *, file: str, line: int | None = None, column: int | None = None, title: str = "") -> str:
-    """Write an error as GitHub reads it from the output of a step: it is then shown at its line of the file."""
+def show_json(members: Mapping[str, Any]) -> None:
+    """Print one JSON object on a line."""
+    show(printable_json(json.dumps(members, ensure_ascii=False)))
+
+
+def annotation(
+    text: str, *, file: str, line: int | None = None, column: int | None = None, title: str = "", level: str = "error"
+) -> str:
+    """Write an error or a warning as GitHub reads it from the output of a step: it is then shown at its line of the file."""
     places = {"file": file, "line": line, "col": column, "title": title}
     said = ",".join(f"{name}={_escaped(str(value), ':,')}" for name, value in places.items() if value)
-    return f"::error {said}::{_escaped(text)}"
+    return f"::{level} {said}::{_escaped(text)}"
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -15,8 +15,9 @@ import click
 
 import streamer
 from streamer.cli.config import load, refuse
-from streamer.cli.inputs import damaged, opened, shown_name
-from streamer.cli.output import PlainFormat
+from streamer.cli.inputs import opened, shown_name
+from streamer.cli.output import FaultFormat, PlainFormat
+from streamer.engine.lines import read_lines
 from streamer.errors import (
     BulkConfigError,
     BulkSubscriptionError,
@@ -66,10 +67,36 @@ PLAIN_FORMAT: Final = click.option(
     show_default=True,
     help="text: for people; json: for programs.",
 )
+FAULT_FORMAT: Final = click.option(
+    "-f",
+    "--format",
+    "report",
+    type=click.Choice(FaultFormat),
+    default=FaultFormat.text,
+    show_default=True,
+    help="text: for people; json: an object each; github: annotations.",
+)
 TENANT: Final = click.option("--tenant", help="The tenant of every event; wins over what an event says.")
 COLLECTION: Final = click.option("--collection", help="The collection of every event; wins over what an event says.")
 DEFAULT_TENANT: Final = click.option("--default-tenant", help="The tenant of what names none.  [default: default]")
 SOFT_DELETE: Final = click.option("--soft-delete", metavar="FIELD", help="The field of `data` that flags a document as deleted.")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a file of subscriptions; `str()` prints it as compilers do."""
+
+    file: str
+    line: int | None
+    error: SubscriptionError | InputError
+
+    def __str__(self) -> str:
+        return f"{self.file}{'' if self.line is None else f':{self.line}'}: {self.error}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        told = {name: getattr(self.error, name, None) for name in ("subscription_id", "place", "reason")}
+        return {"file": self.file, "line": self.line, **told, "reason": told["reason"] or str(self.error)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +123,7 @@ class Setup:
         engine = self.empty_engine()
         errors = [error for file in self.files for error in self.add(engine, file)]
         for error in errors:
-            note(error)
+            note(str(error))
         if errors:
             sys.exit(USAGE)
         return engine
@@ -108,21 +135,33 @@ class Setup:
         except StreamerError as error:
             fail(str(error))
 
-    def add(self, engine: streamer.Engine, file: str) -> Sequence[str]:
-        """Add the subscriptions of a file to an engine; return what is wrong with them, as compilers print it."""
+    def add(self, engine: streamer.Engine, file: str) -> Sequence[Fault]:
+        """Add the subscriptions of a file to an engine; return what is wrong with them."""
         with opened(file) as source:
             try:
                 engine.add_jsonl(source)
             except BulkSubscriptionError as bulk:
                 return [
-                    located(file, error.in_files(is_held=error.subscription_id in engine))
+                    fault(file, error.in_files(is_held=error.subscription_id in engine))
                     if isinstance(error, DuplicateSubscriptionError)
-                    else located(file, error)
+                    else fault(file, error)
                     for error in bulk.errors
                 ]
             except InputError as error:
-                return [damaged(file, error)]
+                return [Fault(shown_name(file), error.line, error)]
         return ()
+
+    def places(self) -> dict[str, tuple[str, int]]:
+        """Return file and line of each subscription, by its id, as far as the files can be read again."""
+        found: dict[str, tuple[str, int]] = {}
+        for file in self.files:
+            if not Path(file).is_file():
+                continue
+            with opened(file) as source:
+                for number, line in read_lines(source, max_bytes=self.max_event_bytes):
+                    if isinstance(line, bytes):
+                        found[json.loads(line)["id"]] = (file, number)
+        return found
 
     @contextmanager
     def metrics(self, engine: streamer.Engine, *, told: bool) -> Iterator[None]:
@@ -205,7 +244,7 @@ def read_layout(name: str) -> EventLayout:
         fail(f"--layout {name}: {error}")
 
 
-def located(name: str, error: SubscriptionError) -> str:
-    """Print an error as compilers do: file, line, then the subscription, the place in it, and the reason."""
+def fault(name: str, error: SubscriptionError) -> Fault:
+    """Return where in a file an error is; its own index is then told."""
     line, error.index = error.index, None
-    return f"{shown_name(name)}{'' if line is None else f':{line + 1}'}: {error}"
+    return Fault(shown_name(name), None if line is None else line + 1, error)

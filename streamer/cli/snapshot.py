@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Final
 
 import click
 
+from streamer.cli.output import PlainFormat, show_json
+from streamer.cli.setup import PLAIN_FORMAT
 from streamer.core.snapshot import Directory, read_directory, verify
 from streamer.errors import SnapshotError
 from streamer.terminal import EXIT_CODES, SOME_BAD, fail, json_text, show
@@ -22,9 +23,9 @@ def app() -> None:
 
 @app.command(epilog=EXIT_CODES.format(one="the file is damaged, or no snapshot that this version reads"))
 @FILE
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@PLAIN_FORMAT
 @click.option("--verify", "check", is_flag=True, help="Read all of it, and compare every checksum.")
-def info(file: str, as_json: bool, check: bool) -> None:
+def info(file: str, report: PlainFormat, check: bool) -> None:
     """Tell what a snapshot holds: its digest, its options, and each section."""
     try:
         directory = verify(file) if check else read_directory(file)
@@ -33,7 +34,10 @@ def info(file: str, as_json: bool, check: bool) -> None:
         sys.exit(SOME_BAD)
     except OSError as error:
         fail(f"{file}: {error.strerror or error}")
-    show(json.dumps(_members(directory), ensure_ascii=False) if as_json else _table(directory))
+    if report is PlainFormat.json:
+        show_json(_members(directory))
+    else:
+        show(_table(directory))
 
 
 def _members(directory: Directory) -> dict[str, object]:

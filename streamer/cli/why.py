@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamer.cli.inputs import damaged, opened, shown_name
-from streamer.cli.output import PlainFormat, count
+from streamer.cli.output import PlainFormat, count, show_json
 from streamer.cli.setup import (
     COLLECTION,
     CONFIG,
@@ -26,7 +25,7 @@ from streamer.cli.setup import (
 )
 from streamer.engine.lines import read_lines
 from streamer.errors import EventError, InputError
-from streamer.terminal import EXIT_CODES, OK, SOME_BAD, fail, note, printable, printable_json, show
+from streamer.terminal import EXIT_CODES, OK, SOME_BAD, fail, note, printable, show
 
 if TYPE_CHECKING:
     from streamer.engine.misses import Survey
@@ -80,7 +79,7 @@ def command(
     except InputError as error:
         fail(damaged(events, error))
     if report is PlainFormat.json:
-        show(printable_json(json.dumps(survey.to_dict(), ensure_ascii=False)))
+        show_json(survey.to_dict())
     else:
         show("\n".join(map(printable, _table(survey))))
     sys.exit(SOME_BAD if bad else OK)

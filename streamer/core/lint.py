@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
     from streamer.cel_eval import Remark
@@ -45,6 +45,15 @@ class Finding:
     def __str__(self) -> str:
         others = f" ({', '.join(map(repr, self.related))})" if self.related else ""
         return f"{self.subscription_id}: {self.code.value}: {self.reason}{others}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "subscription_id": self.subscription_id,
+            "code": self.code.value,
+            "reason": self.reason,
+            "related": list(self.related),
+        }
 
 
 @final

@@ -369,7 +369,7 @@ def test_stats_prints_a_table_or_json(run: Run) -> None:
     assert b"COLLECTION" in printed.stdout
     assert b"p50 " in printed.stdout
     assert b", p99.9 " in printed.stdout
-    told = json.loads(run("stats", "-s", "subs.jsonl", "events.jsonl", "--json").stdout)
+    told = json.loads(run("stats", "-s", "subs.jsonl", "events.jsonl", "--format", "json").stdout)
     assert list(told["percentiles"]) == ["p50", "p99", "p99.9"]
     assert 0 < told["percentiles"]["p50"] <= told["percentiles"]["p99.9"]
     assert told["events"] == told["matched"] + told["unmatched"] + told["rejected"] > 0

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 import streamer
-from streamer.cli.setup import located, read_layout
+from streamer.cli.setup import fault, read_layout
 from streamer.engine.fitting import LOOKS, misfit
 from streamer.errors import BulkSubscriptionError, StreamerError
 from streamer.events.layout import EventLayout
@@ -209,7 +209,7 @@ def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
     # Not how many: of a part that a worker looks through it tells no more than are shown.
     note("streamer: bad subscriptions, nothing was matched:")
     for error in bulk.errors[: bulk.SHOWN]:
-        note(located(path, error) if is_read_here(path) else f"{path}: {error}")
+        note(str(fault(path, error)) if is_read_here(path) else f"{path}: {error}")
     if len(bulk.errors) > bulk.SHOWN:
         note(f"and {len(bulk.errors) - bulk.SHOWN:,} more")
 
