@@ -173,7 +173,7 @@ EVENT = "event: {a: 1}"
         (f"cases: [{{{EVENT}}}]", "1:9: cases[0].expect: expected a list of ids; there is none"),
         (f"cases: [{{{EVENT}, expect: big}}]", "1:33: cases[0].expect: expected a list of ids, not text"),
         (f"cases: [{{{EVENT}, file: x, expect: []}}]", "1:9: cases[0]: expected one of event, events, file; not several"),
-        (f"cases: [{{{EVENT}, expected: []}}]", "1:23: cases[0].expected: no such name; did you mean 'expect'?"),
+        (f"cases: [{{{EVENT}, expected: []}}]", "1:25: cases[0].expected: no such name; did you mean 'expect'?"),
         ("cases: [{events: [], expect: []}]", "1:18: cases[0].events: expected at least one of the events"),
         (
             "cases: [{event: 5, expect: []}]",
