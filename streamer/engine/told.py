@@ -56,7 +56,7 @@ class _Rows:
 
     def lines(self, rows: Sequence[Condition]) -> Iterator[str]:
         for row in rows:
-            place = f"{on_one_line(row.place):{self._places}}"
+            place = f"{_shortened(on_one_line(row.place), WIDTH - 6):{self._places}}"
             yield from self._row(row, f"{place}  ", self._texts)
             yield from self._parts(row, 1)
 
@@ -68,23 +68,24 @@ class _Rows:
     def _row(self, row: Condition, before: str, texts: int, indent: int | None = None) -> Iterator[str]:
         """Yield the lines of one condition, the place or the depth *before* it."""
         text, outcome = on_one_line(row.text), outcome_of(row)
-        sign, verdict = _SIGNS[row.verdict], row.verdict.value
-        start = f"  {sign} {before}"
+        start = f"  {_SIGNS[row.verdict]} {before}"
         margin = " " * (self._indent if indent is None else indent)
-        if len(start) + max(len(text), texts) + 2 + len(outcome) <= WIDTH:
-            lines = [f"{start}{text:{texts}}  {outcome}"]
-        else:
-            wrapped = _wrapped(text, WIDTH - len(margin), _MAX_LINES)
-            lines = [start + wrapped[0] if len(start) == len(margin) else f"{start.rstrip()} {wrapped[0]}"]
-            lines += [margin + line for line in wrapped[1:]]
-            lines += [margin + line for line in _wrapped(outcome, WIDTH - len(margin), 12)]
-        if self._colour:
-            painted = f"\x1b[{_COLOURS[row.verdict]}m"
-            lines[0] = lines[0].replace(sign, f"{painted}{sign}\x1b[0m", 1)
-            at = next(number for number in reversed(range(len(lines))) if verdict in lines[number])
-            first, found, last = lines[at].rpartition(verdict) if len(lines) == 1 else lines[at].partition(verdict)
-            lines[at] = f"{first}{painted}{found}\x1b[0m{last}"
-        yield from lines
+        first = f"{start}{text:{texts}}  "
+        if len(first) + len(outcome) <= WIDTH:
+            yield self._painted(first, row.verdict, _SIGNS[row.verdict]) + self._painted(outcome, row.verdict, row.verdict.value)
+            return
+        wrapped = _wrapped(text, WIDTH - len(margin), _MAX_LINES)
+        # A long place stands on a line of its own.
+        first = start + wrapped.pop(0) if len(start) <= len(margin) else start.rstrip()
+        yield self._painted(first, row.verdict, _SIGNS[row.verdict])
+        yield from (margin + line for line in wrapped)
+        told, *more = _wrapped(outcome, WIDTH - len(margin), 12)
+        yield margin + self._painted(told, row.verdict, row.verdict.value)
+        yield from (margin + line for line in more)
+
+    def _painted(self, text: str, verdict: Verdict, word: str) -> str:
+        """Give a word in a text, at its first place, the colour of a verdict."""
+        return text.replace(word, f"\x1b[{_COLOURS[verdict]}m{word}\x1b[0m", 1) if self._colour else text
 
 
 def outcome_of(row: Condition) -> str:
@@ -127,7 +128,11 @@ def show_value(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, default=_spelled)
     except RecursionError:
         text = "<nested too deep to show>"
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+    return _shortened(text, SHOWN)
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def _spelled(value: Any) -> Any:

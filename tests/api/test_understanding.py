@@ -234,6 +234,8 @@ def test_an_explanation_fits_80_columns_and_has_colour_where_asked(engine: MakeE
     e.add({"id": "s", "cel": conditions, "filters": [{"field": "amount", "op": "in", "value": list(range(100))}]})
     told = e.explain(WIDE, "s")
     assert max(map(len, str(told).splitlines())) <= 80
+    e.add({"id": "long", "pattern": {"data": {"long" * 30: ["word " * 30]}}})
+    assert max(map(len, str(e.explain(WIDE, "long")).splitlines())) <= 80
     assert "\x1b" not in str(told)
     coloured = told.text(colour=True)
     assert "\x1b[31m✗\x1b[0m" in coloured
