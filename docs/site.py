@@ -38,6 +38,8 @@ MOST_LINES: Final = 1500
 FENCE: Final = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)\s*$", re.M | re.S)
 LINK: Final = re.compile(r"\]\((?![a-z]+:)([^)\s#]+)(#[^)\s]*)?\)")
 PICTURE: Final = re.compile(r"^<!-- picture: (.*) -->$", re.M)
+#: The site leaves out files and folders whose names begin so.
+HIDDEN: Final = re.compile(r"(?<![^/])\.")
 ITEM: Final = re.compile(r" *(?:[-*]|\d+\.) ")
 
 
@@ -55,9 +57,11 @@ def place(file: Path) -> str:
     if path == "README.md":
         return "index.md"
     if file.is_dir():
-        return place(file / "README.md") if (file / "README.md").exists() else f"files/{path}/index.md"
+        return place(file / "README.md") if (file / "README.md").exists() else f"files/{HIDDEN.sub('', path)}/index.md"
     path = path.removeprefix("docs/")
-    return path if file in pages() or file.suffix in (".png", ".svg") else f"files/{path}.md"
+    if file in pages() or file.suffix in (".png", ".svg"):
+        return path
+    return f"files/{HIDDEN.sub('', path)}.md"
 
 
 def outside_fences(text: str, change: Callable[[str], str]) -> str:

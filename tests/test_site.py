@@ -32,6 +32,9 @@ def test_every_relative_link_of_the_pages_leads_to_a_page(laid_out: Path) -> Non
     for page in pages.glob("**/*.md"):
         for target, _ in site.LINK.findall(site.FENCE.sub("", page.read_text())):
             assert (page.parent / target).exists(), f"{page.relative_to(pages)} links to {target}"
+            assert "/." not in target.replace("../", ""), (
+                f"{page.relative_to(pages)} links to {target}, which the site leaves out"
+            )
             links += 1
     assert links > 500
 
