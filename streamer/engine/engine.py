@@ -599,7 +599,7 @@ class Engine:
             n: how many to return, at most.
             tenant: as in `match`.
             collection: as in `match`.
-            max_subscriptions: how many of the event's tenant and collection to examine, at most; some 10,000 a second.
+            max_subscriptions: how many of the event's tenant and collection to examine, at most; some 5,000 a second.
 
         Raises:
             EventError: the event cannot be read.
