@@ -76,7 +76,8 @@ def chart(series: Mapping[str, Sequence[Point]], about: str) -> str:
     parts.append(f'<text class="axis" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">subscriptions</text>')
     ends = {name: at(*line[-1]) for name, line in series.items()}
     labels = apart({name: y for name, (_, y) in ends.items()})
-    for number, (name, line) in enumerate(series.items()):
+    # Lines that end early come last: their labels stand upon the others.
+    for number, (name, line) in sorted(enumerate(series.items()), key=lambda each: -each[1][1][-1][0]):
         parts.append(f'<g class="line-{number}">')
         parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in line))}"/>')
         for x, y in line:
