@@ -426,6 +426,15 @@ class CoreHooks:
     def merge(self) -> None:
         """Merge the segments of each partition into one, in this thread; else that happens by itself."""
 
+    def naive_ids(self, texts: list[bytes], event: bytes, tenant: str, collection: str | None) -> list[str]:
+        """Ask the naive oracle, by which the fuzzers judge, for the ids that match, sorted.
+
+        Args:
+            texts: subscriptions without `cel` and `transitions`, as JSON.
+            tenant: whose the event is.
+            collection: where it belongs.
+        """
+
     def before_publish(self, call: Callable[[], object] | None) -> None:
         """Call this inside each write before it is seen; what it raises is a panic there."""
 

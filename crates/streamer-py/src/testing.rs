@@ -4,10 +4,14 @@ use crate::core::Core;
 use crate::errors::guard;
 use crate::gil;
 use crate::parallel::{Pulse, parallel};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::fmt::Display;
 use std::sync::PoisonError;
 use std::thread;
 use streamer_core::engine::Scratch;
+use streamer_core::naive::{NaiveEvent, wants};
+use streamer_core::subscriptions::Subscription;
 
 /// What tests and benchmarks do to a core that nobody else does.
 #[pyclass(frozen, module = "streamer._native")]
@@ -35,6 +39,28 @@ impl CoreHooks {
         })
     }
 
+    /// Ask the naive oracle, by which the fuzzers judge, for the ids that match, sorted.
+    ///
+    /// Args:
+    ///     texts: subscriptions without `cel` and `transitions`, as JSON.
+    ///     tenant: whose the event is.
+    ///     collection: where it belongs.
+    #[pyo3(signature = (texts, event, tenant, collection))]
+    fn naive_ids(&self, texts: Vec<Vec<u8>>, event: &[u8], tenant: &str, collection: Option<&str>) -> PyResult<Vec<String>> {
+        let options = self.core.get().shared.engine.options();
+        let read = NaiveEvent::read(event, &options.layout, &options.limits).map_err(refused)?;
+        let mut ids = Vec::new();
+        for text in &texts {
+            let asked = Subscription::parse(text, options.default_tenant.as_deref(), &options.limits).map_err(refused)?;
+            let is_of = &*asked.tenant == "*" || &*asked.tenant == tenant;
+            if is_of && asked.collection.as_deref().is_none_or(|name| collection == Some(name)) && wants(&asked, &read) {
+                ids.push(asked.id.to_string());
+            }
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
     /// Call this inside each write before it is seen; what it raises is a panic there.
     fn before_publish(&self, call: Option<Py<PyAny>>) {
         *self.core.get().hook.lock().unwrap_or_else(PoisonError::into_inner) = call;
@@ -56,4 +82,8 @@ impl CoreHooks {
             parallel(py, threads, &mut scratches, work).map(|_| ())
         })
     }
+}
+
+fn refused(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }

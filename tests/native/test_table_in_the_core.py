@@ -1,0 +1,65 @@
+"""The table of cases where the core alone decides: by its merged index, and by the naive oracle that its fuzzers judge by."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamer import Engine
+from streamer.events.reading import read_event
+from tests.conformance.table import Case, by_file, load_known_failures
+from tests.tools.hooks import hooks
+
+FILES = by_file()
+KNOWN = {(failure.file, failure.name) for failure in load_known_failures()}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_merged_index_finds_what_the_table_says(file: str) -> None:
+    for case in FILES[file]:
+        for engine in _filled(case):
+            before = engine.match(case.event, case.tenant, case.collection)
+            hooks(engine).merge()
+            after = engine.match(case.event, case.tenant, case.collection)
+            assert sorted(after.ids()) == sorted(before.ids()) == sorted(case.expect_ids or ()), case.id
+            assert {m.subscription_id: m for m in after} == {m.subscription_id: m for m in before}, case.id
+
+
+def test_the_naive_oracle_finds_what_the_table_says() -> None:
+    asked = 0
+    for case in (case for cases in FILES.values() for case in cases):
+        for engine in _filled(case):
+            event = read_event(
+                case.event,
+                layout=case.layout,
+                default_tenant=case.default_tenant,
+                limits=case.limits,
+                tenant=case.tenant,
+                collection=case.collection,
+            )
+            held = list(engine.subscriptions())
+            # These are evaluated by others.
+            if case.soft_delete or any(s.cel or s.transitions for s in held) or event.unknown:
+                continue
+            texts = [text.encode() for text in case.subscriptions]
+            found = hooks(engine).naive_ids(texts, case.event or b"", event.tenant, event.collection)
+            assert found == sorted(case.expect_ids or ()), case.id
+            asked += 1
+    assert asked > 1_000
+
+
+def _filled(case: Case) -> list[Engine]:
+    """Return an engine for each validation; none for a case of an error or of an ignored event."""
+    if case.expect_ids is None or case.event is None or (case.file, case.name) in KNOWN:
+        return []
+    engines = []
+    for validation in case.validation:
+        engine = Engine(
+            layout=case.layout,
+            default_tenant=case.default_tenant,
+            validation=validation,
+            limits=case.limits,
+            soft_delete=case.soft_delete,
+        )
+        engine.add_many(case.subscriptions)
+        engines.append(engine)
+    return engines
