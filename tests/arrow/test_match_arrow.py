@@ -401,5 +401,5 @@ def test_each_row_is_counted_once_and_located_rows_are_not(filled: Engine) -> No
 
 def test_without_pyarrow_the_error_names_the_extra(filled: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"streamer\[arrow\]"):
+    with pytest.raises(ImportError, match=r"streamer-engine\[arrow\]"):
         filled.match_arrow(b"")
