@@ -193,7 +193,9 @@ def test_lint_raises_no_false_alarm(part: int, backend: str) -> None:
                 assert all(evaluate(subject, event) is Verdict.TRUE for event in its), str(finding)
             elif finding.code is FindingCode.DUPLICATE:
                 twin = by_id[finding.related[0]]
-                assert all(evaluate(subject, event) == evaluate(twin, event) for event in events), str(finding)
+                wanted = [[evaluate(each, event) is Verdict.TRUE for event in events] for each in (subject, twin)]
+                # An error matches as little as false: the core's normal form does not tell them apart.
+                assert wanted[0] == wanted[1], str(finding)
     assert reported[FindingCode.NEVER_MATCHES] > 100
     assert reported[FindingCode.SLOW] > 100
 
