@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use streamer_core::flatten::{Flattener, Given, Locator, PathTrie, Validation};
+use streamer_core::flatten::{Flattener, GivenParts, Locator, PathTrie, Validation};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::normal_form::{Mode, Path, Root};
@@ -34,7 +34,7 @@ fn best(mut run: impl FnMut()) -> f64 {
 }
 
 fn flatten(trie: &PathTrie, event: &str, validation: Validation) -> f64 {
-    let (limits, given) = (Limits::default(), Given { default_tenant: Some("default"), ..Given::default() });
+    let (limits, given) = (Limits::default(), GivenParts { default_tenant: Some("default"), ..GivenParts::default() });
     let mut flattener = Flattener::new();
     best(|| {
         let flat = flattener.flatten(trie, black_box(event.as_bytes()), validation, &given, &limits);
@@ -98,7 +98,7 @@ fn main() {
         println!("{:<28} {:>6} {:>9} {:>9} {tape:>9.0}", "  simd-json tape", "", "", "");
     }
     let locator = Locator::new(&change);
-    let (limits, given) = (Limits::default(), Given::default());
+    let (limits, given) = (Limits::default(), GivenParts::default());
     let mut flattener = Flattener::new();
     let located = best(|| {
         black_box(flattener.locate(&locator, black_box(CHANGE.as_bytes()), &given, &limits));
