@@ -41,6 +41,7 @@ from streamer.cel_eval.tree import (
     Ternary,
     Unary,
     Variable,
+    constant_path,
 )
 from streamer.cel_eval.types import (
     BOOL,
@@ -382,7 +383,7 @@ class _Checker:
     def _has(self, node: Has) -> Type:
         kind = self._step_into(node.target)
         self._field(kind, node.name, node.at)
-        path = self._path(node.target)
+        path = constant_path(node.target)
         if path is not None:
             self.found.fields.add((*path, node.name))
         return BOOL
@@ -400,26 +401,10 @@ class _Checker:
         kind = self._step_into(node.base)
         for step in node.steps:
             kind = self._step(kind, step)
-        path = self._path(node) if whole else None
+        path = constant_path(node) if whole else None
         if path is not None:
             self.found.fields.add(path)
         return kind
-
-    @staticmethod
-    def _path(node: Node) -> tuple[str, ...] | None:
-        """Return the constant path, from a part of the event, with which *node* begins."""
-        base, steps = (node.base, node.steps) if isinstance(node, Chain) else (node, [])
-        if not isinstance(base, Ident) or not isinstance(base.meaning, Variable):
-            return None
-        path = [base.name]
-        for step in steps:
-            if isinstance(step, Select):
-                path.append(step.name)
-            elif isinstance(step, Index) and isinstance(step.key, Literal) and isinstance(step.key.value, str):
-                path.append(step.key.value)
-            else:
-                break
-        return tuple(path)
 
     def _step(self, kind: Type, step: Step) -> Type:
         match step:

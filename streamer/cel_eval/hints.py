@@ -28,8 +28,7 @@ _MEANT: Final[Mapping[str, str]] = {
 
 #: Words after which an expression was expected to begin.
 _LEADS: Final[Mapping[str, str]] = {
-    "not": "`not` is written `!`",
-    "NOT": "`NOT` is written `!`",
+    **{word: _MEANT[word] for word in ("not", "NOT")},
     "if": "a choice is written `condition ? a : b`",
 }
 

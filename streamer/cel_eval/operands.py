@@ -9,7 +9,17 @@ from typing import Any, Final
 
 from streamer.cel_eval.evaluate import BudgetSpentError
 from streamer.cel_eval.program import Program
-from streamer.cel_eval.tree import Chain, Has, Ident, Index, Literal, Logic, Node, Operation, Paren, Select, Variable, children
+from streamer.cel_eval.tree import (
+    Chain,
+    Has,
+    Ident,
+    Logic,
+    Node,
+    Operation,
+    Paren,
+    children,
+    constant_path,
+)
 from streamer.model import Event
 
 _TRIPLE: Final = r'"{3}(?:[^\\]|\\[\s\S])*?"{3}' + r"|'{3}(?:[^\\]|\\[\s\S])*?'{3}"
@@ -77,19 +87,8 @@ def _paths(root: Node) -> Iterator[tuple[str, ...]]:
     pending: list[object] = [root]
     while pending:
         node = pending.pop()
-        match node:
-            case Has():
-                yield from ((*path, node.name) for path in _paths(node.target))
-            case Chain(base=Ident(meaning=Variable(name=name))):
-                path = [name]
-                for step in node.steps:
-                    if isinstance(step, Select):
-                        path.append(step.name)
-                    elif isinstance(step, Index) and isinstance(step.key, Literal) and isinstance(step.key.value, str):
-                        path.append(step.key.value)
-                    else:
-                        break
-                yield tuple(path)
-            case Ident(meaning=Variable(name=name)):
-                yield (name,)
+        if isinstance(node, Has):
+            yield from ((*path, node.name) for path in _paths(node.target))
+        elif isinstance(node, Chain | Ident) and (path := constant_path(node)) is not None:
+            yield path
         pending.extend(children(node))  # type: ignore[arg-type]  # of a node, nodes and steps

@@ -195,6 +195,22 @@ class Chain:
 Node: TypeAlias = Literal | Ident | Paren | ListLiteral | MapLiteral | Unary | Operation | Logic | Ternary | Call | Has | Chain
 
 
+def constant_path(node: Node) -> tuple[str, ...] | None:
+    """Return the constant path, from a part of the event, with which a resolved *node* begins; None where it begins with none."""
+    base, steps = (node.base, node.steps) if isinstance(node, Chain) else (node, [])
+    if not isinstance(base, Ident) or not isinstance(base.meaning, Variable):
+        return None
+    path = [base.name]
+    for step in steps:
+        if isinstance(step, Select):
+            path.append(step.name)
+        elif isinstance(step, Index) and isinstance(step.key, Literal) and isinstance(step.key.value, str):
+            path.append(step.key.value)
+        else:
+            break
+    return tuple(path)
+
+
 def children(node: Node | Step) -> list[Node | Step]:
     """Return what stands directly inside *node*, in order of the text."""
     match node:
