@@ -15,6 +15,9 @@ from typing import Any, Final, NoReturn
 
 OK, SOME_BAD, USAGE, INTERRUPTED = 0, 1, 2, 130
 
+#: Columns that what is printed for people fits in.
+WIDTH: Final = 80
+
 EXIT_CODES: Final = (
     "Exit codes: 0 all is well; 1 {one}; 2 wrong usage, a bad configuration, bad subscriptions, or files that cannot be read or "
     "written; 130 interrupted by Ctrl-C. "

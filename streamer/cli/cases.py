@@ -16,14 +16,12 @@ import click
 import streamer
 from streamer.cli.inputs import opened, shown_name
 from streamer.cli.output import annotation, show_json
-from streamer.cli.setup import CONFIG, DEFAULT_TENANT, LAYOUT, SOFT_DELETE, SUBSCRIPTIONS, set_up
+from streamer.cli.setup import CONFIG, DEFAULT_TENANT, LAYOUT, SOFT_DELETE, SUBSCRIPTIONS, format_option, set_up
 from streamer.errors import BulkConfigError
-from streamer.terminal import EXIT_CODES, OK, SOME_BAD, USAGE, fail, note, printable, show
+from streamer.terminal import EXIT_CODES, OK, SOME_BAD, USAGE, WIDTH, fail, note, printable, show
 
 if TYPE_CHECKING:
     from streamer.engine.cases import CaseFile, Difference, Result
-
-WIDTH = 80
 
 
 class Report(StrEnum):
@@ -39,15 +37,7 @@ class Report(StrEnum):
 @click.argument("files", metavar="CASES...", nargs=-1, required=True, help="YAML files of cases.")
 @SUBSCRIPTIONS
 @CONFIG
-@click.option(
-    "-f",
-    "--format",
-    "report",
-    type=click.Choice(Report),
-    default=Report.text,
-    show_default=True,
-    help="text: for people; json: an object a case; junit: XML; github: annotations.",
-)
+@format_option(Report.text, "text: for people; json: an object a case; junit: XML; github: annotations.")
 @LAYOUT
 @DEFAULT_TENANT
 @SOFT_DELETE

@@ -37,6 +37,7 @@ from streamer.cli.setup import (
     TENANT,
     Validation,
     check_names,
+    format_option,
     set_up,
 )
 from streamer.cli.snapshot import app as snapshot_app
@@ -84,14 +85,7 @@ for command in (why_command, test_command, config_app, layouts_app, plot_command
 @SUBSCRIPTIONS
 @CONFIG
 @click.argument("events", default="-", help="Events, one JSON object a line.  [default: -]")
-@click.option(
-    "-f",
-    "--format",
-    type=click.Choice(Format),
-    default=Format.jsonl,
-    show_default=True,
-    help="jsonl, json: an object a match; ids: an id a match; table: for people.",
-)
+@format_option(Format.jsonl, "jsonl, json: an object a match; ids: an id a match; table: for people.")
 @LAYOUT
 @TENANT
 @COLLECTION
@@ -106,7 +100,7 @@ def match(
     subscriptions: Sequence[str],
     config: str | None,
     events: str,
-    format: Format,
+    report: Format,
     layout: str | None,
     tenant: str | None,
     collection: str | None,
@@ -123,7 +117,7 @@ def match(
     check_names(tenant, collection)
     setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, validation, events=events)
     engine = setup.engine()
-    write = writer(format, engine)
+    write = writer(report, engine)
     tally, first = Tally(), FirstEvents()
     code = OK
     try:
@@ -259,9 +253,7 @@ def explain(
     """Tell why a subscription matches an event, or why not: each condition, the value seen, the outcome."""
     check_names(tenant, collection)
     setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=event)
-    engine = setup.engine()
-    if id not in engine:
-        fail(f"{setup.names}: no subscription {id!r}")
+    engine = setup.engine_with(id)
     text = _event(event, line, setup.max_event_bytes)
     try:
         told = engine.explain(text, id, tenant, collection)
@@ -291,9 +283,7 @@ def plan(
 ) -> None:
     """Tell how each subscription is found and decided: normal form, access keys, Bloom keys, CEL program, residual."""
     setup = set_up(config, subscriptions, default_tenant=default_tenant)
-    engine = setup.engine()
-    if id is not None and id not in engine:
-        fail(f"{setup.names}: no subscription {id!r}")
+    engine = setup.engine() if id is None else setup.engine_with(id)
     for number, each in enumerate([id] if id is not None else engine):
         told = engine.plan(each)
         if report is PlainFormat.json:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -35,11 +35,21 @@ if TYPE_CHECKING:
     from streamer.config import Config
 
 
+#: What a command is made of.
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
 class Validation(StrEnum):
     """How much of an event is checked."""
 
     full = "full"
     lazy = "lazy"
+
+
+def format_option(default: StrEnum, help: str) -> Callable[[Command], Command]:  # noqa: A002 - as click names it
+    """Return the option of how results are printed: a member of the class of *default*."""
+    choice = click.Choice(type(default))
+    return click.option("-f", "--format", "report", type=choice, default=default, show_default=True, help=help)
 
 
 PATH: Final = click.Path(path_type=Path)
@@ -58,24 +68,8 @@ LAYOUT: Final = click.option(
     metavar="NAME|FILE",
     help="Where an event's parts are: a preset (debezium, ...) or a JSON file.  [default: change]",
 )
-PLAIN_FORMAT: Final = click.option(
-    "-f",
-    "--format",
-    "report",
-    type=click.Choice(PlainFormat),
-    default=PlainFormat.text,
-    show_default=True,
-    help="text: for people; json: for programs.",
-)
-FAULT_FORMAT: Final = click.option(
-    "-f",
-    "--format",
-    "report",
-    type=click.Choice(FaultFormat),
-    default=FaultFormat.text,
-    show_default=True,
-    help="text: for people; json: an object each; github: annotations.",
-)
+PLAIN_FORMAT: Final = format_option(PlainFormat.text, "text: for people; json: for programs.")
+FAULT_FORMAT: Final = format_option(FaultFormat.text, "text: for people; json: an object each; github: annotations.")
 TENANT: Final = click.option("--tenant", help="The tenant of every event; wins over what an event says.")
 COLLECTION: Final = click.option("--collection", help="The collection of every event; wins over what an event says.")
 DEFAULT_TENANT: Final = click.option("--default-tenant", help="The tenant of what names none.  [default: default]")
@@ -126,6 +120,13 @@ class Setup:
             note(str(error))
         if errors:
             sys.exit(USAGE)
+        return engine
+
+    def engine_with(self, subscription_id: str) -> streamer.Engine:
+        """Make an engine, or say that a subscription is not in it and end."""
+        engine = self.engine()
+        if subscription_id not in engine:
+            fail(f"{self.names}: no subscription {subscription_id!r}")
         return engine
 
     def empty_engine(self) -> streamer.Engine:

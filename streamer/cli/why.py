@@ -25,12 +25,10 @@ from streamer.cli.setup import (
 )
 from streamer.engine.lines import read_lines
 from streamer.errors import EventError, InputError
-from streamer.terminal import EXIT_CODES, OK, SOME_BAD, fail, note, printable, show
+from streamer.terminal import EXIT_CODES, OK, SOME_BAD, WIDTH, fail, note, printable, show
 
 if TYPE_CHECKING:
     from streamer.engine.misses import Survey
-
-WIDTH = 80
 
 
 @click.command(name="why", epilog=EXIT_CODES.format(one="some events were bad, the others were looked at"))
@@ -61,10 +59,7 @@ def command(
 
     check_names(tenant, collection)
     setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=events)
-    engine = setup.engine()
-    if subscription_id not in engine:
-        fail(f"{setup.names}: no subscription {subscription_id!r}")
-    survey, bad = Survey(engine, subscription_id), 0
+    survey, bad = Survey(setup.engine_with(subscription_id), subscription_id), 0
     try:
         with opened(events) as source:
             for number, event in read_lines(source, max_bytes=setup.max_event_bytes):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from streamer.model import BeyondFloat64, Verdict
 from streamer.reference.conditions import Condition, Values
 from streamer.reference.filters import Absence
+from streamer.terminal import WIDTH
 
 if TYPE_CHECKING:
     from streamer.engine.explain import Explanation
 
-WIDTH: Final = 80
 #: Longer values are cut when they are printed, and so are longer lists of paths.
 SHOWN, SHOWN_PATHS = 60, 8
 #: An expression is cut after so many lines.
