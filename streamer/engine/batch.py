@@ -56,8 +56,8 @@ def match_lines(
     tenant: str | None,
     collection: str | None,
     *,
-    at_once: int = AT_ONCE,
-    threads: int = 1,
+    at_once: int,
+    threads: int,
 ) -> Iterator[LineResult]:
     """Match lines as they are read, up to *at_once* together; nothing waits for a line that has not come yet."""
     batches = _batches(core, source, options, (tenant, collection, threads), at_once)

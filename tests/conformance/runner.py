@@ -57,7 +57,8 @@ def _engine(case: Case, validation: Validation, evaluator: CelEvaluator) -> Engi
     )
 
 
-def _filled(case: Case, validation: Validation, evaluator: CelEvaluator) -> Engine:
+def filled(case: Case, validation: Validation, evaluator: CelEvaluator = "native") -> Engine:
+    """Return an engine with the subscriptions of a case."""
     engine = _engine(case, validation, evaluator)
     for subscription in case.subscriptions:
         engine.add(subscription)
@@ -81,7 +82,7 @@ def _check_subscription_error(case: Case, validation: Validation, evaluator: Cel
 
 
 def _check_event_error(case: Case, validation: Validation, evaluator: CelEvaluator) -> None:
-    engine = _filled(case, validation, evaluator)
+    engine = filled(case, validation, evaluator)
     expected = dict(case.event_error or {})
     for event in _spellings(case, validation):
         error = _raised(EventError, lambda event=event: list(engine.match(event, case.tenant, case.collection)))
@@ -94,7 +95,7 @@ def _check_event_error(case: Case, validation: Validation, evaluator: CelEvaluat
 
 
 def _check_matches(case: Case, validation: Validation, evaluator: CelEvaluator) -> None:
-    engine = _filled(case, validation, evaluator)
+    engine = filled(case, validation, evaluator)
     expected = case.expect_ids or frozenset()
     for event in _spellings(case, validation):
         matches = engine.match(event, case.tenant, case.collection)

@@ -6,6 +6,7 @@ import pytest
 
 from streamer import Engine
 from streamer.events.reading import read_event
+from tests.conformance import runner
 from tests.conformance.table import Case, by_file, load_known_failures
 from tests.tools.hooks import hooks
 
@@ -51,15 +52,4 @@ def _filled(case: Case) -> list[Engine]:
     """Return an engine for each validation; none for a case of an error or of an ignored event."""
     if case.expect_ids is None or case.event is None or (case.file, case.name) in KNOWN:
         return []
-    engines = []
-    for validation in case.validation:
-        engine = Engine(
-            layout=case.layout,
-            default_tenant=case.default_tenant,
-            validation=validation,
-            limits=case.limits,
-            soft_delete=case.soft_delete,
-        )
-        engine.add_many(case.subscriptions)
-        engines.append(engine)
-    return engines
+    return [runner.filled(case, validation) for validation in case.validation]
