@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -39,6 +39,7 @@ BETWEEN: Final = "__"
 #: Variables with the prefix that say something else (CONTRIBUTING.md).
 _OTHERS: Final = ("STREAMER_BACKEND", "STREAMER_BUILD_RUST")
 _SERVICE: Final = re.compile("(?:tcp|udp|sctp)://")
+_NAMES: Final = "expected a name of lower-case letters and digits, with single underscores between them, such as orders_eu"
 _LOGGER: Final = logging.getLogger("streamer.config")
 
 
@@ -121,6 +122,7 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
     variables, values, wrong = _environment(environment)
     members: dict[str, Any] = plain or {}
     named: dict[Path, str] = {}
+    _rebase(members, _absolute(directory))
     if isinstance(files := members.get("subscriptions"), str | list):
         if isinstance(files, str):
             # One path is short for a list of it.
@@ -148,6 +150,19 @@ def from_dict(members: Mapping[str, Any]) -> Config:
         return Config.model_validate(dict(members))
     except ValidationError as invalid:
         raise BulkConfigError([ConfigError(fault.reason, place=show_place(fault.place)) for fault in _faults(invalid)]) from None
+
+
+def _rebase(members: Mapping[str, Any], directory: Path) -> None:
+    """Make the paths in sections relative to a directory."""
+    sections = [*_under(members, "sources"), *_under(members, "sinks")]
+    for section, name in [*((each, "path") for each in sections), (members.get("service"), "data_dir")]:
+        if isinstance(section, dict) and isinstance(path := section.get(name), str) and path:
+            section[name] = str(directory / path)
+
+
+def _under(members: Mapping[str, Any], name: str) -> list[Any]:
+    """Return what stands under each name of a part of the tree."""
+    return list(value.values()) if isinstance(value := members.get(name), dict) else []
 
 
 def _absolute(directory: Path) -> Path:
@@ -179,16 +194,28 @@ class _Fault:
 def _faults(invalid: ValidationError) -> Iterator[_Fault]:
     """Yield what pydantic found."""
     for fault in invalid.errors(include_url=False):
-        place: Place = fault["loc"]
+        place = _as_written(fault["loc"])
         context = fault.get("ctx", {})
         if "faults" in context:
             # Several in one value, of which pydantic knows nothing.
             found = [((*place, *steps), reason) for steps, reason in context["faults"]]
         else:
+            if fault["type"] == "union_tag_invalid":
+                place = (*place, "type")
             found = [(place, _reason(fault["type"], fault["input"], context, fault["msg"]))]
         for inside, reason in found:
+            if fault["loc"][-1:] == ("[key]",):
+                yield _Fault(inside, _NAMES, of_name=True)
+                continue
             of_name = fault["type"] == "extra_forbidden" or reason.startswith("unknown member")
             yield _Fault(inside, f"no such name; {_nearest(inside)}" if of_name else reason, of_name)
+
+
+def _as_written(place: Place) -> Place:
+    """Return a place of pydantic's as a file has it: without the kind that it was read as."""
+    if len(place) > 2 and place[2] != "[key]" and place[2] in (_kinds_at(place[:1]) or ()):
+        return (*place[:2], *place[3:])
+    return place[:-1] if place[-1:] == ("[key]",) else place
 
 
 def _reason(kind: str, value: Any, context: Mapping[str, Any], message: str) -> str:
@@ -206,12 +233,19 @@ def _reason(kind: str, value: Any, context: Mapping[str, Any], message: str) -> 
             return f"expected text, not {said}{hint}"
         case "tuple_type":
             return f"expected a list, not {said}"
-        case "model_type" | "model_attributes_type":
+        case "missing":
+            return "expected a value, and there is none"
+        case "string_too_short":
+            return "expected some text"
+        case "union_tag_not_found":
+            return "expected a type, and there is none"
+        case "union_tag_invalid":
+            expected = str(context["expected_tags"])
+            return _one_of(" or ".join(expected.split(", ")), value.get("type") if isinstance(value, Mapping) else value)
+        case "model_type" | "model_attributes_type" | "dict_type":
             return f"expected names and values, not {said}"
         case "literal_error":
-            expected = str(context["expected"])
-            near = difflib.get_close_matches(str(value), re.findall("'([^']*)'", expected), 1)
-            return f"expected {expected}, not {said}{f'; did you mean {near[0]!r}?' if near else ''}"
+            return _one_of(str(context["expected"]), value)
         case "greater_than":
             return f"expected more than {context['gt']:g}, not {said}"
         case "greater_than_equal":
@@ -222,6 +256,11 @@ def _reason(kind: str, value: Any, context: Mapping[str, Any], message: str) -> 
             return f"expected at most {context['le']:,}, not {said}"
         case _:
             return message
+
+
+def _one_of(expected: str, value: Any) -> str:
+    near = difflib.get_close_matches(str(value), re.findall("'([^']*)'", expected), 1)
+    return f"expected {expected}, not {_shown_value(value)}{f'; did you mean {near[0]!r}?' if near else ''}"
 
 
 def _shown_value(value: Any) -> str:
@@ -238,7 +277,7 @@ def _nearest(place: Place) -> str:
     beside = _names(tuple(above))
     if (near := closest(str(name), beside, 0.6)) is not None:
         return f"did you mean '{near}'?"
-    everywhere = {known[-1]: known for known in reversed(list(fields_of(Config)))}
+    everywhere = {str(known[-1]): known for known in reversed(list(fields_of(Config)))}
     if (near := closest(str(name), everywhere, 0.8)) is not None:
         return f"did you mean {show_place(everywhere[near])}?"
     return f"expected one of {', '.join(sorted(beside))}"
@@ -255,12 +294,21 @@ def closest(name: str, known: Iterable[str], cutoff: float) -> str | None:
     return max(difflib.get_close_matches(name, known, 5, cutoff), key=nearness, default=None)
 
 
-def fields_of(section: type[Section], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the place of each field of a section, of sections in it too, from the outside in."""
-    for name, info in section.model_fields.items():
-        yield (*above, name)
+def fields_of(section: type[Section] | Section, above: Place = ()) -> Iterator[Place]:
+    """Yield the place of each field of a section, of sections in it too, from the outside in.
+
+    Of a section that somebody wrote, what stands under names that they chose, too.
+    """
+    for name, info in (section if isinstance(section, type) else type(section)).model_fields.items():
+        place = (*above, name)
+        yield place
+        value = None if isinstance(section, type) else getattr(section, name)
         if (inner := section_of(info)) is not None:
-            yield from fields_of(inner, (*above, name))
+            yield from fields_of(inner if value is None else value, place)
+        elif kinds_of(info) and value is not None:
+            for chosen, each in value.items():
+                yield (*place, chosen)
+                yield from fields_of(each, (*place, chosen))
 
 
 def section_of(info: FieldInfo) -> type[Section] | None:
@@ -269,16 +317,61 @@ def section_of(info: FieldInfo) -> type[Section] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
+def kinds_of(info: FieldInfo) -> Mapping[str, type[Section]]:
+    """Return the kinds of section that may stand under names in a field, by their `type`; none for any other field."""
+    if get_origin(info.annotation) is not dict:
+        return {}
+    union, *_ = get_args(get_args(info.annotation)[1])
+    return {get_args(kind.model_fields["type"].annotation)[0]: kind for kind in get_args(union)}
+
+
+def items_of(info: FieldInfo) -> type[Section] | None:
+    """Return the section that each item of a field is; None for any other field."""
+    item = get_args(info.annotation)[0] if get_origin(info.annotation) is tuple else None
+    return item if isinstance(item, type) and issubclass(item, Section) else None
+
+
+def _kinds_at(place: Place) -> Mapping[str, type[Section]] | None:
+    """Return the kinds of section that may stand under names at a place; None where names are not the user's."""
+    *above, name = place or ("",)
+    for section in _sections_at(tuple(above)):
+        if name in section.model_fields and (kinds := kinds_of(section.model_fields[str(name)])):
+            return kinds
+    return None
+
+
+def _sections_at(place: Place) -> list[type[Section]]:
+    """Return the sections that may stand at a place; of several kinds, one does."""
+    here: list[type[Section]] = [Config]
+    steps = iter(place)
+    for name in steps:
+        infos = [section.model_fields[str(name)] for section in here if name in section.model_fields]
+        here = []
+        for info in infos:
+            if (inner := section_of(info)) is not None:
+                here.append(inner)
+            elif (kinds := kinds_of(info)) and next(steps, None) is not None:
+                here += kinds.values()
+            elif (item := items_of(info)) is not None and isinstance(next(steps, None), int):
+                here.append(item)
+    return here
+
+
 def _names(above: Place) -> list[str]:
     """Return the names that may stand in a section."""
-    section: type[Section] = Config
-    for name in above:
-        info = section.model_fields.get(str(name))
-        inner = None if info is None else section_of(info)
-        if inner is None:
-            return list(LAYOUT_MEMBERS) if above == LAYOUT else []
-        section = inner
-    return list(section.model_fields)
+    if above == LAYOUT:
+        return list(LAYOUT_MEMBERS)
+    return list(dict.fromkeys(name for section in _sections_at(above) for name in section.model_fields))
+
+
+def _is_tree(place: Place) -> bool:
+    """Tell whether what stands at a place has names of its own, by which it is put together."""
+    return bool(_names(place)) or _kinds_at(place) is not None
+
+
+def _is_known(place: Place) -> bool:
+    """Tell whether a variable may say what stands at a place."""
+    return _kinds_at(place[:-1]) is not None or place[-1] in _names(place[:-1])
 
 
 def show_place(place: Iterable[str | int]) -> str:
@@ -365,6 +458,11 @@ class _Variables(EnvSettingsSource):
         return _plain_yaml(value)
 
 
+def _plain_value(text: str) -> Any:
+    """Read a value of a variable: YAML where it is a list or a mapping, else as it stands."""
+    return _plain_yaml(text) if text.startswith(("[", "{")) else None if text == "null" else text
+
+
 def _plain_yaml(text: str) -> Any:
     node, errors = read_yaml(text.encode("utf-8", "surrogateescape"), "")
     if errors:
@@ -377,7 +475,6 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
     variables: dict[Place, str] = {}
     errors: list[ConfigError] = []
     values: dict[str, Any] = {}
-    known = set(fields_of(Config))
     given: dict[Place, str] = {}
     # A section comes before what stands in it, which is laid over it.
     for name in sorted(environment, key=lambda name: (name.upper(), name)):
@@ -385,7 +482,7 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
         if not name.upper().startswith(PREFIX) or name.upper() in _OTHERS or not environment[name]:
             continue
         place = tuple(name[len(PREFIX) :].lower().split(BETWEEN))
-        if place not in known and place[:-1] != LAYOUT:
+        if not _is_known(place):
             if len(place) > 1:
                 errors.append(ConfigError(f"no such variable; {_nearest_variable(place)}", source=shown(name)))
             elif meant := _misread(place[0], environment[name]):
@@ -399,9 +496,12 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[Place, str], dict
             errors.append(ConfigError("no UTF-8", place=show_place(place), source=name))
             continue
         try:
-            if place not in known and environment[name].startswith(("[", "{")):
-                # pydantic-settings does not know of what a part of the layout may be.
-                said: Mapping[str, Any] = {"matching": {"layout": {place[-1]: _plain_yaml(environment[name])}}}
+            said: Mapping[str, Any]
+            if place[:-1] == LAYOUT or (len(place) > 1 and _kinds_at(place[:1]) is not None):
+                # pydantic-settings does not know of what a part of the layout may be, nor of names that the user chose.
+                said = _plain_value(environment[name])
+                for step in reversed(place):
+                    said = {step: said}
             else:
                 said = _Variables({name: environment[name]})()
         except BulkConfigError as refused:
@@ -420,8 +520,8 @@ def _nearest_variable(place: tuple[str, ...]) -> str:
     return f"did you mean {near[0]}?" if near else "streamer config show lists every field"
 
 
-def _variable_name(place: tuple[str, ...]) -> str:
-    return PREFIX + BETWEEN.join(place).upper()
+def _variable_name(place: Place) -> str:
+    return PREFIX + BETWEEN.join(map(str, place)).upper()
 
 
 def _misread(name: str, value: str) -> list[str]:
@@ -435,7 +535,7 @@ def _misread(name: str, value: str) -> list[str]:
     meant: dict[str, list[str]] = {}
     for place in (*fields_of(Config), *((*LAYOUT, part) for part in LAYOUT_MEMBERS)):
         for start in range(len(place)):
-            meant.setdefault("_".join(place[start:]), []).append(_variable_name(place))
+            meant.setdefault("_".join(map(str, place[start:])), []).append(_variable_name(place))
     near = difflib.get_close_matches(name, meant, 1, cutoff=0.9)
     return meant[near[0]] if near else []
 
@@ -451,7 +551,7 @@ def _warn_once(text: str) -> None:
 
 def _merged(below: Any, above: Any, place: Place = ()) -> Any:
     """Put what one source says of a place over what another says of it."""
-    if not isinstance(above, Mapping) or not _names(place):
+    if not isinstance(above, Mapping) or not _is_tree(place):
         return above
     under = as_members(below) if place == LAYOUT else below
     if under is None:
@@ -464,7 +564,7 @@ def _merged(below: Any, above: Any, place: Place = ()) -> Any:
 
 def _leaves(value: Any, place: Place = ()) -> Iterator[Place]:
     """Yield each place of which a tree says what replaces what is below it."""
-    if isinstance(value, Mapping) and _names(place):
+    if isinstance(value, Mapping) and _is_tree(place):
         for name, inner in value.items():
             yield from _leaves(inner, (*place, name))
     else:

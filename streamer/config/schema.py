@@ -5,9 +5,16 @@ Config ─┬─ matching ─┬─ bloom    phase 1
         │            ├─ cel      phase 2b
         │            └─ limits   what subscriptions and events may cost
         ├─ subscriptions
+        ├─ sources ─── NAME: what `type` makes of it ─┐
+        ├─ sinks ───── NAME: what `type` makes of it ─┤
+        ├─ routes      which sink gets what           ├─ the service
+        ├─ delivery                                   │
+        ├─ service ───────────────────────────────────┘
         ├─ metrics
         └─ logging
 ```
+
+A section under a name that the user chose is one of several kinds, told apart by its `type`. A kind is here once it exists.
 
 The docstring of a field is its text in docs/configuration.md, in the JSON Schema and so in editors. What the engine checks
 itself is checked by the engine's own types (`EventLayout`, `Limits`, `BloomOptions`): a configuration that loads is one that an
@@ -17,10 +24,10 @@ engine takes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, final
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, final
 
 from pydantic import (
     AfterValidator,
@@ -67,9 +74,11 @@ def _no_number(value: Any) -> Any:
     return value
 
 
-def _wrong_inside(faults: list[tuple[tuple[str, ...], str]]) -> PydanticCustomError:
+def _wrong_inside(faults: Sequence[tuple[tuple[str | int, ...], str]]) -> PydanticCustomError:
     """Make one error of all that is wrong inside a value, each with the names that lead to it; the loader takes it apart."""
-    return PydanticCustomError("inside", "{reason}", {"reason": "; ".join(reason for _, reason in faults), "faults": faults})
+    return PydanticCustomError(
+        "inside", "{reason}", {"reason": "; ".join(reason for _, reason in faults), "faults": list(faults)}
+    )
 
 
 def as_members(layout: Any) -> Any:
@@ -124,6 +133,15 @@ def _files(value: Any) -> Any:
     return value or ()
 
 
+def _named(value: Any) -> Any:
+    """Take nothing, as where every line of it is a comment, for no names."""
+    return {} if value is None else value
+
+
+def _listed(value: Any) -> Any:
+    return () if value is None else value
+
+
 def _address(text: str) -> str:
     from streamer.metrics.address import parse_address
 
@@ -142,7 +160,12 @@ def _path(value: Any) -> Path:
 Whole: TypeAlias = Annotated[int, Field(ge=1, le=INT64_MAX), BeforeValidator(_number)]
 Bool: TypeAlias = Annotated[bool, BeforeValidator(_no_number)]
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), BeforeValidator(_number)]
-File: TypeAlias = Annotated[Path, PlainValidator(_path, json_schema_input_type=str), PlainSerializer(str, when_used="json")]
+File: TypeAlias = Annotated[
+    Path,
+    PlainValidator(_path),
+    PlainSerializer(str, when_used="json"),
+    WithJsonSchema({"type": "string", "minLength": 1}),
+]
 _FILES_SCHEMA: Final = {
     "anyOf": [
         {"type": "array", "items": {"type": "string", "minLength": 1}},
@@ -188,7 +211,13 @@ Layout: TypeAlias = Annotated[
 class Section(BaseModel):
     """A part of the tree. Unknown names are errors; null, as where every line of a section is a comment, is its defaults."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,  # it may be a secret that stands where none may
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -323,6 +352,100 @@ class Logging(Section):
     """Least severe messages of `streamer` that are shown."""
 
 
+#: `json` is read by `matching.layout`; a decoder of `streamer.cdc` makes events of all others.
+SourceFormat: TypeAlias = Literal["json", "canal", "dynamodb", "mongodb", "wal2json"]
+
+#: As an environment variable can say it, too: its two underscores stand between names.
+Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=63)]
+
+
+class Source(Section):
+    """Where events come from."""
+
+    type: str
+    """What kind of source it is; it decides which fields there are."""
+    format: SourceFormat = "json"
+    """What a line is: `json` is an event as `matching.layout` says; the others are messages for a decoder (docs/sources.md)."""
+
+
+@final
+class FileSource(Source):
+    """A file of JSON lines, read from where the last run was confirmed."""
+
+    type: Literal["file"]
+    """What kind of source it is."""
+    path: File
+    """The file; relative to the configuration file."""
+    follow: Bool = True
+    """Whether to wait for lines that are appended, through rotations; if not, the end of the file is the end of the source."""
+    poll: Duration = timedelta(milliseconds=250)
+    """How often to look for new lines where there were none."""
+
+
+@final
+class StdinSource(Source):
+    """Standard input, JSON lines. It cannot be read again: what was read and not delivered when the process dies is lost."""
+
+    type: Literal["stdin"]
+    """What kind of source it is."""
+
+
+class Sink(Section):
+    """Where matches go."""
+
+    type: str
+    """What kind of sink it is; it decides which fields there are."""
+    event: Literal["full", "reference", "none"] = "full"
+    """What a message says of its event: all of it, where it came from, or nothing."""
+    per: Literal["match", "gateway"] = "match"
+    """Whether a message tells of one match, or of all that an event has for one gateway."""
+
+
+@final
+class FileSink(Sink):
+    """A file that JSON lines are appended to; they are on the disk before the source is told."""
+
+    type: Literal["file"]
+    """What kind of sink it is."""
+    path: File
+    """The file; relative to the configuration file."""
+
+
+@final
+class StdoutSink(Sink):
+    """Standard output, JSON lines."""
+
+    type: Literal["stdout"]
+    """What kind of sink it is."""
+
+
+@final
+class Route(Section):
+    """Which sink gets the matches of a gateway."""
+
+    gateway: Annotated[str, Field(min_length=1)]
+    """The `gateway_id` of subscriptions; `*` for any, and for those that name none."""
+    sink: str
+    """A name under `sinks`."""
+
+
+@final
+class Delivery(Section):
+    """How matches are delivered, and what becomes of what cannot be."""
+
+    dead_letter_bytes: Size = 1024**3
+    """Room for dead letters. When it is full the service ends, since it may lose none: see `streamer dead-letters`."""
+
+
+@final
+class Service(Section):
+    """What `streamer serve` keeps."""
+
+    data_dir: File | None = None
+    """Directory of the store: subscriptions, positions, dead letters. It is relative to the configuration file; null is
+    `streamer-data` in the working directory. One process uses it at a time."""
+
+
 class Config(Section):
     """All that an engine is made from; immutable. `Config.load` reads a file, `Config.from_dict` a mapping."""
 
@@ -331,8 +454,45 @@ class Config(Section):
     matching: Matching = Field(default_factory=Matching)
     subscriptions: Files = ()
     """One path or a list: JSON lines of subscriptions to begin with, plain, gzip or zstd; relative to the configuration file."""
+    sources: Annotated[dict[Name, Annotated[FileSource | StdinSource, Field(discriminator="type")]], BeforeValidator(_named)] = (
+        Field(default_factory=dict, json_schema_extra={"additionalProperties": False})
+    )
+    """Where `streamer serve` reads events, by names that you choose; none is standard input."""
+    sinks: Annotated[dict[Name, Annotated[FileSink | StdoutSink, Field(discriminator="type")]], BeforeValidator(_named)] = Field(
+        default_factory=dict, json_schema_extra={"additionalProperties": False}
+    )
+    """Where `streamer serve` delivers matches, by names that you choose; none is standard output."""
+    routes: Annotated[tuple[Route, ...], BeforeValidator(_listed)] = ()
+    """A list of `{gateway: NAME, sink: NAME}`; the first that fits a match decides. It may be left out if there is one sink."""
+    delivery: Delivery = Field(default_factory=Delivery)
+    service: Service = Field(default_factory=Service)
     metrics: Metrics = Field(default_factory=Metrics)
     logging: Logging = Field(default_factory=Logging)
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        wrong: list[tuple[tuple[str | int, ...], str]] = []
+        names = ", ".join(self.sinks) or "none"
+        for index, route in enumerate(self.routes):
+            if route.sink not in self.sinks:
+                wrong.append((("routes", index, "sink"), f"no sink {shown(route.sink)!r}; there are: {names}"))
+        if len(self.sinks) > 1 and not self.routes:
+            wrong.append((("routes",), f"expected which sink gets what, as there are {len(self.sinks)}: {names}"))
+        read = {each.path: name for name, each in self.sources.items() if isinstance(each, FileSource)}
+        written: dict[Path, str] = {}
+        for name, sink in self.sinks.items():
+            if isinstance(sink, FileSink):
+                if sink.path in read:
+                    wrong.append((("sinks", name, "path"), f"sources.{read[sink.path]} reads this file"))
+                if sink.path in written:
+                    wrong.append((("sinks", name, "path"), f"sinks.{written[sink.path]} writes this file"))
+                written[sink.path] = name
+        for what, sections in (("sources", self.sources), ("sinks", self.sinks)):
+            of_streams = [name for name, each in sections.items() if each.type in ("stdin", "stdout")]
+            wrong += [((what, name, "type"), f"only one of the {what} can be {sections[name].type}") for name in of_streams[1:]]
+        if wrong:
+            raise _wrong_inside(wrong)
+        return self
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Config:

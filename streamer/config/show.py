@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic.json_schema import GenerateJsonSchema
 
 from streamer.config.live import is_live
-from streamer.config.loader import Loaded, section_of
+from streamer.config.loader import Loaded, Place, items_of, kinds_of, section_of
 from streamer.config.schema import Config, Section, shown_layout
 from streamer.config.units import format_duration
 from streamer.config.yaml import read_yaml
@@ -31,7 +31,7 @@ def show(loaded: Loaded) -> str:
     return "\n".join(f"{text:<{width}}  # {origin}" if origin else text for text, origin in lines) + "\n"
 
 
-def _lines(loaded: Loaded, section: Section, values: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _lines(loaded: Loaded, section: Section, values: Mapping[str, Any], above: Place) -> Iterator[tuple[str, str]]:
     """Yield each line and where its value comes from; empty for a section."""
     indent = "  " * len(above)
     for name, info in type(section).model_fields.items():
@@ -39,6 +39,11 @@ def _lines(loaded: Loaded, section: Section, values: Mapping[str, Any], above: t
         if section_of(info) is not None:
             yield f"{indent}{name}:", ""
             yield from _lines(loaded, getattr(section, name), values[name], place)
+        elif kinds_of(info) and values[name]:
+            yield f"{indent}{name}:", ""
+            for chosen, each in getattr(section, name).items():
+                yield f"{indent}  {chosen}:", ""
+                yield from _lines(loaded, each, values[name][chosen], (*place, chosen))
         else:
             yield f"{indent}{name}: {_value(values[name])}", ", ".join(map(str, loaded.origins(place)))
 
@@ -78,20 +83,30 @@ def table() -> str:
     return "\n".join(_tables(Config, (), Config().model_dump(mode="json")))
 
 
-def _tables(section: type[Section], above: tuple[str, ...], defaults: Mapping[str, Any]) -> Iterator[str]:
+def _tables(section: type[Section], above: tuple[str, ...], defaults: Mapping[str, Any], kind: str = "") -> Iterator[str]:
     own = {name: info for name, info in section.model_fields.items() if section_of(info) is None}
     if own:
-        yield f"### `{'.'.join(above)}`\n" if above else "### Beside `matching`\n"
+        yield f"### `{'.'.join(above)}`{kind}\n" if above else "### Beside `matching`\n"
         if above:
             yield f"{_first_line(section)}\n"
         yield "| field | default | reload | meaning |\n|---|---|---|---|"
         for name, info in own.items():
             live = "yes" if is_live((*above, name)) else "no"
-            yield f"| `{name}` | `{_value(defaults[name])}` | {live} | {' '.join((info.description or '').split())} |"
+            default = "needed" if info.is_required() else f"`{_value(defaults[name])}`"
+            yield f"| `{name}` | {default} | {live} | {' '.join((info.description or '').split())} |"
         yield ""
     for name, info in section.model_fields.items():
         if (inner := section_of(info)) is not None:
             yield from _tables(inner, (*above, name), defaults[name])
+        for word, each in kinds_of(info).items():
+            yield from _tables(each, (*above, name, "NAME"), _defaults(each), f", `type: {word}`")
+        if (item := items_of(info)) is not None:
+            yield from _tables(item, (*above, f"{name}[]"), _defaults(item))
+
+
+def _defaults(section: type[Section]) -> Mapping[str, Any]:
+    """Return the defaults of a section of which some fields are needed, as a file has them."""
+    return section.model_construct().model_dump(mode="json", warnings=False)
 
 
 def _first_line(section: type[Section]) -> str:

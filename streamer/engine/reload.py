@@ -48,10 +48,13 @@ class Reload:
 
 
 def changes(old: Config, new: Config) -> Iterator[Place]:
-    """Yield each place at which two configurations differ."""
-    for place in fields_of(Config):
+    """Yield each place at which two configurations differ; of a section that only one of them has, its place alone."""
+    told: set[Place] = set()
+    for place in dict.fromkeys((*fields_of(old), *fields_of(new))):
         before, after = _at(old, place), _at(new, place)
-        if before != after and not isinstance(before, Section):
+        both_have_names = all(isinstance(value, Section | dict) for value in (before, after))
+        if before != after and not both_have_names and not any(place[:length] in told for length in range(len(place))):
+            told.add(place)
             yield place
 
 
@@ -162,5 +165,5 @@ def _reader(source: str | os.PathLike[str] | Config) -> Callable[[], Loaded]:
 def _at(config: Config, place: Place) -> Any:
     value: Any = config
     for name in place:
-        value = getattr(value, str(name))
+        value = value.get(name) if isinstance(value, dict) else getattr(value, str(name), None)
     return value

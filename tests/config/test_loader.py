@@ -134,7 +134,8 @@ zzz: 1
         "s.yaml:12:1: cel: no such name; did you mean matching.cel?",
         "s.yaml:13:1: evaluation_timeout: no such name; did you mean matching.cel.evaluation_timeout?",
         "s.yaml:14:26: subscriptions[1]: expected the path of a file",
-        "s.yaml:15:1: zzz: no such name; expected one of logging, matching, metrics, subscriptions",
+        "s.yaml:15:1: zzz: no such name; expected one of delivery, logging, matching, metrics, routes, service, sinks, sources, "
+        "subscriptions",
     ]
 
 
@@ -207,10 +208,16 @@ def test_no_path_is_none() -> None:
 
 #: What one value each of the tree is taken for; what is not here is refused. A list never stands where one value does.
 TAKEN = {
-    "x": {"matching.default_tenant", "matching.soft_delete", "subscriptions", "metrics.address", "metrics.name"},
+    "x": {
+        *("matching.default_tenant", "matching.soft_delete", "subscriptions", "metrics.address", "metrics.name"),
+        "service.data_dir",
+    },
     "[x]": {"subscriptions"},
-    "[]": {"subscriptions"},
-    "{}": {"matching", "matching.bloom", "matching.cel", "matching.limits", "matching.layout", "metrics", "logging"},
+    "[]": {"subscriptions", "routes"},
+    "{}": {
+        *("matching", "matching.bloom", "matching.cel", "matching.limits", "matching.layout", "metrics", "logging"),
+        *("sources", "sinks", "delivery", "service"),
+    },
 }
 
 

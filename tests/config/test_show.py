@@ -97,6 +97,9 @@ GOOD: list[Any] = [
     {"subscriptions": "a.jsonl", "metrics": {"address": "0.0.0.0"}},
     {"subscriptions": None},
     {"matching": {"default_tenant": None, "soft_delete": None}, "logging": {"level": "debug"}},
+    {"sources": {"orders": {"type": "file", "path": "a", "poll": "1s"}, "in_2": {"type": "stdin", "format": "canal"}}},
+    {"sinks": {"out": {"type": "stdout", "per": "gateway"}}, "routes": [{"gateway": "*", "sink": "out"}]},
+    {"delivery": {"dead_letter_bytes": "1MiB"}, "service": {"data_dir": "/data"}},
 ]
 BAD: list[Any] = [
     {"matchin": {}},
@@ -113,6 +116,14 @@ BAD: list[Any] = [
     {"subscriptions": [""]},
     {"subscriptions": 5},
     {"subscriptions": {"a": "b"}},
+    {"sources": {"orders": {"type": "file"}}},
+    {"sources": {"orders": {"type": "carrier pigeons"}}},
+    {"sources": {"orders": {"path": "a"}}},
+    {"sources": {"Orders": {"type": "stdin"}}},
+    {"sinks": {"out": {"type": "stdout", "path": "a"}}},
+    {"sinks": {"out": None}},
+    {"routes": [{"gateway": "", "sink": "out"}]},
+    {"service": {"data_dir": ""}},
 ]
 
 
@@ -156,17 +167,34 @@ def accepts(root: Any, schema: Any, value: Any) -> bool:
                 good = any(
                     isinstance(value, kinds[name]) and (name == "boolean" or not isinstance(value, bool)) for name in names
                 )
-            case "anyOf":
+            case "anyOf" | "oneOf":
                 good = any(accepts(root, one, value) for one in operand)
             case "enum":
                 good = value in operand
+            case "const":
+                good = value == operand
             case "properties":
                 good = not isinstance(value, dict) or all(
                     name not in value or accepts(root, one, value[name]) for name, one in operand.items()
                 )
+            case "patternProperties":
+                good = not isinstance(value, dict) or all(
+                    accepts(root, one, inner)
+                    for pattern, one in operand.items()
+                    for name, inner in value.items()
+                    if re.search(pattern, name)
+                )
+            case "propertyNames":
+                good = not isinstance(value, dict) or all(accepts(root, operand, name) for name in value)
+            case "maxLength":
+                good = not isinstance(value, str) or len(value) <= operand
             case "additionalProperties":
-                known = schema.get("properties", {})
-                others = [one for name, one in value.items() if name not in known] if isinstance(value, dict) else []
+                known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+                others = [
+                    one
+                    for name, one in (value.items() if isinstance(value, dict) else ())
+                    if name not in known and not any(re.search(pattern, name) for pattern in patterns)
+                ]
                 good = not others if operand is False else all(accepts(root, operand, one) for one in others)
             case "required":
                 good = not isinstance(value, dict) or all(name in value for name in operand)
@@ -186,7 +214,7 @@ def accepts(root: Any, schema: Any, value: Any) -> bool:
                 good = not isinstance(value, int | float) or value < operand
             case "pattern":
                 good = not isinstance(value, str) or re.search(operand, value) is not None
-            case "$schema" | "$defs" | "title" | "description" | "default" | "examples":
+            case "$schema" | "$defs" | "title" | "description" | "default" | "examples" | "discriminator":
                 good = True
             case _:
                 raise AssertionError(f"an unknown keyword {keyword!r}")

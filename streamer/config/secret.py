@@ -1,0 +1,104 @@
+"""A secret of a configuration: where it is, never what it is.
+
+A file or a variable says it, and it is read when it is used. So nothing that prints, pickles or compares a configuration has it,
+and one that was changed is used from the next time on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from streamer.config.yaml import kind_of, shown
+from streamer.errors import ConfigError
+
+#: What is longer was meant to be something else.
+MAX_BYTES: Final = 64 * 1024
+_EXPECTED: Final = "expected {env: VARIABLE} or {file: PATH}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SecretValue:
+    """Where a secret is.
+
+    Attributes:
+        kind: whether a variable of the environment says it, or a file.
+        name: of the variable, or the path.
+    """
+
+    kind: Literal["env", "file"]
+    name: str
+
+    def reveal(self, environment: Mapping[str, str] | None = None) -> str:
+        """Read the secret; a file may end in one newline, which is no part of it.
+
+        Args:
+            environment: variables; by default those of the process.
+
+        Raises:
+            ConfigError: it is not there, is empty, or is no text. It never says what was read.
+        """
+        if self.kind == "env":
+            value = (os.environ if environment is None else environment).get(self.name, "")
+            if not value:
+                raise ConfigError(f"the variable {shown(self.name)} is not set, or empty")
+            return value
+        try:
+            with open(self.name, "rb") as file:
+                read = file.read(MAX_BYTES + 1)
+            if len(read) > MAX_BYTES:
+                raise ConfigError(f"{shown(self.name)}: more than the {MAX_BYTES:,} bytes that a secret may have")
+            text = read.decode().removesuffix("\n").removesuffix("\r")
+        except OSError as error:
+            raise ConfigError(f"{shown(self.name)}: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{shown(self.name)}: no UTF-8") from None
+        if not text:
+            raise ConfigError(f"{shown(self.name)}: empty")
+        return text
+
+    def members(self) -> dict[str, str]:
+        """Return it as a file has it."""
+        return {self.kind: self.name}
+
+
+def _secret(value: Any) -> SecretValue:
+    if isinstance(value, SecretValue):
+        return value
+    # What stands here instead may be the secret itself: nothing repeats it.
+    if not isinstance(value, Mapping):
+        raise PydanticCustomError("secret", "{reason}", {"reason": f"{_EXPECTED}, not {kind_of(value)}"})
+    if len(value) != 1 or not {"env", "file"} & value.keys():
+        raise PydanticCustomError("secret", "{reason}", {"reason": f"{_EXPECTED}, and nothing else"})
+    ((kind, name),) = value.items()
+    if not isinstance(name, str | Path) or not str(name):
+        raise PydanticCustomError("secret", "{reason}", {"reason": f"{_EXPECTED}"})
+    return SecretValue(kind, str(name))
+
+
+Secret: TypeAlias = Annotated[
+    SecretValue,
+    PlainValidator(_secret),
+    PlainSerializer(SecretValue.members, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": {name: {"type": "string", "minLength": 1}},
+                    "required": [name],
+                    "additionalProperties": False,
+                }
+                for name in ("env", "file")
+            ]
+        }
+    ),
+]
+"""A field that holds a secret: `{env: VARIABLE}` or `{file: PATH}`."""

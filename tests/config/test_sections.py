@@ -1,0 +1,158 @@
+"""Sections under names that the user chose: their type chooses the fields, and all of the room knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from streamer import BulkConfigError, Config
+from streamer.config import loader
+from streamer.config.loader import fields_of, show_place
+from streamer.config.schema import FileSink, FileSource, Route, StdinSource
+from streamer.config.show import show, table
+from streamer.engine.reload import changes, check
+
+TEXT = """\
+sources:
+  orders: {type: file, path: in.jsonl, follow: no}
+  more: {type: stdin, format: wal2json}
+sinks:
+  out: {type: file, path: /m.jsonl}
+  screen: {type: stdout, event: none}
+routes:
+  - {gateway: billing, sink: screen}
+  - {gateway: "*", sink: out}
+service: {data_dir: data}
+"""
+
+
+def load(text: str, environment: Mapping[str, str] | None = None) -> loader.Loaded:
+    return loader.loads(text.encode(), "s.yaml", directory=Path("/etc/streamer"), environment=environment or {})
+
+
+def wrong(text: str, environment: Mapping[str, str] | None = None) -> list[str]:
+    with pytest.raises(BulkConfigError) as refused:
+        load(text, environment)
+    return [str(error) for error in refused.value.errors]
+
+
+def test_the_type_chooses_the_fields_and_paths_follow_the_file() -> None:
+    config = load(TEXT).config
+    assert config.sources == {
+        "orders": FileSource(type="file", path=Path("/etc/streamer/in.jsonl"), follow=False),
+        "more": StdinSource(type="stdin", format="wal2json"),
+    }
+    assert config.sinks["out"] == FileSink(type="file", path=Path("/m.jsonl"))
+    assert config.routes == (Route(gateway="billing", sink="screen"), Route(gateway="*", sink="out"))
+    assert config.service.data_dir == Path("/etc/streamer/data")
+    assert Config().service.data_dir is None
+
+
+def test_nothing_under_a_name_of_sections_is_none() -> None:
+    assert load("sources:\nsinks:\nroutes:\n").config == Config()
+
+
+def test_every_error_says_where_it_stands() -> None:
+    assert wrong(
+        """\
+sources:
+  a: {type: kafak}
+  b: {path: x}
+  c: {type: file, pth: x}
+  d: {type: stdin, path: x}
+  e: 5
+  F: {type: stdin}
+  g: {type: file, path: x, poll: 5}
+sinks: [1]
+routes:
+  - {gateway: x, snk: y}
+"""
+    ) == [
+        "s.yaml:2:13: sources.a.type: expected 'file' or 'stdin', not 'kafak'",
+        "s.yaml:3:6: sources.b: expected a type, and there is none",
+        "s.yaml:4:6: sources.c.path: expected a value, and there is none",
+        "s.yaml:4:19: sources.c.pth: no such name; did you mean 'path'?",
+        "s.yaml:5:20: sources.d.path: no such name; did you mean 'path'?",
+        "s.yaml:6:6: sources.e: expected names and values, not 5",
+        "s.yaml:7:3: sources.F: expected a name of lower-case letters and digits, with single underscores between them, such as "
+        "orders_eu",
+        "s.yaml:8:34: sources.g.poll: expected a duration such as 24h, 1h30m, 100ms or PT15M (units: w, d, h, m, s, ms, us); "
+        "5 has no unit",
+        "s.yaml:9:8: sinks: expected names and values, not a list",
+        "s.yaml:11:5: routes[0].sink: expected a value, and there is none",
+        "s.yaml:11:18: routes[0].snk: no such name; did you mean 'sink'?",
+    ]
+
+
+def test_parts_that_do_not_fit_are_said_where_they_stand() -> None:
+    assert wrong("sinks: {a: {type: stdout}}\nroutes: [{gateway: x, sink: b}]\n") == [
+        "s.yaml:2:29: routes[0].sink: no sink 'b'; there are: a"
+    ]
+    assert wrong("sinks:\n  a: {type: stdout}\n  b: {type: file, path: /x}\n") == [
+        "s.yaml:1:1: routes: expected which sink gets what, as there are 2: a, b"
+    ]
+    assert wrong("sources: {a: {type: file, path: x}}\nsinks: {b: {type: file, path: x}}\n") == [
+        "s.yaml:2:31: sinks.b.path: sources.a reads this file"
+    ]
+    assert wrong("sources: {a: {type: stdin}, b: {type: stdin}}\n") == [
+        "s.yaml:1:39: sources.b.type: only one of the sources can be stdin"
+    ]
+
+
+def test_a_variable_is_laid_over_a_section_with_a_name() -> None:
+    environment = {
+        "STREAMER_SOURCES__ORDERS__PATH": "/other.jsonl",
+        "STREAMER_SOURCES__ORDERS__FOLLOW": "true",
+        "STREAMER_SINKS__LAST": "{type: file, path: /last.jsonl}",
+        "STREAMER_ROUTES": "[{gateway: '*', sink: last}]",
+        "STREAMER_SERVICE__DATA_DIR": "/data",
+    }
+    loaded = load(TEXT, environment)
+    assert loaded.config.sources["orders"] == FileSource(type="file", path=Path("/other.jsonl"), follow=True)
+    assert loaded.config.sinks["last"] == FileSink(type="file", path=Path("/last.jsonl"))
+    assert loaded.config.routes == (Route(gateway="*", sink="last"),)
+    origins = {show_place(place): str(loaded.origin(place)) for place in fields_of(loaded.config)}
+    assert origins["sources.orders.path"] == "STREAMER_SOURCES__ORDERS__PATH"
+    assert origins["sources.orders.type"] == "s.yaml:2:18"
+    assert origins["sinks.last.path"] == "STREAMER_SINKS__LAST"
+    assert origins["routes"] == "STREAMER_ROUTES"
+    assert load("", {"STREAMER_SOURCES": "{a: {type: stdin}}"}).config.sources == {"a": StdinSource(type="stdin")}
+
+
+def test_a_variable_of_a_section_that_is_wrong_is_named() -> None:
+    assert wrong(TEXT, {"STREAMER_SOURCES__ORDERS__POLL": "5"}) == [
+        "STREAMER_SOURCES__ORDERS__POLL: sources.orders.poll: expected a duration such as 24h, 1h30m, 100ms or PT15M "
+        "(units: w, d, h, m, s, ms, us), not '5'; it has no unit"
+    ]
+    (error,) = wrong(TEXT, {"STREAMER_SOURCES__ORDERS__PTH": "5"})
+    assert error.startswith("STREAMER_SOURCES__ORDERS__PTH: no such variable")
+
+
+def test_what_is_shown_tells_each_origin_and_is_loaded_again() -> None:
+    loaded = load(TEXT, {"STREAMER_SINKS__OUT__PER": "gateway"})
+    text = show(loaded)
+    lines = {tuple(line.split("  # ")) for line in map(str.strip, text.splitlines()) if "  # " in line}
+    told = {line.strip(): origin for line, origin in lines}
+    assert told["path: /etc/streamer/in.jsonl"] == "s.yaml:2:30"
+    assert told["per: gateway"] == "STREAMER_SINKS__OUT__PER"
+    assert load(text).config == loaded.config
+    assert "sources: {}" in show(load(""))
+
+
+def test_each_kind_has_a_table() -> None:
+    text = table()
+    for title in ("`sources.NAME`, `type: file`", "`sinks.NAME`, `type: stdout`", "`routes[]`"):
+        assert f"### {title}\n" in text
+    assert "| `path` | needed | no |" in text
+
+
+def test_a_change_of_a_section_with_a_name_is_told_by_its_place() -> None:
+    old, new = (
+        load(TEXT),
+        load(TEXT.replace("follow: no", "follow: yes").replace("  more: {type: stdin, format: wal2json}\n", "")),
+    )
+    assert [show_place(place) for place in changes(old.config, new.config)] == ["sources.orders.follow", "sources.more"]
+    with pytest.raises(BulkConfigError, match=r"s.yaml:2:48: sources.orders.follow: cannot change while the engine runs"):
+        check(old.config, new)
