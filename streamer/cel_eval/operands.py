@@ -27,6 +27,24 @@ _SINGLE: Final = r'"(?:[^"\\\n\r]|\\[^\n\r])*"' + r"|'(?:[^'\\\n\r]|\\[^\n\r])*'
 _RAW: Final = r"""[rR](?:"{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"[^"\n\r]*"|'[^'\n\r]*')"""
 #: What is passed over whole, brackets, and the two operators.
 _TOKEN: Final = re.compile(rf"{_RAW}|{_TRIPLE}|{_SINGLE}|`[^`\n\r]+`|//[^\n\r]*|\w+|&&|\|\||[()\[\]{{}}]|[\s\S]")
+#: A path from a document, where neither a string nor a comment holds it; the name of a method is none of its names.
+_NAME: Final = r"\s*\.\s*(?:[_a-zA-Z]\w*|`[^`\n\r]+`)(?!\w|\s*\()" + r"|\s*\[\s*(?:'[^'\\\n\r]*'|\"[^\"\\\n\r]*\")\s*\]"
+_PATH: Final = re.compile(
+    rf"{_RAW}|{_TRIPLE}|{_SINGLE}|//[^\n\r]*|(?<![.\w])(?P<root>data|before)(?P<names>(?:{_NAME})+)|[\w`]+", re.ASCII
+)
+_NAMED: Final = re.compile(r"""\.\s*([_a-zA-Z]\w*)|`([^`]+)`|'([^']*)'|"([^"]*)\"""", re.ASCII)
+
+
+def likely_paths(source: str) -> set[tuple[str, ...]]:
+    """Return what are most likely the paths in documents that an expression reads, a hundred times as fast as by compiling it.
+
+    Each that is also among the `fields` of its program is one.
+    """
+    return {
+        (found["root"], *("".join(name) for name in _NAMED.findall(found["names"])))
+        for found in _PATH.finditer(source)
+        if found["root"]
+    }
 
 
 def operands(program: Program) -> tuple[str, list[Program]] | None:

@@ -35,6 +35,7 @@ from streamer.cli.setup import (
     SOFT_DELETE,
     SUBSCRIPTIONS,
     TENANT,
+    Setup,
     Validation,
     check_names,
     format_option,
@@ -42,6 +43,7 @@ from streamer.cli.setup import (
 )
 from streamer.cli.snapshot import app as snapshot_app
 from streamer.cli.why import command as why_command
+from streamer.core.lint import Finding
 from streamer.engine.fitting import FirstEvents
 from streamer.engine.lines import read_lines
 from streamer.errors import EventError, InputError, SubscriptionError
@@ -292,21 +294,84 @@ def plan(
             show(f"{chr(10) if number else ''}{told}")
 
 
-@app.command(epilog=EXIT_CODES.format(one="something was found"))
+@app.command(epilog=EXIT_CODES.format(one="something was found, or some events were bad"))
 @SUBSCRIPTIONS
 @CONFIG
+@click.option("--events", metavar="FILE", help="Find besides what none of these events has, one JSON object a line.")
+@click.option(
+    "--max-events",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="Look at so many lines of them, at most.",
+)
 @FAULT_FORMAT
+@LAYOUT
+@TENANT
+@COLLECTION
 @DEFAULT_TENANT
 def lint(
     subscriptions: Sequence[str],
     config: str | None,
+    events: str | None,
+    max_events: int,
     report: FaultFormat,
+    layout: str | None,
+    tenant: str | None,
+    collection: str | None,
     default_tenant: str | None,
 ) -> None:
-    """Find subscriptions that can never match, always match, are duplicates, are slow, or surprise."""
-    setup = set_up(config, subscriptions, default_tenant=default_tenant)
-    findings = setup.engine().lint()
-    places = setup.places() if findings and report is not FaultFormat.text else {}
+    """Find subscriptions that can never match, always match, are duplicates, are slow, surprise, or are probably mistaken.
+
+    With --events, find the fields, collections and types as well that subscriptions ask for and no event has.
+    """
+    from streamer.engine.lint import in_order
+
+    check_names(tenant, collection)
+    setup = set_up(config, subscriptions, layout, default_tenant, events=events)
+    engine = setup.engine()
+    findings, bad = engine.lint(), 0
+    if events is not None:
+        missing, bad = _not_in_events(engine, events, max_events, tenant, collection, setup.max_event_bytes)
+        findings = in_order(engine, findings, missing)
+    _show_findings(setup, findings, report)
+    sys.exit(SOME_BAD if findings or bad else OK)
+
+
+def _not_in_events(
+    engine: streamer.Engine, events: str, most: int, tenant: str | None, collection: str | None, longest: int
+) -> tuple[list[Finding], int]:
+    """Return what subscriptions ask for and no event has, and how many events were bad."""
+    from streamer.engine.occurrences import Occurrences
+
+    seen, first, bad, more = Occurrences(engine), FirstEvents(), 0, ""
+    try:
+        with opened(events) as source:
+            for lines, (number, event) in enumerate(read_lines(source, max_bytes=longest)):
+                if lines == most:
+                    more = "; there are more, of which --max-events takes some"
+                    break
+                try:
+                    if isinstance(event, EventError):
+                        raise event
+                    first.saw(event, None)
+                    seen.see(event, tenant, collection)
+                except EventError as error:
+                    bad += 1
+                    error.index = None
+                    note(f"{shown_name(events)}:{number}: {error}")
+    except InputError as error:
+        fail(damaged(events, error))
+    note(f"{shown_name(events)}: {count(seen.events, 'event')} looked at{more}")
+    if (reason := first.misfit(engine._options.layout)) is not None:
+        note(f"{shown_name(events)}: {reason}")
+    return list(seen.findings()), bad
+
+
+def _show_findings(setup: Setup, findings: Sequence[Finding], report: FaultFormat, *, placed: bool = False) -> None:
+    """Print findings; with file and line also as text where they are to stand beside errors."""
+    places = setup.places() if findings and (placed or report is not FaultFormat.text) else {}
     for finding in findings:
         file, line = places.get(finding.subscription_id, (setup.names, None))
         if report is FaultFormat.json:
@@ -314,23 +379,27 @@ def lint(
         elif report is FaultFormat.github:
             show(annotation(str(finding), file=file, line=line, title=finding.code.value, level="warning"))
         else:
-            show(printable(str(finding)))
-    sys.exit(SOME_BAD if findings else OK)
+            place = f"{file}{'' if line is None else f':{line}'}: " if placed else ""
+            show(printable(f"{place}{finding}"))
 
 
 @app.command(epilog=EXIT_CODES.format(one="some subscriptions are bad"))
 @SUBSCRIPTIONS
 @CONFIG
 @FAULT_FORMAT
+@LAYOUT
 @DEFAULT_TENANT
 def check(
     subscriptions: Sequence[str],
     config: str | None,
     report: FaultFormat,
+    layout: str | None,
     default_tenant: str | None,
 ) -> None:
-    """Check subscriptions: print every error, with its line and its place in the subscription."""
-    setup = set_up(config, subscriptions, default_tenant=default_tenant)
+    """Check subscriptions: print every error and every probable mistake, with its line and its place in the subscription."""
+    from streamer.engine.lint import mistakes
+
+    setup = set_up(config, subscriptions, layout, default_tenant)
     engine, bad = setup.empty_engine(), 0
     for file in setup.files:
         for error in setup.add(engine, file):
@@ -341,10 +410,13 @@ def check(
             else:
                 show(printable(str(error)))
             bad += 1
+    suspects = mistakes(engine)
+    _show_findings(setup, suspects, report, placed=True)
     if bad:
         note(count(bad, "bad subscription"))
         sys.exit(SOME_BAD)
-    note(count(len(engine), "good subscription"))
+    hints = f", {count(len(suspects), 'probable mistake')}" if suspects else ""
+    note(f"{count(len(engine), 'good subscription')}{hints}")
 
 
 @snapshot_app.command(name="save", epilog=EXIT_CODES.replace(" 1 {one};", ""))

@@ -1,6 +1,7 @@
 """What is suspicious about a set of subscriptions: what can never match, always matches, is there twice, or is slow.
 
-A core looks at one subscription after the other, by its own normal form; what asks for the same is found here.
+A core looks at one subscription after the other, by its own normal form; what asks for the same is found here. The last two codes
+are found by the engine (streamer/engine/lint.py), whichever core runs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class FindingCode(StrEnum):
     SLOW = "slow"
     LITERAL_COMPARISON = "literal_comparison"
     SPELLED_ARITHMETIC = "spelled_arithmetic"
+    PROBABLE_MISTAKE = "probable_mistake"
+    NOT_IN_EVENTS = "not_in_events"
 
 
 @final

@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from streamer import _backend
@@ -634,9 +635,30 @@ class Engine:
             raise ConfigError(f"expected a number of subscriptions, not {max_subscriptions}", place="max_subscriptions")
         return self._core.dump(max_subscriptions)
 
-    def lint(self) -> list[Finding]:
-        """Return what is suspicious: never or always matching, duplicates, slow, arithmetic on numbers as spelled."""
-        return self._core.lint()
+    def lint(
+        self,
+        events: Iterable[EventSource] | None = None,
+        tenant: str | None = None,
+        collection: str | None = None,
+        *,
+        max_events: int = 10_000,
+    ) -> list[Finding]:
+        """Return what is suspicious, in order of adding: never or always matching, duplicates, slow, probable mistakes.
+
+        Args:
+            events: real ones, of which those that cannot be read are left out. Then what none of them has is found, too: fields
+                that a subscription asks for, its collection, its types.
+            tenant: of the events, as in `match`.
+            collection: of the events, as in `match`.
+            max_events: how many to look at, at most; some 5,000 a second.
+        """
+        check_positive("max_events", max_events)
+        check_names(tenant, collection)
+        with NO_FORK:
+            from streamer.engine.lint import in_order, mistakes
+            from streamer.engine.occurrences import not_in_events
+        given = () if events is None else islice(several(events), max_events)
+        return in_order(self, self._core.lint(), mistakes(self), not_in_events(self, given, tenant, collection))
 
     @property
     def bloom(self) -> Bloom:

@@ -59,7 +59,7 @@ def hint(condition: Condition, compiled: CompiledSubscription, event: Event) -> 
             return _of_missing("data", given.path, event) if missing else None
         case "pattern" if condition.seen is MISSING and compiled.pattern is not None and condition.verdict is not Verdict.TRUE:
             path = next((p.path for p in compiled.pattern.root.fields if isinstance(p, Field) and _is_at(p, condition)), None)
-            near = None if path is None else _nearest(path, event.raw)
+            near = None if path is None else nearest(path, event.raw)
             return None if path is None or near is None else f"there is no {_dotted(path)}; the event has {_dotted(near)}"
         case "cel" if compiled.cel is not None and not condition.parts:
             return _hint_of_cel(compiled.cel, event)
@@ -93,14 +93,14 @@ def _of_missing(root: str, names: Path, event: Event) -> str | None:
         if not isinstance(value, Mapping):
             return f"{cel_path(root, names[:depth])} is no object"
         if name not in value:
-            near = _nearest(names, document)
+            near = nearest(names, document)
             there = f"there is no {cel_path(root, names)}"
             return there if near is None else f"{there}; the event has {cel_path(root, near)}"
         value = value[name]
     return None
 
 
-def _nearest(names: Path, document: Any) -> Path | None:
+def nearest(names: Path, document: Any) -> Path | None:
     """Return the path in a document that is most like one which is not there: of the same name elsewhere, or spelled alike."""
     wanted = ".".join(names)
     if len(wanted) > MAX_FIELD:

@@ -136,6 +136,14 @@ def _read(text: str | bytes | bytearray | memoryview, limits: Limits, place: str
         raise PatternError(f"{error.code.value}{where}: {error.reason}", place=place) from None
 
 
+def is_choice(name: str, value: Any, dialect: Dialect) -> bool:
+    """Whether a member of a pattern that is an array holds alternatives, and is no ordinary field (semantics.md 5.27 to 5.30)."""
+    if name != "$or" or dialect == "strict":
+        return False
+    objects = [each for each in value if isinstance(each, Mapping | Pairs)]
+    return len(objects) > 1 and OPERATOR_NAMES.isdisjoint(name for each in objects for name in _names(each))
+
+
 class _Path(NamedTuple):
     """The names of a path, linked from its end: a million members below a deep path share it until each is paid for."""
 
@@ -235,11 +243,7 @@ class _Parser:
 
     def _alternatives(self, task: _Task) -> list[_Task] | None:
         """Return what the members of the alternatives of a `$or` ask for; None where the array belongs to an ordinary field."""
-        if task.path is None or task.path.name != "$or":
-            return None
-        objects = [value for value in task.value if isinstance(value, Mapping | Pairs)]
-        names = {name for each in objects for name in _names(each)}
-        if self.dialect == "strict" or len(objects) < 2 or names & OPERATOR_NAMES:
+        if task.path is None or not is_choice(task.path.name, task.value, self.dialect):
             return None
         if task.branch.depth == MAX_OR_DEPTH:
             _fail(f"$or nested deeper than {MAX_OR_DEPTH} levels", task.place)

@@ -320,6 +320,50 @@ def test_lint_prints_what_it_finds_and_tells_by_its_exit_code(run: Run, place: P
     assert ran.stdout.startswith(b"never: never_matches: ")
 
 
+def test_lint_of_events_finds_what_none_of_them_has(run: Run, place: Path) -> None:
+    lint = ("lint", "-s", "subs.jsonl", "--events", "events.jsonl")
+    ran = run(*lint)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"events.jsonl: 3 events looked at\n")
+    typo = {"id": "typo", "collection": "orders", "filters": [{"field": "amuont", "op": ">", "value": 2}]}
+    with (place / "subs.jsonl").open("a") as file:
+        file.write(json.dumps(typo) + "\n")
+    ran = run(*lint)
+    says = "filters[0].field: data.amuont is in none of 3 events of 'orders'; data.amount is"
+    assert (ran.returncode, ran.stdout.decode()) == (1, f"typo: not_in_events: {says}\n")
+    (told,) = map(json.loads, run(*lint, "-f", "json").stdout.splitlines())
+    assert (told["file"], told["line"], told["code"], told["reason"]) == ("subs.jsonl", 3, "not_in_events", says)
+    ran = run(*lint, "-f", "github")
+    assert ran.stdout.decode() == f"::warning file=subs.jsonl,line=3,title=not_in_events::typo: not_in_events: {says}\n"
+
+
+def test_lint_reads_events_as_the_other_commands_do(run: Run, place: Path) -> None:
+    (place / "subs.jsonl").write_text('{"id": "s", "collection": "users", "filters": [{"field": "a", "op": "==", "value": 1}]}')
+    good = b'{"collection": "users", "data": {"a": 1}}\n'
+    for text in (good, gzip.compress(good)):
+        assert run("lint", "-s", "subs.jsonl", "--events", "-", stdin=text).returncode == 0
+    # Bad lines are named, and the others count.
+    ran = run("lint", "-s", "subs.jsonl", "--events", "-", stdin=b"{\n\n" + good + b'{"data": 1}\n')
+    assert (ran.returncode, ran.stdout) == (1, b"")
+    assert [line.split(b" ")[0] for line in ran.stderr.splitlines()] == [b"<stdin>:1:", b"<stdin>:4:", b"<stdin>:"]
+    ran = run("lint", "-s", "subs.jsonl", "--events", "-", "--max-events", "1", stdin=b'{"collection": "x"}\n' + good)
+    assert ran.stdout == b"s: not_in_events: collection: 'users' is in none of 1 event\n"
+    assert ran.stderr == b"<stdin>: 1 event looked at; there are more, of which --max-events takes some\n"
+    ran = run("lint", "-s", "subs.jsonl", "--events", "-", stdin=gzip.compress(good)[:-9])
+    assert (ran.returncode, ran.stderr) == (2, b"streamer: <stdin>:2: the gzip data is cut off\n")
+    assert run("lint", "-s", "-", "--events", "-", stdin=good).returncode == 2
+    assert run("lint", "-s", "subs.jsonl", "--events", "-", "--collection", "*", stdin=good).returncode == 2
+    assert run("lint", "-s", "subs.jsonl", "--events", "-", "--collection", "users", stdin=b'{"data": {"a": 1}}').returncode == 0
+
+
+def test_lint_of_events_that_the_layout_does_not_fit_says_so(run: Run, place: Path) -> None:
+    (place / "subs.jsonl").write_text('{"id": "s", "collection": "users", "filters": [{"field": "a", "op": "==", "value": 1}]}')
+    record = b'{"payload": {"op": "c", "after": {"a": 1}, "source": {"table": "users"}}}'
+    ran = run("lint", "-s", "subs.jsonl", "--events", "-", stdin=record)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[1].endswith(b"; --layout debezium would fit")
+    assert run("lint", "-s", "subs.jsonl", "--events", "-", "--layout", "debezium", stdin=record).returncode == 0
+
+
 def test_check_prints_every_error_with_line_and_place(run: Run, place: Path) -> None:
     good = run("check", "-s", "subs.jsonl")
     assert (good.returncode, good.stdout, good.stderr) == (0, b"", b"2 good subscriptions\n")

@@ -25,6 +25,9 @@ from tests.parts import in_parts
 PROGRAMS = ProgramCache(10_000)
 
 
+#: Found by the engine, whichever core runs.
+NOT_OF_A_CORE = {FindingCode.PROBABLE_MISTAKE, FindingCode.NOT_IN_EVENTS}
+
 OPTIONS = Options(layout=EventLayout())
 
 
@@ -82,7 +85,7 @@ def test_the_subscriptions_of_the_table_are_found_suspicious_by_both() -> None:
         except StreamerError:
             # The case is about a subscription that is refused.
             continue
-    assert all(found[code] for code in FindingCode), found
+    assert all(found[code] for code in FindingCode if code not in NOT_OF_A_CORE), found
 
 
 CEL = [

@@ -1,0 +1,52 @@
+"""What `Engine.lint` finds besides what its core proves: probable mistakes, and what never occurs in events."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from streamer.core.lint import Finding, FindingCode
+from streamer.core.protocol import Held, Selection
+from streamer.subscriptions.mistakes import probable_mistakes
+from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.subscription import Subscription
+
+if TYPE_CHECKING:
+    from streamer.engine.engine import Engine
+
+
+def mistakes(engine: Engine) -> list[Finding]:
+    """Return what is probably a mistake, in order of adding."""
+    layout = engine._options.layout
+    return [
+        Finding(FindingCode.PROBABLE_MISTAKE, members["id"], reason)
+        for _, members in each_held(engine)
+        for reason in probable_mistakes(members, layout)
+    ]
+
+
+def each_held(engine: Engine) -> Iterator[tuple[Held, Mapping[str, Any]]]:
+    """Yield each subscription as it is held, and its members as JSON has them, in order of adding."""
+    return ((held, _members(held)) for held in engine._core.given(Selection()))
+
+
+def in_order(engine: Engine, *found: Iterable[Finding]) -> list[Finding]:
+    """Return findings of several kinds, those of one subscription together, in order of adding."""
+    findings = [each for some in found for each in some]
+    concerned = {each.subscription_id for each in findings}
+    place = {name: number for number, name in enumerate(engine) if name in concerned}
+    # What was removed meanwhile comes last.
+    return sorted(findings, key=lambda each: place.get(each.subscription_id, math.inf))
+
+
+def _members(held: Held) -> Mapping[str, Any]:
+    if isinstance(held, Subscription):
+        return held.to_dict()
+    try:
+        members: Mapping[str, Any] = json.loads(held)
+    except (RecursionError, ValueError):
+        # It is deeper, or has a longer number, than Python's own reader takes.
+        return parse_subscription(held).to_dict()
+    return members

@@ -1,0 +1,367 @@
+"""What subscriptions ask for, and which of it real events have: fields, collections, types.
+
+```
+subscriptions ─► paths asked for, as a tree for each collection ─► events cross out what they have ─► what is left
+                                                                         └─► some names that they have: suggestions
+```
+
+The tree of documents is walked by member names alone, as filters and CEL walk (semantics.md 3.1). That of whole events is walked
+through arrays, as patterns do (5.4). A branch that was seen is cut off, so events cost less and less to look at.
+
+Invariant: a path is in its tree and not marked as seen only if no event had it. How many other names the events have matters for
+suggestions alone, for which so many are kept.
+
+Memory: the paths that subscriptions ask for, and at most `MAX_NAMES` names. Time: for each event, reading it and walking it once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from streamer.cel_eval.operands import likely_paths
+from streamer.core.lint import Finding, FindingCode
+from streamer.core.protocol import Held
+from streamer.engine.hints import MAX_FIELD, MAX_FIELDS, nearest
+from streamer.engine.lint import each_held
+from streamer.errors import EventError
+from streamer.events.reading import EventSource, IgnoredEvent
+from streamer.model import REST, Dialect, Event, Pointer
+from streamer.subscriptions.cel_text import cel_path
+from streamer.subscriptions.filters import parse_path
+from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.patterns import is_choice
+from streamer.subscriptions.subscription import EVERY
+
+if TYPE_CHECKING:
+    from streamer.engine.engine import Engine
+
+#: Names of fields and of collections that are kept for suggestions, over all collections.
+MAX_NAMES: Final = 100_000
+#: So many suggestions are looked for: each costs up to some milliseconds.
+MAX_SUGGESTIONS: Final = 1_000
+#: Longer names are cut where they are shown, and never suggested.
+_SHOWN: Final = 80
+
+Steps: TypeAlias = tuple[str, ...]
+
+
+@final
+@dataclass(slots=True)
+class _Node:
+    """A name that is asked for, and those below it of which some have not been seen."""
+
+    seen: bool = False
+    pending: dict[str, _Node] = field(default_factory=dict)
+
+    def ask(self, path: Steps) -> None:
+        node = self
+        for name in path:
+            node = node.pending.setdefault(name, _Node())
+
+    def at(self, path: Steps) -> _Node | None:
+        """Return what is asked for at a path; None where nothing is left there."""
+        node: _Node | None = self
+        for name in path:
+            node = None if node is None else node.pending.get(name)
+        return node
+
+    def lacks(self, path: Steps) -> bool:
+        """Whether a path that was asked for has not been seen."""
+        node = self.at(path)
+        return node is not None and not node.seen
+
+    def cross_out(self, value: Any, *, through_lists: bool) -> None:
+        """Mark what a value has of what is asked for below this name."""
+        stack: list[tuple[_Node, Any]] = [(self, value)]
+        while stack:
+            node, value = stack.pop()
+            if through_lists and isinstance(value, list):
+                stack.extend((node, inner) for inner in value if isinstance(inner, dict | list))
+            elif isinstance(value, dict):
+                few, many = (node.pending, value) if len(node.pending) < len(value) else (value, node.pending)
+                for name in [name for name in few if name in many]:
+                    below = node.pending[name]
+                    below.seen = True
+                    if not below.pending:
+                        del node.pending[name]
+                    elif isinstance(value[name], dict | list):
+                        stack.append((below, value[name]))
+
+    def cross_out_unknown(self, path: Steps) -> None:
+        """Mark a path whose value the source did not carry, and all that may be in it."""
+        node: _Node | None = self
+        for name in path[:-1]:
+            node = None if node is None else node.pending.get(name)
+            if node is None:
+                return
+            node.seen = True
+        if node is not None:
+            node.pending.pop(path[-1], None)
+
+
+@final
+@dataclass(slots=True)
+class _Asked:
+    """What the subscriptions to one collection ask for, or those to every collection, and what its events have.
+
+    Attributes:
+        events: how many there were.
+        documents: paths of filters and CEL, in `data` and `before` alike.
+        whole: paths of patterns.
+        types: of the events.
+        some_documents: names that documents have, as an object that has them all; a list stands for itself.
+        some_whole: names that events have, those in lists as if they stood in an object.
+    """
+
+    events: int = 0
+    documents: _Node = field(default_factory=_Node)
+    whole: _Node = field(default_factory=_Node)
+    types: set[str] = field(default_factory=set)
+    some_documents: dict[str, Any] = field(default_factory=dict)
+    some_whole: dict[str, Any] = field(default_factory=dict)
+
+
+@final
+class Occurrences:
+    """Looks at events, one after the other, and then tells what subscriptions ask for and none of these has. For one thread.
+
+    Attributes:
+        events: how many were looked at, ignored ones left out.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        """Begin with the subscriptions that an engine holds."""
+        self._engine = engine
+        self._options = engine._options
+        layout = self._options.layout
+        self.places = [pointer for part in ("data", "before") for pointer in layout.pointers(part)]
+        self._asked: dict[str | None, _Asked] = {}
+        self._collections: dict[str, None] = {}
+        self._names_left = MAX_NAMES
+        self.events = 0
+        for _, members in each_held(engine):
+            asked = self._asked.setdefault(_collection(members), _Asked())
+            for _, root, path in _paths(members):
+                (asked.whole if root is None else asked.documents).ask(path)
+
+    def see(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> None:
+        """Look at one event. Raises EventError."""
+        try:
+            read = self._options.read(event, tenant, collection)
+        except IgnoredEvent:
+            return
+        self.events += 1
+        name = read.collection
+        if name is not None and len(name) <= _SHOWN and name not in self._collections and self._names_left:
+            self._collections[name] = None
+            self._names_left -= 1
+        for each in {None, name}:
+            if (asked := self._asked.get(each)) is not None:
+                self._cross_out(asked, read)
+
+    def _cross_out(self, asked: _Asked, event: Event) -> None:
+        asked.events += 1
+        if event.type is not None:
+            asked.types.add(event.type)
+        documents = [each for each in (event.data, event.before) if each is not None]
+        if asked.documents.pending:
+            for document in documents:
+                asked.documents.cross_out(document, through_lists=False)
+                self._keep_names(asked.some_documents, document, through_lists=False)
+        if asked.whole.pending:
+            asked.whole.cross_out(event.raw, through_lists=True)
+            self._keep_names(asked.some_whole, event.raw, through_lists=True)
+            # What was in one document is a field of the other, too.
+            for node in filter(None, map(asked.whole.at, self.places)):
+                for document in documents:
+                    node.cross_out(document, through_lists=True)
+        for pointer in event.unknown:
+            # Of a document that is unknown as a whole, no field is known to be there.
+            for at in (event.data_at, event.before_at):
+                if at is not None and pointer[: len(at)] == at and len(pointer) > len(at) and pointer[-1] != REST:
+                    asked.documents.cross_out_unknown(pointer[len(at) :])
+                    asked.whole.cross_out_unknown(pointer)
+
+    def _keep_names(self, kept: dict[str, Any], value: Any, *, through_lists: bool) -> None:
+        """Add names that a value has to those that are kept, the outermost first; bounded work."""
+        level: list[tuple[dict[str, Any], Any]] = [(kept, value)]
+        looks = MAX_FIELDS
+        while level and looks > 0 and self._names_left:
+            below: list[tuple[dict[str, Any], Any]] = []
+            for into, each in level:
+                members = each.items() if isinstance(each, dict) else ()
+                for name, inner in islice(members, max(looks, 0)):
+                    if name not in into:
+                        if not self._names_left or len(name) > MAX_FIELD or len(into) >= MAX_FIELDS:
+                            continue
+                        self._names_left -= 1
+                        into[name] = [] if isinstance(inner, list) and not through_lists else None
+                    objects = _objects_in(inner, looks) if through_lists else [inner] if isinstance(inner, dict) else []
+                    looks -= 1 + len(objects)
+                    if objects and not isinstance(into[name], dict):
+                        into[name] = {}
+                    below.extend((into[name], each) for each in objects)
+            level = below
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what no event had, in order of adding; nothing where there was no event."""
+        if not self.events:
+            return
+        suggestions = _Suggestions(self)
+        for held, members in each_held(self._engine):
+            for reason in self._of(held, members, suggestions):
+                yield Finding(FindingCode.NOT_IN_EVENTS, members["id"], reason)
+
+    def _of(self, held: Held, members: Mapping[str, Any], suggestions: _Suggestions) -> Iterator[str]:
+        name = _collection(members)
+        asked = self._asked.get(name)
+        if asked is None:
+            return  # it was added meanwhile
+        if not asked.events:
+            yield f"collection: {_quoted(name or '')} is in none of {_count(self.events)}{suggestions.of_collection(name or '')}"
+            return
+        events = _count(asked.events) + ("" if name is None else f" of {_quoted(name)}")
+        for index, event_type in enumerate(members.get("types", ())):
+            if event_type not in asked.types:
+                yield f"types[{index}]: {event_type!r} is the type of none of {events}"
+        read: frozenset[Steps] | None = None
+        for place, root, path in _paths(members):
+            if not (asked.whole if root is None else asked.documents).lacks(path):
+                continue
+            if place == "cel":
+                if read is None:
+                    read = self._fields(held)
+                if (root or "", *path) not in read:
+                    continue
+            shown = cel_path(*(_rooted(path) if root is None else (root, path)))
+            yield f"{place}: {_cut(shown)} is in none of {events}{suggestions.of_field(name, root, path)}"
+
+    def _fields(self, held: Held) -> frozenset[Steps]:
+        """Return the paths that the expression of a subscription reads."""
+        program = self._engine._compile(parse_subscription(held)).cel
+        return frozenset() if program is None else program.fields
+
+
+def not_in_events(engine: Engine, events: Iterable[EventSource], tenant: str | None, collection: str | None) -> Iterator[Finding]:
+    """Yield what subscriptions ask for and none of some events has; those that cannot be read are left out."""
+    seen: Occurrences | None = None
+    for event in events:
+        seen = seen or Occurrences(engine)
+        with suppress(EventError):
+            seen.see(event, tenant, collection)
+    if seen is not None:
+        yield from seen.findings()
+
+
+class _Suggestions:
+    """Names that events have, nearest to one that none has; each is looked for once, and so many in all."""
+
+    def __init__(self, seen: Occurrences) -> None:
+        self._seen = seen
+        self._found: dict[tuple[str | None, str | None, Steps], str] = {}
+
+    def of_collection(self, name: str) -> str:
+        """Return how a sentence about a collection goes on: which one there is."""
+        return self._looked_up((None, None, (name,)), lambda: self._near_collection(name))
+
+    def of_field(self, collection: str | None, root: str | None, path: Steps) -> str:
+        """Return how a sentence about a field goes on: what is there instead, or why nothing can be."""
+        asked = self._seen._asked[collection]
+        if root is None:
+            return self._looked_up((collection, root, path), lambda: _near_field(path, asked.some_whole, self._seen.places))
+        return self._looked_up((collection, root, path), lambda: _instead(root, path, asked.some_documents))
+
+    def _looked_up(self, key: tuple[str | None, str | None, Steps], look: Callable[[], str]) -> str:
+        if key not in self._found:
+            if len(self._found) == MAX_SUGGESTIONS:
+                return ""
+            self._found[key] = look()
+        return self._found[key]
+
+    def _near_collection(self, name: str) -> str:
+        near = get_close_matches(name[:_SHOWN], self._seen._collections, 1)
+        return f"; {_quoted(near[0])} is" if near else ""
+
+
+def _near_field(path: Steps, kept: Mapping[str, Any], places: Iterable[Pointer]) -> str:
+    """Of a path in a document only what is in the document is near."""
+    at = max((place for place in places if len(path) > len(place) and path[: len(place)] == place), key=len, default=())
+    document: Any = kept
+    for name in at:
+        document = document.get(name) if isinstance(document, Mapping) else None
+    near = nearest(path[len(at) :], document)
+    return "" if near is None else f"; {cel_path(*_rooted((*at, *near)))} is"
+
+
+def _rooted(path: Steps) -> tuple[str, Steps]:
+    return path[0], path[1:]
+
+
+def _instead(root: str, path: Steps, kept: Mapping[str, Any]) -> str:
+    value: Any = kept
+    for depth, name in enumerate(path):
+        if isinstance(value, list):
+            return f": {cel_path(root, path[:depth])} is a list; a pattern or CEL's exists() looks into it"
+        if not isinstance(value, Mapping) or name not in value:
+            break
+        value = value[name]
+    near = nearest(path, kept)
+    return "" if near is None else f"; {cel_path(root, near)} is"
+
+
+def _objects_in(value: Any, most: int) -> list[dict[str, Any]]:
+    """Return an object, or some of those that stand in arrays."""
+    found, pending = [], [value]
+    for each in pending:
+        if isinstance(each, dict):
+            found.append(each)
+        elif isinstance(each, list):
+            pending.extend(each[: max(most - len(pending), 0)])
+    return found
+
+
+def _collection(members: Mapping[str, Any]) -> str | None:
+    name = members.get("collection")
+    return None if name == EVERY else name
+
+
+def _paths(members: Mapping[str, Any]) -> Iterator[tuple[str, str | None, Steps]]:
+    """Yield the place, the document (None is the whole event) and the path of each field that a subscription asks for."""
+    for index, given in enumerate(members.get("filters", ())):
+        yield f"filters[{index}].field", "data", parse_path(given["field"])
+    for root, *names in sorted(likely_paths(members.get("cel", ""))):
+        yield "cel", root, tuple(names)
+    if (pattern := members.get("pattern")) is not None:
+        tree = json.loads(pattern) if isinstance(pattern, str | bytes) else pattern
+        for path in dict.fromkeys(_paths_of_pattern(tree, members.get("dialect", "eventbridge"))):
+            yield "pattern", None, path
+
+
+def _paths_of_pattern(pattern: Mapping[str, Any], dialect: Dialect) -> Iterator[Steps]:
+    pending: list[tuple[Steps, Mapping[str, Any]]] = [((), pattern)]
+    for path, each in pending:
+        for name, value in each.items():
+            if isinstance(value, Mapping):
+                pending.append(((*path, name), value))
+            elif name == "$or" and is_choice(name, value, dialect):
+                pending.extend((path, alternative) for alternative in value)
+            else:
+                yield (*path, name)
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}..."
+
+
+def _count(events: int) -> str:
+    return f"{events:,} event{'' if events == 1 else 's'}"

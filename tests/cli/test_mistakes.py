@@ -1,0 +1,67 @@
+"""What newcomers write and every check accepts: `lint` and `check` say what was probably meant, in a form that works."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from streamer import Engine
+from tests.cli.conftest import Run
+from tests.conformance.table import TESTDATA
+
+ROWS: list[Mapping[str, str]] = tomllib.loads((TESTDATA / "mistakes.toml").read_text())["row"]
+
+
+def layout_of(row: Mapping[str, str]) -> str:
+    return row.get("layout", "change")
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
+def test_lint_says_what_was_probably_meant(engine: Callable[..., Engine], row: Mapping[str, str]) -> None:
+    e = engine(layout=layout_of(row))
+    e.add(row["subscription"])
+    said = [finding.reason for finding in e.lint() if finding.code == "probable_mistake"]
+    assert said == ([row["says"]] if "says" in row else [])
+    if "says" not in row:
+        return
+    # The cure is what the finding says, and it works.
+    cured = json.loads(row["meant"])
+    typed = said[0].split("probably meant: ")[1]
+    for member in ("cel", "pattern", "topic"):
+        if member in cured:
+            assert json.dumps(cured[member]) in typed
+    for each in cured.get("filters", ()):
+        assert typed.startswith(json.dumps(each["field"]))
+    assert not e.matches_any(row["event"])
+    e.replace(row["meant"])
+    assert e.matches_any(row["event"])
+    assert not [finding for finding in e.lint() if finding.code == "probable_mistake"]
+
+
+@pytest.mark.parametrize("layout", sorted({layout_of(row) for row in ROWS}))
+def test_lint_and_check_tell_the_line_of_each_mistake(run: Run, place: Path, layout: str) -> None:
+    rows = [row for row in ROWS if layout_of(row) == layout]
+    texts = [json.dumps({**json.loads(row["subscription"]), "id": f"s{number}"}) for number, row in enumerate(rows, 1)]
+    (place / "rows.jsonl").write_text("\n".join(texts))
+    expected = [(number, row["says"]) for number, row in enumerate(rows, 1) if "says" in row]
+    given = ("-s", "rows.jsonl", "--layout", layout)
+
+    def found(command: str) -> list[tuple[int, str]]:
+        lines = map(json.loads, run(command, *given, "-f", "json").stdout.splitlines())
+        return [(line["line"], line["reason"]) for line in lines if line["code"] == "probable_mistake"]
+
+    assert found("lint") == found("check") == expected
+    ran = run("check", *given)
+    # A hint makes no subscription bad.
+    assert ran.returncode == 0
+    assert ran.stdout.decode().splitlines() == [
+        f"rows.jsonl:{line}: s{line}: probable_mistake: {says}" for line, says in expected
+    ]
+    assert ran.stderr.decode().startswith(f"{len(rows)} good subscription")
+    shown = run("check", *given, "-f", "github").stdout.decode().splitlines()
+    for (line, _), annotation in zip(expected, shown, strict=True):
+        assert annotation.startswith(f"::warning file=rows.jsonl,line={line},title=probable_mistake::")
