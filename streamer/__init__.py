@@ -45,10 +45,10 @@ from streamer.errors import (
     SubscriptionError,
     UnknownSubscriptionError,
 )
-from streamer.events.layout import EventLayout
+from streamer.events.layout import EventLayout, PresetName
 from streamer.late import late as _late
-from streamer.model import Limits, Match
-from streamer.subscriptions.subscription import Filter, Subscription
+from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, Limits, Match, OnUnknown, Transition
+from streamer.subscriptions.subscription import Filter, FilterDict, Subscription, SubscriptionDict
 from streamer.version import VERSION
 
 if _TYPE_CHECKING:
@@ -69,18 +69,23 @@ __all__ = [
     "BulkSubscriptionError",
     "CelError",
     "CelErrors",
+    "CelEvaluator",
     "Changes",
     "CollectionStats",
     "Config",
     "ConfigError",
+    "Dialect",
     "DuplicateSubscriptionError",
     "Engine",
     "EventCode",
     "EventError",
     "EventLayout",
+    "EventType",
     "Explanation",
     "FailingSubscription",
     "Filter",
+    "FilterDict",
+    "FilterOperator",
     "Finding",
     "FindingCode",
     "Ignored",
@@ -93,8 +98,10 @@ __all__ = [
     "Matches",
     "NearMiss",
     "NearMisses",
+    "OnUnknown",
     "PatternError",
     "Plan",
+    "PresetName",
     "ReentryError",
     "ReferenceBackendWarning",
     "Reload",
@@ -103,7 +110,9 @@ __all__ = [
     "Stats",
     "StreamerError",
     "Subscription",
+    "SubscriptionDict",
     "SubscriptionError",
+    "Transition",
     "UnknownSubscriptionError",
     "__version__",
 ]

@@ -19,8 +19,29 @@ Pointer: TypeAlias = tuple[str, ...]
 REST: Final = "\ud800"
 """In place of an unknown's last token: each member that the object there lacks. No member has this name, half of a character."""
 
+# The words that a user writes. The tables of the parsers are these words or have a row for each; tests hold it.
+EventType = Literal["insert", "update", "delete"]
 Transition = Literal["enter", "stay", "leave"]
+FilterOperator = Literal[
+    "==",
+    "!=",
+    ">",
+    ">=",
+    "<",
+    "<=",
+    "in",
+    "not in",
+    "contains",
+    "exists",
+    "starts_with",
+    "ends_with",
+    "matches",
+    "changed",
+    "changed_to",
+    "changed_from",
+]
 Dialect = Literal["strict", "eventbridge"]
+OnUnknown = Literal["deliver", "skip"]
 CelEvaluator = Literal["native", "portable"]
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1

@@ -6,16 +6,15 @@ What reads configurations is imported where it is used: pydantic takes longer to
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final
 
 import click
 
 import streamer
+from streamer.cli.output import FaultFormat, annotation, count, show_json
+from streamer.cli.setup import FAULT_FORMAT, load, refuse
 from streamer.errors import BulkConfigError, ConfigError
-from streamer.terminal import EXIT_CODES, SOME_BAD, USAGE, fail, note, set_up_logging, show
-
-if TYPE_CHECKING:
-    from streamer.config.loader import Loaded
+from streamer.terminal import EXIT_CODES, SOME_BAD, note, show
 
 FILE: Final = click.argument("file", metavar="FILE", help="A YAML file; variables STREAMER_… override it.")
 
@@ -27,7 +26,8 @@ def app() -> None:
 
 @app.command(epilog=EXIT_CODES.format(one="something is wrong"))
 @FILE
-def check(file: str) -> None:
+@FAULT_FORMAT
+def check(file: str, report: FaultFormat) -> None:
     """Check a configuration and the subscriptions that it names: print every error, with its line and column."""
     from streamer.engine.reload import fill
 
@@ -36,13 +36,27 @@ def check(file: str) -> None:
         fill(engine := streamer.Engine(**loaded.config.engine_options()), loaded)
     except BulkConfigError as bulk:
         for error in bulk.errors:
-            show(str(error).replace("\n", " "))
-        note(f"{len(bulk.errors)} error{'s' if len(bulk.errors) > 1 else ''}")
+            _show_error(error, file, report)
+        note(count(len(bulk.errors), "error"))
         sys.exit(SOME_BAD)
     except ConfigError as error:
-        show(f"{file}: {error}")
+        error.source = file
+        _show_error(error, file, report)
         sys.exit(SOME_BAD)
-    note(f"{file}: a good configuration, {len(engine):,} subscription{'' if len(engine) == 1 else 's'}")
+    note(f"{file}: a good configuration, {count(len(engine), 'subscription')}")
+
+
+def _show_error(error: ConfigError, file: str, report: FaultFormat) -> None:
+    """Print what is wrong with a configuration file, or with a variable or a file of subscriptions that belongs to it."""
+    if report is FaultFormat.json:
+        show_json({name: getattr(error, name) for name in ("source", "line", "column", "place", "reason")})
+    elif report is FaultFormat.github:
+        # GitHub knows lines of files; a variable is told of at the configuration that it overrides.
+        at = file if error.line is None else error.source or file
+        said = ConfigError(error.reason, place=error.place, source=error.source if at != error.source else None)
+        show(annotation(str(said), file=at, line=error.line, column=error.column))
+    else:
+        show(str(error).replace("\n", " "))
 
 
 @app.command(name="show", epilog=EXIT_CODES.replace(" 1 {one};", ""))
@@ -55,30 +69,3 @@ def show_command(file: str) -> None:
         show(show_config(load(file)).rstrip("\n"))
     except BulkConfigError as bulk:
         refuse(bulk)
-
-
-@app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
-def schema() -> None:
-    """Print the JSON Schema of configuration files, for editors."""
-    from streamer.config.show import json_schema
-
-    show(json_schema().rstrip("\n"))
-
-
-def load(file: str) -> Loaded:
-    """Read a configuration, or say that there is no such file, and end the program. Raises BulkConfigError."""
-    from streamer.config import loader
-
-    # What it says of logging is not known before it is read, which may be what there is to warn of.
-    set_up_logging("warning")
-    try:
-        return loader.load(file)
-    except OSError as error:
-        fail(f"{file}: {error.strerror or error}")
-
-
-def refuse(bulk: BulkConfigError) -> NoReturn:
-    """Print all that is wrong, and end the program."""
-    for error in bulk.errors:
-        note(str(error))
-    sys.exit(USAGE)

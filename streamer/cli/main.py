@@ -24,6 +24,7 @@ from streamer.cli.layouts import app as layouts_app
 from streamer.cli.output import FaultFormat, Format, PlainFormat, Tally, annotation, count, progress, show_json, writer
 from streamer.cli.plot import check_folder, check_plot, draw
 from streamer.cli.plot import plot as plot_command
+from streamer.cli.schema import app as schema_app
 from streamer.cli.setup import (
     COLLECTION,
     CONFIG,
@@ -79,7 +80,7 @@ def debug_app() -> None:
     """Look inside an engine."""
 
 
-for command in (why_command, test_command, config_app, layouts_app, plot_command, snapshot_app, debug_app):
+for command in (why_command, test_command, config_app, layouts_app, schema_app, plot_command, snapshot_app, debug_app):
     app.add_command(command)
 
 

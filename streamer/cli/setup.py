@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
 import streamer
-from streamer.cli.config import load, refuse
 from streamer.cli.inputs import opened, shown_name
 from streamer.cli.output import FaultFormat, PlainFormat
 from streamer.engine.lines import read_lines
@@ -33,6 +32,7 @@ from streamer.terminal import USAGE, fail, note, set_up_logging
 
 if TYPE_CHECKING:
     from streamer.config import Config
+    from streamer.config.loader import Loaded
 
 
 #: What a command is made of.
@@ -223,6 +223,25 @@ def set_up(
     return Setup(options, files, loaded and loaded.config)
 
 
+def load(file: str) -> Loaded:
+    """Read a configuration, or say that there is no such file, and end the program. Raises BulkConfigError."""
+    from streamer.config import loader
+
+    # What it says of logging is not known before it is read, which may be what there is to warn of.
+    set_up_logging("warning")
+    try:
+        return loader.load(file)
+    except OSError as error:
+        fail(f"{file}: {error.strerror or error}")
+
+
+def refuse(bulk: BulkConfigError) -> NoReturn:
+    """Print all that is wrong, and end the program."""
+    for error in bulk.errors:
+        note(str(error))
+    sys.exit(USAGE)
+
+
 def check_names(tenant: str | None, collection: str | None) -> None:
     """Refuse names that stand for every one, and end."""
     for option, name in (("--tenant", tenant), ("--collection", collection)):
@@ -235,7 +254,7 @@ def read_layout(name: str) -> EventLayout:
     path = Path(name)
     try:
         if not path.is_file():
-            return EventLayout.preset(name)
+            return EventLayout.from_dict({"preset": name})
         return EventLayout.from_dict(json.loads(path.read_bytes()))
     except ConfigError as error:
         fail(f"--layout {name}: {error.reason if error.place == 'preset' else error}")

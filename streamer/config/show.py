@@ -16,6 +16,7 @@ from streamer.config.schema import Config, Section, shown_layout
 from streamer.config.units import format_duration
 from streamer.config.yaml import read_yaml
 from streamer.events.layout import EventLayout
+from streamer.events.schema import DRAFT
 
 # What YAML 1.1 and 1.2 both read as text.
 _PLAIN: Final = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[A-Za-z_./][\w./+-]*|[0-9]+[A-Za-z]{2,}|[0-9]+[dhmsw]")
@@ -71,7 +72,7 @@ def json_schema() -> str:
     """Write the JSON Schema of a configuration file, for editors."""
     schema = Config.model_json_schema(mode="validation", schema_generator=_Schema)
     described = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": DRAFT,
         "title": "Streamer",
         "description": _first_line(Config),
     }

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, final, get_args
 from streamer.bloom.options import BloomOptions
 from streamer.cel_eval.registered import Functions
 from streamer.errors import ConfigError, SubscriptionError
-from streamer.events.layout import EventLayout
+from streamer.events.layout import EventLayout, PresetName
 from streamer.events.reading import EventSource, read_event
 from streamer.model import INT64_MAX, CelEvaluator, Event, Limits, is_unicode
 
@@ -36,7 +36,7 @@ class Options:
     def checked(
         cls,
         *,
-        layout: EventLayout | str | Mapping[str, Any] = "change",
+        layout: EventLayout | PresetName | Mapping[str, Any] = "change",
         limits: Limits | None = None,
         bloom: BloomOptions | Mapping[str, Any] | None = None,
         cel_functions: Mapping[str, Callable[..., Any]] | None = None,

@@ -31,7 +31,7 @@ from streamer.engine.metrics import EngineMetrics
 from streamer.engine.stats import Stats, read_stats
 from streamer.engine.stream import StreamResult, stream, stream_async
 from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, UnknownSubscriptionError
-from streamer.events.layout import EventLayout
+from streamer.events.layout import EventLayout, PresetName
 from streamer.events.reading import EventSource
 from streamer.locks import NO_FORK
 from streamer.model import CelEvaluator, Limits
@@ -82,7 +82,7 @@ class Engine:
     def __init__(
         self,
         *,
-        layout: EventLayout | str | Mapping[str, Any] = "change",
+        layout: EventLayout | PresetName | Mapping[str, Any] = "change",
         default_tenant: str | None = "default",
         validation: Literal["full", "lazy"] = "full",
         limits: Limits | None = None,

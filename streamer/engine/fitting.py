@@ -12,14 +12,14 @@ from typing import Any, Final, final
 
 from streamer.cdc import LAYOUT, ChangeEvent, canal, dynamodb, mongodb, wal2json
 from streamer.errors import EventError, Ignored
-from streamer.events.layout import EventLayout
+from streamer.events.layout import EventLayout, PresetName
 from streamer.events.reading import EventSource, IgnoredEvent, is_bare, read_event
 from streamer.model import Event, Limits
 
 #: So many events tell which preset would fit.
 LOOKS: Final = 20
 #: Of `document` one can only guess, since it fits whatever is an object.
-_TELLING: Final = ("change", "debezium", "maxwell", "dms", "supabase", "eventbridge", "cloudevents")
+_TELLING: Final[tuple[PresetName, ...]] = ("change", "debezium", "maxwell", "dms", "supabase", "eventbridge", "cloudevents")
 
 _SCORE: Final = itemgetter(0)
 
@@ -87,7 +87,7 @@ def detect(events: Iterable[EventSource]) -> list[Fit]:
     return [fit for _, fit in sorted(scored, key=_SCORE, reverse=True) if fit.events]
 
 
-def _of_preset(name: str, events: Iterable[EventSource]) -> tuple[int, Fit]:
+def _of_preset(name: PresetName, events: Iterable[EventSource]) -> tuple[int, Fit]:
     layout = EventLayout.preset(name)
     return _scored(name, (_read(event, layout) for event in events))
 

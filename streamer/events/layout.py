@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any, ClassVar, Literal, TypeAlias, final, get_args
 
 from streamer.errors import ConfigError
-from streamer.model import INT64_MAX, INT64_MIN, Pointer, is_unicode
+from streamer.model import INT64_MAX, INT64_MIN, EventType, Pointer, is_unicode
 
 TimestampFormat = Literal["ms", "us", "ns", "s", "rfc3339"]
 PresetName = Literal["change", "debezium", "maxwell", "dms", "supabase", "cloudevents", "eventbridge", "document"]
-EVENT_TYPES = ("insert", "update", "delete")
+EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 BeforeHolds = Literal["all", "partial", "changed"]
 Encoding = Literal["json"]
 #: What a word means in `type_map` besides: such an event matches nobody.
@@ -90,7 +90,7 @@ class EventLayout:
     _pointers: dict[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _types: dict[str, str] = field(init=False, repr=False, compare=False, default_factory=dict)
 
-    PRESETS: ClassVar[tuple[str, ...]] = get_args(PresetName)
+    PRESETS: ClassVar[tuple[PresetName, ...]] = get_args(PresetName)
 
     def __post_init__(self) -> None:
         for name in PARTS:
@@ -102,7 +102,7 @@ class EventLayout:
             if any(_lies_in(data, (before,)) for data in self._pointers["data"]):
                 raise ConfigError("cannot be where 'data' is or hold it", place="before")
         object.__setattr__(self, "type_map", _check_type_map(self.type_map))
-        self._types.update({t: t for t in EVENT_TYPES} if self.type_map is None else self.type_map)
+        self._types.update({word: word for word in EVENT_TYPES} if self.type_map is None else dict(self.type_map))
         _check_word("ts_format", self.ts_format)
         _check_word("no_change", self.no_change)
         _check_word("before_holds", self.before_holds)
@@ -140,7 +140,7 @@ class EventLayout:
         return tuple(self._types)
 
     @staticmethod
-    def preset(name: str) -> EventLayout:
+    def preset(name: PresetName) -> EventLayout:
         """Return a layout for a common shape of events.
 
         - `change`: the envelope of semantics.md 1.2.
@@ -250,6 +250,10 @@ def _part(name: str, value: Any) -> Any:
 def _did_you_mean(word: object, known: Sequence[str]) -> str:
     near = get_close_matches(str(word), known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+#: What `decode_pointer` takes beside the empty text, as an expression of JSON Schema.
+POINTER = "/([^~]|~[01])*"
 
 
 def decode_pointer(text: str) -> Pointer:

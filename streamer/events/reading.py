@@ -38,12 +38,12 @@ class IgnoredEvent(Exception):
         self.reason = reason
 
 
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What a CEL timestamp can hold: the years 1 to 9999.
 EARLIEST_NS = -62_135_596_800 * 10**9
 LATEST_NS = 253_402_300_800 * 10**9 - 1
-_RFC3339 = re.compile(
+RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
 
@@ -159,7 +159,7 @@ def parse_rfc3339(text: str) -> int:
     Raises:
         ValueError: not RFC 3339, a leap second, or outside the years 1 to 9999.
     """
-    found = _RFC3339.fullmatch(text)
+    found = RFC3339.fullmatch(text)
     if found is None:
         raise ValueError("expected RFC 3339, as 2026-01-31T12:00:00.5Z")
     *numbers, fraction, sign, hours, minutes = found.groups()
@@ -317,7 +317,7 @@ class _Parts:
                     return parse_rfc3339(value)
                 raise self._wrong_type("ts", at, "a string", value)
             if _is_int(value):
-                return _in_range(value * _NANOSECONDS[self.layout.ts_format])
+                return _in_range(value * NANOSECONDS[self.layout.ts_format])
         except ValueError as error:
             raise self._error(EventCode.BAD_TIMESTAMP, str(error), at) from None
         raise self._wrong_type("ts", at, "an integer", value)

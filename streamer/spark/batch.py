@@ -34,7 +34,7 @@ from streamer.core.snapshot import MAGIC
 from streamer.engine.arguments import check_positive
 from streamer.engine.engine import Engine
 from streamer.errors import BackendError, ConfigError
-from streamer.events.layout import EventLayout
+from streamer.events.layout import EventLayout, PresetName
 from streamer.sizes import format_size
 from streamer.spark import broadcast, cogroup, schema
 from streamer.spark.functions import carried
@@ -85,7 +85,7 @@ def match_events(
     subscriptions: Subscriptions,
     *,
     event_col: str = "value",
-    layout: EventLayout | str | Mapping[str, Any] | None = None,
+    layout: EventLayout | PresetName | Mapping[str, Any] | None = None,
     strategy: Strategy = "auto",
     on_error: OnError = "reject",
     keep: Sequence[str] = (),

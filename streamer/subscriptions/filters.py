@@ -84,7 +84,7 @@ def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]"
             raise SubscriptionError(f"{members['op']!r} takes no value", place=f"{place}.value")
     elif "value" not in members:
         raise SubscriptionError(f"{members['op']!r} needs a value", place=f"{place}.value")
-    return Filter(members["field"], str(members["op"]), members.get("value"))
+    return Filter(members["field"], OPERATORS[members["op"]].name, members.get("value"))
 
 
 def _takes_nothing(op: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, final
@@ -31,37 +31,46 @@ class Operand:
 
     Attributes:
         expected: it in words, for errors.
-        allows: whether it takes a JSON value.
+        types: the JSON types that it takes, as JSON Schema calls them.
         element: what each element must be, where the value is a list.
     """
 
     expected: str
-    allows: Callable[[Any], bool]
+    types: tuple[str, ...]
     element: Operand | None = None
 
     def check(self, value: Any, place: str) -> None:
         """Raise SubscriptionError, with the place, where the operator does not take *value*."""
-        if not self.allows(value):
+        if _json_type(value) not in self.types:
             raise SubscriptionError(f"expected {self.expected}, not {type_name(value)}", place=place)
         if self.element is not None:
             for index, item in enumerate(value):
                 self.element.check(item, f"{place}[{index}]")
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, bool | int | float | str)
-
-
-NOTHING: Final = Operand("no value", lambda value: value is None)
-ANYTHING: Final = Operand("a value", lambda _: True)
-BOOLEAN: Final = Operand("true or false", lambda value: isinstance(value, bool))
-TEXT: Final = Operand("a string", lambda value: isinstance(value, str))
+NOTHING: Final = Operand("no value", ("null",))
+ANYTHING: Final = Operand("a value", ("string", "number", "boolean", "null", "array", "object"))
+BOOLEAN: Final = Operand("true or false", ("boolean",))
+TEXT: Final = Operand("a string", ("string",))
 #: A text that is compiled: see `compile_operand`.
-REGEXP: Final = Operand("a string", lambda value: isinstance(value, str))
-ORDERED: Final = Operand("a string, a number or a boolean", _is_scalar)
-SCALAR: Final = Operand("a string, a number, a boolean or null", lambda value: value is None or _is_scalar(value))
+REGEXP: Final = Operand("a string", ("string",))
+ORDERED: Final = Operand("a string, a number or a boolean", ("string", "number", "boolean"))
+SCALAR: Final = Operand("a string, a number, a boolean or null", (*ORDERED.types, "null"))
 #: Each of them is an alternative of the subscription.
-SCALARS: Final = Operand("a list of strings, numbers, booleans or nulls", lambda value: isinstance(value, list), SCALAR)
+SCALARS: Final = Operand("a list of strings, numbers, booleans or nulls", ("array",), SCALAR)
+
+
+def _json_type(value: Any) -> str:
+    """Return the type of a value that `json_value` made."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
 
 
 def json_value(value: Any, *, place: str) -> Any:

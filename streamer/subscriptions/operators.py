@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
+from streamer.model import FilterOperator
 from streamer.subscriptions.atoms import (
     PRESENT,
     READABLE,
@@ -69,13 +70,15 @@ class Operator:
 
     Attributes:
         name: as it is written.
+        words: what the field is where the filter holds, for editors.
         operand: what it takes.
         cel: prints the expression that it means, for a path and a value.
         lower: makes the clauses of it, for a path and a value.
         mentions_before: whether it looks at the document before the change.
     """
 
-    name: str
+    name: FilterOperator
+    words: str
     operand: Operand
     cel: Callable[[Steps, Any], str]
     lower: Callable[[Steps, Any], Lowered]
@@ -171,23 +174,74 @@ def _range(side: str, *, is_closed: bool) -> Callable[[Steps, Any], Lowered]:
 
 
 _ROWS: Final = (
-    # name, what it takes, the CEL that it means, what an index asks
-    Operator("==", ANYTHING, infix("=="), _equal),
-    Operator("!=", ANYTHING, infix("!="), _not_equal),
-    Operator(">", ORDERED, infix(">"), _range("low", is_closed=False)),
-    Operator(">=", ORDERED, infix(">="), _range("low", is_closed=True)),
-    Operator("<", ORDERED, infix("<"), _range("high", is_closed=False)),
-    Operator("<=", ORDERED, infix("<="), _range("high", is_closed=True)),
-    Operator("in", SCALARS, infix("in"), _in),
-    Operator("not in", SCALARS, _not_in, value_is(lambda values: Not(frozenset(map(Equal, values))))),
-    Operator("contains", SCALAR, method("contains"), value_is(lambda value: Contains(Equal(value)))),
-    Operator("exists", BOOLEAN, _exists, value_is(lambda value: IsKind(PRESENT if value else frozenset({Kind.MISSING})))),
-    Operator("starts_with", TEXT, method("startsWith"), value_is(lambda text: Prefix(text) if text else STRING)),
-    Operator("ends_with", TEXT, method("endsWith"), value_is(lambda text: Suffix(text) if text else STRING)),
-    Operator("matches", REGEXP, method("matches"), value_is(Matches)),
-    Operator("changed", NOTHING, _changed, _nothing, mentions_before=True),
-    Operator("changed_to", ANYTHING, _became("data", "before"), _became_equal(Root.DATA, Root.BEFORE), mentions_before=True),
-    Operator("changed_from", ANYTHING, _became("before", "data"), _became_equal(Root.BEFORE, Root.DATA), mentions_before=True),
+    # name, what the field then is, what it takes, the CEL that it means, what an index asks
+    Operator("==", "equals the value", ANYTHING, infix("=="), _equal),
+    Operator("!=", "is there, and differs from the value", ANYTHING, infix("!="), _not_equal),
+    Operator(">", "is greater than the value", ORDERED, infix(">"), _range("low", is_closed=False)),
+    Operator(">=", "is greater than the value or equals it", ORDERED, infix(">="), _range("low", is_closed=True)),
+    Operator("<", "is less than the value", ORDERED, infix("<"), _range("high", is_closed=False)),
+    Operator("<=", "is less than the value or equals it", ORDERED, infix("<="), _range("high", is_closed=True)),
+    Operator("in", "is one of the values of the list", SCALARS, infix("in"), _in),
+    Operator(
+        "not in",
+        "is there, and is none of the values of the list",
+        SCALARS,
+        _not_in,
+        value_is(lambda values: Not(frozenset(map(Equal, values)))),
+    ),
+    Operator(
+        "contains",
+        "is a text that contains the value, or a list with the value as an element",
+        SCALAR,
+        method("contains"),
+        value_is(lambda value: Contains(Equal(value))),
+    ),
+    Operator(
+        "exists",
+        "true: is there, null included; false: is not there",
+        BOOLEAN,
+        _exists,
+        value_is(lambda value: IsKind(PRESENT if value else frozenset({Kind.MISSING}))),
+    ),
+    Operator(
+        "starts_with",
+        "is a text that begins with the value",
+        TEXT,
+        method("startsWith"),
+        value_is(lambda text: Prefix(text) if text else STRING),
+    ),
+    Operator(
+        "ends_with",
+        "is a text that ends with the value",
+        TEXT,
+        method("endsWith"),
+        value_is(lambda text: Suffix(text) if text else STRING),
+    ),
+    Operator("matches", "is a text in which the RE2 expression finds something", REGEXP, method("matches"), value_is(Matches)),
+    Operator(
+        "changed",
+        "differs between before and after the change; takes no value",
+        NOTHING,
+        _changed,
+        _nothing,
+        mentions_before=True,
+    ),
+    Operator(
+        "changed_to",
+        "equals the value after the change, and did not before",
+        ANYTHING,
+        _became("data", "before"),
+        _became_equal(Root.DATA, Root.BEFORE),
+        mentions_before=True,
+    ),
+    Operator(
+        "changed_from",
+        "equalled the value before the change, and does not after",
+        ANYTHING,
+        _became("before", "data"),
+        _became_equal(Root.BEFORE, Root.DATA),
+        mentions_before=True,
+    ),
 )
 
 #: By name, in the order in which errors list them.

@@ -7,22 +7,33 @@ has its module: `filters`, `patterns`, `topics` and CEL; `compile` puts them tog
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any, Final, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Final, final, get_args
 
 from streamer.errors import EventError, PatternError, SubscriptionError
 from streamer.events import json
-from streamer.model import CelEvaluator, Dialect
+from streamer.model import CelEvaluator, Dialect, EventType, OnUnknown
 from streamer.subscriptions.filters import read_filter, unknown_name
 from streamer.subscriptions.operands import check_text, type_name
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.subscription import Filter, Subscription
 
 MEMBERS: Final[tuple[str, ...]] = tuple(member.name for member in fields(Subscription))
-EVENT_TYPES: Final = ("insert", "update", "delete")
-DIALECTS: Final[tuple[str, ...]] = get_args(Dialect)
-ON_UNKNOWN: Final = ("deliver", "skip")
-CEL_EVALUATORS: Final[tuple[str, ...]] = get_args(CelEvaluator)
+EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a member of a subscription may be.
+
+    Attributes:
+        read: checks a value, given its place too, and returns it as `Subscription` holds it.
+        schema: what a JSON Schema can say of that.
+    """
+
+    read: Callable[[Any, str], Any]
+    schema: Mapping[str, Any]
 
 
 def parse_subscription(source: Subscription | Mapping[str, Any] | bytes | str) -> Subscription:
@@ -58,11 +69,11 @@ def named(error: SubscriptionError, subscription_id: Any) -> SubscriptionError:
 
 def _read_members(members: Mapping[str, Any]) -> dict[str, Any]:
     for name in members:
-        if name not in _READERS:
+        if name not in READ:
             raise SubscriptionError(unknown_name(name, MEMBERS, "member"), place=name if isinstance(name, str) else "")
     if "id" not in members:
         raise SubscriptionError("expected a member 'id'", place="id")
-    return {name: _READERS[name](value, name) for name, value in members.items()}
+    return {name: READ[name].read(value, name) for name, value in members.items()}
 
 
 def _text(value: Any, place: str) -> str:
@@ -79,21 +90,24 @@ def _name(value: Any, place: str) -> str:
     return text
 
 
-def _one_of(words: tuple[str, ...]) -> Callable[[Any, str], str]:
+def _one_of(words: tuple[str, ...]) -> Member:
     def read(value: Any, place: str) -> str:
         text = _text(value, place)
         if text not in words:
             raise SubscriptionError(unknown_name(text, words, "value"), place=place)
         return text
 
-    return read
+    return Member(read, {"enum": list(words)})
+
+
+_EVENT_TYPE: Final = _one_of(EVENT_TYPES)
 
 
 def _types(value: Any, place: str) -> tuple[str, ...]:
     items = _items(value, place)
     if not items:
         raise SubscriptionError("expected at least one type; leave the member out for all", place=place)
-    types = tuple(_one_of(EVENT_TYPES)(item, f"{place}[{index}]") for index, item in enumerate(items))
+    types = tuple(_EVENT_TYPE.read(item, f"{place}[{index}]") for index, item in enumerate(items))
     for index, name in enumerate(types):
         if name in types[:index]:
             raise SubscriptionError(f"{name!r} stands here twice", place=f"{place}[{index}]")
@@ -128,21 +142,25 @@ def _labels(value: Any, place: str) -> Mapping[str, Any]:
     return value
 
 
-_READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
-    "id": _name,
-    "gateway_id": _text,
-    "tenant": _name,
-    "collection": _name,
-    "types": _types,
-    "filters": _filters,
-    "cel": _text,
-    "pattern": _pattern,
-    "topic": _text,
-    "dialect": _one_of(DIALECTS),
-    "on_unknown": _one_of(ON_UNKNOWN),
-    "transitions": _bool,
-    "labels": _labels,
-    "cel_evaluator": _one_of(CEL_EVALUATORS),
+_TEXT: Final = Member(_text, {"type": "string"})
+_NAME: Final = Member(_name, {"type": "string", "minLength": 1})
+
+#: What each member may be, by its name.
+READ: Final[Mapping[str, Member]] = {
+    "id": _NAME,
+    "gateway_id": _TEXT,
+    "tenant": _NAME,
+    "collection": _NAME,
+    "types": Member(_types, {"type": "array", "items": _EVENT_TYPE.schema, "minItems": 1, "uniqueItems": True}),
+    "filters": Member(_filters, {"type": "array"}),
+    "cel": _TEXT,
+    "pattern": Member(_pattern, {"type": ["object", "string"]}),
+    "topic": _TEXT,
+    "dialect": _one_of(get_args(Dialect)),
+    "on_unknown": _one_of(get_args(OnUnknown)),
+    "transitions": Member(_bool, {"type": "boolean"}),
+    "labels": Member(_labels, {"type": "object"}),
+    "cel_evaluator": _one_of(get_args(CelEvaluator)),
 }
 
 

@@ -275,11 +275,11 @@ class _Parser:
                 continue
             name, operand = self._only_member(value, place)
             at = Place(place, name)
-            if name not in _OPERATORS:
-                _fail(f"unknown operator, expected one of {', '.join(_OPERATORS)}", at)
+            if name not in OPERATORS:
+                _fail(f"unknown operator, expected one of {', '.join(OPERATORS)}", at)
             if self.dialect == "strict" and name in EXCLUSIVE and len(task.value) > 1:
                 _fail(f"{name} must stand alone in its array", at)
-            matchers.append(_OPERATORS[name](self, operand, at))
+            matchers.append(OPERATORS[name](self, operand, at))
         return Field(task.path.names(), tuple(matchers))
 
     def _only_member(self, value: Any, place: Place) -> tuple[str, Any]:
@@ -441,9 +441,9 @@ class _Parser:
         if isinstance(operand, Mapping | Pairs):
             name, inner = self._only_member(operand, place)
             place = Place(place, name)
-            build = _EXCLUDABLE.get(name)
+            build = EXCLUDABLE.get(name)
             if build is None:
-                _fail(f"unknown operator, expected one of {', '.join(_EXCLUDABLE)}", place)
+                _fail(f"unknown operator, expected one of {', '.join(EXCLUDABLE)}", place)
             items = list(self._one_or_more(inner, place))
             for item, at in items:
                 self._text(item, at)
@@ -470,7 +470,8 @@ class _Parser:
             yield item, Place(place, i)
 
 
-_OPERATORS: dict[str, Callable[[_Parser, Any, Place], Matcher]] = {
+#: What an operator makes of its operand.
+OPERATORS: dict[str, Callable[[_Parser, Any, Place], Matcher]] = {
     "prefix": _Parser._prefix,
     "suffix": _Parser._suffix,
     "equals-ignore-case": _Parser._equals_ignore_case,
@@ -483,7 +484,8 @@ _OPERATORS: dict[str, Callable[[_Parser, Any, Place], Matcher]] = {
     "anything-but": _Parser._anything_but,
 }
 
-_EXCLUDABLE: dict[str, Callable[[_Parser, Any, Place], Prefix | Suffix | EqualsIgnoreCase | Wildcard]] = {
+#: Those that `anything-but` takes.
+EXCLUDABLE: dict[str, Callable[[_Parser, Any, Place], Prefix | Suffix | EqualsIgnoreCase | Wildcard]] = {
     "prefix": _Parser._prefix,
     "suffix": _Parser._suffix,
     "equals-ignore-case": _Parser._equals_ignore_case,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Required, TypedDict, final
 
-from streamer.model import CelEvaluator, Dialect
+from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, OnUnknown
 
 if TYPE_CHECKING:
     from streamer.events.layout import EventLayout
@@ -22,12 +22,12 @@ class Filter:
 
     Args:
         field: a dotted path (`user.country`) or, for names that hold a dot, a JSON Pointer (`/a.b/c`).
-        op: one of `streamer.subscriptions.operators.OPERATORS`.
+        op: how to compare (semantics.md section 3).
         value: what to compare with; left out for `changed`.
     """
 
     field: str
-    op: str
+    op: FilterOperator
     value: Any = None
 
     def to_cel(self) -> str:
@@ -73,13 +73,13 @@ class Subscription:
     gateway_id: str | None = None
     tenant: str | None = None
     collection: str | None = None
-    types: Sequence[str] | None = None
+    types: Sequence[EventType] | None = None
     filters: Sequence[Filter | Mapping[str, Any]] = ()
     cel: str | None = None
     pattern: Mapping[str, Any] | str | bytes | None = None
     topic: str | None = None
     dialect: Dialect = "eventbridge"
-    on_unknown: Literal["deliver", "skip"] = "deliver"
+    on_unknown: OnUnknown = "deliver"
     transitions: bool = False
     labels: Mapping[str, Any] | None = None
     cel_evaluator: CelEvaluator | None = None
@@ -112,3 +112,30 @@ class Subscription:
                     continue
             shown[member.name] = value
         return shown
+
+
+class FilterDict(TypedDict, total=False):
+    """The type of a filter that is written as a mapping, for type checkers."""
+
+    field: Required[str]
+    op: Required[FilterOperator]
+    value: Any
+
+
+class SubscriptionDict(TypedDict, total=False):
+    """The type of a subscription that is written as a mapping, for type checkers; `Subscription` says what each member means."""
+
+    id: Required[str]
+    gateway_id: str
+    tenant: str
+    collection: str
+    types: Sequence[EventType]
+    filters: Sequence[FilterDict | Filter]
+    cel: str
+    pattern: Mapping[str, Any] | str
+    topic: str
+    dialect: Dialect
+    on_unknown: OnUnknown
+    transitions: bool
+    labels: Mapping[str, Any]
+    cel_evaluator: CelEvaluator

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from streamer.config.show import json_schema
+from streamer.events.layout import EventLayout
+from streamer.events.schema import event_schema
+from streamer.subscriptions.schema import subscription_schema
 from tests.cli.conftest import COMMAND, EVENTS, Run
 
 
@@ -39,6 +42,31 @@ def test_check_reads_the_subscriptions_too(run: Run, place: Path) -> None:
     first, second = ran.stdout.decode().splitlines()
     assert first.startswith("more.jsonl:1: subscription 'x': cel: ")
     assert second == "s.yaml:1:41: subscriptions[2]: nosuch.jsonl: No such file or directory"
+
+
+def test_check_tells_programs_and_github_where(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "more.jsonl").write_text('\n{"id": "x", "cel": "1 +"}\n')
+    (place / "s.yaml").write_text("subscriptions: [subs.jsonl, more.jsonl, nosuch.jsonl]\n")
+    first, second = map(json.loads, run("config", "check", "s.yaml", "--format", "json").stdout.splitlines())
+    assert (first["source"], first["line"], first["column"]) == ("more.jsonl", 2, None)
+    assert first["reason"].startswith("subscription 'x': cel: ")
+    assert second == {
+        "source": "s.yaml",
+        "line": 1,
+        "column": 41,
+        "place": "subscriptions[2]",
+        "reason": "nosuch.jsonl: No such file or directory",
+    }
+    ran = run("config", "check", "s.yaml", "--format", "github")
+    assert (ran.returncode, ran.stderr) == (1, b"2 errors\n")
+    first, second = ran.stdout.decode().splitlines()
+    assert first.startswith("::error file=more.jsonl,line=2::subscription 'x': cel: ")
+    assert second == "::error file=s.yaml,line=1,col=41::subscriptions[2]: nosuch.jsonl: No such file or directory"
+    (place / "s.yaml").write_text("")
+    monkeypatch.setenv("STREAMER_MATCHING__VALIDATION", "fast")
+    annotation = run("config", "check", "s.yaml", "--format", "github").stdout.decode()
+    assert annotation.startswith("::error file=s.yaml::STREAMER_MATCHING__VALIDATION: matching.validation: expected")
+    assert json.loads(run("config", "check", "s.yaml", "--format", "json").stdout)["source"] == "STREAMER_MATCHING__VALIDATION"
 
 
 def test_a_slip_in_the_name_of_a_variable_is_told(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,8 +99,15 @@ def test_show_prints_what_is_in_force(run: Run, place: Path, monkeypatch: pytest
     assert ran.stderr.startswith(b"s.yaml:1:24: matching.validation: ")
 
 
-def test_schema_prints_the_json_schema(run: Run) -> None:
-    assert json.loads(run("config", "schema").stdout) == json.loads(json_schema())
+def test_schema_prints_json_schemas(run: Run, place: Path) -> None:
+    assert json.loads(run("schema", "config").stdout) == json.loads(json_schema())
+    assert json.loads(run("schema", "subscription").stdout) == subscription_schema()
+    assert json.loads(run("schema", "event").stdout) == event_schema()
+    of_debezium = json.loads(run("schema", "event", "--layout", "debezium").stdout)
+    assert of_debezium == event_schema(EventLayout.preset("debezium"))
+    (place / "layout.json").write_text('{"data": "/row"}')
+    assert "row" in json.loads(run("schema", "event", "--layout", "layout.json").stdout)["properties"]
+    assert run("schema", "event", "--layout", "nosuch").returncode == 2
 
 
 def test_an_engine_is_made_as_the_file_says_and_options_win_over_it(run: Run, place: Path) -> None:

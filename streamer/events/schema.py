@@ -1,0 +1,134 @@
+"""The JSON Schema of the events of a layout (2020-12), for editors and for whoever writes events: made from the layout itself.
+
+Invariant: what the schema refuses, an engine with the layout refuses. An engine refuses more, such as a name of the envelope that
+stands twice; tests/unit/test_schemas.py lists what no schema can say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from streamer.events.layout import IGNORE, PARTS, POINTER, EventLayout, Way
+from streamer.events.reading import EARLIEST_NS, LATEST_NS, NANOSECONDS, RFC3339
+from streamer.model import INT64_MIN, UINT64_MAX, Pointer
+
+Schema: TypeAlias = dict[str, Any]
+
+DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+_WORDS: Final[Mapping[str, str]] = {
+    "id": "The event's id.",
+    "tenant": "Whose event it is; left out, the engine's `default_tenant`.",
+    "collection": "The collection of the document.",
+    "type": "What happened to the document.",
+    "ts": "When it happened at the source.",
+    "topic": "The routing key.",
+    "data": "The document after the change.",
+    "before": "The document before the change.",
+    "unknown": "JSON Pointers, from the event's root, of values that the source did not carry.",
+}
+_NAME: Final[Schema] = {"type": ["string", "null"]}
+
+
+def event_schema(layout: EventLayout | None = None) -> Schema:
+    """Return the JSON Schema of an event.
+
+    Args:
+        layout: where its parts stand; by default that of the preset `change`.
+    """
+    layout = EventLayout() if layout is None else layout
+    told: Schema = {}
+    for part in PARTS:
+        for pointer in layout.pointers(part):
+            _describe(told, pointer, _WORDS[part])
+    asked: list[Schema] = []
+    for part in PARTS:
+        asked += _asked(layout, part)
+    rules: Schema = {"allOf": asked}
+    if (ignored := list(_ignored(layout))) and asked:
+        # The other parts of an event that matches nobody may be anything.
+        rules = {"if": {"anyOf": ignored}, "else": rules}
+    return {
+        "$schema": DRAFT,
+        "title": "Streamer's event",
+        "description": "A change event; null is one without a value, which matches nobody.",
+        "type": ["object", "null"],
+        **told,
+        **(rules if asked else {}),
+    }
+
+
+def _describe(schema: Schema, pointer: Pointer, words: str) -> None:
+    """Say what stands at a pointer; of two parts at one place, both."""
+    for name in pointer:
+        schema = schema.setdefault("properties", {}).setdefault(name, {})
+    if pointer:
+        schema["description"] = " ".join(filter(None, (schema.get("description"), words)))
+
+
+def _asked(layout: EventLayout, part: str) -> Iterator[Schema]:
+    """Yield what is asked of a part at each place where it may stand: there, if no place before has it."""
+    missing: list[Schema] = []
+    for way in layout.ways(part):
+        pointers = _pointers(way)
+        kind = _kind(layout, part) if len(way) == 1 else _NAME
+        for pointer in pointers:
+            asked = _at(pointer, kind)
+            yield {"if": {"allOf": list(missing)}, "then": asked} if missing else asked
+        missing.append({"not": {"allOf": [_stands(pointer) for pointer in pointers]}})
+
+
+def _ignored(layout: EventLayout) -> Iterator[Schema]:
+    """Yield what makes an event one that matches nobody, by its type or since it has no change."""
+    words = [word for word in layout.type_words if layout.event_type(word) == IGNORE]
+    missing: list[Schema] = []
+    for way in layout.ways("type"):
+        (pointer,) = _pointers(way)
+        if words:
+            yield {"allOf": [*missing, _stands(pointer, {"enum": words})]}
+        missing.append({"not": _stands(pointer)})
+    if layout.no_change == "ignore":
+        ways = [way for part in ("type", "data", "before", "unknown") for way in layout.ways(part)]
+        yield {"allOf": [{"not": _stands(pointer)} for way in ways for pointer in _pointers(way)]}
+
+
+def _pointers(way: Way) -> list[Pointer]:
+    return [step for step in way if not isinstance(step, str)]
+
+
+def _at(pointer: Pointer, schema: Schema) -> Schema:
+    """Ask something of what stands at a pointer, if anything does."""
+    for name in reversed(pointer):
+        schema = {"properties": {name: schema}}
+    return schema
+
+
+def _stands(pointer: Pointer, schema: Schema | None = None) -> Schema:
+    """Ask that something stands at a pointer that is not null."""
+    asked: Schema = {"not": {"type": "null"}} if schema is None else schema
+    for name in reversed(pointer):
+        asked = {"type": "object", "required": [name], "properties": {name: asked}}
+    return asked
+
+
+def _kind(layout: EventLayout, part: str) -> Schema:
+    """Say what a part may be; null is as good as missing."""
+    if part == "id":
+        return {"type": ["string", "integer", "null"], "minimum": INT64_MIN, "maximum": UINT64_MAX}
+    if part in ("tenant", "collection"):
+        return {**_NAME, "not": {"const": "*"}}
+    if part == "type":
+        return {"enum": [*layout.type_words, None]}
+    if part == "ts":
+        if layout.ts_format == "rfc3339":
+            return {"type": ["string", "null"], "pattern": f"^(?:{RFC3339.pattern})$"}
+        unit = NANOSECONDS[layout.ts_format]
+        return {"type": ["integer", "null"], "minimum": -(-EARLIEST_NS // unit), "maximum": LATEST_NS // unit}
+    if part in ("data", "before"):
+        if layout.encoded is None:
+            return {"type": ["object", "null"]}
+        return {"type": ["object", "string", "null"], "contentMediaType": "application/json"}
+    if part == "unknown":
+        return {"type": ["array", "null"], "items": {"type": "string", "pattern": f"^({POINTER})?$"}}
+    return _NAME

@@ -1,0 +1,204 @@
+"""The JSON Schema of a subscription (2020-12), for editors: made from the tables by which subscriptions are read.
+
+Invariant: what the schema refuses, the parser refuses. The parser refuses more, such as CEL that does not compile, or a name that
+stands twice; tests/unit/test_schemas.py lists what no schema can say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, get_args
+
+from streamer.events.layout import POINTER
+from streamer.events.schema import DRAFT, Schema
+from streamer.model import Dialect, Limits
+from streamer.subscriptions.filters import MAX_FIELD_BYTES
+from streamer.subscriptions.operands import MAX_REGEXP_BYTES, NOTHING, REGEXP, Operand
+from streamer.subscriptions.operators import OPERATORS
+from streamer.subscriptions.parse import READ
+from streamer.subscriptions.patterns import EXCLUDABLE, EXCLUSIVE, OPERATOR_NAMES
+from streamer.subscriptions.patterns import OPERATORS as MATCHERS
+from streamer.subscriptions.subscription import Filter, Subscription
+
+_TEXT: Final[Schema] = {"type": "string"}
+_SOME_TEXT: Final[Schema] = {"type": "string", "minLength": 1}
+_NUMBER: Final[Schema] = {"type": "number"}
+_ONE_MEMBER: Final[Schema] = {"minProperties": 1, "maxProperties": 1, "additionalProperties": False}
+_AFFIX: Final[Schema] = {
+    "type": ["string", "object"],
+    "minLength": 1,
+    "properties": {"equals-ignore-case": _SOME_TEXT},
+    **_ONE_MEMBER,
+}
+#: No two stars in a row, and behind a backslash a star or a backslash.
+_WILDCARD: Final[Schema] = {"type": "string", "pattern": r"^([^*\\]|\\[*\\]|[*](?![*]))*$"}
+_EXCLUDED: Final[Mapping[str, Schema]] = {"prefix": _SOME_TEXT, "suffix": _SOME_TEXT, "wildcard": _WILDCARD}
+
+#: What each operator of a pattern takes, and in words what it finds. A schema has those that the parser has.
+_MATCHERS: Final[Mapping[str, Schema]] = {
+    "prefix": {"description": "A text that begins so.", **_AFFIX},
+    "suffix": {"description": "A text that ends so.", **_AFFIX},
+    "equals-ignore-case": {"description": "The text, in letters of either case.", **_TEXT},
+    "wildcard": {"description": "A text of this form: `*` stands for any characters, `\\*` for a star.", **_WILDCARD},
+    "shellstyle": {
+        "description": "A text of this form: `*` stands for any characters.",
+        "type": "string",
+        "not": {"pattern": "[*][*]"},
+    },
+    "regexp": {"description": "A text that is this regexp from its beginning to its end.", **_TEXT},
+    "numeric": {
+        "description": 'A number in a range: `["=", 5]`, `[">", 0]`, `[">=", 0, "<", 5]`.',
+        "type": "array",
+        "minItems": 2,
+        "if": {"maxItems": 2},
+        "then": {"prefixItems": [{"enum": ["=", "<", "<=", ">", ">="]}, _NUMBER]},
+        "else": {
+            "prefixItems": [{"enum": [">", ">="]}, _NUMBER, {"enum": ["<", "<="]}, _NUMBER],
+            "minItems": 4,
+            "maxItems": 4,
+        },
+    },
+    "cidr": {"description": "An address of this network, such as `10.0.0.0/24`.", **_TEXT},
+    "exists": {"description": "true: the field is there; false: it is not.", "type": "boolean"},
+    "anything-but": {
+        "description": "Anything but this text or number, those of a list, or what another operator finds.",
+        "type": ["string", "number", "array", "object"],
+        "minItems": 1,
+        "anyOf": [{"items": _TEXT}, {"items": _NUMBER}],
+        "properties": {
+            name: {**_EXCLUDED.get(name, _TEXT), "type": ["string", "array"], "items": _EXCLUDED.get(name, _TEXT), "minItems": 1}
+            for name in EXCLUDABLE
+        },
+        **_ONE_MEMBER,
+    },
+}
+
+
+def subscription_schema(limits: Limits | None = None) -> Schema:
+    """Return the JSON Schema of a subscription.
+
+    Args:
+        limits: of the engine that is to take it; by default those of an engine that was given none.
+    """
+    limits = Limits() if limits is None else limits
+    words = arguments(Subscription)
+    members = {name: {"description": words.get(name, ""), **member.schema} for name, member in READ.items()}
+    members["filters"] |= {"items": {"$ref": "#/$defs/filter"}, "maxItems": limits.max_conditions}
+    # Both limits are in bytes; a text has at least as many of them as it has characters.
+    members["cel"]["maxLength"] = limits.max_cel_bytes
+    return {
+        "$schema": DRAFT,
+        "title": "Streamer's subscription",
+        "description": "Which change events somebody wants. All parts given must hold; a part left out is true.",
+        "type": "object",
+        "required": ["id"],
+        "additionalProperties": False,
+        "properties": members,
+        "if": {"properties": {"dialect": {"const": "strict"}}, "required": ["dialect"]},
+        "then": {"properties": {"pattern": {"$ref": "#/$defs/strict"}}},
+        "else": {"properties": {"pattern": {"$ref": "#/$defs/eventbridge"}}},
+        "$defs": {
+            "filter": _filter(limits),
+            "element": {
+                "description": "A value, or one operator.",
+                "type": ["string", "number", "boolean", "null", "object"],
+                "properties": {name: _MATCHERS[name] for name in MATCHERS},
+                **_ONE_MEMBER,
+            },
+            **{dialect: _pattern(dialect) for dialect in get_args(Dialect)},
+            **{f"{dialect}-values": _values(dialect, limits) for dialect in get_args(Dialect)},
+        },
+    }
+
+
+def arguments(documented: type) -> dict[str, str]:
+    """Return what the docstring of a class says of each argument; nothing where Python runs without docstrings."""
+    told = (documented.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
+    return {name: " ".join(text.split()) for name, text in re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", told, re.M)}
+
+
+def _filter(limits: Limits) -> Schema:
+    words = arguments(Filter)
+    takes: dict[int, list[str]] = {}
+    for row in OPERATORS.values():
+        takes.setdefault(id(row.operand), []).append(row.name)
+    return {
+        "description": "One condition on a field of the document.",
+        "type": "object",
+        "required": ["field", "op"],
+        "additionalProperties": False,
+        "properties": {
+            "field": {
+                "description": words.get("field", ""),
+                "type": "string",
+                "pattern": f"^({POINTER}|[^./][^.]*([.][^.]+)*)$",
+                "maxLength": MAX_FIELD_BYTES,
+            },
+            "op": {
+                "description": words.get("op", ""),
+                "oneOf": [{"const": row.name, "description": f"The field {row.words}."} for row in OPERATORS.values()],
+            },
+            "value": {"description": words.get("value", "")},
+        },
+        "allOf": [_with_value(names, limits) for names in takes.values()],
+    }
+
+
+def _with_value(names: Sequence[str], limits: Limits) -> Schema:
+    """Say what stands beside operators that take the same."""
+    operand = OPERATORS[names[0]].operand
+    value = {"properties": {"value": _operand(operand, limits)}, "required": ["value"]}
+    return {
+        "if": {"properties": {"op": {"enum": list(names)}}, "required": ["op"]},
+        "then": {"properties": {"value": False}} if operand is NOTHING else value,
+    }
+
+
+def _operand(operand: Operand, limits: Limits) -> Schema:
+    schema: Schema = {"type": list(operand.types)}
+    if operand is REGEXP:
+        schema["maxLength"] = MAX_REGEXP_BYTES
+    if operand.element is not None:
+        schema |= {"items": _operand(operand.element, limits), "maxItems": limits.max_alternatives}
+    return schema
+
+
+def _pattern(dialect: Dialect) -> Schema:
+    """Describe an object of a pattern, whose members are arrays of values and objects."""
+    below = {
+        "type": ["array", "object"],
+        "if": {"type": "array"},
+        "then": {"$ref": f"#/$defs/{dialect}-values"},
+        "else": {"$ref": f"#/$defs/{dialect}"},
+    }
+    schema: Schema = {"minProperties": 1, "additionalProperties": below}
+    if dialect != "strict":
+        # With the name of an operator in it, `$or` is a field like others.
+        alternatives = {
+            "type": "array",
+            "contains": {"type": "object"},
+            "minContains": 2,
+            "items": {"propertyNames": {"not": {"enum": sorted(OPERATOR_NAMES)}}},
+        }
+        schema["properties"] = {
+            "$or": {
+                "description": "Alternatives, at least two objects, of which one must hold.",
+                "if": alternatives,
+                "then": {"items": {"type": "object", "$ref": f"#/$defs/{dialect}"}},
+                "else": below,
+            }
+        }
+    return schema
+
+
+def _values(dialect: Dialect, limits: Limits) -> Schema:
+    schema: Schema = {
+        "description": "What may stand in the field: one of these.",
+        "items": {"$ref": "#/$defs/element"},
+        "maxItems": limits.max_alternatives,
+    }
+    if dialect != "strict":
+        return {**schema, "minItems": 1}
+    alone = {"items": {"properties": dict.fromkeys(sorted(EXCLUSIVE), False)}}
+    return {**schema, "if": {"minItems": 2}, "then": alone}
