@@ -78,11 +78,19 @@ class Reference:
         if module.__name__ == title and module.__doc__:
             parts.append(self._text(module.__doc__))
         for name, value in self.found[title]:
-            parts += self._entry(name, value, "##")
-            if inspect.isclass(value):
-                for member in members(value):
-                    parts += self._entry(f"{name}.{member}", inspect.getattr_static(value, member), "###")
+            parts += self._entries(name, value, "##")
         return "\n\n".join(parts) + "\n"
+
+    def _entries(self, name: str, value: Any, level: str) -> Iterator[str]:
+        """Yield what is said of a name, and of what it has."""
+        yield from self._entry(name, value, level)
+        if inspect.isclass(value):
+            for member in members(value):
+                yield from self._entry(f"{name}.{member}", inspect.getattr_static(value, member), f"{level}#")
+        elif inspect.ismodule(value):
+            for member, offered in vars(value).items():
+                if not member.startswith("_") and getattr(offered, "__module__", "") == value.__name__:
+                    yield from self._entries(f"{name}.{member}", offered, f"{level}#")
 
     def _entry(self, name: str, value: Any, level: str) -> Iterator[str]:
         yield f"{level} {name}"
@@ -91,7 +99,10 @@ class Reference:
         if shown:
             yield f"```python\n{shown}\n```"
         documented = bound.func if isinstance(bound, functools.cached_property) else bound
-        about = inspect.getdoc(documented) if callable(documented) or isinstance(documented, property) else None
+        has_text = inspect.ismodule(documented) or isinstance(documented, property)
+        # What is said of a `Literal` is said of the class of such forms.
+        is_callable = callable(documented) and typing.get_origin(documented) is None
+        about = inspect.getdoc(documented) if has_text or is_callable else None
         if about and not about.startswith(f"{name}("):
             yield self._text(about, name)
         if inspect.isclass(value) and issubclass(value, enum.Enum):
@@ -161,13 +172,17 @@ def signatures(name: str, value: Any) -> Iterator[str]:
         function = value if inspect.isfunction(value) else value.__func__
         prefix = {classmethod: "@classmethod\n", staticmethod: "@staticmethod\n"}.get(type(value), "")
         keyword = "async def " if inspect.iscoroutinefunction(function) else "def "
-        bound = "." in name and not isinstance(value, staticmethod)
+        bound = "." in function.__qualname__.rpartition("<locals>.")[2] and not isinstance(value, staticmethod)
         for each in typing.get_overloads(function) or [function]:
             yield f"{prefix}{keyword}{short}{called(inspect.signature(each), bound)}"
     elif inspect.isclass(value):
         made = "__init__" in vars(value) and not getattr(value, "_is_protocol", False)
         yield f"class {short}{called(inspect.signature(value), bound=False, returns=False) if made else ''}"
-    else:
+    elif typing.get_origin(value) is typing.Literal:
+        words = [repr(word) for word in typing.get_args(value)]
+        line = f"{short} = Literal[{', '.join(words)}]"
+        yield line if len(line) <= WIDTH else f"{short} = Literal[\n" + "".join(f"    {word},\n" for word in words) + "]"
+    elif not inspect.ismodule(value):
         text = repr(value)
         yield f"{short} = {text if len(text) <= WIDTH else text[: WIDTH - 2] + ' …'}"
 

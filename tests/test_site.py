@@ -65,7 +65,7 @@ def test_the_reference_has_every_public_name_with_its_text(laid_out: Path) -> No
     bare = [
         found
         for text in texts.values()
-        for found in re.findall(r"^##+ ([\w.]+)\n\n```python\n(?![A-Z]+ = )(?:(?!```).*\n)+```\n\n(?=##)", text, re.M)
+        for found in re.findall(r"^##+ ([\w.]+)\n\n```python\n(?!\w+ = )(?:(?!```).*\n)+```\n\n(?=##)", text, re.M)
     ]
     assert bare == []
 
