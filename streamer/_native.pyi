@@ -338,6 +338,9 @@ class Core:
     ) -> Columns:
         """Do the same without matching and without counting the events; the first batch is empty. Raises ValueError."""
 
+    def draft(self) -> Draft:
+        """Begin to take subscriptions in."""
+
     def commit(self, draft: Draft, mode: Mode, skip: bool) -> _Changes:
         """Write what a draft holds, which empties it; with errors and not *skip* nothing is changed, and only they are told."""
 
@@ -445,7 +448,6 @@ class CoreHooks:
 class Draft:
     """Subscriptions on their way into a core, numbered from 0. For one thread."""
 
-    def __new__(cls, core: Core) -> Draft: ...
     def __len__(self) -> int: ...
     def extend(self, sources: Sequence[bytes | tuple[bytes, bytes, Subscription]]) -> list[int]:
         """Parse JSON texts and compile their CEL, with the GIL released.
@@ -472,7 +474,7 @@ class Draft:
     def source(self, position: int) -> Held | None:
         """Return a source that was read."""
 
-    def held_otherwise(self, core: Core) -> list[tuple[int, Held, bytes]]:
+    def held_otherwise(self) -> list[tuple[int, Held, bytes]]:
         """Return for each id that is held with another text its position, what is held, and what that is known by."""
 
     def keep(self, position: int, name: bytes) -> None:

@@ -216,7 +216,7 @@ class NativeCore(_native.Core):
     # Writing
 
     def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
-        draft = _native.Draft(self)
+        draft = self.draft()
         errors = self._fill(draft, sources)
         if mode == "apply":
             self._keep_same(draft)
@@ -324,7 +324,7 @@ class NativeCore(_native.Core):
 
     def _keep_same(self, draft: _native.Draft) -> None:
         """Let what says the same as what is held, in another spelling, stay as it is held."""
-        for position, held, name in draft.held_otherwise(self):
+        for position, held, name in draft.held_otherwise():
             given = draft.source(position)
             if given is not None and same_subscription(_subscription(held), _subscription(given)):
                 draft.keep(position, name)

@@ -308,6 +308,11 @@ impl Core {
         })
     }
 
+    /// Begin to take subscriptions in.
+    fn draft(&self) -> Draft {
+        Draft::new(self.shared.clone(), self.reading.clone())
+    }
+
     /// Write what a draft holds, which empties it; with errors and not *skip* nothing is changed, and only they are told.
     fn commit<'py>(&self, py: Python<'py>, draft: &Bound<'py, Draft>, mode: &str, skip: bool) -> PyResult<Bound<'py, PyDict>> {
         guard(py, || {

@@ -1,9 +1,9 @@
 //! Subscriptions on their way in: parsed here, then written at once.
 
-use crate::core::Core;
 use crate::errors::guard;
 use crate::gil;
 use crate::host::{self, Kept, flags};
+use crate::shared::Shared;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -118,11 +118,16 @@ type Held<'py> = (usize, Bound<'py, PyAny>, Bound<'py, PyBytes>);
 /// Subscriptions on their way into a core, numbered from 0. For one thread.
 #[pyclass(frozen, module = "streamer._native")]
 pub struct Draft {
+    shared: Arc<Shared>,
     reading: Arc<Reading>,
     items: Mutex<Vec<Item>>,
 }
 
 impl Draft {
+    pub fn new(shared: Arc<Shared>, reading: Arc<Reading>) -> Draft {
+        Draft { shared, reading, items: Mutex::default() }
+    }
+
     fn locked<T>(&self, act: impl FnOnce(&mut Vec<Item>) -> T) -> T {
         act(&mut self.items.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -135,11 +140,6 @@ impl Draft {
 
 #[pymethods]
 impl Draft {
-    #[new]
-    fn new(core: &Bound<'_, Core>) -> Draft {
-        Draft { reading: core.get().reading.clone(), items: Mutex::default() }
-    }
-
     fn __len__(&self) -> usize {
         self.locked(|items| items.len())
     }
@@ -217,14 +217,13 @@ impl Draft {
     }
 
     /// Return for each id that is held with another text its position, what is held, and what that is known by.
-    fn held_otherwise<'py>(&self, py: Python<'py>, core: &Bound<'py, Core>) -> PyResult<Vec<Held<'py>>> {
+    fn held_otherwise<'py>(&self, py: Python<'py>) -> PyResult<Vec<Held<'py>>> {
         guard(py, || {
-            let core = core.get();
             self.locked(|items| {
                 let mut held = Vec::new();
                 for (at, item) in items.iter().enumerate() {
                     if let Ok(addition) = item
-                        && let Some((_, record)) = core.shared.engine.get(&addition.id)
+                        && let Some((_, record)) = self.shared.engine.get(&addition.id)
                         && record.text != addition.text
                     {
                         held.push((at, host::source_of(py, &record), PyBytes::new(py, &record.text)));

@@ -5,15 +5,47 @@
 
 use super::ast::Function;
 use super::evaluate::{Result, Run};
+use super::matches::{size_before, units_of_compiling};
 use super::outcome::Reason;
 use super::times::{self, TimePart, Timestamp};
 use super::values::{Detail, Value};
+use crate::regexps::program::units_of_search;
 use memchr::memmem;
 
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 const TWO_64: f64 = 18_446_744_073_709_551_616.0;
 
 impl<'r> Run<'r> {
+    /// Whether a regexp is found in *text*.
+    fn matches(&mut self, text: &'r str, source: &'r str) -> Result<Value<'r>> {
+        if let Some(regexp) = self.regexps.filters() {
+            return Ok(Value::Bool(regexp.search(text)));
+        }
+        if let Some(regexp) = self.regexps.constant(source) {
+            self.charge(units_of_search(text, regexp.size()))?;
+            return Ok(Value::Bool(regexp.is_match(text)));
+        }
+        let met = match self.regexps.met(source) {
+            Some(met) => {
+                self.charge(units_of_search(text, met.size))?;
+                met
+            }
+            None => {
+                let size = size_before(source);
+                self.charge(units_of_search(text, size))?;
+                self.charge(units_of_compiling(size))?;
+                self.regexps.compile(source, size)
+            }
+        };
+        Ok(match met.regexp {
+            Ok(regexp) => Value::Bool(regexp.is_match(text)),
+            Err(what) => {
+                let what = self.arena.alloc_str(&what);
+                self.fail(Reason::BadRegexp, Detail::Regexp(what))
+            }
+        })
+    }
+
     /// Call a function with what is neither an error nor unknown.
     pub(super) fn call(&mut self, function: Function, args: &[Value<'r>]) -> Result<Value<'r>> {
         use Value::{Bool, Bytes, Duration, Int, List, Map, String, Type};

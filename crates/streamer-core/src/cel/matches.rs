@@ -8,10 +8,7 @@
 //! A search is charged a step for each byte of the text and each state that may be alive. Measured: a regexp with 2,700 of them
 //! took 43 s of processor for a budget of 100 ms while only the bytes were charged.
 
-use super::evaluate::{Result, Run};
-use super::outcome::Reason;
-use super::values::{Detail, Value};
-use crate::regexps::program::{CompiledRegexp, units_of_search};
+use crate::regexps::program::CompiledRegexp;
 use crate::regexps::{instructions, size};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,8 +30,12 @@ const MAX_CHARGED_SIZE: usize = 4_096;
 /// A constant regexp: its text, and what was made of it.
 pub(super) type Ready = (Box<str>, Arc<CompiledRegexp>);
 
-/// A compiled regexp, or what is wrong with it, and its size.
-type Compiled = (std::result::Result<Arc<CompiledRegexp>, Arc<str>>, usize);
+/// What was made of a text that was met: a compiled regexp, or what is wrong with it.
+#[derive(Clone)]
+pub(super) struct Met {
+    pub(super) regexp: Result<Arc<CompiledRegexp>, Arc<str>>,
+    pub(super) size: usize,
+}
 
 /// The regexps of a run.
 pub(super) struct RunRegexps<'r> {
@@ -42,8 +43,8 @@ pub(super) struct RunRegexps<'r> {
     constants: &'r [Ready],
     /// That of a filter, whose searches have a budget of their own (semantics.md section 3).
     of_filter: Option<&'r CompiledRegexp>,
-    by_text: BTreeMap<&'r str, Compiled>,
-    by_place: BTreeMap<(*const u8, usize), Compiled>,
+    by_text: BTreeMap<&'r str, Met>,
+    by_place: BTreeMap<(*const u8, usize), Met>,
 }
 
 impl<'r> RunRegexps<'r> {
@@ -54,59 +55,50 @@ impl<'r> RunRegexps<'r> {
     pub(super) fn of_filter(regexp: Option<&'r CompiledRegexp>) -> RunRegexps<'r> {
         RunRegexps { of_filter: regexp, ..RunRegexps::new(&[]) }
     }
-}
 
-impl<'r> Run<'r> {
-    /// Whether a regexp is found in *text*.
-    pub(super) fn matches(&mut self, text: &'r str, source: &'r str) -> Result<Value<'r>> {
-        if let Some(regexp) = self.regexps.of_filter {
-            return Ok(Value::Bool(regexp.search(text)));
-        }
-        let constants = self.regexps.constants;
-        if let Ok(found) = constants.binary_search_by(|(known, _)| (**known).cmp(source)) {
-            let (_, regexp) = &constants[found];
-            self.charge_search(text, regexp.size())?;
-            return Ok(Value::Bool(regexp.is_match(text)));
-        }
+    /// That of a filter, for which it stands in the place of every other.
+    pub(super) fn filters(&self) -> Option<&'r CompiledRegexp> {
+        self.of_filter
+    }
+
+    /// The one that stands in the program with this text.
+    pub(super) fn constant(&self, source: &str) -> Option<&'r CompiledRegexp> {
+        let found = self.constants.binary_search_by(|(known, _)| (**known).cmp(source)).ok()?;
+        Some(&self.constants[found].1)
+    }
+
+    /// What was made of a text that was met before in this run.
+    pub(super) fn met(&mut self, source: &'r str) -> Option<Met> {
         let place = (source.as_ptr(), source.len());
-        let known = match self.regexps.by_place.get(&place) {
-            Some(known) => Some(known.clone()),
-            None => self.regexps.by_text.get(source).cloned().inspect(|known| {
-                self.regexps.by_place.insert(place, known.clone());
-            }),
-        };
-        let (compiled, _) = match known {
-            Some(known) => {
-                self.charge_search(text, known.1)?;
-                known
-            }
-            None => {
-                // A text that is refused unread has no size, and what is larger than this is refused.
-                let size = if source.len() > MAX_BYTES { 0 } else { size::size(source).min(MAX_INSTRUCTIONS) };
-                self.charge_search(text, size)?;
-                self.charge(UNITS + UNITS_OF_SIZE * size.min(MAX_CHARGED_SIZE))?;
-                let made = (compile(source), size);
-                self.regexps.by_text.insert(source, made.clone());
-                self.regexps.by_place.insert(place, made.clone());
-                made
-            }
-        };
-        Ok(match compiled {
-            Ok(regexp) => Value::Bool(regexp.is_match(text)),
-            Err(what) => {
-                let what = self.arena.alloc_str(&what);
-                self.fail(Reason::BadRegexp, Detail::Regexp(what))
-            }
-        })
+        if let Some(known) = self.by_place.get(&place) {
+            return Some(known.clone());
+        }
+        let known = self.by_text.get(source)?.clone();
+        self.by_place.insert(place, known.clone());
+        Some(known)
     }
 
-    /// Count the search of *text*: a step for each of its bytes and each state that may be alive.
-    fn charge_search(&mut self, text: &str, size: usize) -> Result<()> {
-        self.charge(units_of_search(text, size))
+    /// Compile a text that is met the first time.
+    pub(super) fn compile(&mut self, source: &'r str, size: usize) -> Met {
+        let made = Met { regexp: compile(source), size };
+        self.by_text.insert(source, made.clone());
+        self.by_place.insert((source.as_ptr(), source.len()), made.clone());
+        made
     }
 }
 
-fn compile(source: &str) -> std::result::Result<Arc<CompiledRegexp>, Arc<str>> {
+/// The size that a text is charged for before it is compiled.
+pub(super) fn size_before(source: &str) -> usize {
+    // A text that is refused unread has no size, and what is larger than this is refused.
+    if source.len() > MAX_BYTES { 0 } else { size::size(source).min(MAX_INSTRUCTIONS) }
+}
+
+/// What it costs to compile a regexp of a size.
+pub(super) fn units_of_compiling(size: usize) -> usize {
+    UNITS + UNITS_OF_SIZE * size.min(MAX_CHARGED_SIZE)
+}
+
+fn compile(source: &str) -> Result<Arc<CompiledRegexp>, Arc<str>> {
     if source.len() > MAX_BYTES {
         return Err(format!("more than {MAX_BYTES} bytes").into());
     }

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A name in the trie of a pattern's paths.
 #[derive(Debug, Default)]
-struct Node<'p> {
+struct NameNode<'p> {
     children: BTreeMap<&'p str, usize>,
     /// Fields whose path ends here.
     ends: Fields,
@@ -70,7 +70,7 @@ impl<'p> Alternatives<'p> {
 /// What is derived from a pattern.
 #[derive(Debug, Default)]
 struct Plan<'p> {
-    nodes: Vec<Node<'p>>,
+    nodes: Vec<NameNode<'p>>,
     count: u32,
     /// Fields that also hold where there is no leaf.
     absent: Fields,
@@ -80,7 +80,7 @@ struct Plan<'p> {
 
 impl<'p> Plan<'p> {
     fn new(pattern: &'p AllOf) -> (Plan<'p>, VerifiedTree) {
-        let mut plan = Plan { nodes: vec![Node::default()], ..Plan::default() };
+        let mut plan = Plan { nodes: vec![NameNode::default()], ..Plan::default() };
         let tree = plan.number(pattern);
         (plan, tree)
     }
@@ -110,7 +110,7 @@ impl<'p> Plan<'p> {
             let new = self.nodes.len();
             let next = *self.nodes[at].children.entry(name).or_insert(new);
             if next == new {
-                self.nodes.push(Node::default());
+                self.nodes.push(NameNode::default());
             }
             at = next;
             self.nodes[at].through.insert(number);

@@ -9,12 +9,12 @@ use std::sync::Arc;
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct UnknownTree {
-    nodes: Vec<Node>,
+    nodes: Vec<PointerNode>,
 }
 
 /// A pointer, or the beginning of one.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct PointerNode {
     /// What comes after it.
     pub below: HashMap<Box<str>, u32>,
     /// Whether a pointer ends here.
@@ -34,7 +34,7 @@ impl UnknownTree {
             let at = tree.walk(at);
             let end = tree.nodes.len() as u32;
             tree.nodes[at as usize].rest = Some((Arc::clone(held), end));
-            tree.nodes.push(Node { is_end: true, ..Node::default() });
+            tree.nodes.push(PointerNode { is_end: true, ..PointerNode::default() });
         }
         tree
     }
@@ -43,14 +43,14 @@ impl UnknownTree {
     fn walk(&mut self, pointer: &Pointer) -> u32 {
         let nodes = &mut self.nodes;
         if nodes.is_empty() {
-            nodes.push(Node::default());
+            nodes.push(PointerNode::default());
         }
         let mut at = 0;
         for token in pointer {
             let new = nodes.len() as u32;
             let next = *nodes[at as usize].below.entry(token.clone()).or_insert(new);
             if next == new {
-                nodes.push(Node::default());
+                nodes.push(PointerNode::default());
             }
             at = next;
         }
@@ -62,7 +62,7 @@ impl UnknownTree {
         (!self.nodes.is_empty()).then_some(0)
     }
 
-    pub fn node(&self, at: u32) -> &Node {
+    pub fn node(&self, at: u32) -> &PointerNode {
         &self.nodes[at as usize]
     }
 
