@@ -1,30 +1,29 @@
-//! Matching: the partitions that an event sees, one flattening for all of them, their segments one after the other.
+//! Matching: the segments of the partitions that an event sees, one after the other, and what follows of its type.
 
 use crate::bloom::answer::Answer;
 use crate::bloom::filter::BloomFilter;
 use crate::cel::Verdict;
-use crate::engine::event::{Event, Identity, Located};
+use crate::engine::event::{Event, Identity};
 use crate::engine::external_cel::Side;
+use crate::engine::flattening::{One, Work, asks_for, filters, sets};
 use crate::engine::group::{Group, SeenPartitions};
-use crate::engine::name::join;
 use crate::engine::options::Options;
 use crate::engine::output::{Matched, Output, Stays};
 use crate::engine::partitions::Partition;
-use crate::engine::paths::{PathMap, PathSet, View};
-use crate::engine::programs::{CelScratch, Programs, forget_refused};
+use crate::engine::paths::{PathMap, View};
+use crate::engine::programs::{Programs, forget_refused};
 use crate::engine::scratch::{OldScratch, Scratch};
 use crate::engine::segment::{Segment, SegmentQuery, SegmentScratch};
 use crate::engine::shares::Shares;
 use crate::engine::state::EngineState;
 use crate::engine::store::flags;
-use crate::engine::telemetry::Tally;
 use crate::engine::transition::{Change, Outcome, Transition};
 use crate::engine::unknown::PartialEvent;
 use crate::engine::values::{Values, ValuesScratch};
 use crate::engine::version::Version;
 use crate::error::{EventError, Ignored, Unread};
 use crate::flatten::{EventFields, Flat, Flattener, Parts, Validation};
-use crate::layout::{EventType, Part};
+use crate::layout::EventType;
 use crate::prefetch::{LINE, prefetch};
 use crate::regexps::program;
 use crate::value::{Number, ScalarRef};
@@ -35,40 +34,6 @@ use std::sync::Arc;
 const FIRST_LINES: usize = 4;
 
 impl EngineState {
-    /// The partitions that an event of *tenant* and *collection* sees: its own, and those for all collections or tenants.
-    fn seen_by<'r>(&self, version: &'r Version, tenant: &str, collection: Option<&str>) -> SeenPartitions<'r> {
-        let tenant_hash = self.seed.hash_bytes(tenant.as_bytes());
-        let find = |hash, tenant, collection| version.partitions.get(hash, tenant, collection).map(|found| self.opened(found));
-        let mut seen = [None; 4];
-        if let Some(name) = collection {
-            let hash = self.seed.hash_bytes(name.as_bytes());
-            seen[0] = find(join(&self.seed, tenant_hash, hash), tenant, name);
-            if version.any_tenant > 0 {
-                seen[1] = find(join(&self.seed, self.all, hash), "*", name);
-            }
-        }
-        if version.any_collection > 0 {
-            seen[2] = find(join(&self.seed, tenant_hash, self.all), tenant, "*");
-            if version.any_tenant > 0 {
-                seen[3] = find(join(&self.seed, self.all, self.all), "*", "*");
-            }
-        }
-        seen
-    }
-
-    /// Where an event belongs, as far as can be told without reading all of it; for [`Group::expect`].
-    pub fn locate<'e>(&'e self, event: Event<'e>, scratch: &mut Scratch) -> Located<'e> {
-        let flattener = &mut scratch.flattener;
-        let given = event.given(self.options.default_tenant.as_deref());
-        let (tenant, collection) = flattener.locate(&self.locator, event.text, &given, &self.options.limits);
-        let hash = |name: Option<&str>| self.seed.hash_bytes(name.unwrap_or_default().as_bytes());
-        let of_collection = match (collection, &self.options.layout.collection) {
-            (None, Part::Made(..)) => flattener.located_made(&self.locator, event.text, &self.seed),
-            _ => hash(collection),
-        };
-        Located { key: join(&self.seed, hash(tenant), of_collection), tenant, collection }
-    }
-
     /// Find what an event matches now. Who asks for the records of its slots while others write holds a version, and matches on it.
     ///
     /// # Errors
@@ -253,84 +218,6 @@ impl EngineState {
             found: &old.found,
         };
         Ok((matched, more))
-    }
-
-    /// Flatten an event for the partitions that it sees, and *use* it.
-    ///
-    /// To flatten an event it must be known what its partitions ask of it, and to know its partitions it must be read. So it is guessed,
-    /// the cheapest guess first, and what was read says whether the guess was right:
-    ///
-    /// ```text
-    ///   guess                       the view of                          right if                      who guesses
-    ///   1 same partitions           the group's last event               its names are the same        an event of a group
-    ///   2 same paths                this thread's last event             its partitions ask the same   an event by itself
-    ///   3 same place                where a first look, or `expect`,     its names are those           every other event
-    ///                               found its names
-    ///   4 none                      the names that were read for 3       always                        where 3 was wrong
-    /// ```
-    ///
-    /// Invariant: what is used was flattened for the partitions of the names that were read. An error that shows after guess 1 or 2
-    /// is not told: the event is flattened again, and told by 3 or 4.
-    ///
-    /// Cost: 1 saves a look for the names and four lookups of partitions, 2 the look for the names, a tenth of a small event; a
-    /// wrong one costs a flattening, so that after a few wrong ones there is no guessing for a while ([`Luck`](super::paths::Luck)).
-    fn with_flat<T>(
-        &self,
-        group: &mut Group<'_>,
-        event: Event<'_>,
-        scratch: &mut Scratch,
-        use_: impl FnOnce(&One<'_>, &mut Work<'_>) -> T,
-    ) -> Result<T, Unread> {
-        let Scratch { flattener, views, values, segment, output, old, cel, tally } = scratch;
-        let mut rest = Work { values, segment, output, old, cel, tally };
-        let options = &self.options;
-        let given = event.given(options.default_tenant.as_deref());
-        let version = group.version;
-        let expected = group.expected();
-        if let Some(view) = group.guess()
-            && let Ok(flat) = flattener.flatten(&view.trie, event.text, options.validation, &given, &options.limits)
-            && group.is_right(flat.parts())
-        {
-            return Ok(use_(&One { version, event, seen: &group.seen, view: &view, flat: &flat }, &mut rest));
-        }
-        if expected.is_none()
-            && group.is_alone()
-            && self.locator.reads(&given)
-            && let Some(view) = views.guess()
-        {
-            if let Ok(flat) = flattener.flatten(&view.trie, event.text, options.validation, &given, &options.limits) {
-                let seen = self.seen_by(version, flat.parts().tenant, flat.parts().collection);
-                let is_right = asks_for(&seen, views.key());
-                if views.is_right(is_right) {
-                    let used = use_(&One { version, event, seen: &seen, view: &view, flat: &flat }, &mut rest);
-                    views.give_back(view);
-                    return Ok(used);
-                }
-            }
-            views.give_back(view);
-        }
-        let (located, name) = match expected {
-            Some(Located { tenant, collection, .. }) => (tenant, collection),
-            None => flattener.locate(&self.locator, event.text, &given, &options.limits),
-        };
-        let mut seen = self.seen_by(version, located.unwrap_or_default(), name);
-        let mut is_settled = false;
-        loop {
-            let is_last = asks_for(&seen, views.key());
-            let view = views.get(is_last, sets(&seen), &options.layout, options.soft_delete.as_ref());
-            let flat = flattener.flatten(&view.trie, event.text, options.validation, &given, &options.limits)?;
-            if !is_settled {
-                // What was located is a guess: an event with duplicates, say, may belong elsewhere.
-                is_settled = true;
-                let parts = flat.parts();
-                if parts.tenant != located.unwrap_or_default() || parts.collection != name {
-                    seen = self.seen_by(version, parts.tenant, parts.collection);
-                    continue;
-                }
-            }
-            group.keep(flat.parts(), seen, view);
-            return Ok(use_(&One { version, event, seen: &seen, view, flat: &flat }, &mut rest));
-        }
     }
 
     /// Evaluate what an event's partitions hold (see the table in `transition.rs`), and say what the transition of ordinary matches is.
@@ -565,65 +452,6 @@ impl EngineState {
         });
         found.ok().flatten()
     }
-}
-
-/// One event, flattened for the partitions that it sees.
-#[derive(Clone, Copy)]
-struct One<'e> {
-    version: &'e Arc<Version>,
-    event: Event<'e>,
-    seen: &'e SeenPartitions<'e>,
-    view: &'e View,
-    flat: &'e Flat<'e>,
-}
-
-impl<'e> One<'e> {
-    fn segments(&self) -> impl Iterator<Item = &'e Arc<Segment>> + Clone + use<'e> {
-        segments(self.seen)
-    }
-}
-
-/// What is left of a scratch while an event is flat.
-struct Work<'s> {
-    values: &'s mut ValuesScratch,
-    segment: &'s mut SegmentScratch,
-    output: &'s mut Output,
-    old: &'s mut OldScratch,
-    cel: &'s mut CelScratch,
-    tally: &'s Tally,
-}
-
-fn segments<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = &'r Arc<Segment>> + Clone {
-    seen.iter().flatten().flat_map(|partition| &partition.segments)
-}
-
-fn filters<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = &'r BloomFilter> + Clone {
-    seen.iter().flatten().filter_map(|partition| partition.filter.as_deref())
-}
-
-/// What an event's partitions ask for.
-fn sets<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = &'r PathSet> + Clone {
-    segments(seen).map(|segment| &*segment.store.paths).chain(filters(seen).map(|filter| &*filter.places))
-}
-
-/// Whether the sets that an event's partitions ask for have these numbers: what [`sets`] could tell, in half the time.
-fn asks_for(seen: &SeenPartitions<'_>, numbers: &[u64]) -> bool {
-    let mut numbers = numbers.iter();
-    for partition in seen.iter().flatten() {
-        for segment in &partition.segments {
-            if numbers.next() != Some(&segment.store.paths.number) {
-                return false;
-            }
-        }
-    }
-    for partition in seen.iter().flatten() {
-        if let Some(filter) = &partition.filter
-            && numbers.next() != Some(&filter.places.number)
-        {
-            return false;
-        }
-    }
-    numbers.next().is_none()
 }
 
 /// What *ask* says for the filter of each partition, whose places are the last maps of the view; MAYBE where there is none.

@@ -15,6 +15,7 @@ mod engine;
 mod event;
 mod external_cel;
 mod failures;
+mod flattening;
 mod gathering;
 mod group;
 mod guards;

@@ -6,8 +6,8 @@
 //!   records                    what a slot is; telemetry and errors: counted by all, told to whoever asks
 //! ```
 //!
-//! What is done with it stands in files of its own, each an `impl EngineState`: `matching.rs`, `write.rs`, `merging.rs`, `guards.rs`,
-//! `gathering.rs`, `prefetching.rs`, `mapped.rs`, and what is asked about it in `inspect.rs`.
+//! What is done with it stands in files of its own, each an `impl EngineState`: `flattening.rs`, `matching.rs`, `write.rs`,
+//! `merging.rs`, `guards.rs`, `gathering.rs`, `prefetching.rs`, `mapped.rs`, and what is asked about it in `inspect.rs`.
 //!
 //! Invariant: `locations[slot]` of the writer is the position of a live subscription in that segment of its partition that has it
 //! there and alive.
