@@ -157,7 +157,7 @@ impl Luck {
         guesses
     }
 
-    /// A guess was right, or wrong: that again.
+    /// Take whether a guess was right, and return it.
     pub fn settle(&mut self, is_right: bool) -> bool {
         if is_right {
             self.credit = (self.credit + 1).min(MOST_CREDIT);
@@ -186,7 +186,7 @@ impl Views {
         &self.key
     }
 
-    /// Whether the guess was right: that again.
+    /// Take whether the guess was right, and return it.
     pub fn is_right(&mut self, is_right: bool) -> bool {
         self.luck.settle(is_right)
     }
