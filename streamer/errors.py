@@ -15,6 +15,7 @@ StreamerError
 ├── SnapshotError                a snapshot that is damaged, cut off, or of a later version; says where
 ├── ConfigError                  an option that cannot be; `place` says which
 │   └── BulkConfigError          all that is wrong in a configuration; from `Config.load`, `Engine.from_config`, `Engine.reload`
+├── ServiceError                 the service cannot go on: a store, a source or a sink that cannot be used
 ├── BackendError                 the backend that was asked for is not there
 ├── ReentryError                 a change within a change of the same thread, where that cannot be
 └── InternalError                a defect of Streamer itself; the engine stays usable
@@ -287,6 +288,10 @@ class InputError(StreamerError, OSError):
     """
 
     line: int | None = None
+
+
+class ServiceError(StreamerError):
+    """The service cannot go on: a store, a source or a sink that cannot be used. Nothing more was confirmed."""
 
 
 class BackendError(StreamerError):

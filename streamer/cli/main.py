@@ -25,6 +25,8 @@ from streamer.cli.output import FaultFormat, Format, PlainFormat, Tally, annotat
 from streamer.cli.plot import check_folder, check_plot, draw
 from streamer.cli.plot import plot as plot_command
 from streamer.cli.schema import app as schema_app
+from streamer.cli.serve import app as dead_letters_app
+from streamer.cli.serve import serve as serve_command
 from streamer.cli.setup import (
     COLLECTION,
     CONFIG,
@@ -80,7 +82,18 @@ def debug_app() -> None:
     """Look inside an engine."""
 
 
-for command in (why_command, test_command, config_app, layouts_app, schema_app, plot_command, snapshot_app, debug_app):
+for command in (
+    why_command,
+    test_command,
+    config_app,
+    layouts_app,
+    schema_app,
+    plot_command,
+    snapshot_app,
+    serve_command,
+    dead_letters_app,
+    debug_app,
+):
     app.add_command(command)
 
 

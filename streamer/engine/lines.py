@@ -37,6 +37,21 @@ _GZIP_OUTPUT = 256 * 1024
 _ZSTD_INPUT = 1024
 
 
+def read_chunks(source: LineSource) -> Iterator[bytes]:
+    """Yield the text of a source in pieces, cut anywhere, decompressed where it was compressed.
+
+    Raises:
+        InputError: the compressed data is damaged or cut off.
+        OSError: the file cannot be read.
+    """
+    return _decompressed(_chunks(source))
+
+
+def may_be_compressed(head: bytes) -> bool:
+    """Tell whether a text that begins so may be compressed; JSON never is."""
+    return bool(head) and any(magic.startswith(head[: len(magic)]) for magic in _MAGICS)
+
+
 def read_lines(source: LineSource, *, max_bytes: int) -> Iterator[tuple[int, bytes | EventError]]:
     """Yield each line that is not blank, with its number from 1.
 

@@ -114,6 +114,16 @@ class BatchMatches(Sequence[Matches | EventError]):
             result = results[position]
             yield result if isinstance(result, EventError) else Matches(result, event)
 
+    def matched(self) -> Iterator[tuple[int, Matches | EventError]]:
+        """Yield position and result of each event that something matches, or that is bad: no object is made for the others."""
+        results = self._results
+        for position, event in enumerate(self._events):
+            result = results[position]
+            if isinstance(result, EventError):
+                yield position, result
+            elif len(result):
+                yield position, Matches(result, event)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)
 

@@ -17,6 +17,7 @@ ORDER = (
     {"__main__"},
     {"spark"},
     {"cli"},
+    {"service"},
     {"streamer"},  # `streamer/__init__.py`: what users import
     {"engine"},
     {"automaton"},

@@ -1,0 +1,236 @@
+"""The commands of the service: `streamer serve` and `streamer dead-letters`."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from streamer.cli.output import PlainFormat, count, show_json
+from streamer.cli.setup import CONFIG, PATH, PLAIN_FORMAT, SUBSCRIPTIONS, load, refuse
+from streamer.errors import BulkConfigError, ServiceError
+from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, set_up_logging, show
+
+if TYPE_CHECKING:
+    from streamer.config.loader import Loaded
+    from streamer.service.serve import Service
+    from streamer.service.store.sqlite import DeadLetter, Store
+
+DATA_DIR: Final = click.option(
+    "--data-dir",
+    metavar="DIR",
+    type=PATH,
+    help="The directory of the store; wins over service.data_dir.  [default: streamer-data]",
+)
+NUMBERS: Final = click.argument(
+    "numbers", metavar="[ID]...", nargs=-1, type=click.IntRange(min=1), help="Their numbers in the list."
+)
+ALL: Final = click.option("--all", "every", is_flag=True, help="All there are.")
+
+
+@click.command(epilog=EXIT_CODES.replace(" 1 {one};", "").replace("; 130 interrupted by Ctrl-C", ""))
+@SUBSCRIPTIONS
+@CONFIG
+@DATA_DIR
+@click.option("--check", is_flag=True, help="Check configuration, subscriptions, sources and sinks, and change nothing.")
+def serve(subscriptions: Sequence[str], config: str | None, data_dir: Path | None, check: bool) -> None:
+    """Read events, match them, and deliver every match at least once.
+
+    Without a configuration events come from standard input, and matches go to standard output. SIGTERM and Ctrl-C let it deliver
+    what it has read, for 10 s at most; a second one ends it at once. SIGHUP reloads configuration and subscriptions.
+    """
+    service = _service(_loading(subscriptions, config, data_dir))
+    try:
+        if check:
+            service.check()
+            note(f"good: {count(len(service.engine), 'subscription')}")
+        else:
+            service.run()
+    except BulkConfigError as bulk:
+        refuse(bulk)
+    except ServiceError as error:
+        fail(str(error))
+
+
+@click.group(name="dead-letters", no_args_is_help=True)
+def app() -> None:
+    """List, show, replay and drop events that could not be delivered."""
+
+
+@app.command(name="list", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@CONFIG
+@DATA_DIR
+@PLAIN_FORMAT
+def list_command(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
+    """List the dead letters, also while the service runs."""
+    if report is PlainFormat.text:
+        show(f"{'ID':>6}  {'FAILED':<20}  {'SOURCE':<12}  {'POSITION':>10}  {'CODE':<16}  {'TRIED':>5}  {'BYTES':>8}")
+    for each in _looked(config, data_dir):
+        if report is PlainFormat.json:
+            show_json({name: value for name, value in asdict(each).items() if name != "record"})
+        else:
+            show(
+                f"{each.id:>6}  {_time(each.at):<20}  {each.source:<12}  {each.position:>10}  {each.code:<16}  "
+                f"{each.attempts:>5}  {each.size:>8}"
+            )
+
+
+@app.command(name="show", epilog=EXIT_CODES.format(one="there is no such dead letter"))
+@click.argument("number", metavar="ID", type=click.IntRange(min=1), help="Its number in the list.")
+@CONFIG
+@DATA_DIR
+@PLAIN_FORMAT
+def show_command(number: int, config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
+    """Show a dead letter: why it is one, and the record."""
+    for each in _looked(config, data_dir, number):
+        try:
+            record = {"record": each.record.decode()}
+        except UnicodeDecodeError:
+            record = {"record_base64": base64.b64encode(each.record).decode()}
+        told: dict[str, Any] = {**asdict(each), "at": _time(each.at)}
+        del told["record"]
+        if report is PlainFormat.json:
+            show_json(told | record)
+        else:
+            for name, value in (told | record).items():
+                show(f"{name}: {printable(str(value))}")
+        return
+    note(f"no dead letter {number}")
+    sys.exit(SOME_BAD)
+
+
+@app.command(epilog=EXIT_CODES.format(one="some could not be read again, and stay"))
+@NUMBERS
+@ALL
+@SUBSCRIPTIONS
+@CONFIG
+@DATA_DIR
+def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], config: str | None, data_dir: Path | None) -> None:
+    """Match dead letters again, deliver what they match, and drop them. The service must not run meanwhile."""
+    choose = _chosen(numbers, every)
+    service = _service(_loading(subscriptions, config, data_dir))
+    try:
+        good, bad = service.replay(choose)
+    except BulkConfigError as bulk:
+        refuse(bulk)
+    except ServiceError as error:
+        fail(str(error))
+    note(f"{count(good, 'dead letter')} replayed, {bad} could not be read again")
+    if bad:
+        sys.exit(SOME_BAD)
+
+
+@app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@NUMBERS
+@ALL
+@CONFIG
+@DATA_DIR
+def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path | None) -> None:
+    """Forget dead letters. The service must not run meanwhile."""
+    _chosen(numbers, every)
+    from streamer.service.store.sqlite import Store
+
+    directory = _directory(config, data_dir)
+    if not directory.is_dir():
+        fail(f"{directory}: no store")
+    try:
+        store = Store(directory)
+        dropped = store.drop(None if every else numbers)
+        store.close()
+    except ServiceError as error:
+        fail(str(error))
+    note(f"{count(dropped, 'dead letter')} dropped")
+
+
+def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | None) -> Callable[[], Loaded]:
+    """Return what reads the configuration, again for each reload; options win over it."""
+    if "-" in subscriptions:
+        fail("--subscriptions: a service reads them again when it is told to, so they come from files")
+
+    def read() -> Loaded:
+        from streamer.config import loader
+
+        if config is None:
+            loaded = loader.loads(b"", "environment", directory=Path(), environment=os.environ)
+        else:
+            loaded = loader.load(config)
+        update: dict[str, Any] = {}
+        if subscriptions:
+            update["subscriptions"] = tuple(map(Path, subscriptions))
+        if data_dir is not None:
+            update["service"] = loaded.config.service.model_copy(update={"data_dir": data_dir})
+        return replace(loaded, config=loaded.config.model_copy(update=update))
+
+    return read
+
+
+def _service(read: Callable[[], Loaded]) -> Service:
+    """Make the service, or print what is wrong and end."""
+    from streamer.service.serve import Service
+
+    set_up_logging("warning")
+
+    def reading() -> Loaded:
+        loaded = read()
+        # Who says nothing of it wants to know what a service does.
+        is_said = loaded.origin(("logging", "level")).source is not None
+        set_up_logging(loaded.config.logging.level if is_said else "info")
+        return loaded
+
+    try:
+        return Service(reading)
+    except BulkConfigError as bulk:
+        refuse(bulk)
+    except OSError as error:
+        fail(f"{error.filename or 'configuration'}: {error.strerror or error}")
+
+
+def _directory(config: str | None, data_dir: Path | None) -> Path:
+    from streamer.service.serve import data_dir as directory
+
+    if data_dir is not None:
+        return data_dir
+    try:
+        return directory(_loading((), config, None)().config if config is None else load(config).config)
+    except BulkConfigError as bulk:
+        refuse(bulk)
+
+
+def _looked(config: str | None, data_dir: Path | None, number: int | None = None) -> Iterable[DeadLetter]:
+    """Yield the dead letters of a store, some at a time."""
+    from streamer.service.store.sqlite import look
+
+    directory, after = _directory(config, data_dir), 0
+    try:
+        while found := look(directory, after, number=number):
+            yield from found
+            if number is not None:
+                return
+            after = found[-1].id
+    except ServiceError as error:
+        fail(str(error))
+
+
+def _chosen(numbers: Sequence[int], every: bool) -> Callable[[Store], Iterable[DeadLetter]]:
+    """Return what reads the dead letters that are meant."""
+    if every == bool(numbers):
+        fail("which? name their numbers, or --all")
+
+    def choose(store: Store) -> Iterable[DeadLetter]:
+        after = 0
+        while found := store.letters(after):
+            yield from (each for each in found if every or each.id in numbers)
+            after = found[-1].id
+
+    return choose
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,43 @@
+"""Points at which a test lets the service fail. Nobody arms them but a test, and a point that is not armed is one comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+POINTS: Final = frozenset(
+    {
+        "source.begin",  # a new partition is in the store; nothing of it was read
+        "source.read",  # a batch was read
+        "pipeline.matched",  # it was matched
+        "pipeline.queued",  # its messages wait for their sinks
+        "sink.written",  # a sink has taken them, and may hold a part
+        "sink.flushed",  # it holds them all
+        "store.dead",  # dead letters are written, and not committed
+        "store.committed",  # positions are in the store
+        "pipeline.acknowledged",  # the source was told
+        "source.rotated",  # a file was found to be another one
+        "sink.cut",  # the torn last line of a file was cut off
+        "reload.checked",  # a new configuration is good, and not in force
+    }
+)
+
+_armed: dict[str, Callable[[], None]] = {}
+
+
+def point(name: str) -> None:
+    """Pass a point, or do what a test wants to happen there."""
+    if _armed and name in _armed:
+        _armed[name]()
+
+
+def arm(name: str, action: Callable[[], None]) -> None:
+    """Have something happen at a point. Raises ValueError for one that there is not."""
+    if name not in POINTS:
+        raise ValueError(f"no point {name!r}; there are {', '.join(sorted(POINTS))}")
+    _armed[name] = action
+
+
+def disarm() -> None:
+    """Let all points pass again."""
+    _armed.clear()

@@ -1,0 +1,153 @@
+"""What a source's records say: records in, events and their keys out.
+
+`json` is an event as it is, read by `matching.layout`. Each other format has a decoder in `streamer.cdc`, which makes events
+of the layout `cdc.LAYOUT`: a record may come to several events, or to none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias, cast, final
+
+from streamer import cdc
+from streamer.cdc.messages import read
+from streamer.config.schema import SourceFormat
+from streamer.errors import EventCode, EventError
+from streamer.service.protocols import Batch, Refused
+
+#: An event's text, and its key where the record says one.
+Decoded: TypeAlias = tuple[bytes, str | None]
+Decoder: TypeAlias = Callable[[bytes], list[Decoded]]
+
+_TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+@final
+class Place(NamedTuple):
+    """Where an event stands.
+
+    Attributes:
+        record: which of a batch.
+        position: of the record, in its partition.
+        part: which event of the record; -1 for the record itself.
+        key: what the record says of it; None where it says none.
+    """
+
+    record: int
+    position: int
+    part: int
+    key: str | None
+
+
+@final
+@dataclass(slots=True)
+class Taken:
+    """The events of a batch. Where they stand is worked out for those that somebody asks for.
+
+    Attributes:
+        texts: of the events.
+        refused: records that are none, with the reason.
+    """
+
+    batch: Batch
+    texts: list[bytes]
+    refused: list[tuple[Place, EventError]] = field(default_factory=list)
+    _places: list[tuple[int, int, str | None]] | None = None
+
+    def place(self, at: int) -> Place:
+        """Return where an event stands."""
+        record, index, key = (at, 0, None) if self._places is None else self._places[at]
+        return Place(record, self.batch.positions(record), index, key)
+
+
+def taken(decode: Decoder | None, batch: Batch) -> Taken:
+    """Return the events of a batch. *decode* is None where each record is one."""
+    records = batch.records
+    if decode is None and not any(isinstance(record, Refused) for record in records):
+        return Taken(batch, cast("list[bytes]", records))
+    texts: list[bytes] = []
+    places: list[tuple[int, int, str | None]] = []
+    refused: list[tuple[Place, EventError]] = []
+    for number, record in enumerate(records):
+        try:
+            if isinstance(record, Refused):
+                raise record.error
+            events: list[Decoded] = [(record, None)] if decode is None else decode(record)
+        except EventError as error:
+            refused.append((Place(number, batch.positions(number), -1, None), error))
+            continue
+        for index, (text, key) in enumerate(events):
+            texts.append(text)
+            places.append((number, index, key))
+    return Taken(batch, texts, refused, places)
+
+
+def decoder(name: SourceFormat) -> Decoder | None:
+    """Return what reads the records of one source, in their order; None where a record is an event as it is.
+
+    A decoder raises EventError for a record that it cannot read.
+    """
+    if name == "json":
+        return None
+    if name == "wal2json":
+        return _made(cdc.wal2json.Decoder().decode, _wal2json_keys, name)
+    decode = {"canal": cdc.canal.decode, "dynamodb": cdc.dynamodb.decode, "mongodb": cdc.mongodb.decode}[name]
+    return _made(decode, {"canal": _canal_keys, "dynamodb": _dynamodb_keys, "mongodb": _mongodb_keys}[name], name)
+
+
+def _made(
+    decode: Callable[[Mapping[str, Any]], list[cdc.ChangeEvent]],
+    keys: Callable[[Mapping[str, Any]], Iterator[Any]],
+    name: str,
+) -> Decoder:
+    def decoded(record: bytes) -> list[Decoded]:
+        message = read(record, name)
+        events = decode(message)
+        found = list(keys(message))
+        if len(found) != len(events):
+            found = [None] * len(events)
+        try:
+            return [(_TEXT(event).encode(), _key(key)) for event, key in zip(events, found, strict=True)]
+        except ValueError:
+            # A number beyond float64, or half of a surrogate pair: no JSON text says it.
+            raise EventError(EventCode.BAD_VALUE, f"{name}: a value that JSON cannot say") from None
+        except RecursionError:
+            raise EventError(EventCode.TOO_DEEP, f"{name}: nested too deep") from None
+
+    return decoded
+
+
+def _key(parts: Any) -> str | None:
+    """Return a key as text: of one column its value, of several the JSON of them in order."""
+    if not isinstance(parts, Sequence) or not parts or any(part is None for part in parts):
+        return None
+    if len(parts) == 1 and isinstance(parts[0], str | int):
+        return str(parts[0])
+    return _TEXT(list(parts))
+
+
+def _wal2json_keys(message: Mapping[str, Any]) -> Iterator[Any]:
+    # With its option include-pk; an identity may be the whole row.
+    row = {column["name"]: column.get("value") for part in ("identity", "columns") for column in message.get(part) or []}
+    yield [row.get(column.get("name")) for column in message.get("pk") or [] if isinstance(column, Mapping)]
+
+
+def _canal_keys(message: Mapping[str, Any]) -> Iterator[Any]:
+    names = message.get("pkNames")
+    for row in message.get("data") or []:
+        yield [row.get(name) for name in names] if isinstance(names, list) else None
+
+
+def _dynamodb_keys(message: Mapping[str, Any]) -> Iterator[Any]:
+    for record in message.get("Records") or [message]:
+        keys = record["dynamodb"].get("Keys") or {}
+        # {"id": {"N": "42"}}: in the order of names, whose values say their type.
+        yield [next(iter(keys[name].values()), None) for name in sorted(keys)]
+
+
+def _mongodb_keys(message: Mapping[str, Any]) -> Iterator[Any]:
+    key = message.get("documentKey")
+    values = [key[name] for name in sorted(key)] if isinstance(key, Mapping) else []
+    yield [value.get("$oid", value) if isinstance(value, Mapping) else value for value in values]

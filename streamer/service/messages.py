@@ -1,0 +1,288 @@
+"""A match as a message: CloudEvents 1.0 in structured JSON, assembled around the event's own bytes.
+
+```
+{"specversion":"1.0","id":"                32 hex digits: what is matched, and who wants it
+","source":"/streamer/NAME","type":…       of the source and the match
+,"subject":"SUBSCRIPTION"                  of the subscription
+,"time":…,"partitionkey":…,"tenant":…      of the event, made once for all of its messages
+,"gateway":…,"certain":true,…"data":{"labels":{}
+,"event":                                  the bytes that were read, as they are
+```
+
+The id is a hash of source, partition, position, index in the record, tenant, subscription and transition. None of them changes
+when a record is read again after a crash, so a message that is delivered twice has one id. The engine checked all of the event,
+so its bytes are one JSON object whatever a row says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final, Literal, final
+
+from mmh3 import mmh3_x64_128_digest
+
+from streamer.core.options import Options
+from streamer.engine.matches import Matches
+from streamer.events.layout import Constant
+from streamer.events.places import resolve
+from streamer.events.reading import parse_rfc3339, read_event
+from streamer.model import Event, Match
+from streamer.service.formats import Place
+from streamer.service.routes import Routes
+from streamer.service.tenants import outside
+
+#: Subscriptions that a message of a gateway names at most; what is more goes into another message.
+MOST_NAMED: Final = 1000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_BEGIN: Final = b'{"specversion":"1.0","id":"'
+_TYPES: Final = {
+    "enter": b'streamer.match.enter","subject":',
+    "stay": b'streamer.match.stay","subject":',
+    "leave": b'streamer.match.leave","subject":',
+    None: b'streamer.match","subject":',
+}
+_CERTAIN: Final = b',"certain":true'
+_UNCERTAIN: Final = b',"certain":false'
+#: Matches of an event that are objects of Python at once.
+AT_ONCE: Final = 10_000
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@lru_cache(maxsize=65_536)
+def quoted(text: str) -> bytes:
+    """Return a text as JSON."""
+    return _JSON(text).encode()
+
+
+@final
+class EventParts:
+    """Reads what messages say of an event: once for each event that matches something.
+
+    A layout that only points to parts is read by json; one that decodes or completes documents, as the contract has it.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        layout = options.layout
+        self._is_plain = layout.encoded is None and layout.before_holds != "changed"
+        self._unit = _NANOSECONDS.get(layout.ts_format)
+        self._id, self._tenant, self._collection, self._ts = map(self._reader, ("id", "tenant", "collection", "ts"))
+
+    def attributes(self, event: bytes, key: str | None, tenant: str | None) -> bytes:
+        """Return the attributes of an event that was matched: `,"time":"…","partitionkey":"…","tenant":"…","collection":"…"`.
+
+        Args:
+            key: that of the record, if it says one; else the event's id.
+            tenant: the one that is known already.
+        """
+        try:
+            # Of layouts that point into arrays, too: `resolve` walks what json makes.
+            found = json.loads(event) if self._is_plain else None
+        except RecursionError:
+            found = None
+        if found is None:
+            whole = self._whole(event)
+            ts, event_id, tenant, collection = whole.ts_ns, whole.id, whole.tenant, whole.collection
+        else:
+            ts = self._nanoseconds(self._ts(found))
+            event_id = self._id(found) if key is None else None
+            collection = self._collection(found)
+            if tenant is None:
+                tenant = self._tenant(found) or self._options.default_tenant
+        key = str(event_id) if key is None and event_id is not None else key
+        return b"".join(
+            (
+                b"" if ts is None else b',"time":"%b"' % rfc3339(ts),
+                b',"partitionkey":' + _JSON(key).encode() if key else b"",
+                b',"tenant":' + quoted(tenant) if tenant else b"",
+                b',"collection":' + quoted(collection) if collection else b"",
+            )
+        )
+
+    def _reader(self, part: str) -> Callable[[Any], Any]:
+        """Return what finds a part that was found good."""
+        layout = self._options.layout
+        constant = getattr(layout, part)
+        if isinstance(constant, Constant):
+            return lambda _: constant.value
+        ways = layout.ways(part)
+        if len(ways) == 1 and len(ways[0]) == 1 and not isinstance(ways[0][0], str) and len(ways[0][0]) == 1:
+            name = ways[0][0][0]
+            return lambda document: document.get(name)
+
+        def find(document: Any) -> Any:
+            for way in ways:
+                values = [step if isinstance(step, str) else resolve(document, step)[1] for step in way]
+                if all(value is not None for value in values):
+                    return values[0] if len(values) == 1 else "".join(values)
+            return None
+
+        return find
+
+    def _nanoseconds(self, ts: Any) -> int | None:
+        if ts is None:
+            return None
+        return parse_rfc3339(ts) if self._unit is None else ts * self._unit
+
+    def _whole(self, event: bytes) -> Event:
+        options = self._options
+        return read_event(event, layout=options.layout, default_tenant=options.default_tenant, limits=options.limits)
+
+
+def rfc3339(ns: int) -> bytes:
+    """Return a time since the epoch as text, in milliseconds, or finer where it is."""
+    seconds, rest = divmod(ns, 10**9)
+    text = _second(seconds)
+    if rest % 10**6 == 0:
+        return b"%b.%03dZ" % (text, rest // 10**6)
+    return b"%b.%09dZ" % (text, rest)
+
+
+@lru_cache(maxsize=4096)
+def _second(seconds: int) -> bytes:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19].encode()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the messages for a sink say.
+
+    Attributes:
+        event: what of the event: all of it, where it came from, or nothing.
+        per: whether each match has a message, or all that an event has for one gateway.
+    """
+
+    event: Literal["full", "reference", "none"] = "full"
+    per: Literal["match", "gateway"] = "match"
+
+
+@final
+class Speaker:
+    """Makes the messages of matches, each for the sink that its gateway's route leads to.
+
+    Args:
+        options: of the engine.
+        shapes: of the messages for each sink.
+    """
+
+    def __init__(self, options: Options, routes: Routes, shapes: Mapping[str, Shape]) -> None:
+        self._parts = EventParts(options)
+        self._routes = routes
+        self._shapes = shapes
+
+    def messages(
+        self, source: str, partition: str, place: Place, event: bytes, found: Matches
+    ) -> Iterator[tuple[str | None, list[bytes], int]]:
+        """Yield messages about one event, of how many matches they tell, and for which sink; None for matches without a route."""
+        where = f"{source}\0{partition}\0{place.position}\0{place.part}\0".encode()
+        about = _About(f'","source":"/streamer/{source}","type":"'.encode(), where, event, partition, place)
+        for at in range(0, len(found), AT_ONCE):
+            # In order of adding where there are many, so that what stands together does again after a crash.
+            some = list(found if len(found) <= AT_ONCE else found.sorted()[at : at + AT_ONCE])
+            if not about.attributes:
+                tenant = next((name for each in some if (name := outside(each.subscription_id)[0]) != "*"), None)
+                about.attributes = self._parts.attributes(event, place.key, tenant)
+            if (only := self._routes.only) is not None:
+                yield only, about.told(self._shapes[only], some, at), len(some)
+                continue
+            by_sink: dict[str | None, list[Match]] = {}
+            for match in some:
+                by_sink.setdefault(self._routes.sink(match.gateway_id), []).append(match)
+            for sink, matches in by_sink.items():
+                yield sink, [] if sink is None else about.told(self._shapes[sink], matches, at), len(matches)
+
+
+@final
+class _About:
+    """What all messages about one event have in common."""
+
+    __slots__ = ("_event", "_partition", "_place", "_type", "_where", "attributes")
+
+    def __init__(self, type_: bytes, where: bytes, event: bytes, partition: str, place: Place) -> None:
+        self._type, self._where, self._event, self._partition, self._place = type_, where, event, partition, place
+        self.attributes = b""
+
+    def told(self, shape: Shape, matches: list[Match], at: int) -> list[bytes]:
+        """Return the messages of some matches, of which the first has the number *at*."""
+        return self._of_gateways(shape, matches, at) if shape.per == "gateway" else self._of_matches(shape, matches)
+
+    def _of_matches(self, shape: Shape, matches: list[Match]) -> list[bytes]:
+        where, attributes, type_, tail = self._where, self.attributes, self._type, self._tail(shape)
+        made = []
+        for match in matches:
+            transition, labels, held, gateway = match.transition, match.labels, match.subscription_id, match.gateway_id
+            hashed = mmh3_x64_128_digest(b"%b%b\0%b" % (where, (transition or "").encode(), held.encode()))
+            made.append(
+                b"".join(
+                    (
+                        _BEGIN,
+                        hashed.hex().encode(),
+                        type_,
+                        _TYPES[transition],
+                        quoted(outside(held)[1]),
+                        attributes,
+                        b"" if gateway is None else b',"gateway":' + quoted(gateway),
+                        _CERTAIN if match.certain else _UNCERTAIN,
+                        b',"datacontenttype":"application/json","data":{"labels":',
+                        _JSON(labels).encode() if labels else b"{}",
+                        tail,
+                    )
+                )
+            )
+        return made
+
+    def _of_gateways(self, shape: Shape, matches: list[Match], first: int) -> list[bytes]:
+        tail = self._tail(shape)
+        groups: dict[tuple[str, str | None], list[Match]] = {}
+        for match in matches:
+            groups.setdefault((outside(match.subscription_id)[0], match.gateway_id), []).append(match)
+        made = []
+        for (tenant, gateway), together in groups.items():
+            # In one order, since what stands in which message must be equal whenever the event is read.
+            together.sort(key=lambda match: match.subscription_id)
+            for at in range(0, len(together), MOST_NAMED):
+                some = together[at : at + MOST_NAMED]
+                # No transition is called so.
+                whose = f"gateway\0{tenant}\0{first + at}\0{'' if gateway is None else f'={gateway}'}".encode()
+                made.append(
+                    b"".join(
+                        (
+                            _BEGIN,
+                            mmh3_x64_128_digest(self._where + whose).hex().encode(),
+                            self._type,
+                            b'streamer.matches"',
+                            self.attributes,
+                            b"" if gateway is None else b',"gateway":' + quoted(gateway),
+                            _CERTAIN if all(match.certain for match in some) else _UNCERTAIN,
+                            b',"datacontenttype":"application/json","data":{"subscriptions":[',
+                            b",".join(map(_subscription, some)),
+                            b"]",
+                            tail,
+                        )
+                    )
+                )
+        return made
+
+    def _tail(self, shape: Shape) -> bytes:
+        if shape.event == "full":
+            return b',"event":%b}}\n' % self._event
+        if shape.event == "none":
+            return b"}}\n"
+        where = {"partition": self._partition, "position": self._place.position, "index": self._place.part}
+        return b',"reference":%b}}\n' % _JSON(where).encode()
+
+
+def _subscription(match: Match) -> bytes:
+    told = {
+        "id": outside(match.subscription_id)[1],
+        "transition": match.transition,
+        "certain": match.certain,
+        "labels": match.labels or {},
+    }
+    return _JSON(told).encode()

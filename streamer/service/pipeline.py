@@ -1,0 +1,214 @@
+"""From read to acknowledge.
+
+```
+a thread for each source                                     one thread
+read ─► decode ─► match ─► messages ─► [ waiting, bounded ] ─► write ─► flush ─► store ─► acknowledge
+```
+
+One thread delivers, so what a source read first is at each sink first. While it waits for a disk, the others match on. A batch is
+matched on one version of the engine. A failure anywhere ends the pipeline with nothing more confirmed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, final
+
+from streamer.engine.batch import AT_ONCE
+from streamer.engine.engine import Engine
+from streamer.errors import EventError
+from streamer.locks import Lock
+from streamer.service import faults, formats
+from streamer.service.messages import Speaker
+from streamer.service.metrics import Counts
+from streamer.service.protocols import Batch, EndOfSource, Sink, SinkGone, Source
+from streamer.service.store.sqlite import Confirmed, DeadLetter, Store
+from streamer.service.waiting import PART_BYTES, Part, Waiting
+
+#: How long a source is waited for, in seconds, before one looks whether all is to end.
+WAIT: Final = 0.25
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A source under its name, and what reads its records; None where they are events as they are."""
+
+    name: str
+    source: Source
+    decode: formats.Decoder | None
+
+
+@final
+class Pipeline:
+    """Runs until all sources have ended, `stop` is called, or something fails.
+
+    Args:
+        at_once: events that are matched together, at most.
+
+    Attributes:
+        failed: what ended it; None where nothing failed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        feeds: Sequence[Feed],
+        sinks: Mapping[str, Sink],
+        speaker: Speaker,
+        counts: Counts,
+        at_once: int = AT_ONCE,
+    ) -> None:
+        self._engine, self._store, self._sinks, self._speaker, self._counts = engine, store, sinks, speaker, counts
+        self._feeds = {feed.name: feed for feed in feeds}
+        self._at_once = at_once
+        self._waiting = Waiting()
+        self._is_stopping = False
+        self._lock = Lock()
+        self._ended = threading.Event()
+        self.failed: Exception | None = None
+
+    # The way of an event
+
+    def _consume(self, feed: Feed) -> None:
+        while not self._is_stopping:
+            try:
+                batch = feed.source.read(WAIT)
+            except EndOfSource:
+                return
+            if batch is not None:
+                faults.point("source.read")
+                for part in self._matched(feed, batch):
+                    self._waiting.put(part)
+                    faults.point("pipeline.queued")
+
+    def _matched(self, feed: Feed, batch: Batch, only: int | None = None) -> Iterator[Part]:
+        taken = formats.taken(feed.decode, batch)
+        part = Part(feed.name)
+        for place, error in taken.refused:
+            part.refuse(feed.name, batch, place, error)
+        part.events += len(taken.refused)
+        for first in range(0, len(taken.texts), self._at_once):
+            texts = taken.texts[first : first + self._at_once]
+            part.events += len(texts)
+            for at, found in self._engine.match_batch(texts).matched():
+                place = taken.place(first + at)
+                if only is not None and place.part != only:
+                    continue
+                if isinstance(found, EventError):
+                    part.refuse(feed.name, batch, place, found)
+                    continue
+                part.matched += 1
+                for sink, messages, matches in self._speaker.messages(feed.name, batch.partition, place, texts[at], found):
+                    part.add(sink, messages, matches)
+                    if part.size >= PART_BYTES:
+                        yield self._counted(part)
+                        part = Part(feed.name)
+        if batch.confirm is not None or batch.is_last:
+            part.confirmed = Confirmed(feed.name, batch.partition, None if batch.is_last else batch.confirm)
+        faults.point("pipeline.matched")
+        yield self._counted(part)
+
+    def _deliver(self) -> None:
+        while parts := self._waiting.take():
+            self._hold(parts)
+
+    def _hold(self, parts: Sequence[Part]) -> None:
+        written = dict.fromkeys(sink for part in parts for sink in part.messages)
+        for part in parts:
+            for sink, messages in part.messages.items():
+                self._sinks[sink].write(messages)
+        faults.point("sink.written")
+        for sink in written:
+            self._sinks[sink].flush()
+        faults.point("sink.flushed")
+        # The last of each partition says all that those before it say.
+        confirmed = {(each.source, each.partition): each for part in parts if (each := part.confirmed) is not None}
+        dead, dropped = [letter for part in parts for letter in part.dead], [number for part in parts for number in part.dropped]
+        if confirmed or dead or dropped:
+            self._store.commit(confirmed.values(), dead, dropped)
+        for part in parts:
+            self._counts.delivered(part.delivering)
+        for each in confirmed.values():
+            if each.position is not None:
+                self._feeds[each.source].source.acknowledge(each.partition, each.position)
+        faults.point("pipeline.acknowledged")
+
+    def _counted(self, part: Part) -> Part:
+        self._counts.read(part)
+        return part
+
+    # Around it
+
+    def start(self) -> None:
+        """Begin, in threads of its own."""
+        work = {"deliver": self._deliver} | {name: partial(self._read_out, feed) for name, feed in self._feeds.items()}
+        self._running, self._reading = len(work), len(self._feeds)
+        for name, run in work.items():
+            threading.Thread(target=self._run, args=(run,), name=f"streamer-{name}", daemon=True).start()
+
+    def stop(self) -> None:
+        """Read no more. What was read is delivered, and then it has ended."""
+        self._is_stopping = True
+
+    def wait(self, seconds: float) -> bool:
+        """Tell whether it has ended, after so long at most."""
+        return self._ended.wait(seconds)
+
+    def replay(self, letters: Iterable[DeadLetter]) -> tuple[int, int]:
+        """Match dead letters again, deliver what they match, and drop them; in the calling thread, and not started.
+
+        Returns:
+            How many were dropped, and how many could not be read again.
+        """
+        good = bad = 0
+        for letter in letters:
+            feed = self._feeds[letter.source]
+            batch = Batch(letter.partition, [letter.record], partial(_always, letter.position), None)
+            parts = list(self._matched(feed, batch, None if letter.part < 0 else letter.part))
+            if any(part.dead for part in parts):
+                bad += 1
+            else:
+                good += 1
+                parts[-1].dropped.append(letter.id)
+            self._hold(parts)
+        return good, bad
+
+    def _read_out(self, feed: Feed) -> None:
+        try:
+            self._consume(feed)
+        finally:
+            with self._lock:
+                self._reading -= 1
+                if not self._reading:
+                    self._waiting.end()
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except SinkGone as gone:
+            _LOGGER.info("%s; nothing more is read", gone)
+            self._give_up()
+        except Exception as error:
+            # The first one is what went wrong; others may follow from it.
+            self.failed = self.failed or error
+            self._give_up()
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running:
+                    self._ended.set()
+
+    def _give_up(self) -> None:
+        self._is_stopping = True
+        self._waiting.end(drop=True)
+
+
+def _always(position: int, _: int) -> int:
+    return position

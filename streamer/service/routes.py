@@ -1,0 +1,47 @@
+"""Which sink gets a match: the first route that fits its gateway."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final, final
+
+from streamer.config.schema import Route
+from streamer.terminal import quoted
+
+#: So many gateways without a route are named in the log, each once.
+TOLD: Final = 100
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+
+@final
+class Routes:
+    """The routes of a configuration.
+
+    Args:
+        only: the sink of all, where there are no routes.
+    """
+
+    def __init__(self, routes: Sequence[Route], only: str | None) -> None:
+        self._others = only
+        self._named: dict[str, str] = {}
+        for route in routes:
+            if route.gateway == "*":
+                self._others = route.sink
+                break
+            self._named.setdefault(route.gateway, route.sink)
+        self._told: set[str | None] = set()
+
+    @property
+    def only(self) -> str | None:
+        """The one sink of all gateways; None where there are several, or some have none."""
+        return None if self._named else self._others
+
+    def sink(self, gateway: str | None) -> str | None:
+        """Return the name of the sink of a gateway; None where it has none, of which the log is told once."""
+        sink = self._others if gateway is None else self._named.get(gateway, self._others)
+        if sink is None and gateway not in self._told and len(self._told) < TOLD:
+            self._told.add(gateway)
+            whose = "subscriptions without a gateway" if gateway is None else f"gateway {quoted(gateway)}"
+            _LOGGER.warning("%s: no route; matches are dropped, and counted", whose)
+        return sink

@@ -1,0 +1,274 @@
+"""A configuration, its signals and its reloads around a pipeline: what `streamer serve` runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final, final
+
+from streamer import cdc
+from streamer.config.loader import Loaded
+from streamer.config.schema import Config, Metrics, Sink, Source, StdinSource, StdoutSink
+from streamer.core.options import Options
+from streamer.engine.batch import AT_ONCE
+from streamer.engine.engine import Engine
+from streamer.engine.reload import check
+from streamer.errors import BulkConfigError, ServiceError
+from streamer.service import faults, sinks, sources, subscriptions
+from streamer.service.formats import decoder
+from streamer.service.messages import Shape, Speaker
+from streamer.service.metrics import Counts
+from streamer.service.pipeline import Feed, Pipeline
+from streamer.service.routes import Routes
+from streamer.service.store.sqlite import DeadLetter, Store
+
+#: How long what was read may take to be delivered, in seconds, once somebody wants the service to end.
+DRAIN: Final = 10.0
+#: How often one looks for signals, in seconds.
+_LOOK: Final = 0.1
+_DATA_DIR: Final = Path("streamer-data")
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+
+def data_dir(config: Config) -> Path:
+    """Return where the store of a configuration is."""
+    return config.service.data_dir or _DATA_DIR
+
+
+@final
+class Service:
+    """What a configuration comes to, with the subscriptions of its files.
+
+    Args:
+        load: reads the configuration; it is asked again for each reload.
+
+    Raises:
+        BulkConfigError: all that is wrong in the configuration, or in the files that it names.
+        OSError: the configuration cannot be read.
+    """
+
+    def __init__(self, load: Callable[[], Loaded]) -> None:
+        self._load = load
+        self._loaded = load()
+        fitting(self._loaded)
+        self._found, places = subscriptions.read(self._loaded)
+        config = self._loaded.config
+        self.engine = Engine.from_config(_of_engine(config))
+        subscriptions.put(self.engine, self._loaded, self._found, places)
+        longest = config.matching.limits.max_event_bytes
+        self._feeds = {
+            name: Feed(name, sources.made(section, longest), decoder(section.format))
+            for name, section in _sources(config).items()
+        }
+        self._sinks = {name: sinks.made(section) for name, section in _sinks(config).items()}
+        self._asked: list[int] = []
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._loaded.config
+
+    def check(self) -> None:
+        """Find out whether sources and sinks could be opened, and change nothing. Raises ServiceError."""
+        for name, feed in self._feeds.items():
+            with _named("sources", name):
+                feed.source.check()
+        for name, sink in self._sinks.items():
+            with _named("sinks", name):
+                sink.check()
+
+    def run(self) -> None:
+        """Run until the sources end, or a signal says so. Raises ServiceError."""
+        with ExitStack() as opened:
+            store = self._open_store(opened)
+            self._open_sinks(opened)
+            for name, feed in self._feeds.items():
+                opened.callback(feed.source.close)
+                with _named("sources", name):
+                    feed.source.open(store.positions(name), _beginning(store, name))
+            counts = Counts(store.dead_letters)
+            pipeline = self._pipeline(store, counts)
+            self._serve_metrics(opened, counts)
+            opened.enter_context(self._signals())
+            _LOGGER.info("started: %d subscriptions, %s", len(self.engine), data_dir(self.config))
+            pipeline.start()
+            self._watch(pipeline, store)
+            told = counts.totals()
+            _LOGGER.info(
+                "ended: %d events read, %d rejected, %d matches, %d delivered, %d dropped",
+                *(told[name] for name in ("events_read", "events_rejected", "matches", "matches_delivered", "matches_dropped")),
+            )
+            if pipeline.failed is not None:
+                raise pipeline.failed
+
+    def replay(self, choose: Callable[[Store], Iterable[DeadLetter]]) -> tuple[int, int]:
+        """Match dead letters again, deliver what they match, and drop them.
+
+        Returns:
+            How many were dropped, and how many could not be read again.
+
+        Raises:
+            ServiceError: one whose source is not configured, or that was too long to be kept whole; and as `run`.
+        """
+        with ExitStack() as opened:
+            store = self._open_store(opened)
+            chosen = list(choose(store))
+            for letter in chosen:
+                if letter.source not in self._feeds:
+                    raise ServiceError(f"dead letter {letter.id}: the configuration has no source {letter.source!r}")
+                if not letter.is_whole:
+                    kept = f"{len(letter.record):,} of its {letter.size:,} bytes were kept"
+                    raise ServiceError(f"dead letter {letter.id}: {kept}; it can be shown and dropped, and not replayed")
+            self._open_sinks(opened)
+            return self._pipeline(store, Counts()).replay(chosen)
+
+    def _open_store(self, opened: ExitStack) -> Store:
+        config = self.config
+        store = Store(data_dir(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
+        opened.enter_context(closing(store))
+        if config.subscriptions:
+            store.hold(subscriptions.FILES, self._found)
+        else:
+            subscriptions.put(self.engine, self._loaded, list(subscriptions.stored(store)), ())
+        if not len(self.engine):
+            _LOGGER.warning("there are no subscriptions, so nothing matches")
+        return store
+
+    def _open_sinks(self, opened: ExitStack) -> None:
+        for name, sink in self._sinks.items():
+            opened.callback(sink.close)
+            with _named("sinks", name):
+                sink.open()
+
+    def _pipeline(self, store: Store, counts: Counts) -> Pipeline:
+        config = self.config
+        shapes = {name: Shape(section.event, section.per) for name, section in _sinks(config).items()}
+        routes = Routes(config.routes, next(iter(shapes)) if not config.routes else None)
+        speaker = Speaker(Options.checked(**_of_engine(config).engine_options()), routes, shapes)
+        at_once = config.matching.batch_size or AT_ONCE
+        return Pipeline(self.engine, store, list(self._feeds.values()), self._sinks, speaker, counts, at_once)
+
+    def _serve_metrics(self, opened: ExitStack, counts: Counts) -> None:
+        metrics = self.config.metrics
+        if not metrics.enabled:
+            return
+        from prometheus_client import CollectorRegistry, ProcessCollector
+
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        registry.register(counts)
+        labels = {"name": metrics.name, "collections": metrics.collections, "tenants": metrics.tenants}
+        try:
+            server = self.engine.serve_metrics(metrics.port, metrics.address, registry=registry, **labels)  # type: ignore[arg-type]
+        except OSError as error:
+            raise ServiceError(f"metrics: {error.strerror or error}") from error
+        opened.callback(server.close)
+        _LOGGER.info("metrics: %s", server.url)
+
+    # Signals
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Note SIGTERM, SIGINT and SIGHUP; a second one that ends it does so at once. A pipe without a reader is an error."""
+
+        def note(number: int, _: FrameType | None) -> None:
+            if number != signal.SIGHUP and any(each != signal.SIGHUP for each in self._asked):
+                os._exit(128 + number)
+            self._asked.append(number)
+
+        wanted = dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), note)
+        before = {number: signal.signal(number, action) for number, action in wanted.items()}
+        before[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        try:
+            yield
+        finally:
+            for number, action in before.items():
+                signal.signal(number, action)
+
+    def _watch(self, pipeline: Pipeline, store: Store) -> None:
+        """Wait for the end, and for signals."""
+        deadline = None
+        while not pipeline.wait(_LOOK):
+            if signal.SIGHUP in self._asked:
+                self._asked.remove(signal.SIGHUP)
+                self._reload(store)
+            if self._asked and deadline is None:
+                _LOGGER.info("%s: no more is read, and what was read is delivered", signal.Signals(self._asked[0]).name)
+                pipeline.stop()
+                deadline = time.monotonic() + DRAIN
+            if deadline is not None and time.monotonic() > deadline:
+                _LOGGER.warning("not all was delivered in %d s; the next run delivers it", DRAIN)
+                logging.shutdown()
+                os._exit(0)
+
+    def _reload(self, store: Store) -> None:
+        """Take the configuration and its files of subscriptions anew, or say why not and leave all as it is."""
+        try:
+            new = self._load()
+            check(self.config, new)
+            found, places = subscriptions.read(new)
+            faults.point("reload.checked")
+            if new.config.subscriptions:
+                subscriptions.put(self.engine, new, found, places)
+                count = store.hold(subscriptions.FILES, found)
+            else:
+                count = 0
+            changed = self.engine.reload(_of_engine(new.config)).changed
+        except (BulkConfigError, OSError) as error:
+            errors = error.errors if isinstance(error, BulkConfigError) else (error,)
+            for each in errors:
+                _LOGGER.error("reload: %s", each)
+            _LOGGER.error("reload: nothing was changed")
+            return
+        self._loaded = new
+        _LOGGER.info("reload: %d subscriptions changed; %s", count, ", ".join(changed) or "the configuration is as it was")
+
+
+def fitting(loaded: Loaded) -> None:
+    """Refuse what a configuration may say and a service cannot do. Raises BulkConfigError."""
+    config, errors = loaded.config, []
+    decoded = [name for name, source in config.sources.items() if source.format != "json"]
+    if config.matching.validation == "lazy":
+        reason = "expected full: a service writes events into its messages, and so checks the whole of each"
+        errors.append(loaded.error(("matching", "validation"), reason))
+    if decoded and len(decoded) < len(config.sources):
+        reason = "an engine has one layout, and a decoder has its own: let another process read sources of format json"
+        errors += [loaded.error(("sources", name, "format"), reason) for name in decoded]
+    elif decoded and config.matching.layout != Config().matching.layout:
+        errors.append(loaded.error(("matching", "layout"), f"sources.{decoded[0]}.format is decoded to a layout of its own"))
+    if errors:
+        raise BulkConfigError(errors)
+
+
+def _sources(config: Config) -> Mapping[str, Source]:
+    return config.sources or {"stdin": StdinSource(type="stdin")}
+
+
+def _sinks(config: Config) -> Mapping[str, Sink]:
+    return config.sinks or {"stdout": StdoutSink(type="stdout")}
+
+
+def _of_engine(config: Config) -> Config:
+    """Return what of a configuration is the engine's: the service has the subscriptions, and serves the metrics."""
+    matching = config.matching
+    if any(source.format != "json" for source in config.sources.values()):
+        matching = matching.model_copy(update={"layout": cdc.LAYOUT})
+    return config.model_copy(update={"matching": matching, "subscriptions": (), "metrics": Metrics()})
+
+
+def _beginning(store: Store, source: str) -> Callable[[str, str], None]:
+    return lambda partition, position: store.begin(source, partition, position)
+
+
+@contextmanager
+def _named(kind: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except ServiceError as error:
+        raise ServiceError(f"{kind}.{name}: {error}") from error

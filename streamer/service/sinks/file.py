@@ -1,0 +1,123 @@
+"""A file that lines are appended to, and that is on the disk when it is flushed.
+
+What a crash tore is cut off when it is opened: the last line, if its end is missing. It was not confirmed, so it comes again.
+Once the path leads to another file, or to none, the next lines go to what it leads to: a rotation by rename loses nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, final
+
+from streamer.errors import ServiceError
+from streamer.service import faults
+
+_LOGGER: Final = logging.getLogger("streamer.service")
+_STEP: Final = 64 * 1024
+
+
+@final
+class FileAppender:
+    """Appends to a file, which no other process of Streamer appends to meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def check(self) -> None:
+        """See `Sink`."""
+        with self._told():
+            if self._path.exists():
+                os.close(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+            elif not os.access(self._path.parent, os.W_OK | os.X_OK):
+                raise ServiceError(f"{self._path}: its directory is not there, or cannot be written")
+
+    def open(self) -> None:
+        """See `Sink`."""
+        with self._told():
+            self._file = self._opened()
+
+    def write(self, messages: Sequence[bytes]) -> None:
+        """See `Sink`."""
+        with self._told():
+            assert self._file is not None
+            if not self._is_there():
+                _LOGGER.info("%s: rotated; a new file is begun", self._path)
+                os.fsync(self._file)
+                os.close(self._file)
+                self._file = None
+                self._file = self._opened()
+            rest = memoryview(b"".join(messages))
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+
+    def flush(self) -> None:
+        """See `Sink`."""
+        with self._told():
+            assert self._file is not None
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        """See `Sink`."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _is_there(self) -> bool:
+        """Tell whether the path still leads to what is open."""
+        assert self._file is not None
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        mine = os.fstat(self._file)
+        return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def _opened(self) -> int:
+        is_new = not self._path.exists()
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ServiceError(f"{self._path}: another process of Streamer writes it") from None
+            self._cut(file)
+            if is_new:
+                # Else a loss of power may leave the lines, and no name that leads to them.
+                directory = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(directory)
+                finally:
+                    os.close(directory)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    def _cut(self, file: int) -> None:
+        """Cut a torn last line off."""
+        size = end = os.fstat(file).st_size
+        while end:
+            begin = max(end - _STEP, 0)
+            found = os.pread(file, end - begin, begin).rfind(b"\n")
+            if found >= 0:
+                end = begin + found + 1
+                break
+            end = begin
+        if end < size:
+            os.ftruncate(file, end)
+            os.fsync(file)
+            _LOGGER.warning("%s: cut off the last %d bytes, a line without an end", self._path, size - end)
+            faults.point("sink.cut")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ServiceError(f"{self._path}: {error.strerror or error}") from error

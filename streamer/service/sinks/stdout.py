@@ -1,0 +1,53 @@
+"""Standard output. A file there is on the disk when it is flushed; what a pipe has taken is its reader's."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, final
+
+from streamer.errors import ServiceError
+from streamer.service.protocols import SinkGone
+
+#: What cannot be synced: a pipe, a terminal, a socket.
+_NO_FILE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
+
+
+@final
+class Stdout:
+    """Writes lines to standard output, past Python's buffer."""
+
+    def check(self) -> None:
+        """See `Sink`."""
+        if sys.stdout is None or sys.stdout.closed:
+            raise ServiceError("standard output is closed")
+
+    def open(self) -> None:
+        """See `Sink`."""
+        self.check()
+        sys.stdout.flush()
+        self._file = sys.stdout.fileno()
+
+    def write(self, messages: Sequence[bytes]) -> None:
+        """See `Sink`."""
+        rest = memoryview(b"".join(messages))
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except BrokenPipeError:
+            raise SinkGone("standard output: its reader went away") from None
+        except OSError as error:
+            raise ServiceError(f"standard output: {error.strerror or error}") from error
+
+    def flush(self) -> None:
+        """See `Sink`."""
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            if error.errno not in _NO_FILE:
+                raise ServiceError(f"standard output: {error.strerror or error}") from error
+
+    def close(self) -> None:
+        """See `Sink`."""

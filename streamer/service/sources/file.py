@@ -1,0 +1,302 @@
+"""A file of JSON lines: read from where it was confirmed, followed as it grows, through rotations.
+
+```
+orders.jsonl ───────────────►  a partition, with a name drawn when the file is first seen
+   │ renamed to orders.jsonl.1    read to its end, then forgotten
+   ▼
+orders.jsonl, a new file ───►  another partition
+```
+
+A partition is one file's content, never a path: the store has its inode, a hash of how it begins, and the byte at which the last
+confirmed line ends. Its name is drawn, and kept before anything is read. So no message of a later file has the id of an earlier
+one, though inodes are used again.
+
+A file is found to be another one when it is looked at: every `poll` once its end is reached. So what is rotated twice in that
+time, or while the service is stopped, is not read. The log says what could not be found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import secrets
+import stat
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, final
+
+from streamer.engine.lines import may_be_compressed, read_chunks
+from streamer.errors import InputError, ServiceError
+from streamer.service import faults
+from streamer.service.protocols import Batch, Begin, EndOfSource
+from streamer.service.sources.lines import CHUNK, Lines
+
+#: So many of a file's first bytes tell it from another one.
+HEAD: Final = 1024
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+
+@final
+@dataclass(slots=True)
+class _Reading:
+    """One file that is open, or whose content was compressed."""
+
+    file: int
+    partition: str
+    inode: int
+    lines: Lines
+    offset: int  # where the next byte is read: of the file, or of what it says when decompressed
+    head: bytes = b""
+    inflated: Iterator[bytes] | None = None
+    skip: int = 0  # of what it says when decompressed, as much was confirmed
+    is_ended: bool = False
+    is_at_end: bool = False
+    is_over: bool = False
+    another_since: float | None = None
+
+    def confirm(self) -> str:
+        """Return what finds this place again."""
+        return json.dumps(
+            {
+                "offset": self.lines.taken,
+                "inode": self.inode,
+                "head": hashlib.sha256(self.head).hexdigest(),
+                "head_bytes": len(self.head),
+            }
+        )
+
+
+@final
+class FileLines:
+    """A file of JSON lines.
+
+    Args:
+        follow: wait for more at its end.
+        poll: how often to look there, in seconds.
+    """
+
+    def __init__(self, path: Path, *, follow: bool, poll: float, max_bytes: int) -> None:
+        self._path = path
+        self._follow = follow
+        self._poll = poll
+        self._max_bytes = max_bytes
+        self._reading: deque[_Reading] = deque()
+        self._gone: deque[str] = deque()
+        self._is_waiting = False
+
+    def check(self) -> None:
+        """See `Source`."""
+        if self._follow and not self._path.exists() and self._path.parent.is_dir():
+            return
+        with self._told():
+            os.close(self._open(self._path))
+
+    def open(self, confirmed: Mapping[str, str], begin: Begin) -> None:
+        """See `Source`."""
+        self._begin = begin
+        self.check()
+        places = {partition: json.loads(position) for partition, position in confirmed.items()}
+        current = None
+        if self._path.exists():
+            with self._told():
+                file = self._open(self._path)
+            current = next((each for each in reversed(places) if _is_same(file, places[each])), None)
+            if current is None:
+                os.close(file)
+        for partition, place in places.items():
+            if partition == current:
+                continue
+            if (older := self._find(place)) is None:
+                _LOGGER.warning(
+                    "%s: a file that was read up to byte %d is gone: it was rotated away", self._path, place["offset"]
+                )
+                self._gone.append(partition)
+            else:
+                self._resume(older, partition, place, is_ended=True)
+        if current is not None:
+            self._resume(file, current, places[current], is_ended=False)
+
+    def read(self, wait: float) -> Batch | None:
+        """See `Source`."""
+        if self._gone:
+            return Batch(self._gone.popleft(), [], _nowhere, None, is_last=True)
+        if not self._reading and not self._begin_path():
+            time.sleep(min(wait, self._poll))
+            return None
+        reading = self._reading[0]
+        with self._told():
+            if reading.is_at_end and self._follow and not reading.is_ended:
+                # What stands there now may be of another file.
+                self._look(reading)
+            chunk = self._chunk(reading)
+            reading.is_at_end = not chunk
+            if chunk:
+                records, end = reading.lines.feed(chunk)
+                return Batch(reading.partition, records, end, reading.confirm()) if records else None
+            if reading.is_ended or not self._follow:
+                return self._end(reading)
+        time.sleep(min(wait, self._poll))
+        return None
+
+    def acknowledge(self, partition: str, confirm: str) -> None:
+        """See `Source`."""
+
+    def close(self) -> None:
+        """See `Source`."""
+        for reading in self._reading:
+            os.close(reading.file)
+        self._reading.clear()
+
+    def _end(self, reading: _Reading) -> Batch | None:
+        """Give out the line that a file ends in; what follows is another file, or nothing."""
+        if reading.is_over:
+            raise EndOfSource
+        records, end = reading.lines.end()
+        confirm = reading.confirm()
+        if self._follow:
+            os.close(reading.file)
+            self._reading.popleft()
+            return Batch(reading.partition, records, end, None, is_last=True)
+        reading.is_over = True
+        return Batch(reading.partition, records, end, confirm) if records else None
+
+    def _chunk(self, reading: _Reading) -> bytes:
+        if reading.inflated is None:
+            chunk = os.pread(reading.file, CHUNK, reading.offset)
+            if reading.offset == 0 and chunk and may_be_compressed(chunk):
+                self._inflate(reading)
+            else:
+                if len(reading.head) < HEAD and reading.offset == len(reading.head):
+                    reading.head += chunk[: HEAD - len(reading.head)]
+                reading.offset += len(chunk)
+                return chunk
+        assert reading.inflated is not None
+        while chunk := next(reading.inflated, b""):
+            if reading.skip >= len(chunk):
+                reading.skip -= len(chunk)
+                continue
+            chunk, reading.skip = chunk[reading.skip :], 0
+            return chunk
+        return b""
+
+    def _inflate(self, reading: _Reading) -> None:
+        """Read a compressed file as a whole. Raises ServiceError where it is to be followed."""
+        if self._follow and not reading.is_ended:
+            raise ServiceError(f"{self._path}: compressed, so that it cannot be followed; say follow: false")
+        reading.head = os.pread(reading.file, HEAD, 0)
+        os.lseek(reading.file, 0, os.SEEK_SET)
+        reading.inflated = read_chunks(iter(partial(os.read, reading.file, CHUNK), b""))
+        reading.skip = reading.lines.taken
+
+    def _look(self, reading: _Reading) -> None:
+        """Find out whether the path leads to another file, or to this one cut off."""
+        now = time.monotonic()
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return
+        if found.st_ino == reading.inode:
+            size = os.fstat(reading.file).st_size
+            if size >= reading.offset and os.pread(reading.file, len(reading.head), 0) == reading.head:
+                return
+            _LOGGER.info("%s: cut off; read again from its beginning", self._path)
+            # What stood there is gone, the beginning of a line that was read too.
+            reading.lines, reading.inflated = Lines(self._max_bytes, reading.lines.taken), iter(())
+        else:
+            # Who wrote it may write on for a moment.
+            if reading.another_since is None:
+                reading.another_since = now
+            if now - reading.another_since < self._poll:
+                return
+            _LOGGER.info("%s: rotated; the new file is read from its beginning", self._path)
+        faults.point("source.rotated")
+        reading.is_ended = True
+
+    def _begin_path(self) -> bool:
+        """Open what the path leads to now, as a partition that was not there; tell whether there is something."""
+        if not self._path.exists():
+            if not self._is_waiting:
+                _LOGGER.info("%s: not there yet", self._path)
+                self._is_waiting = True
+            return False
+        self._is_waiting = False
+        with self._told():
+            file = self._open(self._path)
+            reading = _Reading(file, secrets.token_hex(8), os.fstat(file).st_ino, Lines(self._max_bytes), 0)
+            self._begin(reading.partition, reading.confirm())
+        self._reading.append(reading)
+        return True
+
+    def _resume(self, file: int, partition: str, place: Mapping[str, Any], *, is_ended: bool) -> None:
+        offset, head = place["offset"], os.pread(file, place["head_bytes"], 0)
+        reading = _Reading(file, partition, place["inode"], Lines(self._max_bytes, offset), offset, head, is_ended=is_ended)
+        if offset and may_be_compressed(head):
+            self._inflate(reading)
+        self._reading.append(reading)
+
+    def _find(self, place: Mapping[str, Any]) -> int | None:
+        """Open the file that was read up to a place, under the name that it was rotated to; None where there is none."""
+        for path in sorted(self._path.parent.glob(f"{_plain(self._path.name)}*")):
+            try:
+                if path.stat().st_ino == place["inode"] and path.is_file():
+                    file = self._open(path)
+                    if _is_same(file, place):
+                        return file
+                    os.close(file)
+            except OSError:
+                continue
+        return None
+
+    def _open(self, path: Path) -> int:
+        # A pipe would wait for somebody who writes.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise ServiceError(f"{path}: no file")
+        return file
+
+    def _told(self) -> _Told:
+        return _Told(self._path)
+
+
+@final
+class _Told:
+    """Makes one clear error of what went wrong with a file. Used for each batch, so it is no generator."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, InputError):
+            raise ServiceError(f"{self._path}: {error}") from None
+        if isinstance(error, OSError):
+            raise ServiceError(f"{self._path}: {error.strerror or error}") from error
+
+
+def _is_same(file: int, place: Mapping[str, Any]) -> bool:
+    """Tell whether a file is the one that was read up to a place, and still has it."""
+    status = os.fstat(file)
+    if status.st_ino != place["inode"]:
+        return False
+    head = os.pread(file, place["head_bytes"], 0)
+    if hashlib.sha256(head).hexdigest() != place["head"]:
+        return False
+    return status.st_size >= place["offset"] or may_be_compressed(head)
+
+
+def _plain(name: str) -> str:
+    """Return a pattern of glob that means a name."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
+
+
+def _nowhere(_: int) -> int:
+    raise IndexError

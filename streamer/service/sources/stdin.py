@@ -1,0 +1,77 @@
+"""Standard input. It cannot be read again, so there is no position to go back to: what dies with the process is lost."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import select
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import Final, final
+
+from streamer.engine.lines import may_be_compressed, read_chunks
+from streamer.errors import InputError, ServiceError
+from streamer.service.protocols import Batch, Begin, EndOfSource
+from streamer.service.sources.lines import CHUNK, Lines
+
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+
+@final
+class StdinLines:
+    """JSON lines of standard input, plain, gzip or zstd. Each run is a partition of its own."""
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self._lines = Lines(max_bytes)
+        self._partition = secrets.token_hex(8)
+        self._inflated: Iterator[bytes] | None = None
+        self._is_begun = False
+
+    def check(self) -> None:
+        """See `Source`."""
+        if sys.stdin is None or sys.stdin.closed:
+            raise ServiceError("standard input is closed")
+
+    def open(self, confirmed: Mapping[str, str], begin: Begin) -> None:
+        """See `Source`."""
+        self.check()
+        if sys.stdin.isatty():
+            _LOGGER.warning("reading from the terminal, one JSON object a line; Ctrl-D ends it")
+        _LOGGER.warning("standard input cannot be read again: what is read and not delivered when this process dies is lost")
+        self._ready = select.poll()
+        self._ready.register(sys.stdin.fileno(), select.POLLIN)
+
+    def read(self, wait: float) -> Batch | None:
+        """See `Source`."""
+        # Who compresses does not wait for an event; what is decompressed may say more than was read of it last.
+        if self._inflated is None and not self._ready.poll(wait * 1000):
+            return None
+        try:
+            chunk = next(self._inflated, b"") if self._inflated is not None else self._read()
+        except (InputError, OSError) as error:
+            raise ServiceError(f"standard input: {error}") from None
+        if chunk:
+            records, end = self._lines.feed(chunk)
+        else:
+            records, end = self._lines.end()
+            if not records:
+                raise EndOfSource
+        return Batch(self._partition, records, end, None)
+
+    def _read(self) -> bytes:
+        file = sys.stdin.fileno()
+        chunk = os.read(file, CHUNK)
+        if self._is_begun or not may_be_compressed(chunk):
+            self._is_begun = True
+            return chunk
+        self._inflated = read_chunks(chain([chunk], iter(partial(os.read, file, CHUNK), b"")))
+        return next(self._inflated, b"")
+
+    def acknowledge(self, partition: str, confirm: str) -> None:
+        """See `Source`."""
+
+    def close(self) -> None:
+        """See `Source`."""

@@ -1,0 +1,1 @@
+"""What outlives a process: subscriptions, positions, dead letters."""

@@ -1,0 +1,90 @@
+"""Ids of subscriptions: each tenant's own here, one space of them in an engine.
+
+An engine holds `TENANT NUL ID`. A tenant's name holds no NUL, so the first one ends it, and no two pairs have one id. So two
+tenants may use an id without knowing of one another.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, NoReturn, final
+
+from streamer.errors import SubscriptionError
+from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.subscription import Subscription
+
+_BETWEEN: Final = "\0"
+_TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+class _Unusual(ValueError):
+    """Text that json reads otherwise than the contract does."""
+
+
+@final
+class Written(NamedTuple):
+    """A subscription as its user wrote it.
+
+    Attributes:
+        text: as it was given.
+        held: as an engine is given it.
+    """
+
+    tenant: str
+    id: str
+    text: bytes
+    held: bytes | Subscription
+
+
+def inside(tenant: str, subscription_id: str) -> str:
+    """Return the id that an engine knows a tenant's subscription by."""
+    return f"{tenant}{_BETWEEN}{subscription_id}"
+
+
+def outside(held: str) -> tuple[str, str]:
+    """Return the tenant, and the id that it knows, of an id of an engine."""
+    tenant, _, subscription_id = held.partition(_BETWEEN)
+    return tenant, subscription_id
+
+
+def written(text: bytes, default_tenant: str | None) -> Written:
+    """Read whose a subscription is. All else is left to the engine to check.
+
+    Raises:
+        SubscriptionError: it is no JSON object with an id, or has no tenant.
+    """
+    try:
+        members = json.loads(text.decode(), object_pairs_hook=_once, parse_constant=_refuse, parse_float=_float)
+        tenant, subscription_id = members.get("tenant", default_tenant), members["id"]
+        if isinstance(tenant, str) and isinstance(subscription_id, str) and _BETWEEN not in tenant:
+            return Written(tenant, subscription_id, text, _TEXT(members | {"id": inside(tenant, subscription_id)}).encode())
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        pass
+    # The contract's own reader finds what is wrong, and takes what is only odd.
+    subscription = parse_subscription(text)
+    tenant = default_tenant if subscription.tenant is None else subscription.tenant
+    if tenant is None:
+        raise SubscriptionError("expected one, since there is no default_tenant", place="tenant", subscription_id=subscription.id)
+    if _BETWEEN in tenant:
+        reason = "holds U+0000, which the tenants of a service do not"
+        raise SubscriptionError(reason, place="tenant", subscription_id=subscription.id)
+    return Written(tenant, subscription.id, text, replace(subscription, id=inside(tenant, subscription.id)))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _Unusual
+    return members
+
+
+def _refuse(_: str) -> NoReturn:
+    raise _Unusual
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise _Unusual
+    return value

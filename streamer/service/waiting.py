@@ -1,0 +1,108 @@
+"""What was matched and waits for its sinks: a queue with a bound in bytes.
+
+Readers wait while it is full, so memory is bounded by the sinks' pace. All that waits is taken at once: while a disk is busy with
+one sync, what comes meanwhile gathers, and shares the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from streamer.errors import EventError
+from streamer.locks import Lock
+from streamer.service.formats import Place
+from streamer.service.protocols import Batch, Refused
+from streamer.service.store.sqlite import Confirmed, DeadLetter, dead_letter
+
+#: A part of a batch is closed when its messages have so many bytes.
+PART_BYTES: Final = 1024 * 1024
+#: So much waits at most, and one part more for each source.
+MOST_BYTES: Final = 32 * 1024 * 1024
+#: A part takes so much besides its messages.
+_OVERHEAD: Final = 1024
+
+
+@final
+@dataclass(slots=True)
+class Part:
+    """Messages of one source in their order, and what is confirmed once they are held.
+
+    Attributes:
+        delivering: how many matches the messages of each sink tell of.
+        dropped: dead letters that need not be kept once they are held.
+        events: how many were read, good or bad.
+        matched: how many of them match something.
+        unrouted: matches that no route leads anywhere.
+    """
+
+    source: str
+    messages: dict[str, list[bytes]] = field(default_factory=dict)
+    delivering: Counter[str] = field(default_factory=Counter)
+    dead: list[DeadLetter] = field(default_factory=list)
+    confirmed: Confirmed | None = None
+    dropped: list[int] = field(default_factory=list)
+    events: int = 0
+    matched: int = 0
+    unrouted: int = 0
+    size: int = _OVERHEAD
+
+    def add(self, sink: str | None, messages: list[bytes], matches: int) -> None:
+        """Add messages for a sink, which tell of so many matches; None where no route leads to one."""
+        if sink is None:
+            self.unrouted += matches
+            return
+        if (held := self.messages.get(sink)) is None:
+            held = self.messages[sink] = []
+        held += messages
+        self.delivering[sink] += matches
+        self.size += sum(map(len, messages))
+
+    def refuse(self, source: str, batch: Batch, place: Place, error: EventError) -> None:
+        """Add the record of an event that cannot be read."""
+        record = batch.records[place.record]
+        whole, size = (record.begin, record.size) if isinstance(record, Refused) else (record, len(record))
+        error.index = None
+        letter = dead_letter(source, batch.partition, place.position, place.part, error.code.value, str(error), whole, size)
+        self.dead.append(letter)
+        self.size += len(letter.record)
+
+
+@final
+class Waiting:
+    """The queue between those who read and the one who delivers."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(Lock())
+        self._parts: list[Part] = []
+        self._size = 0
+        self._is_over = False
+
+    def put(self, part: Part) -> None:
+        """Add a part, once there is room; it is forgotten where nobody will deliver it."""
+        with self._changed:
+            while self._size >= MOST_BYTES and not self._is_over:
+                self._changed.wait()
+            if not self._is_over:
+                self._parts.append(part)
+                self._size += part.size
+                self._changed.notify_all()
+
+    def take(self) -> list[Part]:
+        """Wait for parts, and return all there are; none once it is over and all were taken."""
+        with self._changed:
+            while not self._parts and not self._is_over:
+                self._changed.wait()
+            parts, self._parts, self._size = self._parts, [], 0
+            self._changed.notify_all()
+            return parts
+
+    def end(self, *, drop: bool = False) -> None:
+        """Say that no more will come; with *drop* that nothing is delivered any more."""
+        with self._changed:
+            self._is_over = True
+            if drop:
+                self._parts, self._size = [], 0
+            self._changed.notify_all()

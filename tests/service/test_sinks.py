@@ -1,0 +1,66 @@
+"""A file sink holds whole lines only, through crashes and rotations."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from streamer.errors import ServiceError
+from streamer.service.sinks.file import FileAppender
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"", b""), (b"a\n", b"a\n"), (b"a\nb", b"a\n"), (b"torn", b""), (b"a\n" + b"x" * 200_000, b"a\n"), (b"\n\n", b"\n\n")],
+)
+def test_a_torn_last_line_is_cut_off(path: Path, before: bytes, after: bytes) -> None:
+    path.write_bytes(before)
+    sink = FileAppender(path)
+    sink.open()
+    sink.write([b"c\n", b"d\n"])
+    sink.flush()
+    sink.close()
+    assert path.read_bytes() == after + b"c\nd\n"
+
+
+def test_after_a_rename_lines_go_to_a_new_file(path: Path) -> None:
+    sink = FileAppender(path)
+    sink.open()
+    sink.write([b"a\n"])
+    os.rename(path, path.with_name("out.1"))
+    sink.write([b"b\n"])
+    path.unlink()
+    sink.write([b"c\n"])
+    sink.flush()
+    sink.close()
+    assert path.with_name("out.1").read_bytes() == b"a\n"
+    assert path.read_bytes() == b"c\n"
+
+
+def test_two_do_not_write_one_file(path: Path) -> None:
+    one, other = FileAppender(path), FileAppender(path)
+    one.open()
+    with pytest.raises(ServiceError, match="another process of Streamer writes it"):
+        other.open()
+    one.close()
+    other.open()
+    other.close()
+
+
+def test_checking_changes_nothing(path: Path) -> None:
+    FileAppender(path).check()
+    assert not path.exists()
+    path.write_bytes(b"torn")
+    FileAppender(path).check()
+    assert path.read_bytes() == b"torn"
+    with pytest.raises(ServiceError, match="directory is not there"):
+        FileAppender(path.parent / "no" / "out").check()
+    with pytest.raises(ServiceError, match="Is a directory"):
+        FileAppender(path.parent).check()
