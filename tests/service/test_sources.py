@@ -10,6 +10,7 @@ import pytest
 from hypothesis import strategies
 
 from streamer.errors import ServiceError
+from streamer.service import faults
 from streamer.service.protocols import EndOfSource, Refused
 from streamer.service.sources.file import FileLines
 from streamer.service.sources.lines import Lines
@@ -90,6 +91,8 @@ def test_it_goes_on_after_the_last_line_that_was_confirmed(place: Place) -> None
 def test_a_file_that_was_renamed_is_read_to_its_end_and_the_new_one_is_another_partition(place: Place) -> None:
     append(place.path, b"a\n")
     first = place.read()
+    seen: list[int] = []
+    faults.arm("source.rotated", lambda: seen.append(1))
     old = os.open(place.path, os.O_WRONLY | os.O_APPEND)
     os.rename(place.path, place.path.with_name("log.1"))
     os.write(old, b"b\nlast")
@@ -99,6 +102,7 @@ def test_a_file_that_was_renamed_is_read_to_its_end_and_the_new_one_is_another_p
     assert texts(found) == [b"b", b"last", b"a"]
     assert found[0][0] == found[1][0] == first[0][0] != found[2][0]
     assert list(place.positions) == [found[2][0]]
+    assert seen == [1]
 
 
 def test_a_file_that_was_renamed_while_nobody_read_is_read_on(place: Place) -> None:

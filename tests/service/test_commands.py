@@ -1,0 +1,262 @@
+"""`streamer serve` and `streamer dead-letters` as people run them: signals, pipes, reloads, what they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run, place, run, warm  # noqa: F401  # fixtures
+from tests.service.conftest import SUBSCRIPTIONS, event, lines
+
+COMMAND = (sys.executable, "-m", "streamer")
+CONFIG = """\
+subscriptions: subs.jsonl
+sources: {orders: {type: file, path: in.jsonl, poll: 10ms}}
+sinks: {out: {type: file, path: out.jsonl}}
+service: {data_dir: data}
+"""
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start(place: Path) -> Iterator[Start]:  # noqa: F811
+    """Start a command in *place*; what is left of it is killed."""
+    started: list[subprocess.Popen[bytes]] = []
+    (place / "subs.jsonl").write_bytes(SUBSCRIPTIONS)
+    (place / "in.jsonl").write_bytes(event(1) + b"\n")
+    (place / "streamer.yaml").write_text(CONFIG)
+
+    def start(*arguments: str, **more: Any) -> subprocess.Popen[bytes]:
+        log = open(place / "log", "ab")  # noqa: SIM115 - the process has it
+        started.append(subprocess.Popen((*COMMAND, *arguments), cwd=place, stderr=log, **more))
+        log.close()
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+        each.wait()
+        for stream in (each.stdin, each.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def until(told: Callable[[], Any]) -> Any:
+    """Wait until something is so."""
+    deadline = time.monotonic() + 60
+    while not (found := told()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def written(place: Path) -> list[str]:  # noqa: F811
+    path = place / "out.jsonl"
+    return [each["partitionkey"] for each in lines(path)] if path.exists() and path.read_bytes().endswith(b"\n") else []
+
+
+def log(place: Path) -> str:  # noqa: F811
+    return (place / "log").read_text()
+
+
+def test_without_a_configuration_it_reads_standard_input_and_writes_standard_output(start: Start, place: Path) -> None:  # noqa: F811
+    running = start("serve", "-s", "subs.jsonl", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert running.stdin is not None
+    assert running.stdout is not None
+    running.stdin.write(event(1) + b"\n")
+    running.stdin.flush()
+    # It comes before the input ends.
+    assert json.loads(running.stdout.readline())["subject"] == "big"
+    running.stdin.write(event(2))
+    running.stdin.close()
+    assert json.loads(running.stdout.readline())["partitionkey"] == "2"
+    assert running.wait(60) == 0
+    assert log(place).count("standard input cannot be read again") == 1
+    assert (place / "streamer-data" / "store.db").exists()
+    assert "ended: 2 events read, 0 rejected, 2 matches, 2 delivered, 0 dropped" in log(place)
+
+
+def test_two_runs_on_standard_input_never_use_one_id(run: Run, place: Path) -> None:  # noqa: F811
+    (place / "subs.jsonl").write_bytes(SUBSCRIPTIONS)
+    ids = {json.loads(run("serve", "-s", "subs.jsonl", stdin=event(number)).stdout)["id"] for number in range(2)}
+    assert len(ids) == 2
+
+
+def test_a_reader_that_goes_away_ends_it_cleanly(start: Start, place: Path) -> None:  # noqa: F811
+    running = start("serve", "-s", "subs.jsonl", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert running.stdin is not None
+    assert running.stdout is not None
+    running.stdin.write(event(1) + b"\n")
+    running.stdin.flush()
+    running.stdout.readline()
+    running.stdout.close()
+    running.stdin.write(event(2) + b"\n")
+    running.stdin.flush()
+    assert running.wait(60) == 0
+    assert "standard output: its reader went away" in log(place)
+    assert "Traceback" not in log(place)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_once_what_was_read_is_delivered(start: Start, place: Path, number: signal.Signals) -> None:  # noqa: F811
+    running = start("serve", "-c", "streamer.yaml")
+    until(lambda: written(place) == ["1"])
+    with open(place / "in.jsonl", "ab") as file:
+        file.write(event(2) + b"\n")
+    until(lambda: written(place) == ["1", "2"])
+    running.send_signal(number)
+    assert running.wait(60) == 0
+    assert f"{number.name}: no more is read" in log(place)
+    assert start("serve", "-c", "streamer.yaml").poll() is None
+    until(lambda: log(place).count("started: ") == 2)
+    assert written(place) == ["1", "2"]
+
+
+def test_a_second_signal_ends_it_at_once(start: Start, place: Path) -> None:  # noqa: F811
+    reading, writing = os.pipe()
+    running = start("serve", "-s", "subs.jsonl", stdin=subprocess.PIPE, stdout=writing)
+    os.close(writing)
+    assert running.stdin is not None
+    # More than a pipe holds, and nobody reads it: it cannot be delivered.
+    running.stdin.write(b"".join(event(number, pad="x" * 1000) + b"\n" for number in range(200)))
+    running.stdin.flush()
+    until(lambda: "started: " in log(place))
+    time.sleep(0.3)
+    running.send_signal(signal.SIGTERM)
+    until(lambda: "no more is read" in log(place))
+    assert running.poll() is None
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(5) == 128 + signal.SIGTERM
+    os.close(reading)
+
+
+def test_a_reload_takes_subscriptions_and_what_may_change_or_nothing(start: Start, place: Path) -> None:  # noqa: F811
+    running = start("serve", "-c", "streamer.yaml")
+    until(lambda: written(place) == ["1"])
+
+    def reload(number: int) -> str:
+        running.send_signal(signal.SIGHUP)
+        return str(until(lambda: re.findall("(?:INFO|ERROR) .*reload: .*", log(place))[number:])[0])
+
+    (place / "subs.jsonl").write_bytes(b'{"id": "small", "filters": [{"field": "amount", "op": "<", "value": 9}]}\n')
+    assert "3 subscriptions changed; the configuration is as it was" in reload(0)
+    with open(place / "in.jsonl", "ab") as file:
+        file.write(event(2) + b"\n" + event(3, 5) + b"\n")
+    until(lambda: written(place) == ["1", "3"])
+    (place / "subs.jsonl").write_bytes(b'{"id": "all"}\n{"id": "bad", "cel": "1 +"}\n')
+    assert "subs.jsonl:2: subscription 'bad': cel: " in reload(1)
+    until(lambda: "reload: nothing was changed" in log(place))
+    (place / "subs.jsonl").write_bytes(b'{"id": "all"}\n')
+    (place / "streamer.yaml").write_text(CONFIG.replace("out.jsonl", "elsewhere.jsonl"))
+    assert "streamer.yaml:3:33: sinks.out.path: cannot change while the engine runs" in reload(3)
+    with open(place / "in.jsonl", "ab") as file:
+        file.write(event(4) + b"\n" + event(5, 5) + b"\n")
+    until(lambda: written(place) == ["1", "3", "5"])
+    (place / "streamer.yaml").write_text(CONFIG + "matching: {cel: {cache_size: 5}}\nlogging: {level: info}\n")
+    assert "2 subscriptions changed; matching.cel.cache_size, logging.level" in reload(5)
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(60) == 0
+
+
+def test_checking_changes_nothing_and_says_what_is_wrong(run: Run, start: Start, place: Path) -> None:  # noqa: F811
+    ran = run("serve", "-c", "streamer.yaml", "--check")
+    assert (ran.returncode, ran.stderr) == (0, b"good: 2 subscriptions\n")
+    assert not (place / "data").exists()
+    assert not (place / "out.jsonl").exists()
+    for wrong, reason in (
+        (CONFIG.replace("in.jsonl", "no/such"), "streamer: sources.orders: "),
+        (CONFIG.replace("out.jsonl", "no/such"), "streamer: sinks.out: "),
+        (CONFIG.replace("subs.jsonl", "nosuch"), "streamer.yaml:1:16: subscriptions[0]: nosuch: No such file or directory"),
+        (CONFIG.replace("type: file, path: in", "type: kafka, path: in"), "expected 'file' or 'stdin', not 'kafka'"),
+    ):
+        (place / "streamer.yaml").write_text(wrong)
+        ran = run("serve", "-c", "streamer.yaml", "--check")
+        assert ran.returncode == 2
+        assert reason in ran.stderr.decode()
+    assert run("serve", "-s", "-", stdin=b"").returncode == 2
+
+
+def test_one_process_uses_a_store(run: Run, start: Start, place: Path) -> None:  # noqa: F811
+    running = start("serve", "-c", "streamer.yaml")
+    until(lambda: written(place) == ["1"])
+    ran = run("serve", "-c", "streamer.yaml")
+    assert ran.returncode == 2
+    assert f"process {running.pid} uses this store" in ran.stderr.decode()
+
+
+def test_dead_letters_are_listed_beside_the_service_and_replayed_and_dropped_without_it(
+    run: Run,  # noqa: F811
+    start: Start,
+    place: Path,  # noqa: F811
+) -> None:
+    with open(place / "in.jsonl", "ab") as file:
+        file.write(event(2, pad="x" * 2000) + b'\n{"a\x1b\xc2\x9b": \n\xff\n')
+    limited = CONFIG + "matching: {limits: {max_event_bytes: 1000}}\n"
+    (place / "streamer.yaml").write_text(limited)
+    running = start("serve", "-c", "streamer.yaml")
+    until(lambda: written(place) == ["1"])
+    listed = run("dead-letters", "list", "-c", "streamer.yaml").stdout.decode().splitlines()
+    assert [line.split()[0] for line in listed] == ["ID", "1", "2", "3"]
+    assert [line.split()[4] for line in listed[1:]] == ["too_long", "malformed_json", "bad_utf8"]
+    for command in (("drop", "--all"), ("replay", "--all")):
+        refused = run("dead-letters", *command, "-c", "streamer.yaml")
+        assert refused.returncode == 2
+        assert b"uses this store" in refused.stderr
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(60) == 0
+    shown = run("dead-letters", "show", "2", "--data-dir", "data").stdout.decode()
+    assert 'record: {"a\\x1b\\x9b": ' in shown
+    told = json.loads(run("dead-letters", "show", "3", "--data-dir", "data", "-f", "json").stdout)
+    assert (told["code"], told["record_base64"]) == ("bad_utf8", "/w==")
+    (place / "streamer.yaml").write_text(CONFIG)
+    replayed = run("dead-letters", "replay", "1", "2", "-c", "streamer.yaml")
+    assert replayed.returncode == 1
+    assert b"1 dead letter replayed, 1 could not be read again" in replayed.stderr
+    assert written(place) == ["1", "2"]
+    assert b"1 dead letter dropped" in run("dead-letters", "drop", "3", "--data-dir", "data").stderr
+    left = [json.loads(line) for line in run("dead-letters", "list", "--data-dir", "data", "-f", "json").stdout.splitlines()]
+    assert [(each["id"], each["attempts"]) for each in left] == [(2, 2)]
+    assert run("dead-letters", "show", "9", "--data-dir", "data").returncode == 1
+    assert run("dead-letters", "drop", "--data-dir", "data").returncode == 2
+    assert run("dead-letters", "list", "--data-dir", "nosuch").stderr == b"streamer: nosuch: no store\n"
+
+
+def test_its_metrics_stand_beside_the_engines(start: Start, place: Path) -> None:  # noqa: F811
+    (place / "streamer.yaml").write_text(CONFIG + "metrics: {enabled: true, port: 0}\n")
+    start("serve", "-c", "streamer.yaml")
+    until(lambda: written(place) == ["1"])
+    (url,) = re.findall("metrics: (http.*)", log(place))
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        text = answer.read().decode()
+    for sample in (
+        'streamer_service_events_read_total{source="orders"} 1.0',
+        'streamer_service_matches_delivered_total{sink="out"} 1.0',
+        "streamer_service_matches_pending 0.0",
+        "streamer_service_dead_letters 0.0",
+        'streamer_events_total{engine="1"} 1.0',
+    ):
+        assert sample in text
+
+
+def test_no_row_stands_in_the_log(start: Start, place: Path) -> None:  # noqa: F811
+    with open(place / "in.jsonl", "ab") as file:
+        file.write(b'{"collection": "orders", "type": "a secret of a row"}\n' + event(2) + b"\n")
+    (place / "streamer.yaml").write_text(CONFIG + "logging: {level: debug}\n")
+    running = start("serve", "-c", "streamer.yaml")
+    until(lambda: written(place) == ["1", "2"])
+    running.send_signal(signal.SIGTERM)
+    running.wait(60)
+    assert "a secret" not in log(place)
+    assert "1 rejected" in log(place)

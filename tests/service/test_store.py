@@ -1,0 +1,167 @@
+"""The store is whole or says that it is not; one process uses it; what it has committed it has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamer.errors import ServiceError
+from streamer.service.store import sqlite
+from streamer.service.store.sqlite import Confirmed, Store, dead_letter, look
+from streamer.service.tenants import written
+
+
+def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data")
+    store.begin("s", "p", "1")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "data").iterdir()}
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+    assert set(modes.values()) == {0o600}
+    assert {"lock", "store.db", "store.db-wal"} <= modes.keys()
+    store.close()
+
+
+def test_one_process_uses_it_and_the_error_names_that(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(ServiceError, match=f"process {os.getpid()} uses this store"):
+        Store(tmp_path)
+    code = f"from pathlib import Path; from streamer.service.store.sqlite import Store; Store(Path({str(tmp_path)!r}))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"ServiceError: {tmp_path}: process {os.getpid()} uses this store; one process uses it at a time" in ran.stderr
+    store.close()
+    Store(tmp_path).close()
+
+
+def test_positions_come_back_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for partition in ("c", "a", "b"):
+        store.begin("s", partition, "0")
+    store.begin("other", "a", "0")
+    store.commit([Confirmed("s", "a", "5"), Confirmed("s", "b", None), Confirmed("s", "d", "7")])
+    store.close()
+    store = Store(tmp_path)
+    assert list(store.positions("s").items()) == [("c", "0"), ("a", "5"), ("d", "7")]
+    assert store.positions("other") == {"a": "0"}
+    store.close()
+
+
+def test_a_dead_letter_that_comes_again_counts_its_attempts(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    letter = dead_letter("s", "p", 7, -1, "bad_value", "no", b"record")
+    store.commit([], [letter])
+    store.commit([Confirmed("s", "p", "9")], [letter, dead_letter("s", "p", 8, -1, "bad_value", "no", b"x" * (2 * 1024 * 1024))])
+    one, other = store.letters()
+    assert (one.attempts, one.record, one.is_whole) == (2, b"record", True)
+    assert (other.size, len(other.record), other.is_whole) == (2 * 1024 * 1024, sqlite.MOST_KEPT, False)
+    assert look(tmp_path) == [one, other]
+    assert look(tmp_path, number=other.id) == [other]
+    store.commit([], [], [one.id])
+    assert store.drop(None) == 1
+    assert store.dead_letters() == 0
+    store.close()
+
+
+def test_what_came_from_files_is_replaced_by_what_they_say_now(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one, two, other = (
+        written(text, "t") for text in (b'{"id": "a"}', b'{"id": "a", "tenant": "u"}', b'{"id": "a", "cel": "true"}')
+    )
+    assert store.hold("files", [one, two]) == 2
+    assert store.hold("files", [one, two]) == 0
+    assert store.hold("files", [other]) == 2
+    assert store.subscriptions() == [("t", other.text)]
+    store.close()
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b"\0" * 4096])
+def test_what_is_no_store_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(content)
+    with pytest.raises(ServiceError, match="the store cannot be used: file is not a database"):
+        Store(tmp_path)
+    assert path.read_bytes() == content
+    path.unlink()
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE t (x)")
+    database.commit()
+    database.close()
+    with pytest.raises(ServiceError, match="no store of Streamer"):
+        Store(tmp_path)
+
+
+def test_a_store_of_a_later_version_is_refused_and_one_of_an_earlier_is_upgraded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    store.begin("s", "p", "5")
+    store.close()
+    monkeypatch.setattr(sqlite, "UPGRADES", [*sqlite.UPGRADES, "ALTER TABLE positions ADD COLUMN fence INTEGER DEFAULT 0;"])
+    store = Store(tmp_path)
+    assert store._rows("SELECT position, fence FROM positions") == [("5", 0)]
+    store.close()
+    monkeypatch.setattr(sqlite, "UPGRADES", [*sqlite.UPGRADES, "CREATE TABLE half (x); nonsense;"])
+    with pytest.raises(ServiceError, match="syntax error"):
+        Store(tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(ServiceError, match="written by a later version of Streamer: schema 2, and this one knows 1"):
+        Store(tmp_path)
+
+
+def test_a_store_that_lost_a_part_is_one_clear_error(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.hold("files", [written(b'{"id": "%d"}' % number, "t") for number in range(2000)])
+    store.close()
+    path = tmp_path / "store.db"
+    whole = path.read_bytes()
+    for size in (len(whole) // 2, 4096, 1000):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ServiceError, match="the store cannot be used: "):
+            Store(tmp_path)
+        with pytest.raises(ServiceError, match="the store cannot be used: "):
+            Store(tmp_path)
+    path.write_bytes(whole[:8192] + b"\xff" * 4096 + whole[12288:])
+    with pytest.raises(ServiceError, match="the store cannot be used: "):
+        Store(tmp_path)
+
+
+@pytest.mark.parametrize("step", [97, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_log_that_was_cut_in_its_last_commit_is_as_it_was_before(tmp_path: Path, step: int) -> None:
+    """At every byte: of a crash in the middle of a commit, nothing or all of it is there."""
+    store = Store(tmp_path / "data")
+    store.begin("s", "p", "old")
+    log = tmp_path / "data" / "store.db-wal"
+    before = log.stat().st_size
+    store.commit([Confirmed("s", "p", "new")], [dead_letter("s", "p", 1, -1, "bad_value", "no", b"record")])
+    text = log.read_bytes()
+    assert before < len(text)
+    seen = set()
+    for size in (*range(before, len(text), step), len(text) - 1, len(text)):
+        copy = tmp_path / "copy"
+        shutil.copytree(tmp_path / "data", copy, ignore=shutil.ignore_patterns("*-shm", "lock"))
+        (copy / "store.db-wal").write_bytes(text[:size])
+        torn = Store(copy)
+        found = (torn.positions("s")["p"], torn.dead_letters())
+        assert found == (("new", 1) if size == len(text) else ("old", 0))
+        seen.add(found)
+        torn.commit([Confirmed("s", "p", "later")])
+        torn.close()
+        shutil.rmtree(copy)
+    assert len(seen) == 2
+    store.close()
+
+
+def test_a_directory_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ServiceError, match=r"the store cannot be used: (File exists|Not a directory)"):
+        Store(tmp_path / "file")
+    with pytest.raises(ServiceError, match="the store cannot be used: Not a directory"):
+        Store(tmp_path / "file" / "below")
+    with pytest.raises(ServiceError, match="no store"):
+        look(tmp_path / "nosuch")
