@@ -21,7 +21,6 @@ from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.filters import parse_filter
 from streamer.subscriptions.patterns import is_choice
 from streamer.subscriptions.subscription import EVERY
-from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD
 
 #: Longer texts are not repeated.
 _LONGEST: Final = 200
@@ -42,6 +41,10 @@ _BESIDE: Final = frozenset(
     "xoffset".split()
 )
 _CHANGE: Final = EventLayout()
+
+#: The wildcards of AMQP.
+_ONE_WORD: Final = "*"
+_ANY_WORDS: Final = "#"
 
 
 def probable_mistakes(members: Mapping[str, Any], layout: EventLayout) -> Iterator[str]:
@@ -134,12 +137,12 @@ def _cel(steps: _Steps, root: str, given: Mapping[str, Any]) -> str:
             lists += 1
             element = "x" * lists
             opening, path = f"{opening}{path}.exists({element}, ", element
-    return f"{opening}{_condition(path, steps, given)}{')' * lists}"
+    return f"{opening}{_condition(path, given)}{')' * lists}"
 
 
-def _condition(path: str, steps: _Steps, given: Mapping[str, Any]) -> str:
+def _condition(path: str, given: Mapping[str, Any]) -> str:
     op = given["op"]
-    if op == "exists" and given["value"] is True and isinstance(steps[-1], str):
+    if op == "exists" and given["value"] is True and "." in path and not path.endswith("]"):
         return f"has({path})"
     if op in ("exists", "changed", "changed_to", "changed_from"):
         return f"{path} ..."
@@ -207,16 +210,16 @@ def _of_topic(topic: str) -> str | None:
     words, levels = topic.split("."), topic.split("/")
     if len(topic) > _LONGEST:
         return None
-    if len(levels) > 1 and not {"+", ANY_WORDS}.isdisjoint(levels):
-        meant = ".".join(ONE_WORD if level == "+" else level for level in levels)
+    if len(levels) > 1 and not {"+", _ANY_WORDS}.isdisjoint(levels):
+        meant = ".".join(_ONE_WORD if level == "+" else level for level in levels)
         return f"this is written as in MQTT, and words are separated by dots; probably meant: {_quoted(meant)}"
     if words[-1] == ">":
-        meant = ".".join([*words[:-1], ONE_WORD, ANY_WORDS])
+        meant = ".".join([*words[:-1], _ONE_WORD, _ANY_WORDS])
         return f"this is written as in NATS, and `>` is a word like others; probably meant: {_quoted(meant)}"
     if "**" in words:
-        meant = ".".join(ANY_WORDS if word == "**" else word for word in words)
+        meant = ".".join(_ANY_WORDS if word == "**" else word for word in words)
         return f"`**` is a word like others; probably meant: {_quoted(meant)}"
-    if ANY_WORDS not in words and any(ONE_WORD in word and word != ONE_WORD for word in words):
+    if _ANY_WORDS not in words and any(_ONE_WORD in word and word != _ONE_WORD for word in words):
         return f"a star stands for a whole word; probably meant: no topic and {_like('topic', topic)}"
     return None
 
