@@ -47,9 +47,6 @@ struct AffixGroup {
     ids_end: u32,
 }
 
-/// With more lengths than this a text is not hashed for asking alone.
-const PREFETCHED_VALUES: usize = 2;
-
 impl<const AT_END: bool> Affixes<AT_END> {
     /// Build from pairs of an operand and what a match is reported as. The empty operand fits every string.
     pub fn new<'a>(operands: impl IntoIterator<Item = (&'a str, u32)>, seed: Seed) -> Self {
@@ -125,13 +122,6 @@ impl<const AT_END: bool> Affixes<AT_END> {
                 hit(&self.ids[group.ids as usize..group.ids_end as usize]);
             }
         });
-    }
-
-    /// Ask for the memory that a query comes upon first.
-    pub fn prefetch(&self, text: &str) {
-        if self.lengths.len() <= PREFETCHED_VALUES {
-            self.walk(text.as_bytes(), |_, state| self.table.prefetch(state));
-        }
     }
 
     /// Heap bytes held.

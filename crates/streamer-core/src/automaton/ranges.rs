@@ -26,7 +26,6 @@
 //! Rejected: binary searches for the rank and in each class (a cache miss a step: 3 times slower at 20,000 ranges); an implicit interval tree with the greatest end of each subtree (13 times slower where 1 % of the ranges are
 //! wide), a single class (12 times slower there), and a scan (10 to 70 times slower at 10,000 ranges).
 
-use crate::prefetch::{LINE, prefetch};
 use crate::value::{Number, head_of};
 use std::borrow::Borrow;
 
@@ -159,11 +158,6 @@ pub struct Ranges<K: Cut> {
 }
 
 impl Ranges<NumberCut> {
-    /// Ask for the memory that a query will read.
-    pub fn prefetch_number(&self, number: Number) {
-        self.prefetch(NumberCut::before(number).split().0);
-    }
-
     /// Append the ids of all ranges that hold *number* to *hits*, each id once.
     #[inline]
     pub fn query_number(&self, number: Number, hits: &mut Vec<u32>) {
@@ -173,11 +167,6 @@ impl Ranges<NumberCut> {
 }
 
 impl Ranges<Box<str>> {
-    /// Ask for the memory that a query will read.
-    pub fn prefetch_text(&self, text: &str) {
-        self.prefetch(head_as_number(text));
-    }
-
     /// Append the ids of all ranges that hold *text* to *hits*, each id once.
     #[inline]
     pub fn query_text(&self, text: &str, hits: &mut Vec<u32>) {
@@ -280,7 +269,6 @@ impl<K: Cut> Ranges<K> {
                 table[place(rank.saturating_sub(class.widest))],
                 table[(((rank - 1) >> class.shift) + 1).min(class.last) as usize],
             );
-            prefetch(&self.entries, span.0 as usize);
         }
         let spans = &spans[..self.classes.len()];
         // About every other entry is a hit, which no processor foresees: so all are written, and those that are none are
@@ -294,21 +282,6 @@ impl<K: Cut> Ranges<K> {
             }
         }
         hits.truncate(length);
-    }
-
-    /// Ask for what a query comes upon after the upper levels, which are small.
-    fn prefetch(&self, head: u64) {
-        if self.rests.is_empty() {
-            return;
-        }
-        let (at, start) = self.descend(head, 1);
-        let block = at.saturating_sub(1) * BLOCK;
-        prefetch(&self.heads, start + block);
-        prefetch(&self.heads, start + block + LINE / size_of::<u64>());
-        for class in &self.classes {
-            let rank = (block as u32).saturating_sub(class.widest) >> class.shift;
-            prefetch(&self.firsts, (class.table + rank.min(class.last)) as usize);
-        }
     }
 
     /// Heap bytes held, the texts of cuts left out.

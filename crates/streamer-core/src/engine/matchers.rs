@@ -112,23 +112,6 @@ pub(super) enum Matcher {
 }
 
 impl Matcher {
-    /// Ask for what a query for this value comes upon first.
-    pub(super) fn prefetch(&self, scalar: ScalarRef<'_>) {
-        match (self, scalar) {
-            (Matcher::Numbers { answers, others }, ScalarRef::Number(number)) => {
-                answers.prefetch_number(number);
-                others.prefetch_number(number);
-            }
-            (Matcher::Strings { answers, others }, ScalarRef::String(text)) => {
-                answers.prefetch_text(text);
-                others.prefetch_text(text);
-            }
-            (Matcher::Prefixes(prefixes), ScalarRef::String(text)) => prefixes.prefetch(text),
-            (Matcher::Suffixes(suffixes), ScalarRef::String(text)) => suffixes.prefetch(text),
-            _ => {}
-        }
-    }
-
     /// Make the matcher of a class of where its atoms are in *clauses*, and what each leads to: *answers* and *others*. None for a
     /// class that has none, and for an atom of another one.
     pub(super) fn new(

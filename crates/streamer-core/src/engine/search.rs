@@ -16,7 +16,6 @@ use crate::engine::store::{Store, flags};
 use crate::engine::values::{SeenValue, Values};
 use crate::engine::verify;
 use crate::flatten::PathId;
-use crate::prefetch::prefetch;
 use crate::value::{Kind, Kinds, ScalarRef, Seed};
 use crate::watch::spend;
 use std::collections::{HashMap, HashSet};
@@ -61,9 +60,6 @@ pub(super) struct Search<'s, 'v, 'f> {
     pub found: &'v mut Found,
     pub scratch: &'v mut MatcherScratch,
 }
-
-/// Of so many values at a path the memory is asked for before it is needed.
-const PREFETCHED_VALUES: usize = 4;
 
 /// What an event has at a path is few up to here: to look again costs less than to remember.
 const MANY_VALUES: usize = 256;
@@ -111,47 +107,11 @@ impl Search<'_, '_, '_> {
         }
         let probes = bucket.probes as usize..bucket.probes_end as usize;
         if probes.len() <= MANY_PATHS || self.positions.is_empty() {
-            if number == 0 {
-                self.prefetch(probes.clone());
-            }
             for at in probes {
                 self.probe(number, self.index.probes[at], again);
             }
         } else {
             self.probe_present(number, probes, again);
-        }
-    }
-
-    /// Ask for the memory that the first bucket's probes come upon first, and then for what its equalities lead to.
-    fn prefetch(&mut self, probes: std::ops::Range<usize>) {
-        let index = self.index;
-        for probe in &index.probes[probes.clone()] {
-            let matcher = index.matchers.get(probe.matcher as usize);
-            for at in self.values.at(self.map[probe.path as usize], self.store.mode(probe.path)).take(PREFETCHED_VALUES) {
-                let SeenValue { scalar, hash, .. } = self.values.get(at);
-                match (matcher, scalar) {
-                    (Some(matcher), Some(scalar)) => matcher.prefetch(scalar),
-                    (None, Some(_)) => index.dictionary.prefetch(value_hash(self.seed, hash, probe.path)),
-                    _ => {}
-                }
-            }
-        }
-        for probe in index.probes[probes].iter().filter(|probe| probe.matcher == EQUALITIES) {
-            let values = self.values.at(self.map[probe.path as usize], self.store.mode(probe.path));
-            for at in self.numbers(probe.path, values).take(PREFETCHED_VALUES) {
-                if let Some(value) = index.values.get(self.scratch.numbers[at] as usize) {
-                    self.prefetch_next(value.first);
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn prefetch_next(&self, next: Next) {
-        if next.0 & CANDIDATE != 0 {
-            prefetch(&self.index.checks, (next.0 & !CANDIDATE) as usize);
-        } else if next.0 & ANSWER == 0 {
-            prefetch(&self.index.buckets, next.0 as usize);
         }
     }
 
@@ -206,9 +166,6 @@ impl Search<'_, '_, '_> {
             // Following a hit may ask other matchers, which append to the same list and take back what they appended.
             self.scratch.hits = hits;
             let end = self.scratch.hits.len();
-            for hit in &self.scratch.hits[start..end] {
-                self.prefetch_next(Next(*hit));
-            }
             for hit in start..end {
                 self.follow(Next(self.scratch.hits[hit]), again);
             }
