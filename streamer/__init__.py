@@ -48,7 +48,7 @@ from streamer.errors import (
 )
 from streamer.events.layout import EventLayout, PresetName
 from streamer.late import late as _late
-from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, Limits, Match, OnUnknown, Transition
+from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, Limits, Match, OnUnknown, TopicDialect, Transition
 from streamer.subscriptions.subscription import Filter, FilterDict, Subscription, SubscriptionDict
 from streamer.version import VERSION
 
@@ -114,6 +114,7 @@ __all__ = [
     "Subscription",
     "SubscriptionDict",
     "SubscriptionError",
+    "TopicDialect",
     "Transition",
     "UnknownSubscriptionError",
     "__version__",

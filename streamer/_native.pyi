@@ -16,7 +16,7 @@ from streamer.core.arrow import Chunk, Columns
 from streamer.core.protocol import Held, Mode
 from streamer.errors import EventError, SubscriptionError
 from streamer.events.reading import EventSource
-from streamer.model import Dialect, Match
+from streamer.model import Dialect, Match, TopicDialect
 from streamer.native.core import Host
 from streamer.subscriptions.subscription import Subscription
 from streamer.telemetry import PartitionCounts, PartitionSize
@@ -256,6 +256,7 @@ class Core:
         layout: bytes,
         *,
         default_tenant: str | None,
+        topic_dialect: TopicDialect,
         lazy: bool,
         soft_delete: Sequence[str] | None,
         max_depth: int,
@@ -526,6 +527,7 @@ class Matcher:
 
     Args:
         dialect: of its patterns.
+        topic_dialect: of its topic patterns.
         max_depth: with the other limits, of its patterns; see `streamer.Limits`.
         event_depth: `max_depth` of events.
         event_bytes: `max_event_bytes` of events.
@@ -536,6 +538,7 @@ class Matcher:
         host: MatcherHost,
         *,
         dialect: Dialect,
+        topic_dialect: TopicDialect,
         max_depth: int,
         max_event_bytes: int,
         max_conditions: int,
@@ -554,7 +557,7 @@ class Matcher:
 
         Raises:
             PatternError: with the path in the pattern.
-            SubscriptionError: a topic pattern of too many words.
+            SubscriptionError: a text that is no topic pattern.
         """
 
     def remove(self, numbers: list[int]) -> int:

@@ -42,6 +42,7 @@ FilterOperator = Literal[
 ]
 Dialect = Literal["strict", "eventbridge"]
 OnUnknown = Literal["deliver", "skip"]
+TopicDialect = Literal["amqp", "mqtt", "nats"]
 CelEvaluator = Literal["native", "portable"]
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1

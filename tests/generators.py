@@ -32,7 +32,12 @@ TEXTS = [
 ]
 SCALARS: list[Any] = [*NUMBERS, *TEXTS, True, False, None]
 FIELDS = ["a", "b", "c.d", "c.e", "/f.g"]
-TOPICS = ["", "a", "a.b", "a.b.c", "b", "a.", "a..c"]
+TOPICS = ["", "a", "a.b", "a.b.c", "b", "a.", "a..c", "a/b", "a/b/c", "$a/b", "/b"]
+TOPIC_PATTERNS = {
+    "amqp": ["#", "*", "a", "a.*", "a.#", "*.b", "#.c", "a.b", "", "#.b.#", "a.*.c"],
+    "mqtt": ["#", "+", "a", "a/#", "+/b", "a/+", "a/b", "+/b/#", "$a/#", "/+"],
+    "nats": [">", "*", "a", "a.>", "*.b", "a.b", "a.*.c", "*.*.>"],
+}
 TYPES = ["insert", "update", "delete"]
 NETS = ["10.0.0.0/8", "10.0.0.0/24", "0.0.0.0/0", "::/0", "10.1.0.1/32"]
 REGEXPS = ["a.*", "[a-z]{1,50}", "(paid|vip-[0-9])", "ab?c?", "[^a]+", "\\p{L}+"]
@@ -184,10 +189,17 @@ def random_subscription(rng: random.Random, name: str, *, cel: float = 0.1) -> J
             case "types":
                 made["types"] = rng.sample(TYPES, rng.randint(1, 2))
             case "topic":
-                made["topic"] = rng.choice(["#", "*", "a", "a.*", "a.#", "*.b", "#.c", "a.b", "", "#.b.#", "a.*.c"])
+                made.pop("topic_dialect", None)
+                made |= random_topic(rng)
     if rng.random() < cel:
         made["cel"] = rng.choice(CEL)
     return made
+
+
+def random_topic(rng: random.Random) -> Json:
+    dialect = rng.choice(["amqp", "amqp", "mqtt", "nats"])
+    said = {} if dialect == "amqp" and rng.random() < 0.9 else {"topic_dialect": dialect}
+    return {"topic": rng.choice(TOPIC_PATTERNS[dialect]), **said}
 
 
 def random_value(rng: random.Random, depth: int = 0) -> Any:
@@ -269,8 +281,8 @@ def agreeing_subscription(rng: random.Random, name: str) -> Json:
         made["pattern"] = random_pattern(rng)
     if rng.random() < 0.2:
         part = rng.choice(["types", "topic", "cel"])
-        choices = {"types": [TYPES[:2], TYPES[1:]], "topic": ["#", "a.#", "a.*", "*.b", "#.c"], "cel": CEL}
-        made[part] = rng.choice(choices[part])
+        choices = {"types": [TYPES[:2], TYPES[1:]], "cel": CEL}
+        made |= random_topic(rng) if part == "topic" else {part: rng.choice(choices[part])}
     if rng.random() < 0.25:
         made["transitions"] = True
     if rng.random() < 0.1:

@@ -16,11 +16,11 @@ from streamer import _native
 from streamer.automaton.flattener import JsonFlattener, Leaf, check_leaf
 from streamer.automaton.live import Bindings
 from streamer.errors import PatternError
-from streamer.model import BeyondFloat64, Dialect, Limits
-from streamer.reference.topics import words_match
+from streamer.model import BeyondFloat64, Dialect, Limits, TopicDialect
+from streamer.reference.topics import is_in
 from streamer.subscriptions.patterns import parse_pattern
 from streamer.subscriptions.text import event_text
-from streamer.subscriptions.topics import split_words
+from streamer.subscriptions.topics import parse_topic
 
 X = TypeVar("X", bound=Hashable)
 
@@ -74,13 +74,14 @@ class NativeIndex(Generic[X]):
     Args:
         limits: on patterns.
         events: on events.
-        topics: texts are topic patterns.
+        topics: texts are topic patterns of this dialect.
     """
 
-    def __init__(self, dialect: Dialect, limits: Limits, events: Limits, *, topics: bool = False) -> None:
+    def __init__(self, dialect: Dialect, limits: Limits, events: Limits, *, topics: TopicDialect | None = None) -> None:
         self.matcher: Final = _native.Matcher(
             Host(events),
             dialect=dialect,
+            topic_dialect=topics or "amqp",
             max_depth=limits.max_depth,
             max_event_bytes=limits.max_event_bytes,
             max_conditions=limits.max_conditions,
@@ -92,7 +93,7 @@ class NativeIndex(Generic[X]):
             event_bytes=events.max_event_bytes,
         )
         self.is_whole = True
-        self._topics = topics
+        self._topics = topics is not None
         self._check = partial(parse_pattern, dialect=dialect, limits=limits)
         self._held: dict[X, _Held[X]] = {}
         # With no Python between an event and its names.
@@ -146,8 +147,9 @@ class NativeIndex(Generic[X]):
 class NativeTopics(Bindings[X, NativeIndex[X]]):
     """Topic patterns that names are bound to."""
 
-    def __init__(self) -> None:
-        super().__init__(lambda: NativeIndex("strict", Limits(), Limits(), topics=True))
+    def __init__(self, dialect: TopicDialect) -> None:
+        super().__init__(lambda: NativeIndex("strict", Limits(), Limits(), topics=dialect))
+        self._dialect: Final[TopicDialect] = dialect
 
     def match_topic(self, key: str) -> list[X]:
         """Return the names that a pattern which matches the key is bound to, each once."""
@@ -157,6 +159,6 @@ class NativeTopics(Bindings[X, NativeIndex[X]]):
         try:
             return index.match_topic(key)
         except UnicodeEncodeError:
-            # Half a surrogate pair: text for Python alone, which only `*` and `#` match.
-            words = split_words(key)
-            return list(dict.fromkeys(x for x, pattern in self.pairs() if words_match(split_words(pattern), words)))
+            # Half a surrogate pair: text for Python alone, which only wildcards match.
+            held = ((x, parse_topic(pattern, self._dialect)) for x, pattern in self.pairs())
+            return list(dict.fromkeys(x for x, pattern in held if is_in(pattern, key)))

@@ -1,6 +1,6 @@
 """The topics of the reference backend: a trie of words.
 
-The patterns are a trie of words, in which `*` and `#` are words like any other:
+The patterns are a trie of words, in which wildcards are words like any other:
 
     a.*.c, a.#, a.b          (root) ─ a ─┬─ * ── c ■
                                          ├─ # ■          ↺ any word
@@ -22,8 +22,9 @@ from collections.abc import Hashable, Iterable
 from typing import Final, Generic, TypeVar, final
 
 from streamer.locks import Lock
-from streamer.reference.topics import words_match
-from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, split_words
+from streamer.model import TopicDialect
+from streamer.reference.topics import is_in
+from streamer.subscriptions.topics import TopicPattern, Wild, Word, is_hidden, is_topic, parse_topic, split_words
 
 X = TypeVar("X", bound=Hashable)
 
@@ -36,7 +37,7 @@ class _Node(Generic[X]):
     __slots__ = ("below", "bound", "stays")
 
     def __init__(self, stays: bool) -> None:
-        self.below: dict[str, _Node[X]] = {}
+        self.below: dict[Word, _Node[X]] = {}
         self.bound: dict[X, None] = {}
         self.stays = stays  # a `#`, which takes any word
 
@@ -45,26 +46,27 @@ class _Node(Generic[X]):
 class TopicTrie(Generic[X]):
     """Topic patterns that names are bound to."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: TopicDialect = "amqp") -> None:
+        self._dialect: Final[TopicDialect] = dialect
         self._lock = Lock()
         self._root: _Node[X] = _Node(stays=False)
-        self._ends: dict[tuple[str, ...], _Node[X]] = {}  # by pattern
+        self._ends: dict[TopicPattern, _Node[X]] = {}
         self._pruned = 0
 
     def add(self, x: X, pattern: str) -> bool:
         """Bind a name, and return whether it was not yet."""
-        words = split_words(pattern)
+        parsed = parse_topic(pattern, self._dialect)
         is_new = False
         with self._lock:
             while True:
                 pruned = self._pruned
                 node = self._root
-                for word in words:
+                for word in parsed.words:
                     if word not in node.below:
-                        node.below[word] = _Node(stays=word == ANY_WORDS)
+                        node.below[word] = _Node(stays=word is Wild.MANY)
                     node = node.below[word]
                 # First, since what is bound already is not bound again.
-                self._ends[words] = node
+                self._ends[parsed] = node
                 if x not in node.bound:
                     node.bound[x] = None
                     is_new = True
@@ -74,10 +76,10 @@ class TopicTrie(Generic[X]):
 
     def discard(self, x: X, pattern: str) -> bool:
         """Unbind a name, and return whether it was bound."""
-        words = split_words(pattern)
+        parsed = parse_topic(pattern, self._dialect)
         with self._lock:
             trail = [self._root]
-            for word in words:
+            for word in parsed.words:
                 below = trail[-1].below.get(word)
                 if below is None:
                     return False
@@ -86,9 +88,9 @@ class TopicTrie(Generic[X]):
                 return False
             trail[-1].bound.pop(x, None)
             if not trail[-1].bound:
-                self._ends.pop(words, None)
+                self._ends.pop(parsed, None)
                 self._pruned += 1
-            for word, node, above in zip(reversed(words), reversed(trail), reversed(trail[:-1]), strict=False):
+            for word, node, above in zip(reversed(parsed.words), reversed(trail), reversed(trail[:-1]), strict=False):
                 # Python looks for no signal from here to the end of the loop's body.
                 if node.bound or node.below or word not in above.below or above.below[word] is not node:
                     break
@@ -98,31 +100,34 @@ class TopicTrie(Generic[X]):
 
     def match_topic(self, key: str) -> list[X]:
         """Return the names that a pattern which matches the key is bound to, each once."""
-        words = split_words(key)
+        if not is_topic(key, self._dialect):
+            return []
         with self._lock:
-            nodes = self._walk(words)
+            nodes = self._walk(key)
             if nodes is None:
-                nodes = [node for pattern, node in self._ends.copy().items() if words_match(pattern, words)]
+                nodes = [node for pattern, node in self._ends.copy().items() if is_in(pattern, key)]
             found: dict[X, None] = {}
             for node in nodes:
                 found.update(node.bound.copy())
             return list(found)
 
-    def _walk(self, words: tuple[str, ...]) -> Iterable[_Node[X]] | None:
+    def _walk(self, key: str) -> Iterable[_Node[X]] | None:
         """Return the nodes that a key ends at; None where that takes more steps than it is worth."""
         steps = _FEWEST_STEPS + _STEPS * len(self._ends)
-        nodes = _with_any_words({self._root})
-        for word in words:
+        # No wildcard is the first word of a hidden key.
+        hidden = is_hidden(key, self._dialect)
+        nodes = {self._root} if hidden else _with_any_words({self._root})
+        for word in split_words(key, self._dialect):
             steps -= len(nodes)
             if steps < 0:
                 return None
             reached = {node for node in nodes if node.stays}
             for node in nodes:
-                for symbol in (word, ONE_WORD):
+                for symbol in (word,) if hidden else (word, Wild.ONE):
                     below = node.below.get(symbol)
                     if below is not None:
                         reached.add(below)
-            nodes = _with_any_words(reached)
+            nodes, hidden = _with_any_words(reached), False
             if not nodes:
                 break
         return nodes
@@ -132,7 +137,7 @@ def _with_any_words(nodes: set[_Node[X]]) -> set[_Node[X]]:
     """Add what can be reached without a word, along `#`."""
     pending = list(nodes)
     while pending:
-        below = pending.pop().below.get(ANY_WORDS)
+        below = pending.pop().below.get(Wild.MANY)
         if below is not None and below not in nodes:
             nodes.add(below)
             pending.append(below)

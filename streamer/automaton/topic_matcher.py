@@ -1,4 +1,4 @@
-"""Which topic patterns match a routing key? (semantics.md section 6)
+"""Which topic patterns match a topic? (semantics.md section 6)
 
 On the native backend a `TopicMatcher` is a facade over the core, whose index of topics is that of subscriptions; on the reference
 it is a trie of words in Python.
@@ -7,25 +7,36 @@ it is a trie of words in Python.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 from streamer import _backend
 from streamer.automaton.names import check_name
 from streamer.automaton.reference_topics import TopicTrie
-from streamer.subscriptions.topics import MAX_WORDS, count_words, parse_topic
+from streamer.errors import ConfigError
+from streamer.model import TopicDialect
+from streamer.subscriptions.topics import MAX_WORDS, SYNTAX, count_words, parse_topic
 
 X = TypeVar("X", bound=Hashable)
 
 
 class TopicMatcher(Generic[X]):
-    """Bindings of topic patterns to names, as of the queues of a topic exchange in RabbitMQ.
+    """Bindings of topic patterns to names, as of the queues of a topic exchange in RabbitMQ, or of clients to a broker.
 
     Safe to use from any number of threads. On the native backend the patterns of one key have the budget of those of an event
     (semantics.md 6.10): a pattern past it does not match.
+
+    Args:
+        topic_dialect: of the patterns: `amqp`, `mqtt` or `nats`.
+
+    Raises:
+        ConfigError: a dialect that there is not.
     """
 
-    def __init__(self) -> None:
-        self._bindings: _Bindings[X] = _make_bindings()
+    def __init__(self, *, topic_dialect: TopicDialect = "amqp") -> None:
+        if topic_dialect not in get_args(TopicDialect):
+            raise ConfigError(f"expected 'amqp', 'mqtt' or 'nats', not {topic_dialect!r}", place="topic_dialect")
+        self._dialect: TopicDialect = topic_dialect
+        self._bindings: _Bindings[X] = _make_bindings(topic_dialect)
 
     def bind(self, pattern: str, x: X) -> bool:
         """Bind *x* to a topic pattern; return whether it was not yet.
@@ -34,30 +45,32 @@ class TopicMatcher(Generic[X]):
             SubscriptionError: not a topic pattern.
             TypeError: *x* is not hashable.
         """
-        parse_topic(pattern)
+        parse_topic(pattern, self._dialect)
         check_name(x)
         return self._bindings.add(x, pattern)
 
     def unbind(self, pattern: str, x: X) -> bool:
         """Undo `bind` of the same pattern and name; return whether they were bound. Other bindings of *x* stay."""
-        parse_topic(pattern)
+        parse_topic(pattern, self._dialect)
         check_name(x)
         return self._bindings.discard(x, pattern)
 
     def match(self, key: str | None) -> list[X]:
-        """Return the names with a pattern that matches the routing key, each once; none for None, an event without topic.
+        """Return the names with a pattern that matches the topic (in AMQP: the routing key), each once.
+
+        There are none for None, an event without topic, and for what is no topic in the dialect.
 
         Raises:
             TypeError: *key* is no string.
-            ValueError: it has more than 1,024 words.
+            ValueError: it has more than 1,024 words (levels, tokens).
         """
         if key is None:
             return []
         if not isinstance(key, str):
             raise TypeError(f"a routing key is a string, not {type(key).__name__}")
-        # A key of so many words has a dot after each but the last.
-        if len(key) >= MAX_WORDS and (count := count_words(key)) > MAX_WORDS:
-            raise ValueError(f"a routing key of {count} words; at most {MAX_WORDS} are allowed")
+        # A key of so many words has a separator after each but the last.
+        if len(key) >= MAX_WORDS and (count := count_words(key, self._dialect)) > MAX_WORDS:
+            raise ValueError(f"a routing key of {count} {SYNTAX[self._dialect].word}s; at most {MAX_WORDS} are allowed")
         return self._bindings.match_topic(key)
 
 
@@ -67,10 +80,10 @@ class _Bindings(Protocol[X]):
     def match_topic(self, key: str) -> list[X]: ...
 
 
-def _make_bindings() -> _Bindings[Any]:
+def _make_bindings(dialect: TopicDialect) -> _Bindings[Any]:
     # Asked for when it is used, so that a test may change it; the native core may not be there to be imported.
     if _backend.BACKEND == "native":
         from streamer.automaton.native import NativeTopics
 
-        return NativeTopics()
-    return TopicTrie()
+        return NativeTopics(dialect)
+    return TopicTrie(dialect)

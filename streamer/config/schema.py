@@ -49,7 +49,7 @@ from streamer.config.yaml import kind_of, leading_zero, shown
 from streamer.core.options import Options
 from streamer.errors import ConfigError, SubscriptionError
 from streamer.events.layout import MEANINGS, PARTS, EventLayout, faults
-from streamer.model import INT64_MAX, MAX_CEL_DEPTH, CelEvaluator, Limits
+from streamer.model import INT64_MAX, MAX_CEL_DEPTH, CelEvaluator, Limits, TopicDialect
 from streamer.subscriptions.filters import parse_path
 
 _BLOOM: Final = BloomOptions()
@@ -313,6 +313,8 @@ class Matching(Section):
     """Where an event's parts stand: a preset, or a mapping of parts to JSON Pointers (docs/engine.md)."""
     default_tenant: Annotated[str, AfterValidator(_tenant)] | None = "default"
     """Tenant of events and subscriptions that name none; null makes it an error to name none."""
+    topic_dialect: TopicDialect = "amqp"
+    """Dialect of topic patterns of subscriptions that name none: words at `.` as AMQP, levels at `/` as MQTT, tokens as NATS."""
     validation: Literal["full", "lazy"] = "full"
     """`full` checks the whole of each event, `lazy` only what is walked."""
     soft_delete: Annotated[str, AfterValidator(_path_in_data)] | None = None
@@ -528,6 +530,7 @@ class Config(Section):
         return {
             "layout": matching.layout,
             "default_tenant": matching.default_tenant,
+            "topic_dialect": matching.topic_dialect,
             "validation": matching.validation,
             "limits": Limits(**limits, evaluation_timeout_us=matching.cel.evaluation_timeout // _MICROSECOND),
             "soft_delete": matching.soft_delete,

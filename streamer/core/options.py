@@ -11,7 +11,7 @@ from streamer.cel_eval.registered import Functions
 from streamer.errors import ConfigError, SubscriptionError
 from streamer.events.layout import EventLayout, PresetName
 from streamer.events.reading import EventSource, read_event
-from streamer.model import INT64_MAX, CelEvaluator, Event, Limits, is_unicode
+from streamer.model import INT64_MAX, CelEvaluator, Event, Limits, TopicDialect, is_unicode
 
 
 @final
@@ -21,6 +21,7 @@ class Options:
 
     layout: EventLayout
     default_tenant: str | None = "default"
+    topic_dialect: TopicDialect = "amqp"
     validation: Literal["full", "lazy"] = "full"
     limits: Limits = field(default_factory=Limits)
     soft_delete: str | None = None
@@ -69,6 +70,8 @@ class Options:
     def _check_choices(self) -> None:
         if self.validation not in ("full", "lazy"):
             raise ConfigError(f"expected 'full' or 'lazy', not {self.validation!r}", place="validation")
+        if self.topic_dialect not in get_args(TopicDialect):
+            raise ConfigError(f"expected 'amqp', 'mqtt' or 'nats', not {self.topic_dialect!r}", place="topic_dialect")
         if self.cel_evaluator not in get_args(CelEvaluator):
             raise ConfigError(f"expected 'native' or 'portable', not {self.cel_evaluator!r}", place="cel_evaluator")
         if self.default is not None and not callable(self.default):

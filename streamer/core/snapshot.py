@@ -60,7 +60,7 @@ ROW: Final = struct.Struct("<QII Q QQ16s QQ16s 8x")
 ALIGNED: Final = 64
 _CHECKSUM: Final = 16
 #: Options that say what matches, which are the file's; the others may be given anew.
-FIXED: Final = ("layout", "default_tenant", "limits", "soft_delete", "cel_evaluator")
+FIXED: Final = ("layout", "default_tenant", "topic_dialect", "limits", "soft_delete", "cel_evaluator")
 
 
 @final
@@ -451,6 +451,7 @@ def _shown_options(options: Options) -> dict[str, Any]:
         "bloom": bloom,
         # Left out where they are the usual ones, so that earlier versions read the file.
         **({} if options.batch_size is None else {"batch_size": options.batch_size}),
+        **({} if options.topic_dialect == "amqp" else {"topic_dialect": options.topic_dialect}),
         **({} if options.cel_evaluator == "native" else {"cel_evaluator": options.cel_evaluator}),
     }
 

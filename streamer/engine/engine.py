@@ -34,7 +34,7 @@ from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, U
 from streamer.events.layout import EventLayout, PresetName
 from streamer.events.reading import EventSource
 from streamer.locks import NO_FORK
-from streamer.model import CelEvaluator, Limits
+from streamer.model import CelEvaluator, Limits, TopicDialect
 from streamer.subscriptions.subscription import Subscription
 from streamer.subscriptions.values import packed, unpacked
 
@@ -63,6 +63,7 @@ class Engine:
     Args:
         layout: where the parts of an event stand: an `EventLayout`, the name of a preset, or a mapping as `from_dict` reads it.
         default_tenant: tenant of events and subscriptions that name none; None makes it an error to name none.
+        topic_dialect: of topic patterns of subscriptions that do not say: `amqp`, `mqtt` or `nats` (semantics.md section 6).
         validation: `full` checks the whole of each event, `lazy` only what is walked.
         limits: bounds on what a subscription or an event may cost.
         soft_delete: dotted path in `data` of the field that marks a document as deleted (semantics.md 7.14).
@@ -84,6 +85,7 @@ class Engine:
         *,
         layout: EventLayout | PresetName | Mapping[str, Any] = "change",
         default_tenant: str | None = "default",
+        topic_dialect: TopicDialect = "amqp",
         validation: Literal["full", "lazy"] = "full",
         limits: Limits | None = None,
         soft_delete: str | None = None,
@@ -98,6 +100,7 @@ class Engine:
         options = Options.checked(
             layout=layout,
             default_tenant=default_tenant,
+            topic_dialect=topic_dialect,
             validation=validation,
             limits=limits,
             soft_delete=soft_delete,
@@ -726,6 +729,7 @@ class Engine:
         return compile_subscription(
             subscription,
             default_tenant=self._options.default_tenant,
+            topic_dialect=self._options.topic_dialect,
             limits=self._options.limits,
             programs=self._programs,
         )

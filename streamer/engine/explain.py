@@ -134,7 +134,9 @@ def _would_leave(compiled: CompiledSubscription, event: Event, options: Options)
 
 def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
     try:
-        return subscription_to_cel(compiled.subscription, layout=options.layout, limits=options.limits)
+        return subscription_to_cel(
+            compiled.subscription, layout=options.layout, topic_dialect=options.topic_dialect, limits=options.limits
+        )
     except SubscriptionError:
         return None
 

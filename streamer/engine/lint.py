@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def mistakes(engine: Engine) -> list[Finding]:
     """Return what is probably a mistake, in order of adding."""
-    layout = engine._options.layout
+    options = engine._options
     return [
         Finding(FindingCode.PROBABLE_MISTAKE, members["id"], reason)
         for _, members in each_held(engine)
-        for reason in probable_mistakes(members, layout)
+        for reason in probable_mistakes(members, options.layout, options.topic_dialect)
     ]
 
 

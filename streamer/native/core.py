@@ -157,7 +157,13 @@ class Host:
         with NO_FORK:
             from streamer.subscriptions.compile import compile_subscription
         options = self.options
-        return compile_subscription(source, default_tenant=options.default_tenant, limits=options.limits, programs=self._programs)
+        return compile_subscription(
+            source,
+            default_tenant=options.default_tenant,
+            topic_dialect=options.topic_dialect,
+            limits=options.limits,
+            programs=self._programs,
+        )
 
 
 @final
@@ -179,6 +185,7 @@ class NativeCore(_native.Core):
                 host,
                 json.dumps(options.layout.to_dict()).encode(),
                 default_tenant=options.default_tenant,
+                topic_dialect=options.topic_dialect,
                 lazy=options.validation == "lazy",
                 soft_delete=_soft_delete(options),
                 max_depth=options.limits.max_depth,

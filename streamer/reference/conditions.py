@@ -96,7 +96,7 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
         text = " or ".join(sorted(compiled.types))
         found.append(Condition("types", text, "types", _or_missing(event.type), _of_types(compiled, event)))
     if compiled.topic is not None:
-        text, verdict = compiled.subscription.topic or "", _of_topic(compiled, event)
+        text, verdict = str(compiled.topic), _of_topic(compiled, event)
         found.append(Condition("topic", text, "topic", _or_missing(event.topic), verdict, _why_refused()))
     for condition in compiled.filters:
         verdict, seen = evaluate_filter(condition, event)

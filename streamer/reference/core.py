@@ -225,6 +225,7 @@ class ReferenceCore:
                 compiled = compile_subscription(
                     subscription,
                     default_tenant=self._options.default_tenant,
+                    topic_dialect=self._options.topic_dialect,
                     limits=self._options.limits,
                     programs=self._programs,
                 )

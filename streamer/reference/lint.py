@@ -34,7 +34,6 @@ from streamer.subscriptions.atoms import (
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.matchers import Absent, Equal, EqualsIgnoreCase, Prefix, Regexp, Suffix, Wildcard
 from streamer.subscriptions.normal_form import Conjunction, NormalForm, common_range, normal_form
-from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD
 
 
 def examine(compiled: CompiledSubscription, limits: Limits) -> Examined:
@@ -78,7 +77,7 @@ def _indexable(conjunction: Conjunction) -> bool:
 def _narrows_down(atom: Atom) -> bool:
     match atom:
         case InTopic(pattern=pattern):
-            return not set(pattern.words) <= {ONE_WORD, ANY_WORDS}
+            return any(isinstance(word, str) for word in pattern.words)
         case Wildcard(pieces=pieces):
             return any(pieces)
         case _:

@@ -81,7 +81,7 @@ def may_look(pattern: int, key: int) -> bool:
         key: how many words it has.
     """
     if key > MAX_WORDS:
-        detail = f"a key of more than {MAX_WORDS} words is matched by no topic pattern with '#'"
+        detail = f"a key of more than {MAX_WORDS} words is matched by no topic pattern with '#' or '>'"
     elif not REFUSED.spend(units := pattern * ((key + 63) // 64)):
         detail = f"a topic pattern of {pattern} words is not looked at for a key of {key}: {units} units are too many"
     else:

@@ -12,7 +12,7 @@ a pattern with `#` is charged. One without has as many words as the key, or does
 from __future__ import annotations
 
 from streamer.reference.searches import may_look
-from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, TopicPattern, count_words, split_words
+from streamer.subscriptions.topics import TopicPattern, Wild, Word, count_words, is_hidden, is_topic, split_words
 
 
 def topic_matches(pattern: TopicPattern, key: str | None) -> bool:
@@ -20,23 +20,34 @@ def topic_matches(pattern: TopicPattern, key: str | None) -> bool:
 
     It is charged to the budget of the event, and what the budget does not allow does not match.
     """
-    if key is None:
+    if key is None or not _may_match(pattern, key):
         return False
-    symbols, words = pattern.words, count_words(key)
-    is_looked_at = may_look(len(symbols), words) if ANY_WORDS in symbols else len(symbols) == words
-    return is_looked_at and words_match(symbols, split_words(key))
+    symbols, words = pattern.words, count_words(key, pattern.dialect)
+    is_looked_at = may_look(len(symbols), words) if Wild.MANY in symbols else len(symbols) == words
+    return is_looked_at and _words_match(symbols, split_words(key, pattern.dialect))
 
 
-def words_match(symbols: tuple[str, ...], words: tuple[str, ...]) -> bool:
+def is_in(pattern: TopicPattern, key: str) -> bool:
+    """Tell whether *pattern* matches *key*, whatever that costs."""
+    return _may_match(pattern, key) and _words_match(pattern.words, split_words(key, pattern.dialect))
+
+
+def _may_match(pattern: TopicPattern, key: str) -> bool:
+    if is_hidden(key, pattern.dialect) and not isinstance(pattern.words[0], str):
+        return False
+    return is_topic(key, pattern.dialect)
+
+
+def _words_match(symbols: tuple[Word, ...], words: tuple[str, ...]) -> bool:
     """Tell whether a pattern matches a key, both as words, whatever that costs."""
     places = _places(words, set(symbols))
     everywhere = (1 << (len(words) + 1)) - 1
     matched = 1
     for symbol in symbols:
-        if symbol == ANY_WORDS:
+        if symbol is Wild.MANY:
             # The lowest bit and all above it.
             matched = -(matched & -matched) & everywhere
-        elif symbol == ONE_WORD:
+        elif symbol is Wild.ONE:
             matched = (matched << 1) & everywhere
         else:
             matched = (matched & places.get(symbol, 0)) << 1
@@ -45,7 +56,7 @@ def words_match(symbols: tuple[str, ...], words: tuple[str, ...]) -> bool:
     return bool(matched >> len(words))
 
 
-def _places(words: tuple[str, ...], wanted: set[str]) -> dict[str, int]:
+def _places(words: tuple[str, ...], wanted: set[Word]) -> dict[str, int]:
     """Return, for each wanted word that the key has, a bit for each place where it stands."""
     bits: dict[str, bytearray] = {}
     for at, word in enumerate(words):

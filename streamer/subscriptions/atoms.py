@@ -139,7 +139,7 @@ class Matches:
 @final
 @dataclass(frozen=True, slots=True)
 class InTopic:
-    """The value is a routing key that this topic pattern matches."""
+    """The value is a topic that this pattern matches, which has a wildcard."""
 
     pattern: TopicPattern
 

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from streamer.cel_eval import Program, ProgramCache
 from streamer.errors import CelError, SubscriptionError
-from streamer.model import CelEvaluator, Limits
+from streamer.model import CelEvaluator, Limits, TopicDialect
 from streamer.subscriptions.filters import CompiledFilter, parse_filter
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.patterns import Pattern, parse_pattern
@@ -50,6 +50,7 @@ def compile_subscription(
     source: Subscription | Mapping[str, Any] | bytes | str,
     *,
     default_tenant: str | None = "default",
+    topic_dialect: TopicDialect = "amqp",
     limits: Limits = _LIMITS,
     programs: ProgramCache,
 ) -> CompiledSubscription:
@@ -58,6 +59,7 @@ def compile_subscription(
     Args:
         source: a `Subscription`, a mapping, or the JSON text of one.
         default_tenant: of a subscription that names none; None where it must.
+        topic_dialect: of a topic pattern that names none.
         limits: bounds on its regexps, its pattern and its CEL expression.
         programs: equal CEL expressions are compiled once and shared; it knows the functions and the evaluator of the engine.
 
@@ -66,13 +68,13 @@ def compile_subscription(
     """
     subscription = parse_subscription(source)
     try:
-        return _compile(subscription, default_tenant, limits, programs)
+        return _compile(subscription, default_tenant, topic_dialect, limits, programs)
     except SubscriptionError as error:
         raise named(error, subscription.id) from None
 
 
 def _compile(
-    subscription: Subscription, default_tenant: str | None, limits: Limits, programs: ProgramCache
+    subscription: Subscription, default_tenant: str | None, topic_dialect: TopicDialect, limits: Limits, programs: ProgramCache
 ) -> CompiledSubscription:
     tenant = subscription.tenant if subscription.tenant is not None else default_tenant
     if tenant is None:
@@ -88,7 +90,7 @@ def _compile(
     if subscription.pattern is not None:
         pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern", size=size)
     if subscription.topic is not None:
-        topic = parse_topic(subscription.topic, place="topic")
+        topic = parse_topic(subscription.topic, subscription.topic_dialect or topic_dialect)
     if subscription.cel is not None:
         program = _compile_cel(subscription.cel, subscription.cel_evaluator, limits, programs)
     return CompiledSubscription(

@@ -17,8 +17,9 @@ conjunction has no such clause the whole subscription is *unkeyed*: it may match
 | `iprefix1` …, `isuffix1` … | these but for case | the same, folded | the same, folded |
 | `gram` | `contains`, wildcard | its first three characters | every three in a row, of at most 64 |
 | `element` | `contains` | the value | each scalar in the list |
-| `words1` … `words4` | topic pattern | its first words, up to a wildcard | its own first words |
-| `lastwords1` … `lastwords4` | topic pattern | its last words | its own last words |
+| `words1` … `words4` | topic pattern of AMQP, NATS | its first words, up to a wildcard | its own first words |
+| `lastwords1` … `lastwords4` | topic pattern of AMQP, NATS | its last words | its own last words |
+| `levels1` … `levels4`, `lastlevels1` … | topic pattern of MQTT | its first, last levels | its own |
 | `net4-8` `-16` `-24` `-32`, `net6-16` … `-64` `-128` | CIDR | its first bits | its own, where it is an address |
 
 An event is asked only for the kinds that a partition's keys use at a path. What prunes little stays unkeyed: negations,
@@ -37,7 +38,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias, final
 
-from streamer.model import REST, BeyondFloat64, Event, Pointer
+from streamer.model import REST, BeyondFloat64, Event, Pointer, TopicDialect
 from streamer.subscriptions.atoms import Atom, Clause, Contains, InTopic, Kind, Mode, Path, Range, Root
 from streamer.subscriptions.buckets import SHIFTS, bounds, bucket, buckets
 from streamer.subscriptions.folding import simple_fold
@@ -53,7 +54,7 @@ from streamer.subscriptions.matchers import (
     scalar_key,
 )
 from streamer.subscriptions.normal_form import Conjunction, NormalForm
-from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, split_words
+from streamer.subscriptions.topics import SYNTAX, TopicPattern, split_words
 
 LENGTHS: Final = (1, 2, 4, 8, 16)
 WORDS: Final = (1, 2, 3, 4)
@@ -197,7 +198,7 @@ def _atom_keys(atom: Atom) -> tuple[int, list[Probe]] | None:
         case Contains(Equal(value)):
             return max(_NARROW, _rank(value)), [_element(value)]
         case InTopic(pattern):
-            return _topic(pattern.words)
+            return _topic(pattern)
         case Cidr(network):
             length = max((n for n in NETS[network.version] if n <= network.prefixlen), default=None)
             if length is None:
@@ -246,14 +247,15 @@ def _wildcard(pieces: tuple[str, ...]) -> tuple[int, list[Probe]] | None:
     return None if len(longest) < GRAM else (_WIDE, [(GRAMS, longest[:GRAM])])
 
 
-def _topic(words: tuple[str, ...]) -> tuple[int, list[Probe]] | None:
-    wild = [at for at, word in enumerate(words) if word in (ONE_WORD, ANY_WORDS)]
-    first, last = wild[0], len(words) - 1 - wild[-1]
+def _topic(pattern: TopicPattern) -> tuple[int, list[Probe]] | None:
+    literal = [word if isinstance(word, str) else None for word in pattern.words]
+    first, last = literal.index(None), literal[::-1].index(None)
     length = min(max(first, last), WORDS[-1])
     if length == 0:
         return None
-    tag, part = ("words", words[:length]) if first >= last else ("lastwords", words[-length:])
-    return _NARROW, [(f"{tag}{length}", ".".join(part))]
+    noun = "levels" if pattern.dialect == "mqtt" else "words"
+    tag, part = (noun, literal[:length]) if first >= last else (f"last{noun}", literal[-length:])
+    return _NARROW, [(f"{tag}{length}", SYNTAX[pattern.dialect].separator.join(word for word in part if word is not None))]
 
 
 def _net(version: int, width: int, length: int, address: int) -> Probe:
@@ -348,17 +350,18 @@ def _text_prober(kind: str) -> _TextProber:
             return lambda text: ((kind, simple_fold(text[:length])),) if len(text) >= length else ()
         case "isuffix":
             return lambda text: ((kind, simple_fold(text[-length:])),) if len(text) >= length else ()
-        case "words":
+        case "words" | "levels":
             return partial(_word_probes, kind, slice(None, length), length)
-        case "lastwords":
+        case "lastwords" | "lastlevels":
             return partial(_word_probes, kind, slice(-length, None), length)
         case _:
             return partial(_net_probes, int(name[3]), length)
 
 
 def _word_probes(kind: str, which: slice, length: int, topic: str) -> Iterable[Probe]:
-    words = split_words(topic)
-    return ((kind, ".".join(words[which])),) if len(words) >= length else ()
+    dialect: TopicDialect = "mqtt" if "levels" in kind else "amqp"
+    words = split_words(topic, dialect)
+    return ((kind, SYNTAX[dialect].separator.join(words[which])),) if len(words) >= length else ()
 
 
 def _net_probes(version: int, length: int, text: str) -> Iterable[Probe]:
@@ -445,7 +448,7 @@ KINDS: Final = frozenset(
     {EQUAL, FOLD, GRAMS, ELEMENT}
     | {f"range{shift}" for shift in SHIFTS}
     | {f"{end}{n}" for end in ("prefix", "suffix", "iprefix", "isuffix") for n in LENGTHS}
-    | {f"{end}{n}" for end in ("words", "lastwords") for n in WORDS}
+    | {f"{end}{n}" for end in ("words", "lastwords", "levels", "lastlevels") for n in WORDS}
     | {f"net{version}-{n}" for version, lengths in NETS.items() for n in lengths}
 )
 """Every kind of place."""
@@ -482,5 +485,7 @@ def _phrase(key: Key) -> str:
         "isuffix": "ends, but for case,",
         "words": "begins",
         "lastwords": "ends",
+        "levels": "begins",
+        "lastlevels": "ends",
     }[kind.rstrip("0123456789")]
     return f"{word} {shown}"

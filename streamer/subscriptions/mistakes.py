@@ -15,12 +15,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from streamer.errors import SubscriptionError
 from streamer.events.layout import PARTS, EventLayout, encode_pointer
-from streamer.model import Dialect, Pointer
+from streamer.model import Dialect, Pointer, TopicDialect
 from streamer.subscriptions.cel_text import cel_literal, cel_path
 from streamer.subscriptions.filters import parse_filter
 from streamer.subscriptions.patterns import is_choice
 from streamer.subscriptions.subscription import EVERY
+from streamer.subscriptions.topics import SYNTAX, parse_topic
 
 #: Longer texts are not repeated.
 _LONGEST: Final = 200
@@ -42,17 +44,14 @@ _BESIDE: Final = frozenset(
 )
 _CHANGE: Final = EventLayout()
 
-#: The wildcards of AMQP.
-_ONE_WORD: Final = "*"
-_ANY_WORDS: Final = "#"
 
-
-def probable_mistakes(members: Mapping[str, Any], layout: EventLayout) -> Iterator[str]:
+def probable_mistakes(members: Mapping[str, Any], layout: EventLayout, topic_dialect: TopicDialect = "amqp") -> Iterator[str]:
     """Yield for each probable mistake its place, what is odd, and what was probably meant.
 
     Args:
         members: of a subscription that was accepted, as its JSON text has them.
         layout: of the events.
+        topic_dialect: of a topic pattern that names none.
     """
     for index, given in enumerate(members.get("filters", ())):
         if (said := _of_filter(given, layout)) is not None:
@@ -60,7 +59,9 @@ def probable_mistakes(members: Mapping[str, Any], layout: EventLayout) -> Iterat
     dialect: Dialect = members.get("dialect", "eventbridge")
     if (pattern := members.get("pattern")) is not None and (said := _of_pattern(pattern, dialect, layout)) is not None:
         yield f"pattern: {said}"
-    if (topic := members.get("topic")) is not None and (said := _of_topic(topic)) is not None:
+    if (topic := members.get("topic")) is not None and (
+        said := _of_topic(topic, members.get("topic_dialect", topic_dialect))
+    ) is not None:
         yield f"topic: {said}"
     for part in ("tenant", "collection"):
         if (name := members.get(part)) is not None and (said := _of_name(part, name)) is not None:
@@ -206,22 +207,46 @@ def _below(at: Pointer, pattern: Any) -> str:
 # Topics, and names with stars
 
 
-def _of_topic(topic: str) -> str | None:
-    words, levels = topic.split("."), topic.split("/")
+def _of_topic(topic: str, dialect: TopicDialect) -> str | None:
     if len(topic) > _LONGEST:
         return None
-    if len(levels) > 1 and not {"+", _ANY_WORDS}.isdisjoint(levels):
-        meant = ".".join(_ONE_WORD if level == "+" else level for level in levels)
-        return f"this is written as in MQTT, and words are separated by dots; probably meant: {_quoted(meant)}"
+    words, levels = topic.split("."), topic.split("/")
+    if dialect == "mqtt":
+        if len(levels) == 1 < len(words) and (words[-1] == ">" or "*" in words):
+            return f"levels are separated by slashes; probably meant: {_or_another(topic, 'nats', dialect)}"
+        return None
+    if len(levels) > 1 and not {"+", "#"}.isdisjoint(levels):
+        said = f"this is written as in MQTT, and {SYNTAX[dialect].word}s are separated by dots"
+        return f"{said}; probably meant: {_or_another(topic, 'mqtt', dialect)}"
+    if dialect == "nats":
+        if words[-1] == "#":
+            return f"`#` is a token like others; probably meant: {_or_another(topic, 'amqp', dialect)}"
+        return None
     if words[-1] == ">":
-        meant = ".".join([*words[:-1], _ONE_WORD, _ANY_WORDS])
-        return f"this is written as in NATS, and `>` is a word like others; probably meant: {_quoted(meant)}"
+        said = "this is written as in NATS, and `>` is a word like others"
+        return f"{said}; probably meant: {_or_another(topic, 'nats', dialect)}"
     if "**" in words:
-        meant = ".".join(_ANY_WORDS if word == "**" else word for word in words)
+        meant = ".".join("#" if word == "**" else word for word in words)
         return f"`**` is a word like others; probably meant: {_quoted(meant)}"
-    if _ANY_WORDS not in words and any(_ONE_WORD in word and word != _ONE_WORD for word in words):
+    if "#" not in words and any("*" in word and word != "*" for word in words):
         return f"a star stands for a whole word; probably meant: no topic and {_like('topic', topic)}"
     return None
+
+
+def _or_another(topic: str, written: TopicDialect, dialect: TopicDialect) -> str:
+    """Print a topic pattern of one dialect as another has it, or the first one's name, if it is a pattern there."""
+    old, new = SYNTAX[written], SYNTAX[dialect]
+    # Only AMQP says that there may be no word, and only NATS that there is one.
+    many = [new.one, new.many] if written == "nats" and dialect == "amqp" else [new.many]
+    words: list[str] = []
+    for word in topic.split(old.separator):
+        words += many if word == old.many else [new.one if word == old.one else word]
+    said = _quoted(new.separator.join(words))
+    try:
+        parse_topic(topic, written)
+    except SubscriptionError:
+        return said
+    return f'{said} or "topic_dialect": "{written}"'
 
 
 def _of_name(part: str, name: str) -> str | None:

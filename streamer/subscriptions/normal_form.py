@@ -30,7 +30,7 @@ from streamer.subscriptions.atoms import PRESENT, Atom, Clause, InTopic, IsKind,
 from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.matchers import Absent, AnythingBut, Equal, Exists, Matcher, Numeric
 from streamer.subscriptions.patterns import AllOf, Field, Pattern
-from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, TopicPattern
+from streamer.subscriptions.topics import TopicPattern
 
 
 @final
@@ -100,8 +100,9 @@ def normal_form(compiled: CompiledSubscription, limits: Limits) -> NormalForm:
 
 
 def _topic_atom(topic: TopicPattern) -> Atom:
-    wild = {ONE_WORD, ANY_WORDS} & set(topic.words)
-    return InTopic(topic) if wild else Equal(str(topic))
+    # What a pattern names is a topic of its dialect, so without a wildcard it is an equality.
+    literal = topic.literal()
+    return InTopic(topic) if literal is None else Equal(literal)
 
 
 def _narrowed(clauses: Iterable[Clause]) -> set[Clause]:

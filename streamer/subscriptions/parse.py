@@ -12,7 +12,7 @@ from typing import Any, Final, final, get_args
 
 from streamer.errors import EventError, PatternError, SubscriptionError
 from streamer.events import json
-from streamer.model import CelEvaluator, Dialect, EventType, OnUnknown
+from streamer.model import CelEvaluator, Dialect, EventType, OnUnknown, TopicDialect
 from streamer.subscriptions.filters import read_filter, unknown_name
 from streamer.subscriptions.operands import check_text, type_name
 from streamer.subscriptions.places import Place
@@ -156,6 +156,7 @@ READ: Final[Mapping[str, Member]] = {
     "cel": _TEXT,
     "pattern": Member(_pattern, {"type": ["object", "string"]}),
     "topic": _TEXT,
+    "topic_dialect": _one_of(get_args(TopicDialect)),
     "dialect": _one_of(get_args(Dialect)),
     "on_unknown": _one_of(get_args(OnUnknown)),
     "transitions": Member(_bool, {"type": "boolean"}),

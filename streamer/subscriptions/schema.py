@@ -12,7 +12,7 @@ from typing import Final, get_args
 
 from streamer.events.layout import POINTER
 from streamer.events.schema import DRAFT, Schema
-from streamer.model import Dialect, Limits
+from streamer.model import Dialect, Limits, TopicDialect
 from streamer.subscriptions.filters import MAX_FIELD_BYTES
 from streamer.subscriptions.operands import MAX_REGEXP_BYTES, NOTHING, REGEXP, Operand
 from streamer.subscriptions.operators import OPERATORS
@@ -75,11 +75,25 @@ _MATCHERS: Final[Mapping[str, Schema]] = {
 }
 
 
-def subscription_schema(limits: Limits | None = None) -> Schema:
+#: What a topic pattern is in a dialect, but for the number of its words.
+_TOPICS: Final[Mapping[TopicDialect, Schema]] = {
+    "amqp": {},
+    "mqtt": {
+        "minLength": 1,
+        "pattern": r"^(?!\$share/)(?:#|(?:\+|[^/+#\u0000]*)(?:/(?:\+|[^/+#\u0000]*))*(?:/#)?)$(?!\n)",
+    },
+    "nats": {
+        "pattern": r"^(?:>|(?:\*|[^.*>\u0000 \t\n\f\r]+)(?:\.(?:\*|[^.*>\u0000 \t\n\f\r]+))*(?:\.>)?)$(?!\n)",
+    },
+}
+
+
+def subscription_schema(limits: Limits | None = None, topic_dialect: TopicDialect = "amqp") -> Schema:
     """Return the JSON Schema of a subscription.
 
     Args:
         limits: of the engine that is to take it; by default those of an engine that was given none.
+        topic_dialect: of this engine.
     """
     limits = Limits() if limits is None else limits
     words = arguments(Subscription)
@@ -98,6 +112,7 @@ def subscription_schema(limits: Limits | None = None) -> Schema:
         "if": {"properties": {"dialect": {"const": "strict"}}, "required": ["dialect"]},
         "then": {"properties": {"pattern": {"$ref": "#/$defs/strict"}}},
         "else": {"properties": {"pattern": {"$ref": "#/$defs/eventbridge"}}},
+        "allOf": [_of_topic(dialect, dialect == topic_dialect) for dialect in get_args(TopicDialect) if _TOPICS[dialect]],
         "$defs": {
             "filter": _filter(limits),
             "element": {
@@ -162,6 +177,15 @@ def _operand(operand: Operand, limits: Limits) -> Schema:
     if operand.element is not None:
         schema |= {"items": _operand(operand.element, limits), "maxItems": limits.max_alternatives}
     return schema
+
+
+def _of_topic(dialect: TopicDialect, is_default: bool) -> Schema:
+    """Return what holds of subscriptions whose topic pattern is of a dialect."""
+    asked = {"properties": {"topic_dialect": {"const": dialect}}}
+    return {
+        "if": asked if is_default else {**asked, "required": ["topic_dialect"]},
+        "then": {"properties": {"topic": _TOPICS[dialect]}},
+    }
 
 
 def _pattern(dialect: Dialect) -> Schema:

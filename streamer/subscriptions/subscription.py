@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Required, TypedDict, final
 
-from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, OnUnknown
+from streamer.model import CelEvaluator, Dialect, EventType, FilterOperator, OnUnknown, TopicDialect
 
 if TYPE_CHECKING:
     from streamer.events.layout import EventLayout
@@ -62,7 +62,8 @@ class Subscription:
         cel_evaluator: what evaluates it: `native`, the engine itself, or `portable`, cel-python, which calls functions that are
             registered in Python (docs/cel.md); left out, the engine's `cel_evaluator`.
         pattern: a Quamina/EventBridge pattern, as a mapping or as JSON text.
-        topic: an AMQP topic pattern.
+        topic: a topic pattern.
+        topic_dialect: of the topic pattern: `amqp`, `mqtt` or `nats`; left out, the engine's `topic_dialect`.
         dialect: of the pattern.
         on_unknown: what to do where the event does not carry enough to decide.
         transitions: also report that a document stops matching.
@@ -78,26 +79,30 @@ class Subscription:
     cel: str | None = None
     pattern: Mapping[str, Any] | str | bytes | None = None
     topic: str | None = None
+    topic_dialect: TopicDialect | None = None
     dialect: Dialect = "eventbridge"
     on_unknown: OnUnknown = "deliver"
     transitions: bool = False
     labels: Mapping[str, Any] | None = None
     cel_evaluator: CelEvaluator | None = None
 
-    def to_cel(self, *, layout: EventLayout | None = None, array_depth: int | None = None) -> str:
+    def to_cel(
+        self, *, layout: EventLayout | None = None, array_depth: int | None = None, topic_dialect: TopicDialect = "amqp"
+    ) -> str:
         """Print the whole subscription but its tenant as one CEL expression, which is true for the same events (docs/cel.md).
 
         Args:
             layout: of the events, for paths of the pattern; left out, `change`.
             array_depth: how many arrays may stand directly in one another in the events. Needed for a pattern, since CEL does
                 not recurse; of an event that goes deeper the expression may say something else.
+            topic_dialect: of a topic pattern that names none.
 
         Raises:
             SubscriptionError: a part that CEL cannot say, or that is wrong; `place` names it.
         """
         from streamer.subscriptions.to_cel import subscription_to_cel
 
-        return subscription_to_cel(self, layout=layout, array_depth=array_depth)
+        return subscription_to_cel(self, layout=layout, array_depth=array_depth, topic_dialect=topic_dialect)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the members that differ from their defaults, ready for `json.dumps`."""
@@ -134,6 +139,7 @@ class SubscriptionDict(TypedDict, total=False):
     cel: str
     pattern: Mapping[str, Any] | str
     topic: str
+    topic_dialect: TopicDialect
     dialect: Dialect
     on_unknown: OnUnknown
     transitions: bool

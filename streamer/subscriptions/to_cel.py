@@ -26,7 +26,7 @@ from typing import Final, final
 
 from streamer.errors import PatternError, SubscriptionError
 from streamer.events.layout import EventLayout
-from streamer.model import BeyondFloat64, Limits
+from streamer.model import BeyondFloat64, Limits, TopicDialect
 from streamer.subscriptions.cel_text import cel_literal, cel_path, present
 from streamer.subscriptions.filters import parse_filter
 from streamer.subscriptions.matchers import Equal, Matcher, Numeric, Prefix, Regexp, Suffix, Wildcard
@@ -35,7 +35,7 @@ from streamer.subscriptions.parse import EVENT_TYPES, named, parse_subscription
 from streamer.subscriptions.patterns import Field, parse_pattern
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.subscription import Subscription
-from streamer.subscriptions.topics import ANY_WORDS, ONE_WORD, parse_topic
+from streamer.subscriptions.topics import SYNTAX, TopicPattern, Wild, parse_topic
 
 #: A subscription without conditions.
 EVERYTHING: Final = "true"
@@ -43,30 +43,41 @@ EVERYTHING: Final = "true"
 #: How a text that is no literal is printed inside of a regexp of RE2.
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
+#: One word of a topic, as a regexp.
+_WORD: Final = {"amqp": "[^.]*", "mqtt": r"[^/+#\x00]*", "nats": r"[^.*>\x00 \t\n\f\r]+"}
+
 #: The documents, whose paths patterns and CEL share.
 _DOCUMENTS: Final = ("data", "before")
 
 
 def subscription_to_cel(
-    subscription: Subscription, *, layout: EventLayout | None = None, array_depth: int | None = None, limits: Limits | None = None
+    subscription: Subscription,
+    *,
+    layout: EventLayout | None = None,
+    array_depth: int | None = None,
+    topic_dialect: TopicDialect = "amqp",
+    limits: Limits | None = None,
 ) -> str:
     """Print all conditions of a subscription; see `Subscription.to_cel`."""
     limits = limits if limits is not None else Limits()
     subscription = parse_subscription(subscription)
     try:
-        parts = list(_parts(subscription, layout if layout is not None else EventLayout(), array_depth, limits))
+        dialect = subscription.topic_dialect or topic_dialect
+        parts = list(_parts(subscription, layout if layout is not None else EventLayout(), array_depth, dialect, limits))
     except SubscriptionError as error:
         raise named(error, subscription.id) from None
     return " && ".join(f"({part})" for part in parts) if len(parts) > 1 else "".join(parts) or EVERYTHING
 
 
-def _parts(subscription: Subscription, layout: EventLayout, array_depth: int | None, limits: Limits) -> Iterator[str]:
+def _parts(
+    subscription: Subscription, layout: EventLayout, array_depth: int | None, topic_dialect: TopicDialect, limits: Limits
+) -> Iterator[str]:
     if subscription.types is not None:
         yield f"type in {cel_literal(list(subscription.types))}"
     if subscription.collection not in (None, "*"):
         yield f"collection == {cel_literal(subscription.collection)}"
     if subscription.topic is not None:
-        yield _topic(parse_topic(subscription.topic).words)
+        yield _topic(parse_topic(subscription.topic, topic_dialect))
     for at, each in enumerate(subscription.filters):
         yield parse_filter(each, place=f"filters[{at}]", limits=limits).to_cel()
     if subscription.pattern is not None:
@@ -85,15 +96,21 @@ def _has_types(layout: EventLayout) -> bool:
     return bool(layout.pointers("type")) or layout.to_dict().get("type") is not None
 
 
-def _topic(words: Sequence[str]) -> str:
-    if all(word == ANY_WORDS for word in words):
+def _topic(pattern: TopicPattern) -> str:
+    if pattern.dialect == "amqp" and all(word is Wild.MANY for word in pattern.words):
         # In CEL a topic that is missing is the empty text.
         raise SubscriptionError("it takes the empty key, which CEL does not tell from no topic at all", place="topic")
-    if not {ONE_WORD, ANY_WORDS} & set(words):
-        return f"topic == {cel_literal('.'.join(words))}"
-    # Each word with a dot after it, so that '#' is any number of these.
-    regexp = "".join({ONE_WORD: "[^.]*\\.", ANY_WORDS: "(?:[^.]*\\.)*"}.get(word) or f"{_quoted(word)}\\." for word in words)
-    return f"topic != '' && (topic + '.').matches({cel_literal(f'^{regexp}$')})"
+    literal = pattern.literal()
+    if literal is not None:
+        return f"topic == {cel_literal(literal)}"
+    # Each word with a separator after it, so that '#' is any number of these.
+    separator, word = SYNTAX[pattern.dialect].separator, _WORD[pattern.dialect]
+    end = _quoted(separator)
+    wild = {Wild.ONE: f"{word}{end}", Wild.MANY: f"(?:{word}{end})*"}
+    regexp = "".join(f"{_quoted(each)}{end}" if isinstance(each, str) else wild[each] for each in pattern.words)
+    is_said = f"topic != '' && (topic + {cel_literal(separator)}).matches({cel_literal(f'^{regexp}$')})"
+    hides = pattern.dialect == "mqtt" and not isinstance(pattern.words[0], str)
+    return f"{is_said} && !topic.startsWith('$')" if hides else is_said
 
 
 @final

@@ -1,59 +1,168 @@
-"""Parse AMQP topic patterns (semantics.md section 6)."""
+"""Parse topic patterns in their dialects, and tell what a topic is in each (semantics.md section 6).
+
+    amqp   orders.*.paid.#    words at `.`       any text is a topic
+    mqtt   orders/+/paid/#    levels at `/`      no topic: the empty text, or one with `+`, `#` or U+0000
+    nats   orders.*.paid.>    tokens at `.`      no topic: one with an empty token, white space, U+0000, `*` or `>`
+
+All come to one row of words, in which a wildcard is a `Wild`: what differs is where a topic is split.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from enum import Enum
+from functools import lru_cache
+from typing import Final, TypeAlias, final
 
 from streamer.errors import SubscriptionError
+from streamer.model import TopicDialect, is_unicode
 
-ONE_WORD = "*"
-ANY_WORDS = "#"
 
-#: Of a pattern, and of a key that a pattern with `#` may match. In AMQP each has at most 255 bytes, so at most 256 words.
-MAX_WORDS = 1024
+class Wild(Enum):
+    """A wildcard of a topic pattern."""
+
+    ONE = "exactly one word"
+    MANY = "zero or more words"
+
+
+Word: TypeAlias = str | Wild
+
+#: Of a pattern as it is written, and of a topic that a pattern with `Wild.MANY` may match. In AMQP each has at most 255 bytes, so
+#: at most 256 words.
+MAX_WORDS: Final = 1024
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """How a dialect is written.
+
+    Attributes:
+        separator: stands between words. word: what a word is called.
+        one: the wildcard for a word. many: the one for any number of them.
+    """
+
+    separator: str
+    word: str
+    one: str
+    many: str
+
+
+SYNTAX: Final[Mapping[TopicDialect, Syntax]] = {
+    "amqp": Syntax(".", "word", "*", "#"),
+    "mqtt": Syntax("/", "level", "+", "#"),
+    "nats": Syntax(".", "token", "*", ">"),
+}
+
+#: What no level of an MQTT topic and no token of a NATS subject holds.
+_RESERVED: Final[Mapping[TopicDialect, re.Pattern[str]]] = {
+    "mqtt": re.compile("[+#\0]"),
+    "nats": re.compile("[*>\0 \t\n\f\r]"),
+}
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """A topic pattern as its words: `*` is exactly one word, `#` zero or more, any other stands for itself (`a*` too)."""
+    """A topic pattern: its words, and the dialect that says where a topic is split. The `>` of NATS is `ONE` and `MANY`."""
 
-    words: tuple[str, ...]
+    words: tuple[Word, ...]
+    dialect: TopicDialect = "amqp"
+
+    def literal(self) -> str | None:
+        """Return the one topic that it matches; None if it has a wildcard."""
+        literal = [word for word in self.words if isinstance(word, str)]
+        return SYNTAX[self.dialect].separator.join(literal) if len(literal) == len(self.words) else None
 
     def __str__(self) -> str:
-        return ".".join(self.words)
+        """Print it as it is written, and name the dialect unless it is AMQP's."""
+        syntax = SYNTAX[self.dialect]
+        written = self.words
+        if self.dialect == "nats" and written[-1] is Wild.MANY:
+            written = (*written[:-2], Wild.MANY)
+        symbols = {Wild.ONE: syntax.one, Wild.MANY: syntax.many}
+        text = syntax.separator.join(word if isinstance(word, str) else symbols[word] for word in written)
+        return text if self.dialect == "amqp" else f"{text} ({self.dialect})"
 
 
-def parse_topic(text: str, place: str = "topic") -> TopicPattern:
-    """Return the words of a topic pattern.
+def parse_topic(text: str, dialect: TopicDialect = "amqp", place: str = "topic") -> TopicPattern:
+    """Read a topic pattern.
 
     Raises:
-        SubscriptionError: not a string, one that UTF-8 cannot hold, or too many words.
+        SubscriptionError: not a string, one that UTF-8 cannot hold, too many words, or what the dialect does not know.
     """
     if not isinstance(text, str):
         raise SubscriptionError(f"a topic pattern is a string, not {type(text).__name__}", place=place)
-    if not _is_well_formed(text):
+    if not is_unicode(text):
         raise SubscriptionError("a lone surrogate in the topic pattern", place=place)
-    words = split_words(text)
-    if len(words) > MAX_WORDS:
-        raise SubscriptionError(f"a topic pattern of {len(words)} words; at most {MAX_WORDS} are allowed", place=place)
-    return TopicPattern(words)
+    if (reason := _fault(text, dialect)) is not None:
+        raise SubscriptionError(reason, place=place)
+    syntax = SYNTAX[dialect]
+    words: list[Word] = []
+    for word in split_words(text, dialect):
+        if word == syntax.many:
+            words += [Wild.ONE, Wild.MANY] if dialect == "nats" else [Wild.MANY]
+        else:
+            words.append(Wild.ONE if word == syntax.one else word)
+    return TopicPattern(tuple(words), dialect)
 
 
-def split_words(text: str) -> tuple[str, ...]:
-    """Split a pattern or a routing key as RabbitMQ does: words may be empty (`a.` has two), the empty text has none."""
-    return tuple(text.split(".")) if text else ()
+def split_words(text: str, dialect: TopicDialect = "amqp") -> tuple[str, ...]:
+    """Split a pattern or a topic. Words may be empty, as RabbitMQ has it (`a.` has two); the empty text has none."""
+    return tuple(text.split(SYNTAX[dialect].separator)) if text else ()
 
 
-def count_words(text: str) -> int:
+def count_words(text: str, dialect: TopicDialect = "amqp") -> int:
     """Return how many words `split_words` would return."""
-    return text.count(".") + 1 if text else 0
+    return text.count(SYNTAX[dialect].separator) + 1 if text else 0
 
 
-def _is_well_formed(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+#: Of an event each subscription asks, of each dialect.
+@lru_cache(maxsize=3)
+def is_topic(text: str, dialect: TopicDialect) -> bool:
+    """Tell whether a text is a topic in a dialect; none of its patterns matches one that is not."""
+    if dialect == "amqp":
+        return True
+    return bool(text) and not _RESERVED[dialect].search(text) and (dialect == "mqtt" or all(split_words(text, dialect)))
+
+
+def is_hidden(topic: str, dialect: TopicDialect) -> bool:
+    """Tell whether patterns that begin with a wildcard do not match a topic, whatever else it has."""
+    return dialect == "mqtt" and topic.startswith("$")
+
+
+def _fault(text: str, dialect: TopicDialect) -> str | None:
+    """Say why a text is no topic pattern."""
+    syntax = SYNTAX[dialect]
+    count = count_words(text, dialect)
+    if count > MAX_WORDS:
+        return f"a topic pattern of {count} {syntax.word}s; at most {MAX_WORDS} are allowed"
+    if dialect == "amqp":
+        return None
+    if not count:
+        return f"an empty topic pattern; expected at least one {syntax.word}"
+    if dialect == "mqtt" and text.startswith("$share/"):
+        return "a shared subscription; expected the topic filter that follows '$share/NAME/'"
+    for number, word in enumerate(split_words(text, dialect), 1):
+        reason = _fault_of_word(word, dialect)
+        if word == syntax.many and number < count:
+            reason = f"expected '{syntax.many}' to be the last {syntax.word}"
+        if reason is not None:
+            return f"{syntax.word} {number}: {reason}"
+    return None
+
+
+def _fault_of_word(word: str, dialect: TopicDialect) -> str | None:
+    syntax = SYNTAX[dialect]
+    if word in (syntax.one, syntax.many):
+        return None
+    if dialect == "nats" and not word:
+        return "expected at least one character"
+    for wildcard in (syntax.one, syntax.many):
+        if wildcard in word:
+            return f"expected '{wildcard}' to be a whole {syntax.word}"
+    if "\0" in word:
+        return "expected no U+0000"
+    return "expected no white space" if _RESERVED[dialect].search(word) else None

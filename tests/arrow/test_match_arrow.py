@@ -124,6 +124,7 @@ def test_the_events_of_the_table_match_what_they_match_alone(backend: str, valid
         engine = Engine(
             layout=case.layout,
             default_tenant=case.default_tenant,
+            topic_dialect=case.topic_dialect,
             validation=validation,  # type: ignore[arg-type]
             limits=case.limits,
             soft_delete=case.soft_delete,

@@ -75,6 +75,16 @@ def topic(rng: random.Random) -> Made:
     return {"topic": ".".join(words)}, event, lambda r: {"collection": "c", "topic": f"orders.{name(r)}.paid"}
 
 
+def levels(rng: random.Random) -> Made:
+    tail = name(rng)
+    asked = {"topic": f"orders/{tail}/paid/#", "topic_dialect": "mqtt"}
+    return (
+        asked,
+        {"collection": "c", "topic": f"orders/{tail}/paid"},
+        lambda r: {"collection": "c", "topic": f"orders/{name(r)}/paid"},
+    )
+
+
 def net(rng: random.Random) -> Made:
     third = rng.randrange(256)
     event = of_data("a", f"10.1.{third}.9")
@@ -86,7 +96,7 @@ def folded(rng: random.Random) -> Made:
     return leaf({"equals-ignore-case": text.upper()}), of_data("a", text.title()), lambda r: of_data("a", name(r))
 
 
-KINDS = [above, between, prefix, suffix, wildcard, contains, holds, topic, net, folded]
+KINDS = [above, between, prefix, suffix, wildcard, contains, holds, topic, levels, net, folded]
 #: What the filters inside the native engine leave to its index: most events carry one, or asking takes too long.
 LEFT_TO_THE_INDEX = [above, contains, holds]
 

@@ -50,6 +50,7 @@ def _engine(case: Case, validation: Validation, evaluator: CelEvaluator) -> Engi
     return Engine(
         layout=case.layout,
         default_tenant=case.default_tenant,
+        topic_dialect=case.topic_dialect,
         validation=validation,
         limits=case.limits,
         soft_delete=case.soft_delete,
@@ -127,6 +128,7 @@ def _check_verdict(case: Case, evaluator: CelEvaluator) -> None:
     compiled = compile_subscription(
         parse_subscription(case.subscriptions[0]),
         default_tenant=case.default_tenant,
+        topic_dialect=case.topic_dialect,
         limits=case.limits,
         programs=ProgramCache(evaluator=evaluator),
     )

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from streamer.errors import EventCode, Ignored
 from streamer.events.layout import EventLayout
-from streamer.model import Limits
+from streamer.model import Limits, TopicDialect
 
 TESTDATA = Path(__file__).parents[2] / "testdata"
 MATCH = TESTDATA / "match"
@@ -24,7 +24,7 @@ KNOWN_FAILURES = TESTDATA / "known_failures.toml"
 #: Besides those: cases of CEL that fail where cel-python evaluates them.
 KNOWN_FAILURES_PORTABLE = TESTDATA / "known_failures_portable.toml"
 
-_ENGINE_OPTIONS = {"soft_delete", "default_tenant"} | {limit.name for limit in fields(Limits)}
+_ENGINE_OPTIONS = {"soft_delete", "default_tenant", "topic_dialect"} | {limit.name for limit in fields(Limits)}
 _MEMBERS: dict[str, type | tuple[type, ...]] = {
     "name": str,
     "semantics": str,
@@ -76,6 +76,7 @@ class Case:
     layout: EventLayout
     soft_delete: str | None
     default_tenant: str | None
+    topic_dialect: TopicDialect
     limits: Limits
     tenant: str | None
     collection: str | None
@@ -171,6 +172,7 @@ def _case(file: str, members: dict[str, Any]) -> Case:
     event = bytes.fromhex(members["event_hex"]) if "event_hex" in members else members.get("event")
     engine = dict(members.get("engine", {}))
     default_tenant = engine.pop("default_tenant", "default")
+    topic_dialect = engine.pop("topic_dialect", "amqp")
     soft_delete = engine.pop("soft_delete", None)
     validation = members.get("validation", "both")
     return Case(
@@ -181,6 +183,7 @@ def _case(file: str, members: dict[str, Any]) -> Case:
         layout=_layout(members.get("layout", "change")),
         soft_delete=soft_delete,
         default_tenant=None if default_tenant is False else default_tenant,
+        topic_dialect=topic_dialect,
         limits=Limits(**engine),
         tenant=members.get("tenant"),
         collection=members.get("collection"),

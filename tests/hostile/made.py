@@ -303,7 +303,8 @@ def _python_subscriptions() -> Iterator[Row]:
         "gateway_id": "\udc00",
     }.items():
         yield Row(f"half of a surrogate pair in {name}", subscription={"id": "s", name: text}, subscription_error={"place": name})
-    members = "id gateway_id tenant collection types filters cel pattern topic dialect on_unknown transitions labels".split()
+    members = "id gateway_id tenant collection types filters cel pattern topic topic_dialect dialect".split()
+    members += ["on_unknown", "transitions", "labels"]
     for value in (None, 1, 1.5, b"x", object(), {1}):
         kind = type(value).__name__
         for name in members:

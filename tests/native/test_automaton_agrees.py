@@ -11,21 +11,21 @@ import os
 import random
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from streamer import _backend
 from streamer.automaton import JsonFlattener, Leaf, Quamina, TopicMatcher
 from streamer.errors import EventError, SubscriptionError
-from streamer.model import Dialect, Limits
+from streamer.model import Dialect, Limits, TopicDialect
 from tests.generators import random_event, random_pattern, random_text
 
 SETS = int(os.environ.get("AUTOMATON_SETS", "120"))
 CHUNKS = 2
 #: Equal ones are one name.
 NAMES: list[Any] = ["x", "y", "", 7, 7.0, 1, True, None, ("x", 7), frozenset({"x"})]
-WORDS = ["", "a", "b", "*", "#", "a*", "é"]
+WORDS = ["", "a", "b", "*", "#", "+", ">", "$a", "a*", "é"]
 #: What no parser of JSON takes, or not as an object.
 BAD_EVENTS: list[Any] = [
     b"",
@@ -135,9 +135,11 @@ def test_topics_say_what_the_reference_says() -> None:
     found = 0
     for number in range(SETS):
         rng = random.Random(number)
-        pair = on_both(TopicMatcher)
+        dialect: TopicDialect = rng.choice(get_args(TopicDialect))
+        pair = on_both(lambda dialect=dialect: TopicMatcher(topic_dialect=dialect))
+        separator = "/" if dialect == "mqtt" else "."
         for _ in range(30):
-            topic, name = ".".join(rng.choices(WORDS, k=rng.randrange(5))), rng.choice(NAMES)
+            topic, name = separator.join(rng.choices(WORDS, k=rng.randrange(5))), rng.choice(NAMES)
             act = rng.random()
             if act < 0.5:
                 agree(pair, lambda one, topic=topic, name=name: one.bind(topic, name))

@@ -184,7 +184,7 @@ def table_of_cases() -> dict[str, list[Case]]:
             continue
         # Arguments of `match` are not Spark's to give.
         if case.tenant is None and case.collection is None and "full" in case.validation:
-            options = [case.layout.to_dict(), case.soft_delete, case.default_tenant, repr(case.limits)]
+            options = [case.layout.to_dict(), case.soft_delete, case.default_tenant, case.topic_dialect, repr(case.limits)]
             together.setdefault(json.dumps(options), []).append(case)
     return together
 

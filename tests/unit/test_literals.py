@@ -24,6 +24,7 @@ def test_the_types_have_the_words_that_the_parsers_take() -> None:
     assert get_args(streamer.FilterOperator) == tuple(OPERATORS)
     assert get_args(streamer.EventType) == tuple(READ["types"].schema["items"]["enum"]) == EVENT_TYPES == MEANINGS[:3]
     assert get_args(streamer.Dialect) == tuple(READ["dialect"].schema["enum"])
+    assert get_args(streamer.TopicDialect) == tuple(READ["topic_dialect"].schema["enum"])
     assert get_args(streamer.OnUnknown) == tuple(READ["on_unknown"].schema["enum"])
     assert get_args(streamer.CelEvaluator) == tuple(READ["cel_evaluator"].schema["enum"])
     assert get_args(streamer.PresetName) == EventLayout.PRESETS
@@ -48,6 +49,8 @@ streamer.Subscription(id="s", on_unknown="drop")  # wrong: "on_unknown"
 streamer.Subscription(id="s", dialect="quamina")  # wrong: "dialect"
 streamer.Subscription(id="s", cel_evaluator="python")  # wrong: "cel_evaluator"
 streamer.Engine(layout="debezium", cel_evaluator="portable")
+streamer.Subscription(id="s", topic="a/+", topic_dialect="mqt")  # wrong: "topic_dialect"
+streamer.Engine(topic_dialect="nats")
 streamer.Engine(layout="debezum")  # wrong: "layout"
 streamer.Engine(cel_evaluator="cel-python")  # wrong: "cel_evaluator"
 streamer.EventLayout.preset("maxwel")  # wrong: "preset"

@@ -20,6 +20,7 @@ MEMBERS_IN_FULL: dict[str, Any] = {
     "cel": "data.amount > 100",
     "pattern": {"data": {"tags": [{"prefix": "vip"}]}},
     "topic": "orders.#",
+    "topic_dialect": "amqp",
     "dialect": "strict",
     "on_unknown": "skip",
     "transitions": True,

@@ -9,6 +9,7 @@ use streamer_core::flatten::{Flattener, PathTrie, Validation};
 use streamer_core::limits::Limits;
 use streamer_core::naive;
 use streamer_core::subscriptions::normal_form::{Atom, Mode, NormalForm, Path};
+use streamer_core::subscriptions::parse::Defaults;
 use streamer_core::subscriptions::{Subscription, normal_form};
 use streamer_core::value::{Kind, Value};
 
@@ -25,7 +26,7 @@ fn decides_one(choices: &mut Choices<'_>, event: &[u8]) -> Option<bool> {
     let limits = Limits { max_conjunctions: [1, 3, 64][choices.below(3)], max_pattern_states: 500, ..Limits::default() };
     let watched = &WATCHED[3 * choices.below(3)];
     let text = subscription(choices);
-    let subscription = match Subscription::parse(text.as_bytes(), Some("default"), &limits) {
+    let subscription = match Subscription::parse(text.as_bytes(), Defaults::of("default"), &limits) {
         Ok(subscription) => subscription,
         // An ordering or a membership of what has none, or a pattern too large for the naive evaluation.
         Err(error) if error.place.contains(".value") || error.reason.contains("states") => return None,
@@ -106,7 +107,7 @@ fn holds(atom: &Atom, leaf: Option<streamer_core::flatten::Leaf<'_>>) -> bool {
             Atom::EqualIgnoreCase(operand) => fold(text) == **operand,
             Atom::Wildcard(pieces) => wildcard_matches(pieces.iter().map(|piece| &**piece), text),
             Atom::Regexp(regexp) => CompiledRegexp::compile(regexp).unwrap().is_match(text),
-            Atom::Topic(words) => places::topic_matches(words.iter().map(places::Symbol::from), text),
+            Atom::Topic(pattern) => places::topic_matches(pattern.dialect, pattern.words.iter().map(places::Symbol::from), text),
             _ => false,
         }),
     }

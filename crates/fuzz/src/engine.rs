@@ -8,6 +8,7 @@ use streamer_core::engine::{Addition, Engine, Options as EngineOptions, Scratch,
 use streamer_core::flatten::Validation;
 use streamer_core::limits::Limits;
 use streamer_core::naive;
+use streamer_core::subscriptions::parse::Defaults;
 use streamer_core::subscriptions::{Subscription, normal_form};
 
 /// The engine finds what the naive evaluation wants, while subscriptions come, change and go and segments are merged; returns how
@@ -30,7 +31,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
         for number in 0..[4, 24, 90][choices.below(3)] {
             let id = format!("s{number}");
             let text = subscription(choices).replacen("\"s\"", &format!("\"{id}\""), 1);
-            let Ok(parsed) = Subscription::parse(text.as_bytes(), Some("default"), &limits) else { continue };
+            let Ok(parsed) = Subscription::parse(text.as_bytes(), Defaults::of("default"), &limits) else { continue };
             if round > 0 && choices.below(3) > 0 {
                 continue;
             }

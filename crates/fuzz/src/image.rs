@@ -11,6 +11,7 @@ use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::map::Bytes;
 use streamer_core::naive;
+use streamer_core::subscriptions::parse::Defaults;
 use streamer_core::subscriptions::{Subscription, normal_form};
 
 /// A section of many subscriptions of all kinds: how many, their lines, their image, and what they are.
@@ -24,7 +25,7 @@ const SEED: u64 = 4711;
 
 fn reader(limits: Limits) -> ReadSubscription {
     Arc::new(move |text: &[u8]| {
-        let parsed = Subscription::parse(text, Some("default"), &limits)?;
+        let parsed = Subscription::parse(text, Defaults::of("default"), &limits)?;
         let form = normal_form(&parsed, &limits);
         Ok(Addition::new(parsed.id, form, text))
     })
@@ -35,7 +36,7 @@ fn compiled(choices: &mut Choices<'_>, count: usize) -> Option<Compiled> {
     let (mut lines, mut held) = (Vec::new(), Vec::new());
     for number in 0..count {
         let text = subscription(choices).replacen("\"s\"", &format!("\"s{number}\""), 1);
-        let Ok(parsed) = Subscription::parse(text.as_bytes(), Some("default"), &limits) else { continue };
+        let Ok(parsed) = Subscription::parse(text.as_bytes(), Defaults::of("default"), &limits) else { continue };
         lines.extend(format!("[{},{text}]\n", held.len()).into_bytes());
         held.push(parsed);
     }

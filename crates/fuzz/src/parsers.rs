@@ -2,13 +2,14 @@
 
 use super::flattening::read_whole;
 use streamer_core::limits::Limits;
+use streamer_core::subscriptions::parse::Defaults;
 use streamer_core::subscriptions::{Subscription, normal_form};
 use streamer_core::value::{Number, Value};
 
 /// No text makes a parser of what users write panic, and what is accepted can be lowered.
 pub fn parsers(text: &[u8]) {
     let limits = Limits::default();
-    if let Ok(subscription) = Subscription::parse(text, Some("default"), &limits) {
+    if let Ok(subscription) = Subscription::parse(text, Defaults::of("default"), &limits) {
         normal_form(&subscription, &limits);
     }
     let Ok(text) = std::str::from_utf8(text) else { return };
@@ -23,7 +24,9 @@ pub fn parsers(text: &[u8]) {
         (r#"{"id":"s","topic":"#, "}"),
         (r#"{"id":"s","pattern":"#, "}"),
     ] {
-        if let Ok(subscription) = Subscription::parse(format!("{before}{quoted}{after}").as_bytes(), Some("default"), &limits) {
+        if let Ok(subscription) =
+            Subscription::parse(format!("{before}{quoted}{after}").as_bytes(), Defaults::of("default"), &limits)
+        {
             normal_form(&subscription, &limits);
         }
     }

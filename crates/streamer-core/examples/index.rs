@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use streamer_core::engine::{Addition, Depth, Engine, Options, Scratch, WriteMode};
 use streamer_core::layout::{EventLayout, Part};
 use streamer_core::limits::Limits;
+use streamer_core::subscriptions::parse::Defaults;
 use streamer_core::subscriptions::{Subscription, normal_form};
 
 /// That of the binding.
@@ -143,7 +144,7 @@ fn event(dice: &mut Dice, collections: u64) -> String {
 }
 
 fn addition(text: String, limits: &Limits) -> Addition {
-    let subscription = Subscription::parse(text.as_bytes(), Some("default"), limits).expect("a good subscription");
+    let subscription = Subscription::parse(text.as_bytes(), Defaults::of("default"), limits).expect("a good subscription");
     Addition {
         form: normal_form(&subscription, limits),
         id: subscription.id,

@@ -19,6 +19,7 @@ use streamer_core::engine::{Addition, Depth, Engine, Options, Scratch, Selection
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::naive;
+use streamer_core::subscriptions::parse::Defaults;
 use streamer_core::subscriptions::{Subscription, normal_form};
 
 /// That of the binding.
@@ -368,7 +369,7 @@ fn resident_bytes() -> f64 {
 }
 
 fn addition(text: &str, limits: &Limits) -> Addition {
-    let subscription = Subscription::parse(text.as_bytes(), None, limits).expect("a subscription");
+    let subscription = Subscription::parse(text.as_bytes(), Defaults::default(), limits).expect("a subscription");
     Addition {
         form: normal_form(&subscription, limits),
         id: subscription.id,
@@ -508,7 +509,8 @@ fn check() {
     for set in &SETS {
         for twice in [false, true] {
             let run = Run { twice, collections: 1, ..Run::new(set.name, 600, &SMOKE) };
-            let read = |text: &String| Subscription::parse(text.as_bytes(), None, &limits).expect("a subscription");
+            let read =
+                |text: &String| Subscription::parse(text.as_bytes(), Defaults::default(), &limits).expect("a subscription");
             let held: Vec<Subscription> = run.texts().iter().map(read).collect();
             let engine = run.load().engine;
             let mut scratch = Scratch::default();

@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use streamer_core::subscriptions::parse::Defaults;
 
 use streamer_core::error::EventCode;
 use streamer_core::flatten::{Flattener, GivenParts, Locator, PathId, PathTrie, Validation};
@@ -194,7 +195,7 @@ fn subscriptions_that_are_made_to_hurt_are_read_in_linear_time() {
     ];
     for text in hostile {
         let start = Instant::now();
-        let result = Subscription::parse(text.as_bytes(), Some("default"), &Limits::default());
+        let result = Subscription::parse(text.as_bytes(), Defaults::of("default"), &Limits::default());
         if let Ok(subscription) = &result {
             streamer_core::subscriptions::normal_form(subscription, &Limits::default());
         }

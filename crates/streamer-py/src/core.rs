@@ -32,6 +32,7 @@ use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::map::Bytes;
 use streamer_core::subscriptions::normal_form::{Path, Root};
+use streamer_core::subscriptions::topics::TopicDialect;
 use streamer_core::subscriptions::{and_cel, normal_form};
 
 /// The subscriptions of one engine and the index over them.
@@ -59,7 +60,7 @@ pub struct Core {
 #[pymethods]
 impl Core {
     #[new]
-    #[pyo3(signature = (host, layout, *, default_tenant, lazy, soft_delete, max_depth, max_event_bytes,
+    #[pyo3(signature = (host, layout, *, default_tenant, topic_dialect, lazy, soft_delete, max_depth, max_event_bytes,
                         max_subscription_bytes, max_conditions, max_alternatives, max_pattern_states,
                         max_regexp_size, max_conjunctions, max_cel_bytes, max_cel_depth, cel_budget, cache_size,
                         allow_unindexed, bloom, portable, seed=None))]
@@ -69,6 +70,7 @@ impl Core {
         host: Py<PyAny>,
         layout: &[u8],
         default_tenant: Option<&str>,
+        topic_dialect: &str,
         lazy: bool,
         soft_delete: Option<Vec<String>>,
         max_depth: usize,
@@ -103,11 +105,13 @@ impl Core {
                 max_cel_depth,
                 cel_budget,
             };
+            let topic_dialect = topic_dialect_of(topic_dialect)?;
             let hook: Arc<Mutex<Option<Py<PyAny>>>> = Arc::default();
             let hooked = hook.clone();
             let options = Options {
                 layout: layout.clone(),
                 default_tenant: default_tenant.map(Box::from),
+                topic_dialect,
                 validation: if lazy { Validation::Lazy } else { Validation::Full },
                 limits: limits.clone(),
                 allow_unindexed,
@@ -122,8 +126,8 @@ impl Core {
             };
             let shared = Shared::new(Engine::new(options), host);
             let programs = Cache::new(cache_size);
-            let reading =
-                Reading { default_tenant: default_tenant.map(Box::from), limits, layout, programs, external_cel: portable };
+            let default_tenant = default_tenant.map(Box::from);
+            let reading = Reading { default_tenant, topic_dialect, limits, layout, programs, external_cel: portable };
             Ok(Core { shared: Arc::new(shared), reading: Arc::new(reading), hook })
         })
     }
@@ -605,4 +609,9 @@ impl Core {
     fn programs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         named::program_counts(py, &self.reading.programs)
     }
+}
+
+/// The topic dialect of a name that Python has checked. Raises ValueError.
+pub fn topic_dialect_of(name: &str) -> PyResult<TopicDialect> {
+    TopicDialect::of(name).ok_or_else(|| PyValueError::new_err("no topic dialect of this name"))
 }

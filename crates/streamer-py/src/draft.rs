@@ -14,7 +14,8 @@ use streamer_core::layout::{EventLayout, Pointer};
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::canonical as texts;
 use streamer_core::subscriptions::normal_form::{NormalForm, Path, Root};
-use streamer_core::subscriptions::parse::{CelEvaluator, OnUnknown};
+use streamer_core::subscriptions::parse::{CelEvaluator, Defaults, OnUnknown};
+use streamer_core::subscriptions::topics::TopicDialect;
 use streamer_core::subscriptions::{Subscription, and_cel, normal_form};
 
 /// One subscription for a write, or why it cannot be one.
@@ -23,6 +24,7 @@ pub type Item = Result<Addition, SubscriptionError>;
 /// How subscriptions are read.
 pub struct Reading {
     pub default_tenant: Option<Box<str>>,
+    pub topic_dialect: TopicDialect,
     pub limits: Limits,
     pub layout: Arc<EventLayout>,
     pub programs: Cache,
@@ -33,7 +35,8 @@ pub struct Reading {
 impl Reading {
     /// Read a subscription.
     pub fn parse(&self, text: &[u8]) -> Result<Subscription, SubscriptionError> {
-        Subscription::parse(text, self.default_tenant.as_deref(), &self.limits)
+        let defaults = Defaults { tenant: self.default_tenant.as_deref(), topic_dialect: self.topic_dialect };
+        Subscription::parse(text, defaults, &self.limits)
     }
 
     /// Whether the CEL of a subscription is the host's to evaluate.

@@ -16,6 +16,7 @@
 //!
 //! Cost: of a match beside `Core.match_ids` a look at its name and its place in the order.
 
+use crate::core::topic_dialect_of;
 use crate::errors::{self, guard};
 use crate::gil;
 use crate::host::Asked;
@@ -38,7 +39,7 @@ use streamer_core::subscriptions::dialect::Dialect;
 use streamer_core::subscriptions::normal_form::NormalForm;
 use streamer_core::subscriptions::parse::OnUnknown;
 use streamer_core::subscriptions::patterns;
-use streamer_core::subscriptions::topics::parse_topic;
+use streamer_core::subscriptions::topics::{TopicDialect, TopicPattern};
 use streamer_core::subscriptions::{Subscription, normal_form};
 
 /// Whose all subscriptions and events are.
@@ -115,6 +116,7 @@ fn place_of(record: &Record) -> Option<&NamePlace> {
 ///
 /// Args:
 ///     dialect: of its patterns.
+///     topic_dialect: of its topic patterns.
 ///     max_depth: with the other limits, of its patterns; see `streamer.Limits`.
 ///     event_depth: `max_depth` of events.
 ///     event_bytes: `max_event_bytes` of events.
@@ -123,6 +125,7 @@ pub struct Matcher {
     shared: Shared,
     limits: Limits,
     dialect: Dialect,
+    topic_dialect: TopicDialect,
     /// Both are only touched while the GIL is held, so they are free when the process forks.
     names: Mutex<Names>,
     #[allow(clippy::vec_box, reason = "taken and put back for every event: a pointer is moved, not the fields")]
@@ -152,7 +155,7 @@ impl Matcher {
     /// The form of a pattern or a topic, and errors as Python has them: without a subscription.
     fn read(&self, text: &str, is_topic: bool) -> Result<NormalForm, SubscriptionError> {
         let (pattern, topic) = if is_topic {
-            (None, Some(parse_topic(text).map_err(|reason| SubscriptionError::new("topic", reason))?))
+            (None, Some(TopicPattern::parse(text, self.topic_dialect).map_err(|reason| SubscriptionError::new("topic", reason))?))
         } else {
             (Some(patterns::parse_text(text.as_bytes(), self.dialect, &self.limits, "")?), None)
         };
@@ -240,13 +243,14 @@ impl Matcher {
 #[pymethods]
 impl Matcher {
     #[new]
-    #[pyo3(signature = (host, *, dialect, max_depth, max_event_bytes, max_conditions, max_alternatives, max_pattern_states,
+    #[pyo3(signature = (host, *, dialect, topic_dialect, max_depth, max_event_bytes, max_conditions, max_alternatives, max_pattern_states,
                         max_regexp_size, max_conjunctions, event_depth, event_bytes))]
     #[allow(clippy::too_many_arguments, reason = "they are options, given by name")]
     fn new(
         py: Python<'_>,
         host: Py<PyAny>,
         dialect: &str,
+        topic_dialect: &str,
         max_depth: usize,
         max_event_bytes: usize,
         max_conditions: usize,
@@ -278,8 +282,17 @@ impl Matcher {
                 ..Options::default()
             };
             let dialect = if dialect == "strict" { Dialect::Strict } else { Dialect::EventBridge };
+            let topic_dialect = topic_dialect_of(topic_dialect)?;
             let shared = Shared::new(Engine::new(options), host);
-            Ok(Matcher { shared, limits, dialect, names: Mutex::default(), fields: Mutex::default(), due: AtomicU64::new(0) })
+            Ok(Matcher {
+                shared,
+                limits,
+                dialect,
+                topic_dialect,
+                names: Mutex::default(),
+                fields: Mutex::default(),
+                due: AtomicU64::new(0),
+            })
         })
     }
 
@@ -294,7 +307,7 @@ impl Matcher {
     ///
     /// Raises:
     ///     PatternError: with the path in the pattern.
-    ///     SubscriptionError: a topic pattern of too many words.
+    ///     SubscriptionError: a text that is no topic pattern.
     #[pyo3(signature = (items, *, topics=false))]
     fn add(&self, py: Python<'_>, items: Vec<(Bound<'_, PyAny>, Bound<'_, PyString>)>, topics: bool) -> PyResult<Vec<u64>> {
         guard(py, || {

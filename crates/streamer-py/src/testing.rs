@@ -51,7 +51,7 @@ impl CoreHooks {
         let read = NaiveEvent::read(event, &options.layout, &options.limits).map_err(refused)?;
         let mut ids = Vec::new();
         for text in &texts {
-            let asked = Subscription::parse(text, options.default_tenant.as_deref(), &options.limits).map_err(refused)?;
+            let asked = Subscription::parse(text, options.defaults(), &options.limits).map_err(refused)?;
             let is_of = &*asked.tenant == "*" || &*asked.tenant == tenant;
             if is_of && asked.collection.as_deref().is_none_or(|name| collection == Some(name)) && wants(&asked, &read) {
                 ids.push(asked.id.to_string());

@@ -14,8 +14,7 @@
 //! Rejected: the states of the pattern as bits (Shift-And), which costs as many steps, and masks for each pattern besides.
 
 use crate::automaton::refused::RefusedSearches;
-use crate::subscriptions::normal_form::TopicWord;
-use crate::subscriptions::topics::MAX_WORDS;
+use crate::subscriptions::topics::{MAX_WORDS, TopicDialect, TopicPattern, TopicWord, words};
 use rapidhash::fast::RandomState;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -66,16 +65,16 @@ pub(super) fn refuse(patterns: u32, pattern: usize, key: usize) {
 /// Count *patterns* with `#` that are not looked at for a key that is too long.
 #[cold]
 pub(super) fn refuse_key(patterns: u32) {
-    let detail = format!("a key of more than {MAX_WORDS} words is matched by no topic pattern with '#'");
+    let detail = format!("a key of more than {MAX_WORDS} words is matched by no topic pattern with '#' or '>'");
     REFUSED.with(|refused| refused.add(patterns, detail));
 }
 
 /// A word of a topic pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symbol<'a> {
-    /// `*`.
+    /// One word.
     One,
-    /// `#`.
+    /// Zero or more words.
     Many,
     /// Itself.
     Word(&'a str),
@@ -91,16 +90,21 @@ impl<'a> From<&'a TopicWord> for Symbol<'a> {
     }
 }
 
-/// The words of a routing key; the empty key has none.
-pub fn words(key: &str) -> impl Iterator<Item = &str> {
-    let all = key.split('.');
-    all.take(if key.is_empty() { 0 } else { usize::MAX })
+impl TopicPattern {
+    /// See [`topic_matches`].
+    pub fn matches(&self, key: &str) -> bool {
+        topic_matches(self.dialect, self.words.iter().map(Symbol::from), key)
+    }
 }
 
 /// Whether a pattern matches *key*, within the budget of the event.
-pub fn topic_matches<'a>(pattern: impl Iterator<Item = Symbol<'a>> + Clone, key: &str) -> bool {
+pub fn topic_matches<'a>(dialect: TopicDialect, pattern: impl Iterator<Item = Symbol<'a>> + Clone, key: &str) -> bool {
+    let is_wild = |symbol| matches!(symbol, Symbol::One | Symbol::Many);
+    if !dialect.is_topic(key) || dialect.is_hidden(key) && pattern.clone().next().is_some_and(is_wild) {
+        return false;
+    }
     let length = pattern.clone().count();
-    let mut rest = words(key);
+    let mut rest = words(key, dialect.separator());
     if !pattern.clone().any(|symbol| symbol == Symbol::Many) {
         let mut pattern = pattern;
         let holds = |symbol, word| symbol == Symbol::One || symbol == Symbol::Word(word);

@@ -17,9 +17,9 @@
 //!
 //! Rejected: walking the trie recursively as broker sources do: with n times `#` in a pattern it takes exponential time.
 
-use crate::automaton::places::{MANY, ONE, Places, Symbol, UNKNOWN, may_look, refuse, refuse_key, words};
+use crate::automaton::places::{MANY, ONE, Places, Symbol, UNKNOWN, may_look, refuse, refuse_key};
 use crate::automaton::table::Table;
-use crate::subscriptions::topics::MAX_WORDS;
+use crate::subscriptions::topics::{MAX_WORDS, TopicDialect, words};
 use crate::value::Seed;
 use crate::watch::spend;
 use std::collections::HashMap;
@@ -48,9 +48,10 @@ struct PatternEnd {
     has_many: bool,
 }
 
-/// An immutable set of topic patterns. See the head of this file.
+/// An immutable set of topic patterns of one dialect. See the head of this file.
 #[derive(Debug)]
 pub struct Topics {
+    dialect: TopicDialect,
     seed: Seed,
     texts: Box<[Box<str>]>, // of each word its text
     numbers: Table,         // from a text to its word
@@ -60,7 +61,7 @@ pub struct Topics {
     ids: Box<[u32]>,
     patterns: Box<[PatternEnd]>,
     rows: Box<[u32]>,
-    many: u32, // patterns with `#`
+    many: [u32; 2], // patterns with `#`, and those of them that begin with a word
 }
 
 /// What is kept between queries to save allocations.
@@ -82,7 +83,11 @@ struct Alive {
 
 impl Topics {
     /// Build from pairs of a pattern and what a match is reported as.
-    pub fn new<'a, P: IntoIterator<Item = Symbol<'a>>>(patterns: impl IntoIterator<Item = (P, u32)>, seed: Seed) -> Topics {
+    pub fn new<'a, P: IntoIterator<Item = Symbol<'a>>>(
+        dialect: TopicDialect,
+        patterns: impl IntoIterator<Item = (P, u32)>,
+        seed: Seed,
+    ) -> Topics {
         let node = |loops| TopicNode { one: NONE, many: NONE, loops, ids: 0, ids_end: 0 };
         let mut nodes = vec![node(false)];
         let mut numbers: HashMap<&str, u32> = HashMap::new();
@@ -133,14 +138,19 @@ impl Topics {
         numbers.into_iter().for_each(|(text, number)| texts[number as usize] = text.into());
         let names: Vec<(u64, u32)> =
             texts.iter().zip(0..).map(|(text, number)| (seed.hash_bytes(text.as_bytes()), number)).collect();
+        let many = |is_of: fn(&[u32]) -> bool| {
+            let has = |pattern: &&PatternEnd| pattern.has_many && is_of(&rows[pattern.row as usize..pattern.row_end as usize]);
+            all.iter().filter(has).count() as u32
+        };
         Topics {
+            dialect,
+            many: [many(|_| true), many(|row| !begins_wild(row))],
             texts: texts.into(),
             numbers: Table::new(&names),
             nodes: nodes.into(),
             edges,
             table: Table::new(&hashes),
             ids: ends.into_iter().map(|(_, id)| id).collect(),
-            many: all.iter().filter(|pattern| pattern.has_many).count() as u32,
             patterns: all.into(),
             rows: rows.into(),
             seed,
@@ -149,23 +159,28 @@ impl Topics {
 
     /// Hand the ids of all patterns that match *key* to *hit*, each once, as far as the budget of the event allows.
     pub fn query(&self, key: &str, scratch: &mut TopicScratch, mut hit: impl FnMut(&[u32])) {
+        if !self.dialect.is_topic(key) {
+            return;
+        }
+        let is_hidden = self.dialect.is_hidden(key);
         let TopicScratch { key: numbers, alive, places } = scratch;
         numbers.clear();
-        for word in words(key) {
+        for word in words(key, self.dialect.separator()) {
             if numbers.len() == MAX_WORDS {
                 // What has no `#` has no more words than a key may have.
-                return if self.many > 0 {
-                    refuse_key(self.many)
+                let many = self.many[usize::from(is_hidden)];
+                return if many > 0 {
+                    refuse_key(many)
                 };
             }
             let is_it = |number: u32| *self.texts[number as usize] == *word;
             numbers.push(self.numbers.find(self.seed.hash_bytes(word.as_bytes()), is_it).unwrap_or(UNKNOWN));
         }
-        if self.walk(numbers, alive, self.patterns.len().clamp(FEWEST_STEPS, MOST_STEPS)) {
+        if self.walk(numbers, is_hidden, alive, self.patterns.len().clamp(FEWEST_STEPS, MOST_STEPS)) {
             alive.now.iter().for_each(|at| self.hand_out(*at, &mut hit));
         } else {
             places.read(numbers, self.texts.len());
-            self.compare(numbers.len(), places, hit);
+            self.compare(numbers.len(), is_hidden, places, hit);
         }
     }
 
@@ -176,11 +191,16 @@ impl Topics {
         }
     }
 
-    /// Find the states that are alive after *key*; false where that takes more than so many steps.
-    fn walk(&self, key: &[u32], alive: &mut Alive, mut steps: usize) -> bool {
+    /// Find the states that are alive after *key*; false where that takes more than so many steps. Where the key is hidden,
+    /// no wildcard is its first word.
+    fn walk(&self, key: &[u32], is_hidden: bool, alive: &mut Alive, mut steps: usize) -> bool {
         alive.now.clear();
         alive.enter(self, 0, true);
-        for word in key {
+        if is_hidden {
+            alive.now.truncate(1);
+        }
+        for (at, word) in key.iter().enumerate() {
+            let is_plain = is_hidden && at == 0;
             let Some(left) = steps.checked_sub(alive.now.len()) else { return false };
             steps = left;
             spend(alive.now.len());
@@ -192,7 +212,7 @@ impl Topics {
                 if node.loops {
                     alive.enter(self, from, false);
                 }
-                if node.one != NONE {
+                if node.one != NONE && !is_plain {
                     alive.enter(self, node.one, false);
                 }
                 if *word != UNKNOWN {
@@ -214,11 +234,14 @@ impl Topics {
     }
 
     /// Compare each pattern with a key of so many words, until the budget is spent.
-    fn compare(&self, key: usize, places: &Places, mut hit: impl FnMut(&[u32])) {
+    fn compare(&self, key: usize, is_hidden: bool, places: &Places, mut hit: impl FnMut(&[u32])) {
         let (mut refused, mut longest) = (0, 0);
         for pattern in &self.patterns {
             let row = &self.rows[pattern.row as usize..pattern.row_end as usize];
             spend(row.len() / 8 + 1);
+            if is_hidden && begins_wild(row) {
+                continue;
+            }
             if pattern.has_many && !may_look(row.len(), key) {
                 refused += 1;
                 longest = longest.max(row.len());
@@ -230,6 +253,10 @@ impl Topics {
             refuse(refused, longest, key);
         }
     }
+}
+
+fn begins_wild(row: &[u32]) -> bool {
+    row.first().is_some_and(|word| *word >= MANY)
 }
 
 fn edge_hash(seed: &Seed, from: u32, word: u32) -> u64 {
@@ -268,10 +295,10 @@ mod tests {
     use super::*;
     use crate::automaton::places::{take_refused, topic_matches};
     use crate::automaton::testing::Dice;
-    use crate::subscriptions::normal_form::TopicWord;
+    use crate::subscriptions::topics::{TopicPattern, TopicWord};
 
     fn pattern(text: &str) -> Vec<TopicWord> {
-        words(text)
+        words(text, '.')
             .map(|word| match word {
                 "*" => TopicWord::One,
                 "#" => TopicWord::Many,
@@ -291,7 +318,11 @@ mod tests {
     }
 
     fn build(patterns: &[Vec<TopicWord>]) -> Topics {
-        Topics::new(patterns.iter().zip(0..).map(|(pattern, id)| (pattern.iter().map(Symbol::from), id)), Seed::new(15))
+        Topics::new(
+            TopicDialect::Amqp,
+            patterns.iter().zip(0..).map(|(pattern, id)| (pattern.iter().map(Symbol::from), id)),
+            Seed::new(15),
+        )
     }
 
     /// What a query finds, sorted.
@@ -306,7 +337,7 @@ mod tests {
     fn compared(topics: &Topics, scratch: &mut TopicScratch) -> Vec<u32> {
         let mut found = Vec::new();
         scratch.places.read(&scratch.key, topics.texts.len());
-        topics.compare(scratch.key.len(), &scratch.places, |ids| found.extend_from_slice(ids));
+        topics.compare(scratch.key.len(), false, &scratch.places, |ids| found.extend_from_slice(ids));
         found.sort_unstable();
         found
     }
@@ -323,12 +354,12 @@ mod tests {
             let built = build(&patterns);
             for _ in 0..30 {
                 let key = random(&mut dice, &["a", "b", "", "c", "a*"]);
-                let split: Vec<&str> = words(&key).collect();
+                let split: Vec<&str> = words(&key, '.').collect();
                 let expected: Vec<u32> = (0..patterns.len() as u32).filter(|at| naive(&patterns[*at as usize], &split)).collect();
                 assert_eq!(found(&built, &key, &mut scratch), expected, "{patterns:?} {key:?}");
                 assert_eq!(compared(&built, &mut scratch), expected, "{patterns:?} {key:?}");
                 for pattern in &patterns {
-                    let matches = topic_matches(pattern.iter().map(Symbol::from), &key);
+                    let matches = topic_matches(TopicDialect::Amqp, pattern.iter().map(Symbol::from), &key);
                     assert_eq!(matches, naive(pattern, &split), "{pattern:?} {key:?}");
                 }
             }
@@ -363,7 +394,7 @@ mod tests {
             let key = key.join(".");
             found(&built, &key, &mut scratch);
             let mut walked = Vec::new();
-            assert!(built.walk(&scratch.key, &mut scratch.alive, usize::MAX));
+            assert!(built.walk(&scratch.key, false, &mut scratch.alive, usize::MAX));
             scratch.alive.now.iter().for_each(|at| built.hand_out(*at, &mut |ids: &[u32]| walked.extend_from_slice(ids)));
             walked.sort_unstable();
             assert_eq!(compared(&built, &mut scratch), walked, "{patterns:?} {key:?}");
@@ -385,7 +416,7 @@ mod tests {
             ("a*", "a*", true),
             ("*.*", ".", true),
         ] {
-            assert_eq!(topic_matches(pattern(text).iter().map(Symbol::from), key), expected, "{text} {key}");
+            assert_eq!(topic_matches(TopicDialect::Amqp, pattern(text).iter().map(Symbol::from), key), expected, "{text} {key}");
         }
     }
 
@@ -397,7 +428,7 @@ mod tests {
         let mut scratch = TopicScratch::default();
         let key = vec!["a"; MAX_WORDS].join(".");
         assert_eq!(found(&built, &key, &mut scratch), [200]);
-        assert!(!built.walk(&scratch.key, &mut scratch.alive, FEWEST_STEPS));
+        assert!(!built.walk(&scratch.key, false, &mut scratch.alive, FEWEST_STEPS));
         assert_eq!(take_refused(), None);
     }
 
@@ -417,7 +448,7 @@ mod tests {
             assert_eq!((refused, &*detail), (97, told));
         }
         // The next event has a budget of its own.
-        assert!(topic_matches(pattern("#.a").iter().map(Symbol::from), &start));
+        assert!(topic_matches(TopicDialect::Amqp, pattern("#.a").iter().map(Symbol::from), &start));
     }
 
     #[test]
@@ -431,8 +462,43 @@ mod tests {
         assert!(found(&built, &key, &mut scratch).is_empty());
         // `#.#` is `#`.
         assert_eq!(take_refused().unwrap().0, 2);
-        assert!(!topic_matches(pattern("#.a").iter().map(Symbol::from), &key));
-        assert!(!topic_matches(pattern("a.*").iter().map(Symbol::from), &key));
+        assert!(!topic_matches(TopicDialect::Amqp, pattern("#.a").iter().map(Symbol::from), &key));
+        assert!(!topic_matches(TopicDialect::Amqp, pattern("a.*").iter().map(Symbol::from), &key));
         assert_eq!(take_refused().unwrap().0, 1);
+    }
+
+    #[test]
+    fn wildcards_of_mqtt_do_not_begin_with_a_dollar_walked_or_compared() {
+        let texts = ["#", "+", "+/#", "+/a", "$SYS/#", "$SYS/+", "$+", "a/#"];
+        let patterns: Vec<TopicPattern> =
+            texts.iter().filter_map(|text| TopicPattern::parse(text, TopicDialect::Mqtt).ok()).collect();
+        let rows = patterns.iter().map(|pattern| pattern.words.iter().map(Symbol::from));
+        let built = Topics::new(TopicDialect::Mqtt, rows.zip(0..), Seed::new(15));
+        let mut scratch = TopicScratch::default();
+        for (key, expected) in [
+            ("$SYS/a", &["$SYS/#", "$SYS/+"][..]),
+            ("$SYS", &["$SYS/#"]),
+            ("a/$SYS", &["#", "+/#", "a/#"]),
+            ("a", &["#", "+", "+/#", "a/#"]),
+            ("/a", &["#", "+/#", "+/a"]),
+            ("$", &[]),
+            ("a/+", &[]),
+            ("", &[]),
+        ] {
+            let names = |ids: &[u32]| ids.iter().map(|id| patterns[*id as usize].to_string()).collect::<Vec<_>>();
+            let expected: Vec<String> = expected.iter().map(|text| format!("{text} (mqtt)")).collect();
+            assert_eq!(names(&found(&built, key, &mut scratch)), expected, "{key}");
+            if TopicDialect::Mqtt.is_topic(key) {
+                let mut ids = Vec::new();
+                scratch.places.read(&scratch.key, built.texts.len());
+                let is_hidden = TopicDialect::Mqtt.is_hidden(key);
+                built.compare(scratch.key.len(), is_hidden, &scratch.places, |found| ids.extend_from_slice(found));
+                ids.sort_unstable();
+                assert_eq!(names(&ids), expected, "{key}");
+            }
+            for pattern in &patterns {
+                assert_eq!(pattern.matches(key), expected.contains(&pattern.to_string()), "{pattern} {key}");
+            }
+        }
     }
 }

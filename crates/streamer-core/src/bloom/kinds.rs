@@ -15,10 +15,10 @@
 
 use crate::automaton::cidr::parse_address;
 use crate::automaton::folding::fold;
-use crate::automaton::places::words;
 use crate::automaton::ranges::NumberCut;
 use crate::engine::encoded::AtomView;
-use crate::subscriptions::normal_form::{Cidr, TopicWord};
+use crate::subscriptions::normal_form::Cidr;
+use crate::subscriptions::topics::{TopicDialect, TopicWord, words};
 use crate::value::{Number, ScalarRef, Seed, repr};
 use std::borrow::Cow;
 use std::fmt;
@@ -65,6 +65,8 @@ pub enum KeyKind {
     },
     /// So many words at an end of the topic.
     Words {
+        /// Levels of MQTT, which `/` separates; else words of AMQP or tokens of NATS.
+        levels: bool,
         /// The end, not the beginning.
         last: bool,
         /// Words.
@@ -104,8 +106,10 @@ impl KeyKind {
                 "suffix" => end(true, false),
                 "iprefix" => end(false, true),
                 "isuffix" => end(true, true),
-                "words" => Some(KeyKind::Words { last: false, length }),
-                "lastwords" => Some(KeyKind::Words { last: true, length }),
+                "words" => Some(KeyKind::Words { levels: false, last: false, length }),
+                "lastwords" => Some(KeyKind::Words { levels: false, last: true, length }),
+                "levels" => Some(KeyKind::Words { levels: true, last: false, length }),
+                "lastlevels" => Some(KeyKind::Words { levels: true, last: true, length }),
                 _ => None,
             }
         })?;
@@ -138,7 +142,9 @@ impl fmt::Display for KeyKind {
             KeyKind::End { last, folded, length } => {
                 write!(f, "{}{}{length}", if *folded { "i" } else { "" }, if *last { "suffix" } else { "prefix" })
             }
-            KeyKind::Words { last, length } => write!(f, "{}words{length}", if *last { "last" } else { "" }),
+            KeyKind::Words { levels, last, length } => {
+                write!(f, "{}{}{length}", if *last { "last" } else { "" }, if *levels { "levels" } else { "words" })
+            }
             KeyKind::Net4(length) => write!(f, "net4-{length}"),
             KeyKind::Net6(length) => write!(f, "net6-{length}"),
         }
@@ -283,8 +289,8 @@ fn of_text<'a>(kind: KeyKind, text: &'a str, visit: &mut impl FnMut(KeyProbe<'a>
                 visit(KeyProbe::Text(kind, if folded { fold(part) } else { part.into() }));
             }
         }
-        KeyKind::Words { last, length } => {
-            if let Some(part) = words_of(text, last, length.into()) {
+        KeyKind::Words { levels, last, length } => {
+            if let Some(part) = words_of(text, separator(levels), last, length.into()) {
                 visit(KeyProbe::Text(kind, part.into()));
             }
         }
@@ -315,16 +321,20 @@ fn end_of(text: &str, last: bool, length: usize) -> Option<&str> {
 }
 
 /// The first or last *length* words of a topic; None where there are fewer.
-fn words_of(topic: &str, last: bool, length: usize) -> Option<&str> {
-    let count = words(topic).count();
+fn words_of(topic: &str, separator: char, last: bool, length: usize) -> Option<&str> {
+    let count = words(topic, separator).count();
     if count < length {
         return None;
     }
     if count == length {
         return Some(topic);
     }
-    let mut dots = topic.match_indices('.').map(|(at, _)| at);
-    if last { Some(&topic[dots.nth(count - length - 1)? + 1..]) } else { Some(&topic[..dots.nth(length - 1)?]) }
+    let mut ends = topic.match_indices(separator).map(|(at, _)| at);
+    if last { Some(&topic[ends.nth(count - length - 1)? + 1..]) } else { Some(&topic[..ends.nth(length - 1)?]) }
+}
+
+fn separator(levels: bool) -> char {
+    if levels { TopicDialect::Mqtt.separator() } else { TopicDialect::Amqp.separator() }
 }
 
 /// How telling a condition is, the smaller the better.
@@ -390,8 +400,8 @@ pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> 
             visit(KeyProbe::Element(scalar));
             Some(rank_of(scalar).max(rank::NARROW))
         }
-        AtomView::Topic(words) => {
-            let (rank, probe) = topic(&words.to_vec())?;
+        AtomView::Topic(dialect, words) => {
+            let (rank, probe) = topic(dialect == TopicDialect::Mqtt, &words.to_vec())?;
             visit(probe);
             Some(rank)
         }
@@ -430,18 +440,17 @@ fn ask_gram<'a>(text: &'a str, visit: &mut dyn FnMut(KeyProbe<'a>)) -> Option<u8
     Some(rank::WIDE)
 }
 
-fn topic(words: &[TopicWord]) -> Option<(u8, KeyProbe<'static>)> {
+fn topic(levels: bool, words: &[TopicWord]) -> Option<(u8, KeyProbe<'static>)> {
     let is_wild = |word: &TopicWord| matches!(word, TopicWord::One | TopicWord::Many);
     let text = |words: &[TopicWord]| {
         let literal = |word: &TopicWord| match word {
             TopicWord::Word(word) => word.to_string(),
             TopicWord::One | TopicWord::Many => String::new(),
         };
-        Cow::Owned(words.iter().map(literal).collect::<Vec<_>>().join("."))
+        let separator = separator(levels).to_string();
+        Cow::Owned(words.iter().map(literal).collect::<Vec<_>>().join(&separator))
     };
-    let Some(first) = words.iter().position(is_wild) else {
-        return Some((rank::EXACT, KeyProbe::Text(KeyKind::Equal, text(words))));
-    };
+    let first = words.iter().position(is_wild)?;
     let last = words.iter().rev().position(is_wild).unwrap_or_default();
     let length = first.max(last).min(MOST_WORDS);
     if length == 0 {
@@ -449,7 +458,7 @@ fn topic(words: &[TopicWord]) -> Option<(u8, KeyProbe<'static>)> {
     }
     let is_last = first < last;
     let part = if is_last { &words[words.len() - length..] } else { &words[..length] };
-    Some((rank::NARROW, KeyProbe::Text(KeyKind::Words { last: is_last, length: length as u8 }, text(part))))
+    Some((rank::NARROW, KeyProbe::Text(KeyKind::Words { levels, last: is_last, length: length as u8 }, text(part))))
 }
 
 /// 64 bits that order numbers as their values do: an integer goes to the nearest float64.

@@ -1,6 +1,7 @@
 //! How quickly will a subscription be found? Told when it is added, from its conditions alone.
 
-use crate::subscriptions::normal_form::{Atom, Conjunction, NormalForm, TopicWord};
+use crate::subscriptions::normal_form::{Atom, Conjunction, NormalForm};
+use crate::subscriptions::topics::TopicWord;
 
 /// How quickly a subscription is found; see [`access_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,10 +29,7 @@ fn class_of_atoms(atoms: &[Atom]) -> CostClass {
         Atom::Strings(range) if range.low.is_none() && range.high.is_none() => CostClass::Unindexed,
         Atom::Prefix(text) | Atom::Suffix(text) | Atom::Substring(text) if text.is_empty() => CostClass::Unindexed,
         Atom::Wildcard(pieces) if pieces.iter().all(|piece| piece.is_empty()) => CostClass::Unindexed,
-        // The pattern of no words matches the empty key alone.
-        Atom::Topic(words) if !words.is_empty() && !words.iter().any(|word| matches!(word, TopicWord::Word(_))) => {
-            CostClass::Unindexed
-        }
+        Atom::Topic(pattern) if !pattern.words.iter().any(|word| matches!(word, TopicWord::Word(_))) => CostClass::Unindexed,
         Atom::Kinds(_) | Atom::Other { .. } | Atom::EqualTree(_) | Atom::Element(_) | Atom::Size(..) => CostClass::Unindexed,
         _ => CostClass::Indexed,
     };

@@ -80,7 +80,7 @@ fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
         AtomView::Wildcard(pieces) => wildcard_matches(pieces, text),
         AtomView::Regexp(program) => program.search(text),
         AtomView::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(net, address)),
-        AtomView::Topic(words) => topic_matches(words.symbols(), text),
+        AtomView::Topic(dialect, words) => topic_matches(dialect, words.symbols(), text),
         _ => false,
     }
 }

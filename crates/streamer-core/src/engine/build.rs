@@ -534,7 +534,7 @@ fn cost(keys: &FilingKeys<'_>, key: &FilingKey<'_>, all: u64) -> u64 {
         AtomView::Wildcard(pieces) => literal(pieces.map(str::len).max().unwrap_or(0)),
         AtomView::Regexp(program) => literal(program.required().len()).min(all - 1),
         AtomView::Cidr(_) => 8 + PENALTY * count,
-        AtomView::Topic(words) => {
+        AtomView::Topic(_, words) => {
             if words.is_open() {
                 all
             } else {

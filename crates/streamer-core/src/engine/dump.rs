@@ -31,6 +31,7 @@ use crate::engine::store::{Store, flags};
 use crate::engine::version::Version;
 use crate::regexps::Regexp;
 use crate::subscriptions::normal_form::{Atom, Clause, Mode, Range};
+use crate::subscriptions::topics::TopicPattern;
 use crate::value::{Kinds, Number, Seed};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -362,7 +363,7 @@ fn owned(view: &AtomView<'_>) -> Atom {
         AtomView::Other(kinds, none_of) => {
             Atom::Other { kinds: *kinds, none_of: none_of.map(|atom| owned(&atom.view)).collect() }
         }
-        AtomView::Topic(words) => Atom::Topic(words.to_vec().into()),
+        AtomView::Topic(dialect, words) => Atom::Topic(TopicPattern { dialect: *dialect, words: words.to_vec().into() }),
     }
 }
 

@@ -260,6 +260,7 @@ mod tests {
     use crate::engine::segment::INDEXED_FROM;
     use crate::engine::{Addition, Engine, Options, Scratch, Selection};
     use crate::limits::Limits;
+    use crate::subscriptions::parse::Defaults;
     use crate::subscriptions::{Subscription, normal_form};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -268,7 +269,7 @@ mod tests {
     fn reader() -> ReadSubscription {
         let limits = Limits::default();
         Arc::new(move |text: &[u8]| {
-            let parsed = Subscription::parse(text, Some("default"), &limits)?;
+            let parsed = Subscription::parse(text, Defaults::of("default"), &limits)?;
             let form = normal_form(&parsed, &limits);
             Ok(Addition::new(parsed.id, form, text))
         })

@@ -21,6 +21,7 @@ use crate::cel::Times;
 use crate::engine::encoded::{AtomView, EncodedClauses};
 use crate::map::Array;
 use crate::stored::{ImageReader, ImageWriter};
+use crate::subscriptions::topics::TopicDialect;
 use crate::value::{Kind, Kinds, Scalar, ScalarRef, Seed};
 use bytemuck::CheckedBitPattern;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ pub(super) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
         AtomView::Wildcard(_) | AtomView::Substring(_) => Class::Wildcard,
         AtomView::Regexp(_) => Class::Regexp,
         AtomView::Cidr(_) => Class::Cidr,
-        AtomView::Topic(_) => Class::Topic,
+        AtomView::Topic(..) => Class::Topic,
         AtomView::Other(_, none_of) => {
             let mut none_of = *none_of;
             if !none_of.all(|atom| matches!(atom.view, AtomView::Equal(_))) {
@@ -97,16 +98,27 @@ fn kinds_of(view: &AtomView<'_>) -> Kinds {
 /// The value matcher of a bucket and path. The ids are where a match leads but for `answers`, whose ids are subscriptions.
 #[derive(Debug)]
 pub(super) enum Matcher {
-    Numbers { answers: Ranges<NumberCut>, others: Ranges<NumberCut> },
-    Strings { answers: Ranges<Box<str>>, others: Ranges<Box<str>> },
-    Times { of: Times, answers: Ranges<NumberCut>, others: Ranges<NumberCut> },
+    Numbers {
+        answers: Ranges<NumberCut>,
+        others: Ranges<NumberCut>,
+    },
+    Strings {
+        answers: Ranges<Box<str>>,
+        others: Ranges<Box<str>>,
+    },
+    Times {
+        of: Times,
+        answers: Ranges<NumberCut>,
+        others: Ranges<NumberCut>,
+    },
     Prefixes(Prefixes),
     Suffixes(Suffixes),
     IgnoreCase(IgnoreCase),
     Wildcards(Wildcards),
     Regexps(Regexps),
     Nets(Nets),
-    Topics(Topics),
+    /// One for each dialect that there is.
+    Topics(Box<[Topics]>),
     Kinds(Box<[(Kinds, u32)]>),
     AnythingBut(Box<[(Kinds, AnythingBut)]>),
 }
@@ -283,10 +295,17 @@ fn of_texts<'s>(seed: &Seed, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Ma
             seed,
         )),
         Class::Topic => {
-            let patterns = next
-                .iter()
-                .filter_map(|(view, next)| if let Topic(words) = view { Some((words.symbols(), *next)) } else { None });
-            Matcher::Topics(Topics::new(patterns, seed))
+            let topics = TopicDialect::ALL.into_iter().filter_map(|dialect| {
+                let mut patterns = next
+                    .iter()
+                    .filter_map(|(view, next)| match view {
+                        Topic(of, words) if *of == dialect => Some((words.symbols(), *next)),
+                        _ => None,
+                    })
+                    .peekable();
+                patterns.peek().is_some().then(|| Topics::new(dialect, patterns, seed.clone()))
+            });
+            Matcher::Topics(topics.collect())
         }
         Class::Other => {
             let mut by_kinds: Vec<(crate::value::Kinds, Vec<ScalarSet>)> = Vec::new();

@@ -6,6 +6,8 @@ use crate::flatten::Validation;
 use crate::layout::EventLayout;
 use crate::limits::Limits;
 use crate::subscriptions::normal_form::Path;
+use crate::subscriptions::parse::Defaults;
+use crate::subscriptions::topics::TopicDialect;
 use crate::watch::Ask;
 use std::sync::Arc;
 
@@ -19,6 +21,8 @@ pub struct Options {
     pub layout: Arc<EventLayout>,
     /// The tenant of events that have none.
     pub default_tenant: Option<Box<str>>,
+    /// The dialect of topic patterns of subscriptions that do not say.
+    pub topic_dialect: TopicDialect,
     /// How much of an event is checked.
     pub validation: Validation,
     /// Bounds on what users and events may cost.
@@ -50,6 +54,7 @@ impl Default for Options {
         Options {
             layout: Arc::default(),
             default_tenant: Some("default".into()),
+            topic_dialect: TopicDialect::default(),
             validation: Validation::Full,
             limits: Limits::default(),
             allow_unindexed: true,
@@ -63,6 +68,13 @@ impl Default for Options {
             ask: None,
             before_publish: None,
         }
+    }
+}
+
+impl Options {
+    /// What a subscription that does not say gets of them.
+    pub fn defaults(&self) -> Defaults<'_> {
+        Defaults { tenant: self.default_tenant.as_deref(), topic_dialect: self.topic_dialect }
     }
 }
 

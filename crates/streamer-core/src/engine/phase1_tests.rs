@@ -3,7 +3,8 @@
 use crate::automaton::testing::Dice;
 use crate::engine::PartitionName;
 use crate::engine::{Addition, Engine, Event, FilterState, Options, Phase1, Scratch, Selection, WriteMode};
-use crate::subscriptions::normal_form::{Atom, Cidr, Clause, Conjunction, Mode, NormalForm, Path, Range, Root, TopicWord};
+use crate::subscriptions::normal_form::{Atom, Cidr, Clause, Conjunction, Mode, NormalForm, Path, Range, Root};
+use crate::subscriptions::topics::{TopicDialect, TopicPattern, TopicWord};
 use crate::value::{Kinds, Number, Scalar};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,7 +113,7 @@ fn of_kind(kind: u64, n: u64) -> (Clause, String) {
         4 => (Atom::Numbers(Range { low: number(1000 * n), high: number(1000 * n + 9) }), format!("{}", 1000 * n + 4)),
         _ => {
             let words = [TopicWord::Word(word.as_str().into()), TopicWord::One];
-            (Atom::Topic(words.into()), format!("{word}.x"))
+            (Atom::Topic(TopicPattern { dialect: TopicDialect::Nats, words: words.into() }), format!("{word}.x"))
         }
     };
     let value = if kind == 4 { value } else { format!("\"{value}\"") };
@@ -188,7 +189,10 @@ fn with_filters_and_without_the_same_is_found() {
                     Atom::Numbers(Range { low: number(low), high: number(low + dice.below(30)) })
                 }
                 8 => Atom::Wildcard([text, word(dice).into()].into()),
-                9 => Atom::Topic([TopicWord::Word("a".into()), TopicWord::Many, TopicWord::Word(text)].into()),
+                9 => {
+                    let words = [TopicWord::Word("a".into()), TopicWord::Many, TopicWord::Word(text)].into();
+                    Atom::Topic(TopicPattern { dialect: *dice.pick(&TopicDialect::ALL), words })
+                }
                 _ => Atom::Equal(Scalar::String(text)),
             }
         };

@@ -182,7 +182,7 @@ impl<'e> Programs<'e> {
         self.parsed.get(slot, record, |text| {
             spend(64);
             // It was read so when it was added.
-            Subscription::parse(text, options.default_tenant.as_deref(), &options.limits.of_any_size()).ok()
+            Subscription::parse(text, options.defaults(), &options.limits.of_any_size()).ok()
         })
     }
 

@@ -249,7 +249,9 @@ impl Search<'_, '_, '_> {
                 Matcher::Wildcards(wildcards) => wildcards.query(text, &mut self.scratch.literals, hit),
                 Matcher::Regexps(regexps) => regexps.query(text, &mut self.scratch.literals, hit),
                 Matcher::Nets(nets) => nets.query(text, hit),
-                Matcher::Topics(topics) => topics.query(text, &mut self.scratch.topics, hit),
+                Matcher::Topics(dialects) => {
+                    dialects.iter().for_each(|topics| topics.query(text, &mut self.scratch.topics, &mut hit));
+                }
                 _ => {}
             },
             _ => {}

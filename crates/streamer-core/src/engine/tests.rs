@@ -2,7 +2,6 @@
 
 use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
-use crate::automaton::places::{Symbol, topic_matches};
 use crate::automaton::testing::Dice;
 use crate::automaton::wildcards::wildcard_matches;
 use crate::engine::{Addition, Depth, Engine, Event, FilterState, Options, Scratch, Selection, WriteMode};
@@ -10,8 +9,9 @@ use crate::json;
 use crate::regexps::CompiledRegexp;
 use crate::regexps::Regexp;
 use crate::subscriptions::normal_form::{
-    Atom, Cidr, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Range, Root, TopicWord, Verify,
+    Atom, Cidr, Clause, Conjunction, Mode, NormalForm, Path, PatternTree, Range, Root, Verify,
 };
+use crate::subscriptions::topics::{TopicDialect, TopicPattern, TopicWord};
 use crate::value::{Kind, Kinds, Number, Scalar, ScalarRef, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn holds(atom: &Atom, value: &Value) -> bool {
         }
         Atom::Kinds(kinds) => kinds.has(value.kind()),
         Atom::Other { kinds, none_of } => kinds.has(value.kind()) && !none_of.iter().any(|atom| holds(atom, value)),
-        Atom::Topic(words) => text.is_some_and(|text| topic_matches(words.iter().map(Symbol::from), text)),
+        Atom::Topic(pattern) => text.is_some_and(|text| pattern.matches(text)),
         // Only CEL makes these: see the differential tests of what is lowered.
         Atom::Times(..) | Atom::Size(..) => unreachable!("no form here has one"),
     }
@@ -186,7 +186,7 @@ fn atom(dice: &mut Dice, topic: bool) -> Atom {
                 _ => TopicWord::Word((*dice.pick(&["a", "b", ""])).into()),
             })
             .collect();
-        return Atom::Topic(words);
+        return Atom::Topic(TopicPattern { dialect: *dice.pick(&TopicDialect::ALL), words });
     }
     let text = |dice: &mut Dice| -> Box<str> { dice.text(LETTERS, 2).into() };
     match dice.below(24) {
@@ -354,7 +354,7 @@ fn event(dice: &mut Dice) -> String {
         let elements: Vec<String> = (0..dice.below(4)).map(|_| element(dice)).collect();
         data.push(format!("\"r\":[{}]", elements.join(",")));
     }
-    let topic = (0..dice.below(4)).map(|_| *dice.pick(&["a", "b", ""])).collect::<Vec<_>>().join(".");
+    let topic = (0..dice.below(4)).map(|_| *dice.pick(&["a", "b", ""])).collect::<Vec<_>>().join(*dice.pick(&[".", "/"]));
     let before = if dice.chance(50) { format!(",\"before\":{{\"a\":{}}}", json_value(dice, 1)) } else { String::new() };
     format!("{{\"type\":\"update\",\"topic\":\"{topic}\",\"data\":{{{}}}{before}}}", data.join(","))
 }

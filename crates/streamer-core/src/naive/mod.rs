@@ -5,7 +5,6 @@
 
 use crate::automaton::cidr::{net_holds, parse_address};
 use crate::automaton::folding::fold;
-use crate::automaton::places::{Symbol, topic_matches};
 use crate::automaton::wildcards::wildcard_matches;
 use crate::error::EventError;
 use crate::flatten::substitute;
@@ -100,10 +99,7 @@ fn find_at<'v, 'p>(raw: &'v Value, part: &'p Part) -> Option<(&'p Pointer, &'v V
 /// Whether the subscription's types, topic, filters and pattern all hold; tenant, collection and `cel` are not looked at.
 pub fn wants(subscription: &Subscription, event: &NaiveEvent) -> bool {
     subscription.types.as_ref().is_none_or(|types| event.event_type.is_some_and(|kind| types.contains(&kind)))
-        && subscription
-            .topic
-            .as_ref()
-            .is_none_or(|words| event.topic.as_ref().is_some_and(|key| topic_matches(words.iter().map(Symbol::from), key)))
+        && subscription.topic.as_ref().is_none_or(|pattern| event.topic.as_ref().is_some_and(|key| pattern.matches(key)))
         && subscription.filters.iter().all(|filter| filter_holds(filter, event))
         && subscription.pattern.as_ref().is_none_or(|pattern| pattern_holds(pattern, &event.raw))
 }

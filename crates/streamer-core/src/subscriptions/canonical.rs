@@ -29,7 +29,7 @@ pub struct Canonical {
 }
 
 /// Members in their order, each with what is left out.
-const MEMBERS: [(&str, &str); 14] = [
+const MEMBERS: [(&str, &str); 15] = [
     ("id", ""),
     ("gateway_id", "null"),
     ("tenant", "null"),
@@ -39,6 +39,7 @@ const MEMBERS: [(&str, &str); 14] = [
     ("cel", "null"),
     ("pattern", "null"),
     ("topic", "null"),
+    ("topic_dialect", "null"),
     ("dialect", "\"eventbridge\""),
     ("on_unknown", "\"deliver\""),
     ("transitions", "false"),

@@ -20,8 +20,10 @@ pub fn normal_form(subscription: &Subscription, limits: &Limits) -> NormalForm {
         let atoms = types.iter().map(|kind| Atom::Equal(Scalar::String(kind.as_str().into()))).collect();
         clauses.push(Clause { path: Path::part(Root::Type), mode: Mode::Scalar, atoms });
     }
-    if let Some(words) = &subscription.topic {
-        let atoms = vec![Atom::Topic(words.clone())];
+    if let Some(pattern) = &subscription.topic {
+        // Without a wildcard it is an equality: what a pattern names is a topic of its dialect.
+        let literal = pattern.literal().map(|text| Atom::Equal(Scalar::String(text.into())));
+        let atoms = vec![literal.unwrap_or_else(|| Atom::Topic(pattern.clone()))];
         clauses.push(Clause { path: Path::part(Root::Topic), mode: Mode::Scalar, atoms });
     }
     for filter in &subscription.filters {

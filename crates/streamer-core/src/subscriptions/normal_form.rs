@@ -17,6 +17,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::topics::TopicPattern;
 use crate::cel::Times;
 use crate::regexps::Regexp;
 use crate::value::{Kind, Kinds, Number, Scalar, Value, within};
@@ -157,19 +158,8 @@ pub enum Atom {
         /// What must not hold.
         none_of: Box<[Atom]>,
     },
-    /// The routing key as words, matched as AMQP does. Only at [`Root::Topic`].
-    Topic(Box<[TopicWord]>),
-}
-
-/// One word of a topic pattern.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum TopicWord {
-    /// Exactly this word, which may be empty.
-    Word(Box<str>),
-    /// `*`: exactly one word.
-    One,
-    /// `#`: zero or more words.
-    Many,
+    /// The topic matches a pattern, which has a wildcard. Only at [`Root::Topic`].
+    Topic(TopicPattern),
 }
 
 /// Bounds on a value; none of both: any value of the type.

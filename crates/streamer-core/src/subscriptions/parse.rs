@@ -2,10 +2,9 @@
 
 use super::dialect::Dialect;
 use super::filters::FilterMembers;
-use super::normal_form::TopicWord;
 use super::operators::Filter;
 use super::patterns::{self, Pattern};
-use super::topics::parse_topic;
+use super::topics::{TopicDialect, TopicPattern};
 use super::wording::{is_identifier, quote, type_name, unknown_name};
 use crate::error::SubscriptionError;
 use crate::json::{self, ParseOptions, Tree};
@@ -50,7 +49,7 @@ pub struct Subscription {
     /// A pattern.
     pub pattern: Option<Pattern>,
     /// A topic pattern.
-    pub topic: Option<Box<[TopicWord]>>,
+    pub topic: Option<TopicPattern>,
     /// A CEL expression as text.
     pub cel: Option<Box<str>>,
     /// Deliver or skip.
@@ -64,7 +63,7 @@ pub struct Subscription {
 }
 
 /// Names of the members, in the order in which they are shown.
-const MEMBERS: [&str; 14] = [
+const MEMBERS: [&str; 15] = [
     "id",
     "gateway_id",
     "tenant",
@@ -74,6 +73,7 @@ const MEMBERS: [&str; 14] = [
     "cel",
     "pattern",
     "topic",
+    "topic_dialect",
     "dialect",
     "on_unknown",
     "transitions",
@@ -95,11 +95,28 @@ struct SubscriptionMembers<'t> {
     cel: Option<&'t str>,
     pattern: Option<&'t Tree>,
     topic: Option<&'t str>,
+    topic_dialect: Option<TopicDialect>,
     dialect: Dialect,
     on_unknown: OnUnknown,
     transitions: bool,
     has_labels: bool,
     cel_evaluator: Option<CelEvaluator>,
+}
+
+/// What a subscription that does not say gets of its engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Defaults<'a> {
+    /// None where each must say.
+    pub tenant: Option<&'a str>,
+    /// Of its topic pattern.
+    pub topic_dialect: TopicDialect,
+}
+
+impl<'a> Defaults<'a> {
+    /// This tenant, and what else an engine has by default.
+    pub fn of(tenant: &'a str) -> Defaults<'a> {
+        Defaults { tenant: Some(tenant), ..Defaults::default() }
+    }
 }
 
 impl Subscription {
@@ -108,7 +125,7 @@ impl Subscription {
     /// # Errors
     ///
     /// The first thing that is wrong, with its place.
-    pub fn parse(text: &[u8], default_tenant: Option<&str>, limits: &Limits) -> Result<Subscription> {
+    pub fn parse(text: &[u8], defaults: Defaults<'_>, limits: &Limits) -> Result<Subscription> {
         let most = limits.max_subscription_bytes;
         if text.len() > most {
             let reason = format!("{} bytes of JSON text; at most {most} are allowed (limits.max_subscription_bytes)", text.len());
@@ -118,7 +135,7 @@ impl Subscription {
             let offset = error.offset.unwrap_or_default();
             SubscriptionError::new("", format!("{} ({} at byte {offset})", error.reason, error.code.as_str()))
         })?;
-        Subscription::from_tree(&tree, default_tenant, limits).map_err(|error| SubscriptionError {
+        Subscription::from_tree(&tree, defaults, limits).map_err(|error| SubscriptionError {
             subscription_id: match &tree {
                 Tree::Object(members) => members.iter().rev().find(|(name, _)| &**name == "id").and_then(|(_, id)| text_of(id)),
                 _ => None,
@@ -128,13 +145,13 @@ impl Subscription {
         })
     }
 
-    fn from_tree(tree: &Tree, default_tenant: Option<&str>, limits: &Limits) -> Result<Subscription> {
+    fn from_tree(tree: &Tree, defaults: Defaults<'_>, limits: &Limits) -> Result<Subscription> {
         refuse_duplicates(tree)?;
         let Tree::Object(members) = tree else {
             return Err(SubscriptionError::new("", format!("expected an object, not {}", type_name(tree))));
         };
         let given = read_members(members)?;
-        let Some(tenant) = given.tenant.or(default_tenant) else {
+        let Some(tenant) = given.tenant.or(defaults.tenant) else {
             let reason = "expected a tenant, since the engine has no default tenant; '*' means every tenant";
             return Err(SubscriptionError::new("tenant", reason));
         };
@@ -142,6 +159,8 @@ impl Subscription {
         size.add_conditions(given.filters.len(), limits).map_err(|reason| SubscriptionError::new("filters", reason))?;
         given.filters.iter().try_for_each(|filter| filter.measure(&mut size, limits))?;
         let filters = given.filters.iter().map(|filter| filter.parse(limits));
+        let topic_dialect = given.topic_dialect.unwrap_or(defaults.topic_dialect);
+        let topic = given.topic.map(|text| TopicPattern::parse(text, topic_dialect));
         Ok(Subscription {
             id: given.id.into(),
             gateway_id: given.gateway_id.map(Box::from),
@@ -150,7 +169,7 @@ impl Subscription {
             types: given.types,
             filters: filters.collect::<Result<_>>()?,
             pattern: given.pattern.map(|tree| patterns::parse_part(tree, given.dialect, limits, "pattern", size)).transpose()?,
-            topic: given.topic.map(parse_topic).transpose().map_err(|reason| SubscriptionError::new("topic", reason))?,
+            topic: topic.transpose().map_err(|reason| SubscriptionError::new("topic", reason))?,
             cel: given.cel.map(Box::from),
             on_unknown: given.on_unknown,
             transitions: given.transitions,
@@ -187,6 +206,7 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<SubscriptionMembers<'_>>
                 _ => return Err(SubscriptionError::pattern(&**place, format!("expected an object, not {}", type_name(value)))),
             },
             "topic" => given.topic = Some(text(value, place)?),
+            "topic_dialect" => given.topic_dialect = TopicDialect::of(one_of(value, place, &TopicDialect::NAMES)?),
             "dialect" => {
                 given.dialect = match one_of(value, place, &["strict", "eventbridge"])? {
                     "strict" => Dialect::Strict,

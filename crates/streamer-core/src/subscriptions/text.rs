@@ -1,6 +1,6 @@
 //! Clauses in words, for `plan`.
 
-use super::normal_form::{Atom, Cidr, Clause, Mode, Path, Range, Relation, Root, TopicWord};
+use super::normal_form::{Atom, Cidr, Clause, Mode, Path, Range, Relation, Root};
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -81,14 +81,7 @@ impl fmt::Display for Atom {
                 joined(f, none_of, " or ")?;
                 f.write_str(")")
             }
-            Atom::Topic(words) => {
-                let words = words.iter().map(|word| match word {
-                    TopicWord::Word(word) => word,
-                    TopicWord::One => "*",
-                    TopicWord::Many => "#",
-                });
-                write!(f, "like {}", words.collect::<Vec<_>>().join("."))
-            }
+            Atom::Topic(pattern) => write!(f, "like {pattern}"),
         }
     }
 }

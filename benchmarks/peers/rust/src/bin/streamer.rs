@@ -5,6 +5,7 @@
 //!
 //! Each pattern is a subscription of one partition: the layout is that of a plain document.
 
+use streamer_core::subscriptions::parse::Defaults;
 use peers::{args, measure, skip};
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +21,7 @@ const DOCUMENT: &str = r#"{"id":null,"tenant":null,"collection":null,"type":null
 fn addition(id: u32, pattern: &str) -> Addition {
     let text = format!(r#"{{"id":"{id}","pattern":{pattern}}}"#);
     let limits = Limits::default();
-    let subscription = Subscription::parse(text.as_bytes(), Some("default"), &limits).expect("a pattern");
+    let subscription = Subscription::parse(text.as_bytes(), Defaults::of("default"), &limits).expect("a pattern");
     Addition {
         form: normal_form(&subscription, &limits),
         id: subscription.id,

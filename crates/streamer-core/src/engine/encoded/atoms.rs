@@ -7,7 +7,8 @@ use crate::json;
 use crate::map::{Array, Text};
 use crate::regexps::{CompiledRegexp, Regexp};
 use crate::stored::{ImageReader, ImageWriter};
-use crate::subscriptions::normal_form::{Cidr, TopicWord};
+use crate::subscriptions::normal_form::Cidr;
+use crate::subscriptions::topics::{TopicDialect, TopicWord};
 use crate::value::{Kinds, Number, ScalarRef, Value};
 use std::sync::Arc;
 
@@ -76,7 +77,7 @@ pub enum AtomView<'a> {
     Element(&'a Arc<Value>),
     Kinds(Kinds),
     Other(Kinds, Atoms<'a>),
-    Topic(Words<'a>),
+    Topic(TopicDialect, Words<'a>),
 }
 
 /// A row of texts.
@@ -86,7 +87,7 @@ pub struct Texts<'a> {
     pub(super) words: &'a [u32],
 }
 
-/// A row of topic words; `u32::MAX` is `*`, `u32::MAX - 1` is `#`.
+/// A row of topic words; `u32::MAX` is one word, `u32::MAX - 1` any number of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a>(pub(super) Texts<'a>);
 
@@ -127,14 +128,9 @@ impl Texts<'_> {
 }
 
 impl<'a> Words<'a> {
-    /// Whether there are words, and none is literal.
+    /// Whether none is literal.
     pub fn is_open(&self) -> bool {
-        !self.0.words.is_empty() && self.0.words.iter().all(|word| *word >= MANY)
-    }
-
-    /// Whether none is `*` or `#`.
-    pub fn is_literal(&self) -> bool {
-        self.0.words.iter().all(|word| *word < MANY)
+        self.0.words.iter().all(|word| *word >= MANY)
     }
 
     /// The words.
@@ -266,7 +262,8 @@ impl Pool {
             }
             _ => {
                 let end = 2 + words[1] as usize;
-                (Topic(Words(Texts { pool: self, words: &words[2..end] })), end)
+                let dialect = TopicDialect::ALL[(head >> 8) as usize];
+                (Topic(dialect, Words(Texts { pool: self, words: &words[2..end] })), end)
             }
         }
     }
@@ -320,7 +317,7 @@ impl Pool {
                 tag::CIDR4 if (head >> 8) as u8 <= 32 => (2, 0..0),
                 tag::CIDR6 if (head >> 8) as u8 <= 128 => (5, 0..0),
                 tag::WILDCARD if *words.get(1)? >= 2 => (2 + *words.get(1)? as usize, 2..2 + *words.get(1)? as usize),
-                tag::TOPIC => {
+                tag::TOPIC if ((head >> 8) as usize) < TopicDialect::ALL.len() => {
                     let row = words.get(2..)?.get(..*words.get(1)? as usize)?;
                     if !row.iter().all(|word| *word >= MANY || is_text(word)) {
                         return None;

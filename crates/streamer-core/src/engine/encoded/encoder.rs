@@ -4,7 +4,8 @@ use super::atoms::{AtomView, MANY, ONE, Pool, tag, text_of};
 use crate::automaton::ranges::{NumberCut, text_after, text_before};
 use crate::cel::Times;
 use crate::regexps::CompiledRegexp;
-use crate::subscriptions::normal_form::{Atom, Cidr, Range, TopicWord};
+use crate::subscriptions::normal_form::{Atom, Cidr, Range};
+use crate::subscriptions::topics::{TopicDialect, TopicWord};
 use crate::value::{ScalarRef, Value};
 use hashbrown::HashTable;
 use std::collections::HashMap;
@@ -173,9 +174,9 @@ impl ClauseEncoder {
                 }
                 out[start + 2] = (out.len() - start - 3) as u32;
             }
-            Atom::Topic(words) => {
-                out.extend([tag::TOPIC, words.len() as u32]);
-                for word in words {
+            Atom::Topic(pattern) => {
+                out.extend([tag_of_topic(pattern.dialect), pattern.words.len() as u32]);
+                for word in &pattern.words {
                     let word = match word {
                         TopicWord::One => ONE,
                         TopicWord::Many => MANY,
@@ -222,8 +223,8 @@ impl ClauseEncoder {
                 }
                 out[start + 2] = (out.len() - start - 3) as u32;
             }
-            AtomView::Topic(words) => {
-                out.extend([tag::TOPIC, words.0.words.len() as u32]);
+            AtomView::Topic(dialect, words) => {
+                out.extend([tag_of_topic(dialect), words.0.words.len() as u32]);
                 for &word in words.0.words {
                     let word = if word >= MANY { word } else { self.text(words.0.pool.text(word))? };
                     out.push(word);
@@ -232,6 +233,10 @@ impl ClauseEncoder {
         }
         Ok(())
     }
+}
+
+fn tag_of_topic(dialect: TopicDialect) -> u32 {
+    tag::TOPIC | (dialect as u32) << 8
 }
 
 fn tag_of(times: Times) -> u32 {

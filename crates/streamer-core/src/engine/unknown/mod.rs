@@ -20,7 +20,6 @@ mod parsed;
 mod patterns;
 mod tree;
 
-use crate::automaton::places::{Symbol, topic_matches};
 use crate::cel::Verdict;
 use crate::engine::encoded::AtomView;
 use crate::engine::external_cel::Side;
@@ -251,11 +250,11 @@ impl AskedSubscription<'_, '_> {
                 Verdict::of(event.event_type.is_some_and(|one| types.contains(&one)))
             }
         });
-        let topic = subscription.topic.as_ref().map_or(Verdict::True, |words| {
+        let topic = subscription.topic.as_ref().map_or(Verdict::True, |pattern| {
             if event.unknown.topic {
                 Verdict::Unknown
             } else {
-                Verdict::of(event.topic.as_ref().is_some_and(|key| topic_matches(words.iter().map(Symbol::from), key)))
+                Verdict::of(event.topic.as_deref().is_some_and(|key| pattern.matches(key)))
             }
         });
         let mut verdict = types.and(topic);

@@ -63,6 +63,7 @@ mod tests {
     use crate::engine::failures::Heard;
     use crate::engine::name::PartitionName;
     use crate::limits::Limits;
+    use crate::subscriptions::parse::Defaults;
     use std::sync::OnceLock;
 
     fn record(id: usize, bytes: usize) -> Arc<Record> {
@@ -89,7 +90,7 @@ mod tests {
         for (slot, record) in records.iter().enumerate() {
             let found = kept.get(slot as u32, record, |text| {
                 count += 1;
-                Subscription::parse(text, Some("t"), &Limits::default()).ok()
+                Subscription::parse(text, Defaults::of("t"), &Limits::default()).ok()
             });
             assert_eq!(found.map(|found| found.id.clone()), Some(record.id.clone()));
         }
