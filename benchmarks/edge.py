@@ -36,6 +36,7 @@ import streamer
 from benchmarks.measure import WrongMatches, order
 from streamer import Matches
 from streamer.automaton import Quamina, TopicMatcher
+from streamer.model import TopicDialect
 
 SIZES = (1, 1_000, 100_000)
 EVENTS = 2_000
@@ -224,7 +225,10 @@ def alone(size: int) -> dict[str, tuple[list[str], bytes | str, int]]:
             1,
         ),
         "Quamina, ten match": ([f'{{"a": [{n % (size // 10)}]}}' + " " * n for n in range(size)], b'{"a": 7}', 10),
-        "TopicMatcher": ([f"a.b{n}.#" for n in range(size)], "a.b7.c.d", 1),
+        **{
+            f"TopicMatcher, {dialect}": ([f"a{by}b{n}{by}{many}" for n in range(size)], f"a{by}b7{by}c{by}d", 1)
+            for dialect, by, many in (("amqp", ".", "#"), ("mqtt", "/", "#"), ("nats", ".", ">"))
+        },
     }
 
 
@@ -246,10 +250,11 @@ def measure_alone(size: int, count: int, rounds: int) -> dict[str, tuple[float, 
             engine.add_many({"id": str(n), "pattern": source, "dialect": "strict"} for n, source in enumerate(sources))
             ask, text = partial(quamina.matches_for_event, event), event
         else:
-            topics: TopicMatcher[int] = TopicMatcher()
+            dialect = cast(TopicDialect, name.removeprefix("TopicMatcher, "))
+            topics: TopicMatcher[int] = TopicMatcher(topic_dialect=dialect)
             for n, source in enumerate(sources):
                 topics.bind(source, n)
-            engine.add_many({"id": str(n), "topic": source} for n, source in enumerate(sources))
+            engine.add_many({"id": str(n), "topic": source, "topic_dialect": dialect} for n, source in enumerate(sources))
             ask, text = partial(topics.match, event), json.dumps({"topic": event}).encode()
         acts: tuple[Callable[[], Any], ...] = (ask, partial(engine.match_ids, text))
         for act in acts:
