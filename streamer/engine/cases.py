@@ -34,7 +34,7 @@ BOUNDS: Final = Bounds(max_bytes=1 << 20, max_values=50_000, max_text=1 << 18)
 SHOWN, EXPLAINED = 5, 3
 
 _FILE: Final = ("subscriptions", "layout", "cases")
-_CASE: Final = ("name", "event", "events", "file", "tenant", "collection", "expect")
+_CASE: Final = ("name", "event", "events", "file", "tenant", "collection", "expect", "expect_at_least")
 _EXPECTED: Final = ("id", "transition", "certain")
 _TRANSITIONS: Final = (*get_args(Transition), None)
 
@@ -56,11 +56,12 @@ class Expected:
 @final
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Events, each of which exactly the expected subscriptions are to match.
+    """Events, each of which the expected subscriptions are to match.
 
     Attributes:
         events: those written in the case; empty where they are in *file*.
         file: JSON lines with the events.
+        at_least: whether others may match too; else just the expected ones.
         line: where the case begins.
         column: where the case begins.
     """
@@ -71,6 +72,7 @@ class Case:
     tenant: str | None
     collection: str | None
     expect: Sequence[Expected]
+    at_least: bool
     line: int
     column: int
 
@@ -85,7 +87,7 @@ class Difference:
         event: the event as it was given.
         error: why it could not be matched; None where it was.
         expected: all that is expected.
-        matched: all that matched, in order of adding.
+        matched: all that matched and is compared, in order of adding: where others may match, the expected ones alone.
         explanations: of the first subscriptions that differ.
     """
 
@@ -270,6 +272,9 @@ def _compare(engine: Engine, case: Case, number: int, event: EventSource | Event
         matched = list(engine.match(event, case.tenant, case.collection).sorted())
     except EventError as error:
         return Difference(number, event, f"the event cannot be read: {error}", case.expect)
+    if case.at_least:
+        expected = {each.id for each in case.expect}
+        matched = [match for match in matched if match.subscription_id in expected]
     found = Difference(number, event, None, case.expect, matched)
     wrong = [*found.missing, *found.differing, *found.unexpected]
     if not wrong:
@@ -384,13 +389,17 @@ class _Reader:
             events = self._events(several, [(*place, "events", index) for index in range(len(several))])
         elif given == ["file"] and (named := self._text(place, members, "file")) is not None:
             file = self._directory / named
+        if "expect" in members and "expect_at_least" in members:
+            self._wrong((*place, "expect_at_least"), "expected one of expect, expect_at_least; not both")
+        named_expect = "expect_at_least" if "expect_at_least" in members else "expect"
         return Case(
             name=self._text(place, members, "name") or show_place(place),
             events=events,
             file=file,
             tenant=self._text(place, members, "tenant"),
             collection=self._text(place, members, "collection"),
-            expect=self._expected((*place, "expect")),
+            expect=self._expected((*place, named_expect)),
+            at_least=named_expect == "expect_at_least",
             line=node.mark.line,
             column=node.mark.column,
         )
@@ -411,7 +420,10 @@ class _Reader:
 
     def _expected(self, place: Place) -> list[Expected]:
         found: dict[str, Expected] = {}
-        for index, node in enumerate(self._list(place, "ids")):
+        nodes = self._list(place, "ids")
+        if place[-1] == "expect_at_least" and not nodes:
+            self._wrong(place, "expected at least one id; `expect: []` says that nobody matches")
+        for index, node in enumerate(nodes):
             at = (*place, index)
             value = node.plain()
             members = self._members(at, _EXPECTED) if isinstance(value, dict) else {"id": value}

@@ -48,6 +48,28 @@ def test_cases_that_hold_pass(run: Run, place: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"cases.yaml ..\n2 passed\n", b"")
 
 
+def test_others_may_match_where_a_case_says_at_least(run: Run, place: Path) -> None:
+    event = "{{collection: orders, type: insert, data: {{amount: 250, status: paid}}}}"
+    case = f"  - name: {{0}}\n    event: {event}\n    {{0}}: [{{1}}]\n"
+    write(place, SUBSCRIPTIONS + case.format("expect_at_least", "big") + case.format("expect", "big"))
+    ran = run("test", "cases.yaml")
+    assert ran.returncode == 1
+    assert ran.stdout.decode().startswith("cases.yaml .F\n")
+    assert "expect - not expected: 'paid'\n1 failed, 1 passed\n" in ran.stdout.decode()
+    write(place, SUBSCRIPTIONS + case.format("expect_at_least", "{id: paid, transition: leave}").replace("250", "25"))
+    (told,) = map(json.loads, run("test", "cases.yaml", "--format", "json").stdout.splitlines())
+    (difference,) = told["differences"]
+    assert difference["diff"] == ["- paid (leave)", "+ paid (enter)"]
+    write(place, SUBSCRIPTIONS + case.format("expect_at_least", "paid").replace("250, status: paid", "250"))
+    (told,) = map(json.loads, run("test", "cases.yaml", "--format", "json").stdout.splitlines())
+    assert told["differences"][0]["diff"] == ["- paid"]
+    write(place, SUBSCRIPTIONS + case.format("expect_at_least", "") + "    expect: []\n")
+    ran = run("test", "cases.yaml")
+    assert ran.returncode == 2
+    assert "not both" in ran.stderr.decode()
+    assert "expected at least one id" in ran.stderr.decode()
+
+
 def test_a_difference_shows_what_was_expected_and_why_it_is_not(run: Run, place: Path) -> None:
     write(place, SUBSCRIPTIONS + GOOD + BAD)
     ran = run("test", "cases.yaml")
