@@ -1,4 +1,4 @@
-"""What newcomers write and every check accepts: `lint` and `check` say what was probably meant, in a form that works."""
+"""What newcomers write: of what is accepted `lint` and `check` say what was probably meant, of the rest errors say what is wrong."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from streamer import Engine
+from streamer import Engine, SubscriptionError
 from tests.cli.conftest import Run
 from tests.conformance.table import TESTDATA
 
-ROWS: list[Mapping[str, str]] = tomllib.loads((TESTDATA / "mistakes.toml").read_text())["row"]
+TABLE = tomllib.loads((TESTDATA / "mistakes.toml").read_text())
+ROWS: list[Mapping[str, str]] = TABLE["row"]
+REFUSED: list[Mapping[str, str]] = TABLE["refused"]
 
 
 def layout_of(row: Mapping[str, str]) -> str:
@@ -65,3 +67,23 @@ def test_lint_and_check_tell_the_line_of_each_mistake(run: Run, place: Path, lay
     shown = run("check", *given, "-f", "github").stdout.decode().splitlines()
     for (line, _), annotation in zip(expected, shown, strict=True):
         assert annotation.startswith(f"::warning file=rows.jsonl,line={line},title=probable_mistake::")
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in REFUSED])
+def test_an_error_says_what_is_wrong_and_what_was_meant_works(engine: Callable[..., Engine], row: Mapping[str, str]) -> None:
+    e = engine()
+    with pytest.raises(SubscriptionError) as refused:
+        e.add(row["subscription"])
+    assert row["says"] in str(refused.value)
+    assert len(e) == 0
+    e.add(row["meant"])
+    assert e.matches_any(row["event"])
+
+
+def test_check_tells_of_every_refused_row_at_once(run: Run, place: Path) -> None:
+    (place / "rows.jsonl").write_text("\n".join(row["subscription"] for row in REFUSED))
+    ran = run("check", "-s", "rows.jsonl")
+    assert (ran.returncode, ran.stderr) == (1, f"{len(REFUSED)} bad subscriptions\n".encode())
+    for number, (row, line) in enumerate(zip(REFUSED, ran.stdout.decode().splitlines(), strict=True), 1):
+        assert line.startswith(f"rows.jsonl:{number}: ")
+        assert row["says"] in line
