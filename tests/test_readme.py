@@ -151,6 +151,22 @@ def run_page(page: str, directory: Path, capture: pytest.CaptureFixture[str], na
     return ran
 
 
+def first_match() -> str:
+    """Return what a newcomer reads and types, from nothing to the first match on records of Debezium."""
+    install = PAGES[0].read_text().partition("\n## In fifteen lines")[0]
+    return install + (ROOT / "docs/tutorials/debezium.md").read_text().partition("\n## 3.")[0]
+
+
+def minutes(page: str) -> float:
+    """Estimate how long one reads a page (200 words a minute), types its commands (150 characters) and saves its files (20 s)."""
+    prose = BLOCK.sub("", page)
+    consoles = [block for block in blocks(page) if block.language == "console"]
+    typed = sum(len(line) for block in consoles for line in block.text.splitlines() if line.startswith("$ "))
+    printed = sum(len(block.text.split()) for block in consoles)
+    files = sum(block.mark.startswith("file:") for block in blocks(page))
+    return (len(prose.split()) + printed) / 200 + typed / 150 + files / 3
+
+
 def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -163,6 +179,16 @@ def test_the_examples_of_the_page_run(
     monkeypatch.setenv("STREAMER_BACKEND", backend)
     ran = run_page(page.read_text(), tmp_path, capsys, page.name)
     assert ran or page.name != "README.md", "the README has examples"
+
+
+def test_a_newcomer_matches_debeziums_records_within_ten_minutes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setenv("STREAMER_BACKEND", backend)
+    page = first_match()
+    assert 2 < minutes(page) < 10
+    assert run_page(page, tmp_path, capsys, "debezium.md") == 2
+    assert "streamer match --layout debezium" in page
 
 
 def test_the_files_of_the_readme_are_those_of_the_examples() -> None:

@@ -1,4 +1,4 @@
-"""What newcomers write: of what is accepted `lint` and `check` say what was probably meant, of the rest errors say what is wrong."""
+"""What newcomers write: `lint` and `check` say what was probably meant, and errors what is wrong, in forms that work."""
 
 from __future__ import annotations
 

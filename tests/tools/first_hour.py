@@ -1,11 +1,12 @@
-"""Measure what a newcomer meets: what a plain installation brings, how long it takes to import, whether the README runs in it.
+"""Measure what a newcomer meets: what a plain installation brings, how long it takes to import, whether the pages run in it.
 
 ```console
 python -m tests.tools.first_hour [WHEEL]
 ```
 
 Without a wheel one is built of this checkout. It is installed into an environment of its own, without an extra. Ends with 1 where
-a figure is beyond its goal, or an example of the README does not do what the page says.
+a figure is beyond its goal, or an example of the README or of a tutorial does not do what the page says. The tutorial of Debezium
+is followed up to Kafka, whose client a plain installation has not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.test_readme import blocks, commands, promised, same
+from tests.test_readme import blocks, commands, first_match, minutes, promised, same
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 10
@@ -114,39 +115,50 @@ def times(python: Path, place: Path) -> list[Figure]:
     ]
 
 
-def read(python: Path, place: Path) -> int:
-    """Do what the README says, as it is written, in an empty folder; return how many examples there were."""
+def pages() -> dict[str, str]:
+    """Return what a newcomer reads first, by the names of the pages."""
+    names = ("README.md", "docs/tutorials/embed.md", "docs/tutorials/debezium.md")
+    return {name: (ROOT / name).read_text("utf-8").partition("\n## 4. Read them from Kafka")[0] for name in names}
+
+
+def read(python: Path, place: Path, name: str, page: str) -> int:
+    """Do what a page says, as it is written, in an empty folder; return how many examples there were."""
     environment = newcomer(python)
-    found = blocks((ROOT / "README.md").read_text("utf-8"))
+    found = blocks(page)
     examples = 0
     for block in found:
         if block.mark.startswith("file:"):
             (place / block.mark.removeprefix("file:").strip()).write_text(block.text, "utf-8")
         elif block.language == "console" and block.mark == "run":
             for command, expected in commands(block.text):
-                printed = run("sh", "-c", command, cwd=place, environment=environment)
+                # A command that is to find something wrong ends with 1.
+                done = subprocess.run(command, shell=True, cwd=place, env=environment, capture_output=True, text=True)
+                printed = done.stdout + done.stderr
                 if not same(expected, printed):
-                    sys.exit(f"README.md:{block.line}: `{command}` says:\n{expected}\nprinted:\n{printed}")
+                    sys.exit(f"{name}:{block.line}: `{command}` says:\n{expected}\nprinted:\n{printed}")
                 examples += 1
     written = [block for block in found if block.language == "python"]
     program = "".join(f"{block.text}\nprint('{BREAK}', end='')\n" for block in written)
     printed = run(python, "-c", program, cwd=place, environment=environment)
     for block, lines in zip(written, printed.split(BREAK), strict=False):
         if missing := [line for line in promised(block.text) if line not in lines.splitlines()]:
-            sys.exit(f"README.md:{block.line} promises {missing[0]!r}, printed:\n{lines}")
+            sys.exit(f"{name}:{block.line} promises {missing[0]!r}, printed:\n{lines}")
         examples += 1
     return examples
 
 
 def plain_installation(wheel: Path, place: Path, *, timed: bool) -> None:
-    """Install a wheel without an extra, print its figures and run the README; ends where one of these is not as it should be."""
+    """Install a wheel without an extra, print its figures and run the pages; ends where one of these is not as it should be."""
     python = install(wheel, place)
-    figures = [*sizes(python, place), *(times(python, place) if timed else [])]
+    reading = Figure("minutes to a match on Debezium's", minutes(first_match()), 10)
+    figures = [*sizes(python, place), *(times(python, place) if timed else []), reading]
     print(*figures, sep="\n")
-    folder = place / "empty"
-    folder.mkdir()
-    examples = read(python, folder)
-    print(f"{'examples of the README that ran':<32} {examples:>8}")
+    examples = 0
+    for name, page in pages().items():
+        folder = place / Path(name).stem
+        folder.mkdir()
+        examples += read(python, folder, name, page)
+    print(f"{'examples of the pages that ran':<32} {examples:>8}")
     if not has_core(python):
         print("no native core: what the reference stands on is installed, too, and the goals do not hold")
     elif not all(figure.is_met for figure in figures):
