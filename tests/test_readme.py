@@ -11,17 +11,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+
+import streamer
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Those of spark.md need a session: tests/spark/test_spark_guide.py runs them.
@@ -198,6 +202,14 @@ def test_the_files_of_the_readme_are_those_of_the_examples() -> None:
     assert given == {name: (ROOT / "examples" / name).read_text() for name in ("subscriptions.jsonl", "events.jsonl")}
 
 
+def test_lint_finds_nothing_in_the_four_ways_of_the_readme(engine: Callable[..., streamer.Engine]) -> None:
+    ways = re.findall(r"^\| \w+ \| `(\{.*\})` \|", PAGES[0].read_text(), re.M)
+    e = engine()
+    e.add_many({"id": way, **json.loads(way)} for way in ways)
+    # The reference looks up less of CEL than the native core, and says so.
+    assert (len(e), [finding for finding in e.lint() if finding.code != "slow"]) == (4, [])
+
+
 def test_the_readme_begins_with_how_to_install() -> None:
     headings = re.findall(r"^## (.*)$", PAGES[0].read_text(), re.M)
     assert headings[0] == "Install"
@@ -249,6 +261,14 @@ def anchors(page: Path) -> set[str]:
 def named_anchors(page: Path) -> list[str]:
     """Return the anchors that a page names itself, in its order."""
     return re.findall(r'<a id="([^"]+)"></a>', page.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_file_to_be_saved_is_named_where_a_reader_sees_it(page: Path) -> None:
+    """The comment that names it for these tests is hidden from who reads the page."""
+    text = page.read_text()
+    for match in re.finditer(r"^<!-- file: (\S+) -->$", text, re.M):
+        assert f"`{match[1]}`" in text[: match.start()].rstrip().rpartition("\n\n")[2], match[1]
 
 
 @pytest.mark.parametrize("page", [*PAGES, *(ROOT / name for name in OTHERS)], ids=named)

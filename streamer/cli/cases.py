@@ -33,7 +33,7 @@ class Report(StrEnum):
     github = "github"
 
 
-@click.command(name="test", epilog=EXIT_CODES.format(one="a case failed"))
+@click.command(name="test", short_help="Test subscriptions by cases of events.", epilog=EXIT_CODES.format(one="a case failed"))
 @click.argument("files", metavar="CASES...", nargs=-1, required=True, help="YAML files of cases.")
 @SUBSCRIPTIONS
 @CONFIG

@@ -24,7 +24,7 @@ def app() -> None:
     """Check and show configuration files."""
 
 
-@app.command(epilog=EXIT_CODES.format(one="something is wrong"))
+@app.command(short_help="Check a configuration and its subscriptions.", epilog=EXIT_CODES.format(one="something is wrong"))
 @FILE
 @FAULT_FORMAT
 def check(file: str, report: FaultFormat) -> None:
@@ -59,7 +59,9 @@ def _show_error(error: ConfigError, file: str, report: FaultFormat) -> None:
         show(str(error).replace("\n", " "))
 
 
-@app.command(name="show", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@app.command(
+    name="show", short_help="Print what is in force, and where it comes from.", epilog=EXIT_CODES.replace(" 1 {one};", "")
+)
 @FILE
 def show_command(file: str) -> None:
     """Print the configuration in force, defaults included, and where each value comes from."""

@@ -28,7 +28,7 @@ def app(context: click.Context) -> None:
         note("streamer layouts detect FILE names those that fit a file of events")
 
 
-@app.command(name="detect", epilog=EXIT_CODES.format(one="none fits"))
+@app.command(name="detect", short_help="Name what fits the first events of a file.", epilog=EXIT_CODES.format(one="none fits"))
 @click.argument("file", metavar="FILE", help="Events, one JSON object a line; - is standard input.")
 def detect_command(file: str) -> None:
     """Name the presets and decoders that fit the first events of a file, best first."""

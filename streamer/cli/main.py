@@ -97,7 +97,10 @@ for command in (
     app.add_command(command)
 
 
-@app.command(epilog=EXIT_CODES.format(one="some events were bad, the others were matched"))
+@app.command(
+    short_help="Match events against subscriptions.",
+    epilog=EXIT_CODES.format(one="some events were bad, the others were matched"),
+)
 @SUBSCRIPTIONS
 @CONFIG
 @click.argument("events", default="-", help="Events, one JSON object a line.  [default: -]")
@@ -172,7 +175,10 @@ def match(
     sys.exit(code or (SOME_BAD if tally.bad else OK))
 
 
-@app.command(epilog=EXIT_CODES.format(one="some events were bad, the others were matched"))
+@app.command(
+    short_help="Tell what an engine holds, and what its filters stop.",
+    epilog=EXIT_CODES.format(one="some events were bad, the others were matched"),
+)
 @SUBSCRIPTIONS
 @CONFIG
 @click.argument("events", required=False, help="Events to match first, one JSON object a line.")
@@ -241,7 +247,7 @@ def stats(
         sys.exit(SOME_BAD)
 
 
-@app.command(epilog=EXIT_CODES.format(one="the event is bad"))
+@app.command(short_help="Tell why a subscription matches an event, or why not.", epilog=EXIT_CODES.format(one="the event is bad"))
 @click.option("--id", metavar="ID", required=True, help="The subscription to explain.")
 @SUBSCRIPTIONS
 @CONFIG
@@ -284,7 +290,7 @@ def explain(
         print(told.text(colour=has_colour()))
 
 
-@app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@app.command(short_help="Tell how each subscription is found and decided.", epilog=EXIT_CODES.replace(" 1 {one};", ""))
 @SUBSCRIPTIONS
 @CONFIG
 @click.option("--id", metavar="ID", help="Only this subscription.")
@@ -308,7 +314,10 @@ def plan(
             show(f"{chr(10) if number else ''}{told}")
 
 
-@app.command(epilog=EXIT_CODES.format(one="something was found, or some events were bad"))
+@app.command(
+    short_help="Find subscriptions that never match, always match, or surprise.",
+    epilog=EXIT_CODES.format(one="something was found, or some events were bad"),
+)
 @SUBSCRIPTIONS
 @CONFIG
 @click.option("--events", metavar="FILE", help="Find besides what none of these events has, one JSON object a line.")
@@ -397,7 +406,7 @@ def _show_findings(setup: Setup, findings: Sequence[Finding], report: FaultForma
             show(printable(f"{place}{finding}"))
 
 
-@app.command(epilog=EXIT_CODES.format(one="some subscriptions are bad"))
+@app.command(short_help="Check subscriptions, and print every error.", epilog=EXIT_CODES.format(one="some subscriptions are bad"))
 @SUBSCRIPTIONS
 @CONFIG
 @FAULT_FORMAT
@@ -433,7 +442,9 @@ def check(
     note(f"{count(len(engine), 'good subscription')}{hints}")
 
 
-@snapshot_app.command(name="save", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@snapshot_app.command(
+    name="save", short_help="Check subscriptions, and write them as a snapshot.", epilog=EXIT_CODES.replace(" 1 {one};", "")
+)
 @click.argument("file", metavar="FILE", help="The snapshot to write.")
 @SUBSCRIPTIONS
 @CONFIG
@@ -459,7 +470,7 @@ def save_snapshot(
     note(f"{file}: {count(len(engine), 'subscription')}")
 
 
-@debug_app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@debug_app.command(short_help="Print the index.", epilog=EXIT_CODES.replace(" 1 {one};", ""))
 @SUBSCRIPTIONS
 @CONFIG
 @click.option(

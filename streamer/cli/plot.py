@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ENDINGS = (".png", ".svg", ".pdf")
 
 
-@click.command(name="plot", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@click.command(name="plot", short_help="Draw how the filters did over time.", epilog=EXIT_CODES.replace(" 1 {one};", ""))
 @click.argument("history", metavar="HISTORY", help="Samples, as `stats --history` writes them.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path), help="The picture: .png, .svg, .pdf.")
 def plot(history: str, file: Path) -> None:

@@ -15,7 +15,7 @@ from streamer.terminal import EXIT_CODES, show
 _EXIT_CODES = EXIT_CODES.replace(" 1 {one};", "")
 
 
-@click.group(name="schema", no_args_is_help=True)
+@click.group(name="schema", short_help="Print JSON Schemas for editors.", no_args_is_help=True)
 def app() -> None:
     """Print JSON Schemas, by which editors complete and check what you write."""
 

@@ -16,7 +16,7 @@ from streamer.terminal import EXIT_CODES, SOME_BAD, fail, json_text, show
 FILE: Final = click.argument("file", metavar="FILE", help="A snapshot.")
 
 
-@click.group(name="snapshot", no_args_is_help=True)
+@click.group(name="snapshot", short_help="Look into snapshots, and save them.", no_args_is_help=True)
 def app() -> None:
     """Look into files of subscriptions that an engine opens at once."""
 

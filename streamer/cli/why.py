@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     from streamer.engine.misses import Survey
 
 
-@click.command(name="why", epilog=EXIT_CODES.format(one="some events were bad, the others were looked at"))
+@click.command(
+    name="why",
+    short_help="Tell over a file how often each condition held.",
+    epilog=EXIT_CODES.format(one="some events were bad, the others were looked at"),
+)
 @click.option("--id", "subscription_id", metavar="ID", required=True, help="The subscription to look at.")
 @SUBSCRIPTIONS
 @CONFIG

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import zstandard
 
+from streamer.cli.main import app
 from streamer.core.histogram import Histogram
 from tests.cli.conftest import COMMAND, EVENTS, SUBSCRIPTIONS, Run
 
@@ -385,6 +387,13 @@ nonsense
     assert "pattern.data.x" in printed[2]
     assert "line 1, column " in printed[3]
     assert ran.stderr == b"5 bad subscriptions\n"
+
+
+def test_what_each_command_does_fits_a_terminal() -> None:
+    for group in (app, *(each for each in app.commands.values() if isinstance(each, click.Group))):
+        width = max(map(len, group.commands))
+        for name, command in group.commands.items():
+            assert not command.get_short_help_str(80 - width - 6).endswith("..."), name
 
 
 def test_help_names_the_exit_codes(run: Run) -> None:
