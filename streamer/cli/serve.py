@@ -35,7 +35,10 @@ NUMBERS: Final = click.argument(
 ALL: Final = click.option("--all", "every", is_flag=True, help="All there are.")
 
 
-@click.command(epilog=EXIT_CODES.replace(" 1 {one};", "").replace("; 130 interrupted by Ctrl-C", ""))
+@click.command(
+    short_help="Match events, and deliver every match.",
+    epilog=EXIT_CODES.replace(" 1 {one};", "").replace("; 130 interrupted by Ctrl-C", ""),
+)
 @SUBSCRIPTIONS
 @CONFIG
 @DATA_DIR
@@ -59,7 +62,7 @@ def serve(subscriptions: Sequence[str], config: str | None, data_dir: Path | Non
         fail(str(error))
 
 
-@click.group(name="dead-letters", no_args_is_help=True)
+@click.group(name="dead-letters", short_help="Look after events that could not be delivered.", no_args_is_help=True)
 def app() -> None:
     """List, show, replay and drop events that could not be delivered."""
 
