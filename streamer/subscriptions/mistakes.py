@@ -211,20 +211,16 @@ def _of_topic(topic: str, dialect: TopicDialect) -> str | None:
     if len(topic) > _LONGEST:
         return None
     words, levels = topic.split("."), topic.split("/")
+    word = SYNTAX[dialect].word
     if dialect == "mqtt":
-        if len(levels) == 1 < len(words) and (words[-1] == ">" or "*" in words):
-            return f"levels are separated by slashes; probably meant: {_or_another(topic, 'nats', dialect)}"
-        return None
+        is_dotted = len(levels) == 1 < len(words) and (words[-1] == ">" or "*" in words)
+        return _or_another("levels are separated by slashes", topic, "nats", dialect) if is_dotted else None
     if len(levels) > 1 and not {"+", "#"}.isdisjoint(levels):
-        said = f"this is written as in MQTT, and {SYNTAX[dialect].word}s are separated by dots"
-        return f"{said}; probably meant: {_or_another(topic, 'mqtt', dialect)}"
+        return _or_another(f"this is written as in MQTT, and {word}s are separated by dots", topic, "mqtt", dialect)
     if dialect == "nats":
-        if words[-1] == "#":
-            return f"`#` is a token like others; probably meant: {_or_another(topic, 'amqp', dialect)}"
-        return None
+        return _or_another("`#` is a token like others", topic, "amqp", dialect) if words[-1] == "#" else None
     if words[-1] == ">":
-        said = "this is written as in NATS, and `>` is a word like others"
-        return f"{said}; probably meant: {_or_another(topic, 'nats', dialect)}"
+        return _or_another("this is written as in NATS, and `>` is a word like others", topic, "nats", dialect)
     if "**" in words:
         meant = ".".join("#" if word == "**" else word for word in words)
         return f"`**` is a word like others; probably meant: {_quoted(meant)}"
@@ -233,20 +229,25 @@ def _of_topic(topic: str, dialect: TopicDialect) -> str | None:
     return None
 
 
-def _or_another(topic: str, written: TopicDialect, dialect: TopicDialect) -> str:
-    """Print a topic pattern of one dialect as another has it, or the first one's name, if it is a pattern there."""
+def _or_another(odd: str, topic: str, written: TopicDialect, dialect: TopicDialect) -> str | None:
+    """Say what is odd, and what was meant where it is a pattern: the topic as its dialect has it, or the one it is written in."""
     old, new = SYNTAX[written], SYNTAX[dialect]
-    # Only AMQP says that there may be no word, and only NATS that there is one.
     many = [new.one, new.many] if written == "nats" and dialect == "amqp" else [new.many]
     words: list[str] = []
     for word in topic.split(old.separator):
         words += many if word == old.many else [new.one if word == old.one else word]
-    said = _quoted(new.separator.join(words))
+    meant = new.separator.join(words)
+    choices = {_quoted(meant): (meant, dialect), f'"topic_dialect": "{written}"': (topic, written)}
+    said = " or ".join(shown for shown, (text, of) in choices.items() if _is_pattern(text, of))
+    return f"{odd}; probably meant: {said}" if said else None
+
+
+def _is_pattern(text: str, dialect: TopicDialect) -> bool:
     try:
-        parse_topic(topic, written)
+        parse_topic(text, dialect)
     except SubscriptionError:
-        return said
-    return f'{said} or "topic_dialect": "{written}"'
+        return False
+    return True
 
 
 def _of_name(part: str, name: str) -> str | None:

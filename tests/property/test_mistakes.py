@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
-from typing import Any
+from typing import Any, get_args
 
 from streamer.cel_eval import ProgramCache
 from streamer.errors import SubscriptionError
 from streamer.events.layout import EventLayout
+from streamer.model import TopicDialect
 from streamer.subscriptions.compile import compile_subscription
 from streamer.subscriptions.mistakes import probable_mistakes
 from tests.conformance.table import load_all
@@ -58,7 +60,7 @@ def accepted(**parts: Any) -> None:
     compile_subscription({"id": "meant", **parts}, programs=PROGRAMS)
 
 
-def type_it(reason: str, condition: dict[str, Any]) -> str:
+def type_it(reason: str, condition: dict[str, Any], members: dict[str, Any]) -> str:
     """Accept what a finding says, and return what kind of part it is."""
     place = reason.split(":")[0]
     typed = reason.split("probably meant: ", 1)[1]
@@ -68,11 +70,15 @@ def type_it(reason: str, condition: dict[str, Any]) -> str:
             return "short"
         accepted(cel=expression)
         return "cel"
+    if (another := re.search(r'"topic_dialect": "(\w+)"$', typed)) is not None:
+        accepted(topic=members["topic"], topic_dialect=another[1])
+        if typed == another[0]:
+            return "dialect"
     meant = json.JSONDecoder().raw_decode(typed)[0]
     if place.startswith("filters"):
         accepted(filters=[{"field": meant, **condition}])
     else:
-        accepted(**{place: meant})
+        accepted(**{place: meant}, topic_dialect=members["topic_dialect"])
     return place
 
 
@@ -85,12 +91,13 @@ def test_what_is_probably_meant_is_accepted(part: int) -> None:
         text = "".join(rng.choice(PIECES if rng.random() < 0.9 else ODD) for _ in range(rng.randint(1, 8)))
         condition = rng.choice(CONDITIONS)
         members = {"id": "s", "filters": [{"field": text, **condition}], "topic": text, "collection": text}
+        members["topic_dialect"] = rng.choice(get_args(TopicDialect))
         try:
             compile_subscription(members, programs=PROGRAMS)
         except SubscriptionError:
             continue
         for reason in probable_mistakes(members, rng.choice(layouts)):
-            found[type_it(reason, condition)] += 1
+            found[type_it(reason, condition, members)] += 1
     assert min(found[kind] for kind in ("cel", "short", "filters[0].field", "topic")) > 20, found
 
 
