@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import runpy
+import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from itertools import islice
@@ -16,6 +18,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from streamer import Engine, Match
+from streamer.config.loader import load
+from streamer.service.serve import Service
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MakeEngine = Callable[..., Engine]
@@ -120,3 +124,24 @@ def test_the_receiver_of_webhooks_matches_what_the_sender_may_post(engine: MakeE
         listening.shutdown()
         listening.server_close()
         thread.join()
+
+
+def test_the_service_of_the_example_delivers_what_its_configuration_says(tmp_path: Path, backend: str) -> None:
+    shutil.copytree(EXAMPLES / "service", tmp_path / "service")
+    for name in ("subscriptions.jsonl", "events.jsonl"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    service = Service(lambda: load(tmp_path / "service" / "streamer.yaml", {}))
+    service.check()
+    service.run()
+    billing, others = (
+        [json.loads(line) for line in (tmp_path / "service" / f"{name}.jsonl").read_bytes().splitlines()]
+        for name in ("billing", "others")
+    )
+    assert [one["id"] for each in billing for one in each["data"]["subscriptions"]] == ["german-routing-keys"] * 2
+    assert Counter(each["subject"] for each in others) == {
+        "big-orders": 2,
+        "paid-or-sent": 1,
+        "vip-customers": 1,
+        "anything-deleted": 1,
+    }
+    assert all("reference" in each["data"] for each in others)

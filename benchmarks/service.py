@@ -1,0 +1,195 @@
+"""What the service costs on top of the engine: file to file, beside an embedded loop that writes the same lines.
+
+```console
+python -m benchmarks.service [--smoke | --record] [--pairs 5]
+```
+
+The loop is `for line in engine.match_jsonl(path)`. It makes the messages by the service's own code, and writes them to a file
+that is never synced. It keeps no position: a crash costs it all. The service reads the same file with the same engine, syncs
+what it delivers and commits its positions. The two take turns in one process. Measured are processor time, of all threads, and
+time. A ratio is the loop's divided by the service's, so 1 would be a service that costs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import streamer
+from benchmarks.measure import WrongMatches
+from benchmarks.records import Record, machine
+from streamer.core.options import Options
+from streamer.service.formats import Place
+from streamer.service.messages import Shape, Speaker
+from streamer.service.metrics import Counts
+from streamer.service.pipeline import Feed, Pipeline
+from streamer.service.routes import Routes
+from streamer.service.sinks.file import FileAppender
+from streamer.service.sources.file import FileLines
+from streamer.service.store.sqlite import Store
+from streamer.service.tenants import inside
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How much, and what the ratios are to be at least.
+
+    Attributes:
+        each: subscriptions that an event of a customer matches.
+        wanted: of so many events, one is of a customer that somebody asked for.
+    """
+
+    name: str
+    subscriptions: int
+    events: int
+    each: int
+    wanted: int
+    cpu: float
+    rate: float
+
+    @property
+    def matches(self) -> int:
+        """How many that must give."""
+        return len(range(0, self.events, self.wanted)) * self.each
+
+
+WORK = (
+    Work("0.2 matches an event", subscriptions=100_000, events=200_000, each=1, wanted=5, cpu=0.75, rate=0.7),
+    Work("10 matches an event", subscriptions=100_000, events=20_000, each=10, wanted=1, cpu=0.5, rate=0.5),
+)
+SMOKE = (
+    Work("0.2 matches an event", subscriptions=1_000, events=2_000, each=1, wanted=5, cpu=0.75, rate=0.7),
+    Work("10 matches an event", subscriptions=1_000, events=500, each=10, wanted=1, cpu=0.5, rate=0.5),
+)
+
+
+def engine_of(work: Work) -> streamer.Engine:
+    """Return an engine with the subscriptions."""
+    engine = streamer.Engine()
+    engine.add_many(
+        {
+            "id": inside("default", f"s{number}"),
+            "gateway_id": f"g{number % 10}",
+            "collection": "orders",
+            "filters": [{"field": "customer", "op": "==", "value": number // work.each}],
+        }
+        for number in range(work.subscriptions)
+    )
+    return engine
+
+
+def write_events(work: Work, path: Path) -> None:
+    """Write the events, each of 308 bytes."""
+    customers = work.subscriptions // work.each
+    with open(path, "wb") as file:
+        for number in range(work.events):
+            customer = number * 7919 % customers + (customers if number % work.wanted else 0)
+            data = {"customer": customer, "amount": number % 100, "status": "paid", "country": "DE"}
+            text = {"id": number, "ts": 1795342530123, "collection": "orders", "type": "insert", "data": data}
+            line = json.dumps(text).encode()
+            file.write(line[:-1] + b', "note": "' + b"x" * (308 - len(line) - 12) + b'"}\n')
+
+
+def _speaker(shape: Shape) -> Speaker:
+    return Speaker(Options.checked(), Routes((), "out"), {"out": shape})
+
+
+def run_loop(engine: streamer.Engine, events: Path, out: Path, _: Path) -> None:
+    """Match and write, as a program would that embeds the engine."""
+    speaker = _speaker(Shape())
+    with open(out, "wb") as file:
+        for line in engine.match_jsonl(events):
+            if matches := line.matches:
+                place = Place(0, line.line, 0, None)
+                for _sink, messages, _count in speaker.messages("orders", "0" * 16, place, matches.event, matches):  # type: ignore[arg-type]
+                    file.writelines(messages)
+
+
+def run_service(engine: streamer.Engine, events: Path, out: Path, data: Path) -> None:
+    """Let the service do the same."""
+    source, sink = FileLines(events, follow=False, poll=0.25, max_bytes=16 * 2**20), FileAppender(out)
+    with closing(Store(data)) as store, closing(sink), closing(source):
+        sink.open()
+        source.open({}, lambda partition, position: store.begin("orders", partition, position))
+        pipeline = Pipeline(engine, store, [Feed("orders", source, None)], {"out": sink}, _speaker(Shape()), Counts())
+        pipeline.start()
+        while not pipeline.wait(1):
+            pass
+        if pipeline.failed is not None:
+            raise pipeline.failed
+
+
+def measure(work: Work, pairs: int) -> str:
+    """Run both in turns; return a row of the report.
+
+    Raises:
+        WrongMatches: another number of matches than the work says.
+    """
+    engine = engine_of(work)
+    ratios: list[tuple[float, float]] = []
+    costs: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        events = Path(folder) / "events.jsonl"
+        write_events(work, events)
+        for turn in range(pairs + 1):
+            taken = []
+            runs: tuple[Callable[..., None], ...] = (run_loop, run_service)
+            for run in runs if turn % 2 else runs[::-1]:
+                place = Path(folder) / f"{run.__name__}-{turn}"
+                place.mkdir()
+                out = place / "out.jsonl"
+                began, cpu = time.perf_counter(), time.process_time()
+                run(engine, events, out, place / "data")
+                taken.append((run, time.process_time() - cpu, time.perf_counter() - began))
+                with open(out, "rb") as file:
+                    found = sum(1 for _ in file)
+                if found != work.matches:
+                    raise WrongMatches(f"{work.name}: {found} matches of {work.matches} by {run.__name__}")
+                out.unlink()
+            (_, loop_cpu, loop_time), (_, cpu, seconds) = sorted(taken, key=lambda each: each[0] is run_service)
+            # The first warms caches.
+            if turn or pairs == 0:
+                ratios.append((loop_cpu / cpu, loop_time / seconds))
+                costs.append((cpu / work.events * 1e6, work.events / seconds))
+    of_cpu, of_rate = (median(each) for each in zip(*ratios, strict=True))
+    micros, rate = (median(each) for each in zip(*costs, strict=True))
+    ratios_of = f"{of_cpu:.2f} | {work.cpu} | {of_rate:.2f} | {work.rate}"
+    return f"| {work.name} | {work.matches:,} | {micros:.1f} | {rate:,.0f} | {ratios_of} |"
+
+
+HEADER = (
+    "| work | matches | µs of CPU an event | events/s | CPU, loop ÷ service | at least | time, loop ÷ service | at least |\n"
+    "|---|--:|--:|--:|--:|--:|--:|--:|"
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the report."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="a little of it")
+    parser.add_argument("--record", action="store_true", help="write a dated record")
+    parser.add_argument("--pairs", type=int, default=5, help="how often the two take turns")
+    options = parser.parse_args(arguments)
+    record = Record("service", machine(), "File to file, 308 bytes an event; medians of pairs that took turns.")
+    rows = []
+    print(HEADER)
+    for work in SMOKE if options.smoke else WORK:
+        try:
+            rows.append(measure(work, 0 if options.smoke else options.pairs))
+        except WrongMatches as wrong:
+            sys.exit(f"wrong: {wrong}")
+        print(rows[-1], flush=True)
+    if options.record:
+        print(record.write([HEADER, *rows]))
+
+
+if __name__ == "__main__":
+    main()
