@@ -180,15 +180,13 @@ def _service(read: Callable[[], Loaded]) -> Service:
 
     set_up_logging("warning")
 
-    def reading() -> Loaded:
-        loaded = read()
+    def in_force(loaded: Loaded) -> None:
         # Who says nothing of it wants to know what a service does.
         is_said = loaded.origin(("logging", "level")).source is not None
         set_up_logging(loaded.config.logging.level if is_said else "info")
-        return loaded
 
     try:
-        return Service(reading)
+        return Service(read, in_force)
     except BulkConfigError as bulk:
         refuse(bulk)
     except OSError as error:

@@ -27,6 +27,7 @@ from streamer.service.metrics import Counts
 from streamer.service.pipeline import Feed, Pipeline
 from streamer.service.routes import Routes
 from streamer.service.store.sqlite import DeadLetter, Store
+from streamer.terminal import OK, USAGE
 
 #: How long what was read may take to be delivered, in seconds, once somebody wants the service to end.
 DRAIN: Final = 10.0
@@ -47,15 +48,17 @@ class Service:
 
     Args:
         load: reads the configuration; it is asked again for each reload.
+        in_force: is told of a configuration once it was taken.
 
     Raises:
         BulkConfigError: all that is wrong in the configuration, or in the files that it names.
         OSError: the configuration cannot be read.
     """
 
-    def __init__(self, load: Callable[[], Loaded]) -> None:
-        self._load = load
+    def __init__(self, load: Callable[[], Loaded], in_force: Callable[[Loaded], None] = lambda _: None) -> None:
+        self._load, self._in_force = load, in_force
         self._loaded = load()
+        in_force(self._loaded)
         fitting(self._loaded)
         self._found, places = subscriptions.read(self._loaded)
         config = self._loaded.config
@@ -202,10 +205,16 @@ class Service:
                 _LOGGER.info("%s: no more is read, and what was read is delivered", signal.Signals(self._asked[0]).name)
                 pipeline.stop()
                 deadline = time.monotonic() + DRAIN
+            if pipeline.failed is not None and deadline is None:
+                deadline = time.monotonic() + DRAIN
             if deadline is not None and time.monotonic() > deadline:
-                _LOGGER.warning("not all was delivered in %d s; the next run delivers it", DRAIN)
+                # A sink that takes nothing, and does not fail either, is not waited for.
+                if pipeline.failed is not None:
+                    _LOGGER.error("%s", pipeline.failed)
+                else:
+                    _LOGGER.warning("not all was delivered in %d s; the next run delivers it", DRAIN)
                 logging.shutdown()
-                os._exit(0)
+                os._exit(USAGE if pipeline.failed is not None else OK)
 
     def _reload(self, store: Store) -> None:
         """Take the configuration and its files of subscriptions anew, or say why not and leave all as it is."""
@@ -227,6 +236,7 @@ class Service:
             _LOGGER.error("reload: nothing was changed")
             return
         self._loaded = new
+        self._in_force(new)
         _LOGGER.info("reload: %d subscriptions changed; %s", count, ", ".join(changed) or "the configuration is as it was")
 
 

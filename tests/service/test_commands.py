@@ -142,6 +142,37 @@ def test_a_second_signal_ends_it_at_once(start: Start, place: Path) -> None:  # 
     os.close(reading)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_sink_that_takes_nothing_is_waited_for_10_s_and_the_next_run_delivers(
+    start: Start,
+    place: Path,  # noqa: F811
+    fails: bool,
+) -> None:
+    reading, writing = os.pipe()
+    (place / "in.jsonl").write_bytes(b"".join(event(number, pad="x" * 1000) + b"\n" for number in range(200)))
+    (place / "streamer.yaml").write_text(CONFIG.replace("{type: file, path: out.jsonl}", "{type: stdout}"))
+    running = start("serve", "-c", "streamer.yaml", stdout=writing)
+    os.close(writing)
+    until(lambda: "started: " in log(place))
+    time.sleep(0.5)
+    began = time.monotonic()
+    if fails:
+        # What is no file any more cannot be read on.
+        (place / "in.jsonl").unlink()
+        (place / "in.jsonl").mkdir()
+    else:
+        running.send_signal(signal.SIGTERM)
+    assert running.wait(60) == (2 if fails else 0)
+    assert 8 < time.monotonic() - began < 30
+    assert ("in.jsonl: no file" if fails else "not all was delivered in 10 s; the next run delivers it") in log(place)
+    os.close(reading)
+    if not fails:
+        again = start("serve", "-c", "streamer.yaml", stdout=subprocess.PIPE)
+        assert again.stdout is not None
+        assert [json.loads(again.stdout.readline())["partitionkey"] for _ in range(200)] == [str(each) for each in range(200)]
+
+
 def test_a_reload_takes_subscriptions_and_what_may_change_or_nothing(start: Start, place: Path) -> None:  # noqa: F811
     running = start("serve", "-c", "streamer.yaml")
     until(lambda: written(place) == ["1"])

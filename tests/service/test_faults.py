@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import random
 import re
 import signal
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -183,15 +186,33 @@ def test_a_service_that_is_killed_at_random_moments_loses_nothing(tmp_path: Path
 
 
 @pytest.mark.integration
-def test_a_service_that_is_killed_a_hundred_times_loses_nothing(tmp_path: Path, arguments: list[str]) -> None:
-    killed = 0
+def test_a_service_that_is_killed_a_hundred_times_loses_nothing(tmp_path: Path, arguments: list[str], backend: str) -> None:
+    """What came of it is a line of tests/records/service.jsonl."""
+    killed = runs = twice = 0
+    began = time.monotonic()
     while killed < 100:
-        for name in ("out.jsonl", "log"):
-            (tmp_path / name).unlink(missing_ok=True)
-        for path in (tmp_path / "data").glob("*"):
-            path.unlink()
+        for path in (tmp_path / "out.jsonl", tmp_path / "log", *(tmp_path / "data").glob("*")):
+            path.unlink(missing_ok=True)
         (tmp_path / "in.jsonl").write_bytes(EVENTS)
         killed += kill_again_and_again(tmp_path, arguments, 10)
+        runs += 1
+        twice += len(lines(tmp_path / "out.jsonl")) - len(WANTED)
+    line = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "what": "file to file, killed at random moments until it was killed 10 times or came to its end, then run to its end",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+        "python": platform.python_version(),
+        "backend": backend,
+        "seconds": round(time.monotonic() - began),
+        "killed": killed,
+        "runs": runs,
+        "matches_of_a_run": len(WANTED),
+        "lost": 0,
+        "out_of_order": 0,
+        "delivered_twice": twice,
+    }
+    with open(Path(__file__).parents[1] / "records" / "service.jsonl", "a") as records:
+        records.write(json.dumps(line) + "\n")
 
 
 def test_a_failing_sink_is_named_and_nothing_is_confirmed(make: Make, tmp_path: Path) -> None:

@@ -325,6 +325,19 @@ def test_a_reload_that_fails_once_it_is_checked_changes_nothing(make: Make, tmp_
     store.close()
 
 
+def test_each_source_of_several_keeps_its_order(make: Make, tmp_path: Path) -> None:
+    sources = {}
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_bytes(b"".join(event(number) + b"\n" for number in range(2000)))
+        sources[name] = {"type": "file", "path": str(tmp_path / name), "follow": False}
+    make(sources=sources).run()
+    messages = lines(tmp_path / "out.jsonl")
+    for name in sources:
+        of_source = [each["partitionkey"] for each in messages if each["source"] == f"/streamer/{name}"]
+        assert of_source == [str(number) for number in range(2000)]
+    assert len({each["id"] for each in messages}) == 6000
+
+
 def test_an_event_with_very_many_matches_is_delivered_in_parts(make: Make, tmp_path: Path) -> None:
     (tmp_path / "subs.jsonl").write_bytes(b"".join(b'{"id": "%d"}\n' % number for number in range(3000)))
     (tmp_path / "in.jsonl").write_bytes(event(1, pad="x" * 2000) + b"\n")

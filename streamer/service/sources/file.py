@@ -244,7 +244,7 @@ class FileLines:
         """Open the file that was read up to a place, under the name that it was rotated to; None where there is none."""
         for path in sorted(self._path.parent.glob(f"{_plain(self._path.name)}*")):
             try:
-                if path.stat().st_ino == place["inode"] and path.is_file():
+                if path != self._path and path.stat().st_ino == place["inode"] and path.is_file():
                     file = self._open(path)
                     if _is_same(file, place):
                         return file
