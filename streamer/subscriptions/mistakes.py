@@ -198,7 +198,8 @@ def _below(at: Pointer, pattern: Any) -> str:
     short = "{...}" if isinstance(pattern, Mapping) else "[...]"
     try:
         text = json.dumps(pattern, ensure_ascii=False, allow_nan=False)
-    except (RecursionError, ValueError):
+    except (RecursionError, TypeError, ValueError):
+        # Nested too deeply, or with a number beyond float64.
         text = short
     inner = text if len(text) <= _LONGEST else short
     return "".join(f"{{{_quoted(name)}: " for name in at) + inner + "}" * len(at)
