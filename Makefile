@@ -89,8 +89,8 @@ wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the tabl
 wheels: $(VENV)/.dev-$(KIND) ## build the wheel for any Linux with glibc 2.28 or later into dist/, check it, and try it
 	@$(PY) -m tests.tools.build_wheels
 
-first-hour: $(VENV)/.dev-$(KIND) ## what a newcomer meets: size and CPU of a plain installation against their goals, README and tutorials in it; WHEEL=FILE
-	@$(PY) -m tests.tools.first_hour $(WHEEL)
+first-hour: $(VENV)/.dev-$(KIND) ## what a newcomer meets: size and CPU of a plain installation against their goals, README and tutorials in it; WHEEL=FILE RECORD=1
+	@$(PY) -m tests.tools.first_hour $(if $(RECORD),--record) $(WHEEL)
 
 fuzz: $(VENV)/.dev-$(KIND) ## properties, native beside reference, cargo-fuzz, Miri: SECONDS (600) in all, or only TARGETS
 	@$(PY) -m tests.tools.fuzz --seconds $(or $(SECONDS),600) $(TARGETS)

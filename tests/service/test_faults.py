@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import random
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.store.sqlite import look
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
+from tests.tools.records import append, stamp
 
 COUNT = 4000
 #: So large that there are many batches.
@@ -198,9 +197,8 @@ def test_a_service_that_is_killed_a_hundred_times_loses_nothing(tmp_path: Path, 
         runs += 1
         twice += len(lines(tmp_path / "out.jsonl")) - len(WANTED)
     line = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **stamp(),
         "what": "file to file, killed at random moments until it was killed 10 times or came to its end, then run to its end",
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
         "python": platform.python_version(),
         "backend": backend,
         "seconds": round(time.monotonic() - began),
@@ -211,8 +209,7 @@ def test_a_service_that_is_killed_a_hundred_times_loses_nothing(tmp_path: Path, 
         "out_of_order": 0,
         "delivered_twice": twice,
     }
-    with open(Path(__file__).parents[1] / "records" / "service.jsonl", "a") as records:
-        records.write(json.dumps(line) + "\n")
+    append("service", line)
 
 
 def test_a_failing_sink_is_named_and_nothing_is_confirmed(make: Make, tmp_path: Path) -> None:

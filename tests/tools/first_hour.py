@@ -1,7 +1,7 @@
 """Measure what a newcomer meets: what a plain installation brings, how long it takes to import, whether the pages run in it.
 
 ```console
-python -m tests.tools.first_hour [WHEEL]
+python -m tests.tools.first_hour [--record] [WHEEL]
 ```
 
 Without a wheel one is built of this checkout. It is installed into an environment of its own, without an extra. Ends with 1 where
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import resource
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.test_readme import blocks, commands, first_match, minutes, promised, same
+from tests.tools.records import append, stamp
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 10
@@ -147,8 +149,8 @@ def read(python: Path, place: Path, name: str, page: str) -> int:
     return examples
 
 
-def plain_installation(wheel: Path, place: Path, *, timed: bool) -> None:
-    """Install a wheel without an extra, print its figures and run the pages; ends where one of these is not as it should be."""
+def plain_installation(wheel: Path, place: Path, *, timed: bool) -> dict[str, float]:
+    """Install a wheel without an extra, print and return its figures, run the pages; ends where one is not as it should be."""
     python = install(wheel, place)
     reading = Figure("minutes to a match on Debezium's", minutes(first_match()), 10)
     figures = [*sizes(python, place), *(times(python, place) if timed else []), reading]
@@ -163,16 +165,21 @@ def plain_installation(wheel: Path, place: Path, *, timed: bool) -> None:
         print("no native core: what the reference stands on is installed, too, and the goals do not hold")
     elif not all(figure.is_met for figure in figures):
         sys.exit("first-hour: a goal was missed")
+    return {figure.name: round(figure.value, 3) for figure in figures} | {"examples": examples}
 
 
 def main() -> None:
     """Build, install, measure, read."""
     parser = argparse.ArgumentParser(prog="python -m tests.tools.first_hour", description=__doc__)
     parser.add_argument("wheel", nargs="?", type=Path, help="a wheel; by default one is built")
-    wheel = parser.parse_args().wheel
+    parser.add_argument("--record", action="store_true", help="append the figures to tests/records/first-hour.jsonl")
+    options = parser.parse_args()
+    wheel, line = options.wheel, stamp()
     with tempfile.TemporaryDirectory(prefix="streamer-first-hour-") as directory:
         place = Path(directory)
-        plain_installation(wheel.resolve() if wheel else build(place), place, timed=True)
+        figures = plain_installation(wheel.resolve() if wheel else build(place), place, timed=True)
+    if options.record:
+        append("first-hour", {**line, "python": platform.python_version(), **figures})
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import argparse
 import functools
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -26,12 +25,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.tools.records import append, stamp
+
 HOME = Path(__file__).parents[2]
-RECORDS = HOME / "tests" / "records" / "fuzz.jsonl"
 CRATE = HOME / "crates" / "fuzz"
 CARGO_TARGETS = ("flatten", "parsers", "cel", "engine", "image")
 #: The tests of `cargo test` that Miri runs; an engine or a whole table would take it hours.
@@ -150,15 +149,6 @@ def needs_nightly() -> None:
         raise LeftOut("there is no nightly Rust: rustup toolchain install nightly")
 
 
-def revision() -> str:
-    """Return the commit that is checked out, and whether something else than it was fuzzed; records change nothing."""
-    if shutil.which("git") is None:
-        return "unknown"
-    commit = run(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip()
-    changed = run(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", f":!{RECORDS.relative_to(HOME)}"]).stdout
-    return f"{commit}{'-dirty' if changed.strip() else ''}" if commit else "unknown"
-
-
 TARGETS: dict[str, Callable[[float], Result]] = {
     "properties": properties,
     "agree": agree,
@@ -179,31 +169,26 @@ def main() -> None:
     share = arguments.seconds / max(1, sum(target != "miri" for target in targets))
     found: list[str] = []
     left_out: list[str] = []
-    commit = revision()
     for target in targets:
-        date, begun = datetime.now(UTC), time.monotonic()
+        begun_at, begun = stamp(), time.monotonic()
         try:
             result = TARGETS[target](share)
         except LeftOut as error:
             result = {"left_out": str(error), "finds": []}
             left_out.append(f"{target}: {error}")
         record = {
-            "date": date.isoformat(timespec="seconds"),
-            "commit": commit,
+            **begun_at,
             "command": f"make fuzz SECONDS={arguments.seconds:g}"
             + (f" TARGETS='{' '.join(targets)}'" if arguments.targets else ""),
-            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
             "target": target,
             "seconds": round(time.monotonic() - begun),
             **result,
         }
-        RECORDS.parent.mkdir(exist_ok=True)
-        with RECORDS.open("a") as records:
-            records.write(json.dumps(record) + "\n")
+        append("fuzz", record)
         print(json.dumps(record), flush=True)
         found += [f"{target}: {find}" for find in result["finds"]]
     ran = len(targets) - len(left_out)
-    print(f"\n{ran} of {len(targets)} targets ran; {len(found)} finds; recorded in {RECORDS.relative_to(HOME)}", file=sys.stderr)
+    print(f"\n{ran} of {len(targets)} targets ran; {len(found)} finds; recorded in tests/records/fuzz.jsonl", file=sys.stderr)
     for line in (*(f"left out: {each}" for each in left_out), *(f"found: {each}" for each in found)):
         print(line, file=sys.stderr)
     sys.exit(bool(found))

@@ -20,14 +20,12 @@ import os
 import platform
 import random
 import signal
-import subprocess
 import tempfile
 import threading
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,8 +35,8 @@ from streamer import Engine, _backend, locks
 from streamer.automaton import Quamina, TopicMatcher
 from streamer.automaton.storage import SqlitePatterns
 from streamer.errors import ReentryError, SnapshotError, SubscriptionError
+from tests.tools.records import append, stamp
 
-RECORDS: Final = Path(__file__).parents[1] / "records" / "locks.jsonl"
 #: Seconds after which a child is counted as hung, and a storm that stands still is ended.
 PATIENCE: Final = 60
 EVENT: Final = b'{"collection": "c", "data": {"a": 1, "t": "2024-03-10T01:00:00Z"}}'
@@ -348,11 +346,8 @@ def main() -> None:
     asked = parser.parse_args()
     began = time.monotonic()
     found = dict(storm(interrupted=asked.interrupts, handled=asked.handlers, forked=asked.forks))
-    git = ["git", "describe", "--always", "--dirty"]
     line = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+        **stamp(),
         "python": platform.python_version(),
         "backend": _backend.BACKEND,
         "seconds": round(time.monotonic() - began),
@@ -360,8 +355,7 @@ def main() -> None:
     }
     print(json.dumps(line))
     if not asked.no_record:
-        with RECORDS.open("a") as records:
-            records.write(json.dumps(line) + "\n")
+        append("locks", line)
 
 
 if __name__ == "__main__":
