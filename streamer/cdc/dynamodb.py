@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from math import isfinite
 from typing import Any, Final
 
 from streamer.cdc.messages import ChangeEvent, ChangeType, Message, change, needed, number, part, read, without_document
@@ -70,10 +69,13 @@ def _milliseconds(change_of: Mapping[str, Any]) -> int | None:
     given = change_of.get("ApproximateCreationDateTime")
     if isinstance(given, datetime):
         given = given.timestamp()
-    if not isinstance(given, int | float) or isinstance(given, bool) or not isfinite(given):
+    if not isinstance(given, int | float) or isinstance(given, bool):
         return None
     unit = {"MILLISECOND": 1, "MICROSECOND": 0.001}.get(str(change_of.get("ApproximateCreationDateTimePrecision")), 1000)
-    return int(given * unit)
+    try:
+        return int(given * unit)
+    except (OverflowError, ValueError):
+        return None  # no number of milliseconds
 
 
 def _image(change_of: Mapping[str, Any], name: str) -> dict[str, Any] | None:

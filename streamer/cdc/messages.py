@@ -32,7 +32,7 @@ def read(message: Message, what: str) -> Mapping[str, Any]:
     Raises:
         EventError: it is no JSON object.
     """
-    if not isinstance(message, Mapping):
+    if isinstance(message, bytes | bytearray | str):
         try:
             message = json.loads(message, parse_int=number, parse_constant=_no_number)
         except RecursionError:

@@ -15,6 +15,7 @@ from streamer import cdc
 from streamer.cdc.messages import read
 from streamer.config.schema import SourceFormat
 from streamer.errors import EventCode, EventError
+from streamer.model import is_unicode
 from streamer.service.protocols import Batch, Refused
 
 #: An event's text, and its key where the record says one.
@@ -105,7 +106,11 @@ def _made(
     def decoded(record: bytes) -> list[Decoded]:
         message = read(record, name)
         events = decode(message)
-        found = list(keys(message))
+        try:
+            found = list(keys(message))
+        except (AttributeError, KeyError, TypeError):
+            # What says the keys is not as it should be, and the decoder had no need of it.
+            found = []
         if len(found) != len(events):
             found = [None] * len(events)
         try:
@@ -123,9 +128,9 @@ def _key(parts: Any) -> str | None:
     """Return a key as text: of one column its value, of several the JSON of them in order."""
     if not isinstance(parts, Sequence) or not parts or any(part is None for part in parts):
         return None
-    if len(parts) == 1 and isinstance(parts[0], str | int):
-        return str(parts[0])
-    return _TEXT(list(parts))
+    key = str(parts[0]) if len(parts) == 1 and isinstance(parts[0], str | int) else _TEXT(list(parts))
+    # Half of a surrogate pair: the event itself need not hold the key.
+    return key if is_unicode(key) else None
 
 
 def _wal2json_keys(message: Mapping[str, Any]) -> Iterator[Any]:

@@ -83,7 +83,8 @@ class EventParts:
         try:
             # Of layouts that point into arrays, too: `resolve` walks what json makes.
             found = json.loads(event) if self._is_plain else None
-        except RecursionError:
+        except (RecursionError, ValueError):
+            # Too deep for json, or an integer of more digits than Python reads.
             found = None
         if found is None:
             whole = self._whole(event)
