@@ -29,9 +29,9 @@ DATA_DIR: Final = click.option(
     type=PATH,
     help="The directory of the store; wins over service.data_dir.  [default: streamer-data]",
 )
-NUMBERS: Final = click.argument(
-    "numbers", metavar="[ID]...", nargs=-1, type=click.IntRange(min=1), help="Their numbers in the list."
-)
+#: As SQLite holds it.
+NUMBER: Final = click.IntRange(min=1, max=2**63 - 1)
+NUMBERS: Final = click.argument("numbers", metavar="[ID]...", nargs=-1, type=NUMBER, help="Their numbers in the list.")
 ALL: Final = click.option("--all", "every", is_flag=True, help="All there are.")
 
 
@@ -86,7 +86,7 @@ def list_command(config: str | None, data_dir: Path | None, report: PlainFormat)
 
 
 @app.command(name="show", epilog=EXIT_CODES.format(one="there is no such dead letter"))
-@click.argument("number", metavar="ID", type=click.IntRange(min=1), help="Its number in the list.")
+@click.argument("number", metavar="ID", type=NUMBER, help="Its number in the list.")
 @CONFIG
 @DATA_DIR
 @PLAIN_FORMAT

@@ -154,6 +154,8 @@ def _address(text: str) -> str:
 def _path(value: Any) -> Path:
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
         raise PydanticCustomError("file", "expected the path of a file", {})
+    if "\0" in os.fsdecode(value):
+        raise PydanticCustomError("file", "expected a path without U+0000", {})
     return Path(value)
 
 

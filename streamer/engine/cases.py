@@ -352,7 +352,7 @@ class _Reader:
             place: Place = ("subscriptions", index) if isinstance(given, list) else ("subscriptions",)
             if isinstance(each, dict):
                 inline[place] = each
-            elif isinstance(each, str) and each:
+            elif isinstance(each, str) and each and "\0" not in each:
                 files.append(str(self._directory / each))
             else:
                 self._wrong(place, f"expected the path of a file, or a subscription, not {kind_of(each)}")
@@ -388,6 +388,8 @@ class _Reader:
             several = members["events"] if isinstance(members["events"], list) else []
             events = self._events(several, [(*place, "events", index) for index in range(len(several))])
         elif given == ["file"] and (named := self._text(place, members, "file")) is not None:
+            if "\0" in named:
+                self._wrong((*place, "file"), "expected a path without U+0000")
             file = self._directory / named
         if "expect" in members and "expect_at_least" in members:
             self._wrong((*place, "expect_at_least"), "expected one of expect, expect_at_least; not both")

@@ -14,12 +14,12 @@ from typing import Final, final
 
 from streamer import cdc
 from streamer.config.loader import Loaded
-from streamer.config.schema import Config, Metrics, Sink, Source, StdinSource, StdoutSink
+from streamer.config.schema import Config, FileSink, FileSource, Metrics, Sink, Source, StdinSource, StdoutSink
 from streamer.core.options import Options
 from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
 from streamer.engine.reload import check
-from streamer.errors import BulkConfigError, ServiceError
+from streamer.errors import BulkConfigError, ConfigError, ServiceError
 from streamer.service import faults, sinks, sources, subscriptions
 from streamer.service.formats import decoder
 from streamer.service.messages import Shape, Speaker
@@ -252,8 +252,30 @@ def fitting(loaded: Loaded) -> None:
         errors += [loaded.error(("sources", name, "format"), reason) for name in decoded]
     elif decoded and config.matching.layout != Config().matching.layout:
         errors.append(loaded.error(("matching", "layout"), f"sources.{decoded[0]}.format is decoded to a layout of its own"))
-    if errors:
+    if errors := [*errors, *_overwriting(loaded)]:
         raise BulkConfigError(errors)
+
+
+def _overwriting(loaded: Loaded) -> Iterator[ConfigError]:
+    """Yield an error of each sink that would write into a file that the service reads, by whatever name: a link to it, too."""
+    config = loaded.config
+    files = {name: each.path for name, each in config.sources.items() if isinstance(each, FileSource)}
+    read = [(file, f"sources.{name} reads this file") for name, file in files.items()]
+    read += [(file, "subscriptions are read from this file") for file in config.subscriptions]
+    if loaded.name is not None:
+        read.append((Path(loaded.name), "this is the configuration"))
+    for name, sink in config.sinks.items():
+        if isinstance(sink, FileSink):
+            reason = next((reason for file, reason in read if _is_one_file(file, sink.path)), None)
+            if reason is not None:
+                yield loaded.error(("sinks", name, "path"), reason)
+
+
+def _is_one_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False  # one of them is not there yet
 
 
 def _sources(config: Config) -> Mapping[str, Source]:

@@ -194,6 +194,7 @@ EVENT = "event: {a: 1}"
         ("cases: [{expect: []}]", "1:9: cases[0]: expected one of event, events, file"),
         (f"cases: [{{{EVENT}}}]", "1:9: cases[0].expect: expected a list of ids; there is none"),
         (f"cases: [{{{EVENT}, expect: big}}]", "1:33: cases[0].expect: expected a list of ids, not text"),
+        ('cases: [{file: "a\\0b", expect: []}]', "1:16: cases[0].file: expected a path without U+0000"),
         (f"cases: [{{{EVENT}, file: x, expect: []}}]", "1:9: cases[0]: expected one of event, events, file; not several"),
         (f"cases: [{{{EVENT}, expected: []}}]", "1:25: cases[0].expected: no such name; did you mean 'expect'?"),
         ("cases: [{events: [], expect: []}]", "1:18: cases[0].events: expected at least one of the events"),

@@ -179,6 +179,7 @@ zzz: 1
         ('matching: {"\\e[2J\\n": 1}', "s.yaml:1:12: matching.\\x1b[2J\\n: no such name; expected one of"),
         ('matching: {validation: "\\e[2J"}', "s.yaml:1:24: matching.validation: expected 'full' or 'lazy', not '\\x1b[2J'"),
         ("subscriptions: ''", "s.yaml:1:16: subscriptions[0]: expected the path of a file"),
+        ('subscriptions: "a\\0"', "s.yaml:1:16: subscriptions[0]: expected a path without U+0000"),
         ("subscriptions: {a: b}", "s.yaml:1:16: subscriptions: expected the path of a file, or a list of them, not a mapping"),
         ("subscriptions: 5", "s.yaml:1:16: subscriptions: expected the path of a file, or a list of them, not a number"),
         ("subscriptions: [[a]]", "s.yaml:1:17: subscriptions[0]: expected the path of a file"),

@@ -247,6 +247,7 @@ def test_dead_letters_are_listed_beside_the_service_and_replayed_and_dropped_wit
         assert b"uses this store" in refused.stderr
     running.send_signal(signal.SIGTERM)
     assert running.wait(60) == 0
+    assert run("dead-letters", "drop", str(2**63), "--data-dir", "data").returncode == 2
     shown = run("dead-letters", "show", "2", "--data-dir", "data").stdout.decode()
     assert 'record: {"a\\x1b\\x9b": ' in shown
     told = json.loads(run("dead-letters", "show", "3", "--data-dir", "data", "-f", "json").stdout)

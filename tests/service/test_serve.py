@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from streamer.service import faults
 from streamer.service.metrics import Counts
 from streamer.service.serve import fitting
 from streamer.service.store.sqlite import Store, look
-from tests.service.conftest import Make, event, lines
+from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
 
 
 def test_a_match_is_a_cloud_event_with_the_bytes_that_were_read(make: Make, tmp_path: Path) -> None:
@@ -255,6 +257,19 @@ def test_what_a_service_cannot_do_is_said_at_once(backend: str) -> None:
     assert "sources.a.format: an engine has one layout" in refused({"sources": two})[0]
     one = {"sources": {"a": {"type": "stdin", "format": "canal"}}, "matching": {"layout": "debezium"}}
     assert "matching.layout: sources.a.format is decoded" in refused(one)[0]
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_sink_does_not_write_into_what_is_read(make: Make, tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
+    """A last line without an end would be cut off, and each message would be read as an event."""
+    (tmp_path / "subs.jsonl").write_bytes(SUBSCRIPTIONS)
+    (tmp_path / "in.jsonl").write_bytes(event(1))
+    for name in ("subs.jsonl", "in.jsonl"):
+        link(tmp_path / name, tmp_path / f"link-{name}")
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(BulkConfigError, match=r"sinks\.out\.path: .* this file"):
+            make(sinks={"out": {"type": "file", "path": str(tmp_path / f"link-{name}")}})
+        assert (tmp_path / name).read_bytes() == before
 
 
 def test_counts_add_up_at_any_moment(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
