@@ -22,7 +22,7 @@ def test_the_distribution_has_a_name_of_its_own() -> None:
 
 
 def test_the_wheel_of_the_readme_is_the_one_that_is_built() -> None:
-    (named,) = re.findall(r"pip install (streamer_engine\S+)", (ROOT / "README.md").read_text("utf-8"))
+    (named,) = re.findall(r"pip install dist/(streamer_engine\S+)", (ROOT / "README.md").read_text("utf-8"))
     assert named == f"streamer_engine-{VERSION}-cp311-abi3-manylinux_{GLIBC.replace('.', '_')}_x86_64.whl"
 
 
