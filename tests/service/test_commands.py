@@ -270,8 +270,14 @@ def test_its_metrics_stand_beside_the_engines(start: Start, place: Path) -> None
     start("serve", "-c", "streamer.yaml")
     until(lambda: written(place) == ["1"])
     (url,) = re.findall("metrics: (http.*)", log(place))
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        text = answer.read().decode()
+
+    def scraped() -> str:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return str(answer.read(), "utf-8")
+
+    # A match is counted once its position is confirmed, a little after it was written.
+    until(lambda: 'streamer_service_matches_delivered_total{sink="out"} 1.0' in scraped())
+    text = scraped()
     for sample in (
         'streamer_service_events_read_total{source="orders"} 1.0',
         'streamer_service_matches_delivered_total{sink="out"} 1.0',

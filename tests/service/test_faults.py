@@ -135,6 +135,7 @@ def arguments(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> 
     return ["serve", "-c", str(tmp_path / "streamer.yaml")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [30_000, 300_000])
 def test_a_full_disk_is_one_clear_error_and_nothing_is_lost(tmp_path: Path, arguments: list[str], size: int) -> None:
     """The smaller one is met by the store, the larger by the sink."""
@@ -179,6 +180,7 @@ def kill_again_and_again(tmp_path: Path, arguments: list[str], kills: int) -> in
     return killed
 
 
+@pytest.mark.slow
 def test_a_service_that_is_killed_at_random_moments_loses_nothing(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "in.jsonl").write_bytes(EVENTS)
     assert kill_again_and_again(tmp_path, arguments, 3) >= 1

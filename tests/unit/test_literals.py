@@ -68,6 +68,7 @@ for match in engine.match(b"{}"):
 """
 
 
+@pytest.mark.slow
 def test_mypy_tells_of_each_misspelt_word(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "program.py").write_text(PROGRAM)
