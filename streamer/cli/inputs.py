@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
-from streamer.errors import InputError
+from streamer.engine.lines import read_lines
+from streamer.errors import EventError, InputError
 from streamer.terminal import fail, note
 
 
@@ -33,3 +34,31 @@ def damaged(name: str, error: InputError) -> str:
 
 def shown_name(name: str) -> str:
     return "<stdin>" if name == "-" else name
+
+
+def see_events(name: str, see: Callable[[int, bytes], None], *, max_bytes: int, most: int | None = None) -> tuple[int, bool]:
+    """Hand each event of a file, with its line, to *see*, and note those that are bad; end the program where it is damaged.
+
+    Args:
+        most: how many lines to read, at most.
+
+    Returns:
+        How many were bad, and whether there are more than *most*.
+    """
+    bad = 0
+    try:
+        with opened(name) as source:
+            for lines, (number, event) in enumerate(read_lines(source, max_bytes=max_bytes)):
+                if lines == most:
+                    return bad, True
+                try:
+                    if isinstance(event, EventError):
+                        raise event
+                    see(number, event)
+                except EventError as error:
+                    bad += 1
+                    error.index = None
+                    note(f"{shown_name(name)}:{number}: {error}")
+    except InputError as error:
+        fail(damaged(name, error))
+    return bad, False

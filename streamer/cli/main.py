@@ -19,7 +19,7 @@ import click
 import streamer
 from streamer.cli.cases import command as test_command
 from streamer.cli.config import app as config_app
-from streamer.cli.inputs import damaged, opened, shown_name
+from streamer.cli.inputs import damaged, opened, see_events, shown_name
 from streamer.cli.layouts import app as layouts_app
 from streamer.cli.output import FaultFormat, Format, PlainFormat, Tally, annotation, count, progress, show_json, writer
 from streamer.cli.plot import check_folder, check_plot, draw
@@ -368,24 +368,14 @@ def _not_in_events(
     """Return what subscriptions ask for and no event has, and how many events were bad."""
     from streamer.engine.occurrences import Occurrences
 
-    seen, first, bad, more = Occurrences(engine), FirstEvents(), 0, ""
-    try:
-        with opened(events) as source:
-            for lines, (number, event) in enumerate(read_lines(source, max_bytes=longest)):
-                if lines == most:
-                    more = "; there are more, of which --max-events takes some"
-                    break
-                try:
-                    if isinstance(event, EventError):
-                        raise event
-                    first.saw(event, None)
-                    seen.see(event, tenant, collection)
-                except EventError as error:
-                    bad += 1
-                    error.index = None
-                    note(f"{shown_name(events)}:{number}: {error}")
-    except InputError as error:
-        fail(damaged(events, error))
+    seen, first = Occurrences(engine), FirstEvents()
+
+    def see(_: int, event: bytes) -> None:
+        first.saw(event, None)
+        seen.see(event, tenant, collection)
+
+    bad, is_cut = see_events(events, see, max_bytes=longest, most=most)
+    more = "; there are more, of which --max-events takes some" if is_cut else ""
     note(f"{shown_name(events)}: {count(seen.events, 'event')} looked at{more}")
     if (reason := first.misfit(engine._options.layout)) is not None:
         note(f"{shown_name(events)}: {reason}")

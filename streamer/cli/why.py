@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streamer.cli.inputs import damaged, opened, shown_name
+from streamer.cli.inputs import see_events
 from streamer.cli.output import PlainFormat, count, show_json
 from streamer.cli.setup import (
     COLLECTION,
@@ -23,9 +23,7 @@ from streamer.cli.setup import (
     check_names,
     set_up,
 )
-from streamer.engine.lines import read_lines
-from streamer.errors import EventError, InputError
-from streamer.terminal import EXIT_CODES, OK, SOME_BAD, WIDTH, fail, note, printable, show
+from streamer.terminal import EXIT_CODES, OK, SOME_BAD, WIDTH, printable, show
 
 if TYPE_CHECKING:
     from streamer.engine.misses import Survey
@@ -63,20 +61,10 @@ def command(
 
     check_names(tenant, collection)
     setup = set_up(config, subscriptions, layout, default_tenant, soft_delete, events=events)
-    survey, bad = Survey(setup.engine_with(subscription_id), subscription_id), 0
-    try:
-        with opened(events) as source:
-            for number, event in read_lines(source, max_bytes=setup.max_event_bytes):
-                try:
-                    if isinstance(event, EventError):
-                        raise event
-                    survey.see(number, event, tenant, collection)
-                except EventError as error:
-                    bad += 1
-                    error.index = None
-                    note(f"{shown_name(events)}:{number}: {error}")
-    except InputError as error:
-        fail(damaged(events, error))
+    survey = Survey(setup.engine_with(subscription_id), subscription_id)
+    bad, _ = see_events(
+        events, lambda number, event: survey.see(number, event, tenant, collection), max_bytes=setup.max_event_bytes
+    )
     if report is PlainFormat.json:
         show_json(survey.to_dict())
     else:

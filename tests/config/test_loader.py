@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,7 @@ from streamer.bloom.options import BloomOptions
 from streamer.config import loader
 from streamer.config.loader import fields_of, show_place
 from streamer.config.schema import Metrics
-
-
-def load(text: str, environment: Mapping[str, str] | None = None) -> loader.Loaded:
-    return loader.loads(text.encode(), "s.yaml", directory=Path("/etc/streamer"), environment=environment or {})
-
-
-def wrong(text: str, environment: Mapping[str, str] | None = None) -> list[str]:
-    """Load what is wrong; return each error as it prints."""
-    with pytest.raises(BulkConfigError) as refused:
-        load(text, environment)
-    return [str(error) for error in refused.value.errors]
+from tests.config.loading import load, wrong
 
 
 def test_an_empty_file_is_all_defaults() -> None:

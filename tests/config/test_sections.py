@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from streamer import BulkConfigError, Config
-from streamer.config import loader
 from streamer.config.loader import fields_of, show_place
 from streamer.config.schema import FileSink, FileSource, Route, StdinSource
 from streamer.config.show import show, table
 from streamer.engine.reload import changes, check
+from tests.config.loading import load, wrong
 
 TEXT = """\
 sources:
@@ -26,16 +25,6 @@ routes:
   - {gateway: "*", sink: out}
 service: {data_dir: data}
 """
-
-
-def load(text: str, environment: Mapping[str, str] | None = None) -> loader.Loaded:
-    return loader.loads(text.encode(), "s.yaml", directory=Path("/etc/streamer"), environment=environment or {})
-
-
-def wrong(text: str, environment: Mapping[str, str] | None = None) -> list[str]:
-    with pytest.raises(BulkConfigError) as refused:
-        load(text, environment)
-    return [str(error) for error in refused.value.errors]
 
 
 def test_the_type_chooses_the_fields_and_paths_follow_the_file() -> None:
