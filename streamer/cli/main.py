@@ -45,6 +45,7 @@ from streamer.cli.setup import (
     set_up,
 )
 from streamer.cli.snapshot import app as snapshot_app
+from streamer.cli.tokens import app as tokens_app
 from streamer.cli.why import command as why_command
 from streamer.core.lint import Finding
 from streamer.engine.fitting import FirstEvents
@@ -92,6 +93,7 @@ for command in (
     snapshot_app,
     serve_command,
     dead_letters_app,
+    tokens_app,
     debug_app,
 ):
     app.add_command(command)

@@ -43,13 +43,14 @@ ALL: Final = click.option("--all", "every", is_flag=True, help="All there are.")
 @CONFIG
 @DATA_DIR
 @click.option("--check", is_flag=True, help="Check configuration, subscriptions, sources and sinks, and change nothing.")
-def serve(subscriptions: Sequence[str], config: str | None, data_dir: Path | None, check: bool) -> None:
+@click.option("--dev", is_flag=True, help="Serve the API without tokens, to this machine alone.")
+def serve(subscriptions: Sequence[str], config: str | None, data_dir: Path | None, check: bool, dev: bool) -> None:
     """Read events, match them, and deliver every match at least once.
 
     Without a configuration events come from standard input, and matches go to standard output. SIGTERM and Ctrl-C let it deliver
     what it has read, for 10 s at most; a second one ends it at once. SIGHUP reloads configuration and subscriptions.
     """
-    service = _service(_loading(subscriptions, config, data_dir))
+    service = _service(_loading(subscriptions, config, data_dir), dev=dev)
     try:
         if check:
             service.check()
@@ -174,7 +175,7 @@ def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | 
     return read
 
 
-def _service(read: Callable[[], Loaded]) -> Service:
+def _service(read: Callable[[], Loaded], *, dev: bool = False) -> Service:
     """Make the service, or print what is wrong and end."""
     from streamer.service.serve import Service
 
@@ -186,7 +187,7 @@ def _service(read: Callable[[], Loaded]) -> Service:
         set_up_logging(loaded.config.logging.level if is_said else "info")
 
     try:
-        return Service(read, in_force)
+        return Service(read, in_force, dev=dev)
     except BulkConfigError as bulk:
         refuse(bulk)
     except OSError as error:

@@ -155,7 +155,11 @@ def from_dict(members: Mapping[str, Any]) -> Config:
 def _rebase(members: Mapping[str, Any], directory: Path) -> None:
     """Make the paths in sections relative to a directory."""
     sections = [*_under(members, "sources"), *_under(members, "sinks")]
-    for section, name in [*((each, "path") for each in sections), (members.get("service"), "data_dir")]:
+    api = members.get("api") or {}
+    tokens, tls = (api.get("tokens"), api.get("tls")) if isinstance(api, dict) else (None, None)
+    service = members.get("service")
+    ours = [(service, "data_dir"), (service, "watch"), (tokens, "file"), (tls, "certificate"), (tls, "key")]
+    for section, name in [*((each, "path") for each in sections), *ours]:
         if isinstance(section, dict) and isinstance(path := section.get(name), str) and path:
             section[name] = str(directory / path)
 

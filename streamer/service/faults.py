@@ -16,6 +16,7 @@ POINTS: Final = frozenset(
         "store.dead",  # dead letters are written, and not committed
         "store.committed",  # positions are in the store
         "pipeline.acknowledged",  # the source was told
+        "subscriptions.committed",  # what somebody wrote is in the store, and not in the engine
         "source.rotated",  # a file was found to be another one
         "sink.cut",  # the torn last line of a file was cut off
         "reload.checked",  # a new configuration is good, and not in force

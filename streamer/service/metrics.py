@@ -62,6 +62,16 @@ class Counts(Collector):
         with self._lock:
             self._delivered.update(matches)
 
+    def of_sources(self) -> dict[str, tuple[int, int, int]]:
+        """Return how many events of each source were read, matched and rejected."""
+        with self._lock:
+            return dict(self._events)
+
+    def of_sinks(self) -> dict[str, tuple[int, int]]:
+        """Return how many matches each sink holds, and would not take."""
+        with self._lock:
+            return {sink: (self._delivered[sink], self._dead[sink]) for sink in {*self._delivered, *self._dead}}
+
     def totals(self) -> dict[str, int]:
         """Return what was counted of all sources and sinks, by what it counts."""
         return {

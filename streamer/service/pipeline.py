@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, final
+from typing import Final, Literal, final
 
 from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
@@ -73,6 +74,9 @@ class Pipeline:
         self._lock = Lock()
         self._ended = threading.Event()
         self.failed: Exception | None = None
+        self._read_at: dict[str, float] = {}
+        self._ended_feeds: set[str] = set()
+        self._delivering_since: float | None = None
 
     # The way of an event
 
@@ -83,6 +87,7 @@ class Pipeline:
             except EndOfSource:
                 return
             if batch is not None:
+                self._read_at[feed.name] = time.monotonic()
                 faults.point("source.read")
                 for part in self._matched(feed, batch):
                     self._waiting.put(part)
@@ -117,7 +122,9 @@ class Pipeline:
 
     def _deliver(self) -> None:
         while parts := self._waiting.take():
+            self._delivering_since = time.monotonic()
             self._hold(parts)
+            self._delivering_since = None
 
     def _hold(self, parts: Sequence[Part]) -> None:
         written = dict.fromkeys(sink for part in parts for sink in part.messages)
@@ -169,21 +176,50 @@ class Pipeline:
         """
         good = bad = 0
         for letter in letters:
-            feed = self._feeds[letter.source]
-            batch = Batch(letter.partition, [letter.record], partial(_always, letter.position), None)
-            parts = list(self._matched(feed, batch, None if letter.part < 0 else letter.part))
-            if any(part.dead for part in parts):
-                bad += 1
-            else:
-                good += 1
-                parts[-1].dropped.append(letter.id)
+            parts = self._again(letter)
+            is_bad = any(part.dead for part in parts)
+            good, bad = good + (not is_bad), bad + is_bad
             self._hold(parts)
         return good, bad
+
+    def replay_beside(self, letter: DeadLetter) -> bool:
+        """Match a dead letter again while all runs; it is dropped once what it matches is held.
+
+        Returns:
+            Whether it could be read again.
+        """
+        parts = self._again(letter)
+        for part in parts:
+            self._waiting.put(part)
+        return not any(part.dead for part in parts)
+
+    def _again(self, letter: DeadLetter) -> list[Part]:
+        feed = self._feeds[letter.source]
+        batch = Batch(letter.partition, [letter.record], partial(_always, letter.position), None)
+        parts = list(self._matched(feed, batch, None if letter.part < 0 else letter.part))
+        if not any(part.dead for part in parts):
+            parts[-1].dropped.append(letter.id)
+        return parts
+
+    def state_of(self, feed: str, *, idle: float, stalled: float) -> Literal["reading", "idle", "stalled", "ended"]:
+        """Tell what a source is doing: nothing came of it for *idle* seconds, or its matches wait for as much as *stalled*."""
+        if feed in self._ended_feeds:
+            return "ended"
+        if self.stalled_for() >= stalled:
+            return "stalled"
+        since = self._read_at.get(feed)
+        return "idle" if since is None or time.monotonic() - since >= idle else "reading"
+
+    def stalled_for(self) -> float:
+        """Return for how many seconds the sinks have not held what they were given; 0 where they were given nothing."""
+        since = self._delivering_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def _read_out(self, feed: Feed) -> None:
         try:
             self._consume(feed)
         finally:
+            self._ended_feeds.add(feed.name)
             with self._lock:
                 self._reading -= 1
                 if not self._reading:

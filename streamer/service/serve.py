@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from streamer import cdc
 from streamer.config.loader import Loaded
@@ -20,19 +21,32 @@ from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
 from streamer.engine.reload import check
 from streamer.errors import BulkConfigError, ConfigError, ServiceError
+from streamer.extras import needed
 from streamer.service import faults, sinks, sources, subscriptions
 from streamer.service.formats import decoder
 from streamer.service.messages import Shape, Speaker
 from streamer.service.metrics import Counts
 from streamer.service.pipeline import Feed, Pipeline
 from streamer.service.routes import Routes
+from streamer.service.status import Status
 from streamer.service.store.sqlite import DeadLetter, Store
+from streamer.service.subscriptions import Quotas, Subscriptions
 from streamer.terminal import OK, USAGE
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from streamer.service.api.app import App
+    from streamer.service.api.server import Server
 
 #: How long what was read may take to be delivered, in seconds, once somebody wants the service to end.
 DRAIN: Final = 10.0
 #: How often one looks for signals, in seconds.
 _LOOK: Final = 0.1
+#: Where what is served without tokens may be listened for.
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+#: How often one looks at the directory that is watched.
+_LOOK_AT_FILES: Final = 0.5
 _DATA_DIR: Final = Path("streamer-data")
 _LOGGER: Final = logging.getLogger("streamer.service")
 
@@ -49,21 +63,25 @@ class Service:
     Args:
         load: reads the configuration; it is asked again for each reload.
         in_force: is told of a configuration once it was taken.
+        dev: whether the API is served without tokens, at a loopback address alone.
 
     Raises:
         BulkConfigError: all that is wrong in the configuration, or in the files that it names.
         OSError: the configuration cannot be read.
     """
 
-    def __init__(self, load: Callable[[], Loaded], in_force: Callable[[Loaded], None] = lambda _: None) -> None:
-        self._load, self._in_force = load, in_force
+    def __init__(
+        self, load: Callable[[], Loaded], in_force: Callable[[Loaded], None] = lambda _: None, *, dev: bool = False
+    ) -> None:
+        self._load, self._in_force, self._dev = load, in_force, dev
         self._loaded = load()
         in_force(self._loaded)
-        fitting(self._loaded)
-        self._found, places = subscriptions.read(self._loaded)
+        fitting(self._loaded, dev=dev)
+        self._watched = subscriptions.Watch(self._loaded.config)
+        self._found, self._places = subscriptions.read(self._loaded)
         config = self._loaded.config
         self.engine = Engine.from_config(_of_engine(config))
-        subscriptions.put(self.engine, self._loaded, self._found, places)
+        subscriptions.put(self.engine, self._loaded, self._found, self._places)
         longest = config.matching.limits.max_event_bytes
         self._feeds = {
             name: Feed(name, sources.made(section, longest), decoder(section.format))
@@ -71,6 +89,8 @@ class Service:
         }
         self._sinks = {name: sinks.made(section) for name, section in _sinks(config).items()}
         self._asked: list[int] = []
+        self.api: App | None = None
+        self.api_port: int | None = None
 
     @property
     def config(self) -> Config:
@@ -95,13 +115,19 @@ class Service:
                 opened.callback(feed.source.close)
                 with _named("sources", name):
                     feed.source.open(store.positions(name), _beginning(store, name))
-            counts = Counts(store.dead_letters)
+            counts = self.counts = Counts(store.dead_letters)
             pipeline = self._pipeline(store, counts)
-            self._serve_metrics(opened, counts)
+            registry = self._serve_metrics(opened, counts)
+            api = self._open_api(opened, pipeline, store, counts, registry)
+            self.subscriptions.start()
             opened.enter_context(self._signals())
             _LOGGER.info("started: %d subscriptions, %s", len(self.engine), data_dir(self.config))
             pipeline.start()
-            self._watch(pipeline, store)
+            if api is not None:
+                api.start()
+                self.api_port = api.port
+                _LOGGER.info("api: %s", api.url)
+            self._watch(pipeline)
             told = counts.totals()
             _LOGGER.info(
                 "ended: %d events read, %d rejected, %d matches, %d delivered, %d dropped",
@@ -109,6 +135,10 @@ class Service:
             )
             if pipeline.failed is not None:
                 raise pipeline.failed
+
+    def stop(self) -> None:
+        """Have it end as SIGTERM does; any thread may."""
+        self._asked.append(signal.SIGTERM)
 
     def replay(self, choose: Callable[[Store], Iterable[DeadLetter]]) -> tuple[int, int]:
         """Match dead letters again, deliver what they match, and drop them.
@@ -135,10 +165,10 @@ class Service:
         config = self.config
         store = Store(data_dir(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
         opened.enter_context(closing(store))
-        if config.subscriptions:
-            store.hold(subscriptions.FILES, self._found)
-        else:
-            subscriptions.put(self.engine, self._loaded, list(subscriptions.stored(store)), ())
+        quotas = Quotas(config.api.quotas.subscriptions, config.api.quotas.unindexed)
+        self.subscriptions = Subscriptions(self.engine, store, quotas)
+        opened.enter_context(closing(self.subscriptions))
+        self.subscriptions.begin(self._loaded, self._found, self._places, is_held=True)
         if not len(self.engine):
             _LOGGER.warning("there are no subscriptions, so nothing matches")
         return store
@@ -157,22 +187,49 @@ class Service:
         at_once = config.matching.batch_size or AT_ONCE
         return Pipeline(self.engine, store, list(self._feeds.values()), self._sinks, speaker, counts, at_once)
 
-    def _serve_metrics(self, opened: ExitStack, counts: Counts) -> None:
-        metrics = self.config.metrics
-        if not metrics.enabled:
-            return
+    def _serve_metrics(self, opened: ExitStack, counts: Counts) -> CollectorRegistry:
+        """Put all metrics on a registry, and serve it where the configuration says so."""
         from prometheus_client import CollectorRegistry, ProcessCollector
 
+        metrics = self.config.metrics
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         registry.register(counts)
         labels = {"name": metrics.name, "collections": metrics.collections, "tenants": metrics.tenants}
+        if not metrics.enabled:
+            opened.enter_context(self.engine.metrics.register(registry, **labels))  # type: ignore[arg-type]
+            return registry
         try:
             server = self.engine.serve_metrics(metrics.port, metrics.address, registry=registry, **labels)  # type: ignore[arg-type]
         except OSError as error:
             raise ServiceError(f"metrics: {error.strerror or error}") from error
         opened.callback(server.close)
         _LOGGER.info("metrics: %s", server.url)
+        return registry
+
+    def _open_api(
+        self, opened: ExitStack, pipeline: Pipeline, store: Store, counts: Counts, registry: CollectorRegistry
+    ) -> Server | None:
+        """Listen for the API where the configuration says so; nothing is answered yet. Raises ServiceError."""
+        config = self.config
+        if config.api.tokens.file is None and not self._dev:
+            return None
+        try:
+            with needed("the API needs starlette and uvicorn", "service"):
+                from streamer.service.api.app import App
+                from streamer.service.api.handlers import Handlers
+                from streamer.service.api.metrics import ApiCounts
+                from streamer.service.api.server import Server
+                from streamer.service.api.tokens import Tokens
+        except ModuleNotFoundError as error:
+            raise ServiceError(f"api: {error}") from None
+        status = Status(pipeline, store, counts, registry, _sources(config), _sinks(config))
+        tokens = None if config.api.tokens.file is None or self._dev else Tokens(config.api.tokens.file)
+        app = self.api = App(Handlers(self.engine, store, self.subscriptions, status), config.api, tokens)
+        registry.register(ApiCounts(app, self.subscriptions))
+        server = Server(app, config.api)
+        opened.callback(server.close)
+        return server
 
     # Signals
 
@@ -185,6 +242,9 @@ class Service:
                 os._exit(128 + number)
             self._asked.append(number)
 
+        if threading.current_thread() is not threading.main_thread():
+            yield  # they come to the main thread alone
+            return
         wanted = dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), note)
         before = {number: signal.signal(number, action) for number, action in wanted.items()}
         before[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -194,13 +254,17 @@ class Service:
             for number, action in before.items():
                 signal.signal(number, action)
 
-    def _watch(self, pipeline: Pipeline, store: Store) -> None:
+    def _watch(self, pipeline: Pipeline) -> None:
         """Wait for the end, and for signals."""
-        deadline = None
+        deadline, looked = None, 0.0
         while not pipeline.wait(_LOOK):
             if signal.SIGHUP in self._asked:
                 self._asked.remove(signal.SIGHUP)
-                self._reload(store)
+                self._reload()
+            if self.config.service.watch is not None and time.monotonic() - looked >= _LOOK_AT_FILES:
+                looked = time.monotonic()
+                if self._watched.is_due():
+                    self._take_files()
             if self._asked and deadline is None:
                 _LOGGER.info("%s: no more is read, and what was read is delivered", signal.Signals(self._asked[0]).name)
                 pipeline.stop()
@@ -216,20 +280,28 @@ class Service:
                 logging.shutdown()
                 os._exit(USAGE if pipeline.failed is not None else OK)
 
-    def _reload(self, store: Store) -> None:
+    def _take_files(self) -> None:
+        """Take the files of subscriptions anew, or say why not and leave all as it is."""
+        try:
+            found, places = subscriptions.read(self._loaded)
+            count = self.subscriptions.begin(self._loaded, found, places)
+        except (BulkConfigError, OSError, ServiceError) as error:
+            for each in error.errors if isinstance(error, BulkConfigError) else (error,):
+                _LOGGER.error("service.watch: %s", each)
+            _LOGGER.error("service.watch: nothing was changed")
+            return
+        _LOGGER.info("service.watch: %d subscriptions changed", count)
+
+    def _reload(self) -> None:
         """Take the configuration and its files of subscriptions anew, or say why not and leave all as it is."""
         try:
             new = self._load()
             check(self.config, new)
             found, places = subscriptions.read(new)
             faults.point("reload.checked")
-            if new.config.subscriptions:
-                subscriptions.put(self.engine, new, found, places)
-                count = store.hold(subscriptions.FILES, found)
-            else:
-                count = 0
+            count = self.subscriptions.begin(new, found, places) if subscriptions.are_from_files(new.config) else 0
             changed = self.engine.reload(_of_engine(new.config)).changed
-        except (BulkConfigError, OSError) as error:
+        except (BulkConfigError, OSError, ServiceError) as error:
             errors = error.errors if isinstance(error, BulkConfigError) else (error,)
             for each in errors:
                 _LOGGER.error("reload: %s", each)
@@ -240,8 +312,12 @@ class Service:
         _LOGGER.info("reload: %d subscriptions changed; %s", count, ", ".join(changed) or "the configuration is as it was")
 
 
-def fitting(loaded: Loaded) -> None:
-    """Refuse what a configuration may say and a service cannot do. Raises BulkConfigError."""
+def fitting(loaded: Loaded, *, dev: bool = False) -> None:
+    """Refuse what a configuration may say and a service cannot do. Raises BulkConfigError.
+
+    Args:
+        dev: whether the API is to be served without tokens.
+    """
     config, errors = loaded.config, []
     decoded = [name for name, source in config.sources.items() if source.format != "json"]
     if config.matching.validation == "lazy":
@@ -252,6 +328,8 @@ def fitting(loaded: Loaded) -> None:
         errors += [loaded.error(("sources", name, "format"), reason) for name in decoded]
     elif decoded and config.matching.layout != Config().matching.layout:
         errors.append(loaded.error(("matching", "layout"), f"sources.{decoded[0]}.format is decoded to a layout of its own"))
+    if dev and config.api.address not in _LOOPBACK:
+        errors.append(loaded.error(("api", "address"), f"expected {' or '.join(_LOOPBACK)} where there are no tokens (--dev)"))
     if errors := [*errors, *_overwriting(loaded)]:
         raise BulkConfigError(errors)
 

@@ -1,12 +1,32 @@
-"""Subscriptions of a service: from files into the store, and from there into the engine."""
+"""Subscriptions of a service: from files and from the API into the store, and from there into the engine.
+
+```
+files ── whole ──┐
+                 ├─► checked aside ─► store: one commit ─► engine
+API ── one, many ┘
+```
+
+Contract: a change is answered after it is committed and indexed, so each later match sees it, and a process that dies after the
+answer has it. What the engine finds is always committed. If either fails nothing of the change is held.
+
+An *origin* owns what it wrote. What comes from files is what the files say, whole: the API cannot change it. Nor can files take
+an id that the API holds: such files are refused, with the place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple, TypeAlias, final
 
+from streamer.bloom.options import BloomOptions
 from streamer.config.loader import Loaded
+from streamer.config.schema import Config
+from streamer.core.options import Options
 from streamer.engine.engine import Engine
 from streamer.engine.lines import read_lines
 from streamer.errors import (
@@ -16,13 +36,112 @@ from streamer.errors import (
     DuplicateSubscriptionError,
     EventError,
     InputError,
+    ServiceError,
     SubscriptionError,
 )
+from streamer.locks import Lock
+from streamer.service import faults
 from streamer.service.store.sqlite import Store
-from streamer.service.tenants import Written, outside, written
+from streamer.service.store.subscriptions import PAGE, Stored, Table, milliseconds
+from streamer.service.tenants import Written, inside, outside, written
+from streamer.subscriptions.subscription import Subscription
 
 #: Where subscriptions of files come from, as the store has it: what the files no longer say is taken out.
 FILES: Final = "files"
+API: Final = "api"
+_ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+#: So many leases that are over are taken out at once; writers take turns with what is left.
+MOST_EXPIRED: Final = 1000
+#: So long one waits, in seconds, after a store could not take them out.
+_AGAIN: Final = 1.0
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+Key: TypeAlias = tuple[str, str]
+"""A tenant, and an id that it knows."""
+
+
+@final
+class Declined(Exception):
+    """A change that cannot be, as things stand.
+
+    Attributes:
+        code: `unknown`; `other_origin`: files hold it; `precondition`; `quota`.
+    """
+
+    def __init__(self, code: Literal["unknown", "other_origin", "precondition", "quota"], reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+#: Decides on what is there now whether a change may be; raises Declined.
+Condition: TypeAlias = Callable[[Stored | None], None]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """How much a tenant may hold. None is no bound.
+
+    Attributes:
+        unindexed: of those, how many may be candidates for every event of their collection.
+    """
+
+    subscriptions: int | None = None
+    unindexed: int | None = None
+
+
+class Result(NamedTuple):
+    """What became of one that was written: *stored*, or *error*.
+
+    Attributes:
+        before: what it replaced; equal to *stored* where nothing changed.
+    """
+
+    stored: Stored | None
+    before: Stored | None = None
+    error: SubscriptionError | Declined | None = None
+
+
+def are_from_files(config: Config) -> bool:
+    """Tell whether a configuration names files, which then say all that comes from files."""
+    return bool(config.subscriptions) or config.service.watch is not None
+
+
+def watched(config: Config) -> list[Path]:
+    """Return the files of the directory that is watched, in the order of their names. Raises OSError."""
+    directory = config.service.watch
+    if directory is None:
+        return []
+    return sorted(
+        path for path in directory.iterdir() if path.name.endswith(_ENDINGS) and not path.name.startswith(".") and path.is_file()
+    )
+
+
+@final
+class Watch:
+    """Notices that files of a directory changed, once none changes any more."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._seen = self._taken = self._marks()
+
+    def is_due(self) -> bool:
+        """Tell whether the files are others than at the last time that this was so, and the same as when it was asked last."""
+        before, self._seen = self._seen, self._marks()
+        if self._seen != before or self._seen == self._taken:
+            return False
+        self._taken = self._seen
+        return True
+
+    def _marks(self) -> list[tuple[str, int, int, int]]:
+        marks = []
+        try:
+            for path in watched(self._config):
+                found = path.stat()
+                marks.append((path.name, found.st_ino, found.st_mtime_ns, found.st_size))
+        except OSError:
+            pass  # what is gone in this moment is seen the next time
+        return marks
 
 
 def read(loaded: Loaded) -> tuple[list[Written], list[tuple[Path, int]]]:
@@ -35,7 +154,13 @@ def read(loaded: Loaded) -> tuple[list[Written], list[tuple[Path, int]]]:
     found: list[Written] = []
     places: list[tuple[Path, int]] = []
     errors: list[ConfigError] = []
-    for index, file in enumerate(config.subscriptions):
+    files: list[tuple[Path, tuple[str | int, ...]]]
+    files = [(file, ("subscriptions", index)) for index, file in enumerate(config.subscriptions)]
+    try:
+        files += [(file, ("service", "watch")) for file in watched(config)]
+    except OSError as error:
+        errors.append(loaded.error(("service", "watch"), f"{config.service.watch}: {error.strerror or error}"))
+    for file, place in files:
         name = loaded.file(file)
         try:
             for number, line in read_lines(file, max_bytes=config.matching.limits.max_event_bytes):
@@ -49,7 +174,7 @@ def read(loaded: Loaded) -> tuple[list[Written], list[tuple[Path, int]]]:
         except InputError as error:
             errors.append(ConfigError(str(error), source=name, line=error.line))
         except OSError as error:
-            errors.append(loaded.error(("subscriptions", index), f"{name}: {error.strerror or error}"))
+            errors.append(loaded.error(place, f"{name}: {error.strerror or error}"))
     if errors:
         raise BulkConfigError(errors)
     return found, places
@@ -67,9 +192,350 @@ def put(engine: Engine, loaded: Loaded, subscriptions: Sequence[Written], places
         raise BulkConfigError([_located(error, loaded, places) for error in bulk.errors]) from None
 
 
-def stored(store: Store) -> Iterable[Written]:
-    """Yield the subscriptions of a store."""
-    return (written(body, tenant) for tenant, body in store.subscriptions())
+@final
+class Subscriptions:
+    """The subscriptions of a store and of an engine. Any thread may use it; changes take turns, and what reads waits for none.
+
+    Attributes:
+        expired: how many leases were over since it was made.
+    """
+
+    def __init__(self, engine: Engine, store: Store, quotas: Quotas | None = None) -> None:
+        self._engine, self._store, self._table = engine, store, Table(store)
+        self._quotas = quotas or Quotas()
+        self._lock = Lock()
+        self._wake = threading.Event()
+        self._is_closed = False
+        self.expired = 0
+        self._count()
+
+    # Whole, from files
+
+    def begin(
+        self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]], *, is_held: bool = False
+    ) -> int:
+        """Make store and engine hold what files say, where a configuration names any, and what the API wrote.
+
+        Args:
+            is_held: whether the engine holds what the files say, and nothing else.
+
+        Returns:
+            How many of the store were changed.
+
+        Raises:
+            BulkConfigError: what cannot be, each with file and line; nothing was changed.
+            ServiceError: the store failed; nothing was changed.
+        """
+        with self._lock:
+            if not are_from_files(loaded.config):
+                put(self._engine, loaded, list(self._active()), ())
+                return 0
+            taken = set(self._table.others(FILES))
+            if clashes := [place for each, place in zip(found, places, strict=True) if (each.tenant, each.id) in taken]:
+                reason = "the API holds this id: delete it there, or name another"
+                raise BulkConfigError([ConfigError(reason, source=loaded.file(file), line=line) for file, line in clashes])
+            others = list(self._active(but=FILES))
+            if others or not is_held:
+                put(self._engine, loaded, [*found, *others], places)
+            try:
+                count = self._table.hold(FILES, found)
+            except ServiceError:
+                self._engine.apply(each.held for each in self._active())
+                raise
+            self._count()
+            return count
+
+    def _active(self, *, but: str | None = None) -> Iterator[Written]:
+        return (written(body, tenant) for tenant, body in self._table.active(but=but))
+
+    def _count(self) -> None:
+        self._held: Counter[str] = Counter()
+        self._unindexed: Counter[str] = Counter()
+        self._paused: Counter[str] = Counter()
+        for tenant, (held, unindexed, paused) in self._table.counts().items():
+            self._held[tenant], self._unindexed[tenant], self._paused[tenant] = held, unindexed, paused
+
+    # Looking
+
+    def get(self, tenant: str, subscription_id: str) -> Stored | None:
+        """Return one that is held. Raises ServiceError."""
+        found = self._table.get(tenant, subscription_id)
+        return None if found is None or found.is_over(milliseconds()) else found
+
+    def page(self, tenant: str, after: str = "", most: int = PAGE) -> list[Stored]:
+        """Return those of a tenant in the order of their ids, from the first after one; some may be over. Raises ServiceError."""
+        return self._table.page(tenant, after, most)
+
+    def totals(self) -> dict[str, int]:
+        """Return how many there are in all: `held`, `paused`."""
+        with self._lock:
+            return {"held": self._held.total(), "paused": self._paused.total()}
+
+    # One or many, from the API
+
+    def put(self, each: Written, may: Condition, lease: int | None = None) -> Result:
+        """Hold one, or put it in the place of the one that is there.
+
+        Args:
+            may: is asked of the one that is there.
+            lease: how long it is held, in milliseconds; None for ever.
+
+        Raises:
+            SubscriptionError: it cannot be accepted.
+            Declined: it may not be now.
+            ServiceError: the store failed. In all three cases nothing was changed.
+        """
+        (result,) = self.put_many(each.tenant, [each], lease=lease, may=may)
+        if result.error is not None:
+            raise result.error
+        return result
+
+    def put_many(
+        self,
+        tenant: str,
+        several: Sequence[Written | SubscriptionError],
+        *,
+        lease: int | None = None,
+        may: Condition = lambda _: None,
+        partly: bool = False,
+    ) -> list[Result]:
+        """Hold several of one tenant at once, in one commit and one step of the engine.
+
+        Args:
+            several: an error stands for one that could not be read.
+            partly: hold the good ones where some are bad; else none are held then.
+
+        Returns:
+            A result for each, in their order. Where one is an error and not *partly*, those without error are not held, either.
+
+        Raises:
+            ServiceError: the store failed, and nothing was changed.
+        """
+        examined = self._examined(several)
+        with self._lock:
+            now = milliseconds()
+            held, unindexed = self._held[tenant], self._unindexed[tenant]
+            results: list[Result] = []
+            for each, told in zip(several, examined, strict=True):
+                if isinstance(each, SubscriptionError) or isinstance(told, SubscriptionError):
+                    error = each if isinstance(each, SubscriptionError) else told
+                    assert isinstance(error, SubscriptionError)
+                    results.append(Result(None, error=error))
+                    continue
+                before = self._table.get(tenant, each.id)
+                if before is not None and before.is_over(now):
+                    self._drop([before])
+                    before = None
+                try:
+                    may(before)
+                    _check_origin(before)
+                    more, more_unindexed = int(before is None), int(told) - int(before is not None and before.unindexed)
+                    self._check_quotas(
+                        tenant, held + more if more else 0, unindexed + more_unindexed if more_unindexed > 0 else 0
+                    )
+                except Declined as declined:
+                    results.append(Result(None, before, declined))
+                    continue
+                held, unindexed = held + more, unindexed + more_unindexed
+                results.append(Result(_next(each, before, told, lease, now), before))
+            if not partly and any(result.error is not None for result in results):
+                return results
+            return self._hold(results, {each.id: each for each in several if isinstance(each, Written)})
+
+    def _hold(self, results: list[Result], texts: Mapping[str, Written]) -> list[Result]:
+        new = [result for result in results if result.stored is not None and result.stored is not result.before]
+        rows = self._table.write([result.stored for result in new if result.stored is not None]) if new else []
+        faults.point("subscriptions.committed")
+        befores = [result.before for result in new]
+        self._index(rows, befores, [texts[row.id].held for row in rows if not row.paused])
+        for row, before in zip(rows, befores, strict=True):
+            self._recount(row, before)
+        written_rows = iter(rows)
+        return [
+            result if result.stored is None or result.stored is result.before else result._replace(stored=next(written_rows))
+            for result in results
+        ]
+
+    def _index(self, rows: Sequence[Stored], befores: Sequence[Stored | None], held: Sequence[bytes | Subscription]) -> None:
+        """Give the engine what was committed; where it fails, which only a defect or a lack of memory does, take that back."""
+        try:
+            self._engine.add_many(held, replace=True)
+        except BaseException:
+            gone = [(row.tenant, row.id) for row in rows]
+            self._table.restore([before for before in befores if before is not None], gone)
+            raise
+
+    def remove(self, tenant: str, subscription_id: str, may: Condition) -> None:
+        """Hold one no more. Raises Declined and ServiceError; nothing was changed then."""
+        with self._lock:
+            before = self._known(tenant, subscription_id, may)
+            self._table.write([], [(tenant, subscription_id)])
+            self._engine.remove(inside(tenant, subscription_id))
+            self._recount(None, before)
+
+    def pause(self, tenant: str, subscription_id: str, may: Condition, *, paused: bool) -> Stored:
+        """Let one match nothing, or match again. Raises Declined and ServiceError; nothing was changed then."""
+        with self._lock:
+            before = self._known(tenant, subscription_id, may)
+            if before.paused == paused:
+                return before
+            (row,) = self._table.write([replace(before, paused=paused, updated=milliseconds())])
+            if paused:
+                self._engine.remove(inside(tenant, subscription_id))
+            else:
+                self._index([row], [before], [written(row.text, tenant).held])
+            self._recount(row, before)
+            return row
+
+    def renew(self, tenant: str, subscription_id: str, may: Condition, lease: int | None) -> Stored:
+        """Begin a lease anew. Raises Declined and ServiceError; nothing was changed then.
+
+        Args:
+            lease: in milliseconds; None for as long as before.
+        """
+        with self._lock:
+            before = self._known(tenant, subscription_id, may)
+            lease = before.lease if lease is None else lease
+            if lease is None:
+                raise Declined("precondition", "it has no lease yet: say how long it is to be")
+            now = milliseconds()
+            (row,) = self._table.write([replace(before, lease=lease, expires_at=now + lease, updated=now)])
+            self._wake.set()
+            return row
+
+    def _known(self, tenant: str, subscription_id: str, may: Condition) -> Stored:
+        row = self._table.get(tenant, subscription_id)
+        if row is None or row.is_over(milliseconds()):
+            raise Declined("unknown", "no such subscription")
+        may(row)
+        _check_origin(row)
+        return row
+
+    def _check_quotas(self, tenant: str, held: int, unindexed: int) -> None:
+        for bound, count, what in (
+            (self._quotas.subscriptions, held, "subscriptions"),
+            (self._quotas.unindexed, unindexed, "subscriptions of which no condition can be looked up"),
+        ):
+            if bound is not None and count > bound:
+                raise Declined("quota", f"a tenant may hold {bound:,} {what}")
+
+    def _recount(self, row: Stored | None, before: Stored | None) -> None:
+        for each, sign in ((row, 1), (before, -1)):
+            if each is not None:
+                self._held[each.tenant] += sign
+                self._unindexed[each.tenant] += sign * each.unindexed
+                self._paused[each.tenant] += sign * each.paused
+        if row is not None and row.expires_at is not None:
+            self._wake.set()
+
+    def _examined(self, several: Sequence[Written | SubscriptionError]) -> list[SubscriptionError | bool]:
+        """Tell of each what is wrong with it, or whether it is unindexed; in engines of their own, out of everybody's way."""
+        told: list[SubscriptionError | bool] = [False] * len(several)
+        seen: set[str] = set()
+        asked: list[int] = []
+        for number, each in enumerate(several):
+            if isinstance(each, SubscriptionError):
+                told[number] = each
+            elif each.id in seen:
+                told[number] = DuplicateSubscriptionError("this id stands here twice", place="id", subscription_id=each.id)
+            else:
+                seen.add(each.id)
+                asked.append(number)
+        options = replace(self._engine._options, bloom=BloomOptions(enabled=False))
+        may_be_unindexed = options.limits.allow_unindexed
+        strict = replace(options, limits=replace(options.limits, allow_unindexed=False))
+        for number, error in self._refused(strict, several, asked):
+            told[number] = error
+        if may_be_unindexed:
+            again = [number for number in asked if told[number] is not False]
+            for number in again:
+                told[number] = True
+            for number, error in self._refused(options, several, again):
+                told[number] = error
+        return told
+
+    def _refused(
+        self, options: Options, several: Sequence[Written | SubscriptionError], asked: Sequence[int]
+    ) -> Iterator[tuple[int, SubscriptionError]]:
+        if not asked:
+            return
+        given = [each.held for number in asked if isinstance(each := several[number], Written)]
+        for error in Engine._of(options).add_many(given, on_error="skip").errors:
+            assert error.index is not None
+            number, error.index = asked[error.index], None
+            if error.subscription_id is not None:
+                error.subscription_id = outside(error.subscription_id)[1]
+            yield number, error
+
+    # Leases
+
+    def start(self) -> None:
+        """Begin to take out what is over, in a thread of its own."""
+        self._thread = threading.Thread(target=self._look_after_leases, name="streamer-leases", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look after leases no more."""
+        self._is_closed = True
+        self._wake.set()
+        if hasattr(self, "_thread"):
+            self._thread.join()
+        self._table.close()
+
+    def _look_after_leases(self) -> None:
+        is_told = False
+        while not self._is_closed:
+            self._wake.clear()
+            try:
+                wait = None if (first := self._table.next_expiry()) is None else (first - milliseconds()) / 1000
+                if wait is not None and wait <= 0:
+                    self.expire()
+                    wait = 0.0
+                is_told = False
+            except ServiceError as error:
+                if not is_told:
+                    _LOGGER.error("leases that are over stay in the store for now: %s", error)
+                is_told, wait = True, _AGAIN
+            if wait != 0.0:
+                # A clock that is set to another time is noticed.
+                self._wake.wait(60.0 if wait is None else min(wait, 60.0))
+
+    def expire(self) -> int:
+        """Take out some of those whose lease is over; return how many. Raises ServiceError: they match nothing all the same."""
+        with self._lock:
+            over = self._table.due(milliseconds(), MOST_EXPIRED)
+            self._drop(over)
+            return len(over)
+
+    def _drop(self, over: Sequence[Stored]) -> None:
+        self._engine.remove_many(ids=[inside(row.tenant, row.id) for row in over])
+        self._table.write([], [(row.tenant, row.id) for row in over])
+        for row in over:
+            self._recount(None, row)
+        self.expired += len(over)
+
+
+def _check_origin(before: Stored | None) -> None:
+    if before is not None and before.origin != API:
+        raise Declined("other_origin", "files hold this id, so that it is changed there")
+
+
+def _next(each: Written, before: Stored | None, unindexed: bool, lease: int | None, now: int) -> Stored:
+    """Return the row that is to be; *before* itself where nothing changes."""
+    if before is not None and before.text == each.text and before.lease is None and lease is None:
+        return before
+    return Stored(
+        tenant=each.tenant,
+        id=each.id,
+        origin=API,
+        text=each.text,
+        created=now if before is None else before.created,
+        updated=now,
+        paused=before is not None and before.paused,
+        unindexed=unindexed,
+        lease=lease,
+        expires_at=None if lease is None else now + lease,
+    )
 
 
 def _located(error: SubscriptionError, loaded: Loaded, places: Sequence[tuple[Path, int]]) -> ConfigError:

@@ -15,6 +15,7 @@ from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
 
 _BETWEEN: Final = "\0"
+_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 _TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -58,7 +59,9 @@ def written(text: bytes, default_tenant: str | None) -> Written:
         members = json.loads(text.decode(), object_pairs_hook=_once, parse_constant=_refuse, parse_float=_float)
         tenant, subscription_id = members.get("tenant", default_tenant), members["id"]
         if isinstance(tenant, str) and isinstance(subscription_id, str) and _BETWEEN not in tenant:
-            return Written(tenant, subscription_id, text, _TEXT(members | {"id": inside(tenant, subscription_id)}).encode())
+            # Its tenant in so many words: in the store one may stand without that an engine has another default for.
+            held = members | {"id": inside(tenant, subscription_id), "tenant": tenant}
+            return Written(tenant, subscription_id, text, _TEXT(held).encode())
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         pass
     # The contract's own reader finds what is wrong, and takes what is only odd.
@@ -69,7 +72,32 @@ def written(text: bytes, default_tenant: str | None) -> Written:
     if _BETWEEN in tenant:
         reason = "holds U+0000, which the tenants of a service do not"
         raise SubscriptionError(reason, place="tenant", subscription_id=subscription.id)
-    return Written(tenant, subscription.id, text, replace(subscription, id=inside(tenant, subscription.id)))
+    return Written(tenant, subscription.id, text, replace(subscription, id=inside(tenant, subscription.id), tenant=tenant))
+
+
+def claimed(text: bytes, tenant: str, subscription_id: str | None = None) -> Written:
+    """Read a subscription that somebody writes for a tenant. What it keeps is one line.
+
+    Args:
+        subscription_id: the one that it must have, and has where it names none; None for any.
+
+    Raises:
+        SubscriptionError: as `written`, or it names another tenant or id.
+    """
+    if subscription_id is not None:
+        try:
+            members = json.loads(text.decode(), object_pairs_hook=_once, parse_constant=_refuse, parse_float=_float)
+            if isinstance(members, dict) and "id" not in members:
+                text = _TEXT({"id": subscription_id, **members}).encode()
+        except (RecursionError, ValueError):
+            pass
+    found = written(text, tenant)
+    if subscription_id is not None and found.id != subscription_id:
+        raise SubscriptionError("another id than that of the path", place="id", subscription_id=found.id)
+    if found.tenant != tenant:
+        raise SubscriptionError("another tenant than that of the request", place="tenant", subscription_id=found.id)
+    # In JSON that was read the end of a line is only ever a space.
+    return found._replace(text=found.text.translate(_SPACES).strip())
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from streamer.service import faults
 from streamer.service.metrics import Counts
 from streamer.service.serve import fitting
 from streamer.service.store.sqlite import Store, look
+from streamer.service.store.subscriptions import Table
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
 
 
@@ -335,8 +336,8 @@ def test_a_reload_that_fails_once_it_is_checked_changes_nothing(make: Make, tmp_
     (tmp_path / "subs.jsonl").write_bytes(b'{"id": "other"}\n')
     store = Store(tmp_path / "data")
     with pytest.raises(Fault):
-        service._reload(store)
-    assert (len(service.engine), store.subscriptions()) == (2, [])
+        service._reload()
+    assert (len(service.engine), Table(store).active()) == (2, [])
     store.close()
 
 

@@ -16,7 +16,7 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,6 @@ from typing import Any, Final, Literal, final
 from streamer.errors import ServiceError
 from streamer.locks import Lock
 from streamer.service import faults
-from streamer.service.tenants import Written
 
 #: "Strm": what tells our databases from others'.
 APPLICATION: Final = 0x5374726D
@@ -50,6 +49,19 @@ UPGRADES: Final[list[str]] = [
         at INTEGER NOT NULL, size INTEGER NOT NULL, record BLOB NOT NULL,
         UNIQUE (source, partition, position, part)
     );
+    """,
+    # What the API keeps of a subscription. A version is given once, so that no tag of one that was deleted comes again.
+    """
+    ALTER TABLE subscriptions ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE subscriptions ADD COLUMN created INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE subscriptions ADD COLUMN updated INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE subscriptions ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE subscriptions ADD COLUMN unindexed INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE subscriptions ADD COLUMN lease INTEGER;
+    ALTER TABLE subscriptions ADD COLUMN expires_at INTEGER;
+    CREATE INDEX subscriptions_by_expiry ON subscriptions (expires_at) WHERE expires_at IS NOT NULL;
+    CREATE TABLE versions (last INTEGER NOT NULL);
+    INSERT INTO versions VALUES (0);
     """,
 ]
 
@@ -115,6 +127,7 @@ class Store:
         self.directory = directory
         self._most = dead_letter_bytes
         self._turn = Lock()
+        self._is_failing = False
         with self._told():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = _lock(directory)
@@ -159,12 +172,12 @@ class Store:
 
     def positions(self, source: str) -> dict[str, str]:
         """Return where each partition of a source was confirmed last, in the order in which they were begun."""
-        rows = self._rows("SELECT partition, position FROM positions WHERE source = ? ORDER BY number", source)
+        rows = self.rows("SELECT partition, position FROM positions WHERE source = ? ORDER BY number", source)
         return dict(rows)
 
     def begin(self, source: str, partition: str, position: str) -> None:
         """Keep a partition before anything of it is read."""
-        with self._transaction() as execute:
+        with self.transaction() as execute:
             execute("INSERT INTO positions (source, partition, position) VALUES (?, ?, ?)", (source, partition, position))
         faults.point("source.begin")
 
@@ -180,7 +193,7 @@ class Store:
                 f"{self.directory}: the dead letters would take more than the {self._most:,} bytes of "
                 "delivery.dead_letter_bytes; streamer dead-letters shows, replays and drops them"
             )
-        with self._transaction() as execute:
+        with self.transaction() as execute:
             for letter in dead:
                 execute(
                     "INSERT INTO dead_letters"
@@ -210,15 +223,15 @@ class Store:
 
     def _measured(self) -> int:
         """Return how much room the dead letters take; what is added up meanwhile may be more, since some fail again."""
-        return int(self._rows(_ROOM)[0][0])
+        return int(self.rows(_ROOM)[0][0])
 
     def dead_letters(self) -> int:
         """Count the dead letters."""
-        return int(self._rows("SELECT count(*) FROM dead_letters")[0][0])
+        return int(self.rows("SELECT count(*) FROM dead_letters")[0][0])
 
     def drop(self, numbers: Iterable[int] | None) -> int:
         """Drop dead letters by their numbers, or all of them; return how many there were."""
-        with self._transaction() as execute:
+        with self.transaction() as execute:
             if numbers is None:
                 count = execute("DELETE FROM dead_letters").rowcount
             else:
@@ -228,30 +241,19 @@ class Store:
 
     def letters(self, after: int = 0, most: int = 1000) -> list[DeadLetter]:
         """Return dead letters in the order of their numbers, from the first after one."""
-        return _letters(self._rows(_LETTERS, after, most))
+        return _letters(self.rows(_LETTERS, after, most))
 
-    # Subscriptions
+    # What others build on
 
-    def subscriptions(self) -> list[tuple[str, bytes]]:
-        """Return the tenant and the text of each subscription, tenant by tenant."""
-        return self._rows("SELECT tenant, body FROM subscriptions ORDER BY tenant, id")
-
-    def hold(self, origin: str, subscriptions: Iterable[Written]) -> int:
-        """Make what came from somewhere exactly these; return how many were put in, replaced or taken out."""
-        wanted = {(each.tenant, each.id): each.text for each in subscriptions}
-        held: Mapping[tuple[str, str], bytes] = {
-            (tenant, id_): body
-            for tenant, id_, body in self._rows("SELECT tenant, id, body FROM subscriptions WHERE origin = ?", origin)
-        }
-        gone = held.keys() - wanted.keys()
-        new = [(tenant, id_, origin, body) for (tenant, id_), body in wanted.items() if held.get((tenant, id_)) != body]
-        if gone or new:
-            with self._transaction() as execute:
-                for key in gone:
-                    execute("DELETE FROM subscriptions WHERE tenant = ? AND id = ?", key)
-                for row in new:
-                    execute("INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?)", row)
-        return len(gone) + len(new)
+    def is_writable(self) -> bool:
+        """Tell whether the last change succeeded; where it failed, whether one would now."""
+        if self._is_failing:
+            try:
+                with self.transaction() as execute:
+                    execute("UPDATE versions SET last = last")
+            except ServiceError:
+                return False
+        return True
 
     def close(self) -> None:
         """Close it, and let another process have it."""
@@ -259,22 +261,31 @@ class Store:
             self._database.close()
             os.close(self._lock)
 
-    def _rows(self, statement: str, *values: object) -> list[Any]:
+    def rows(self, statement: str, *values: object) -> list[Any]:
+        """Return all that a query finds. Raises ServiceError."""
         with self._turn, self._told():
             return self._database.execute(statement, values).fetchall()
 
     @contextmanager
-    def _transaction(self) -> Iterator[Any]:
-        """Make a change that is on the disk when it is over, or not there at all."""
+    def transaction(self) -> Iterator[Any]:
+        """Make a change that is on the disk when it is over, or not there at all. Raises ServiceError."""
         with self._turn, self._told():
-            self._database.execute("BEGIN IMMEDIATE")
             try:
+                self._database.execute("BEGIN IMMEDIATE")
                 yield self._database.execute
                 self._database.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
+                self._is_failing = isinstance(error, sqlite3.Error | OSError)
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
                 raise
+            self._is_failing = False
+
+    def reader(self) -> sqlite3.Connection:
+        """Open another connection, which only reads, and waits for no change. Any thread may use it, one at a time."""
+        with self._told():
+            path = (self.directory / _DATABASE).absolute()
+            return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False, isolation_level=None, timeout=5)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -1,0 +1,300 @@
+"""The application: whose a request is, whether it may be, how much of it; then its handler, in a thread of a pool.
+
+```
+Host, Origin ─► route, method ─► token, scope, tenant ─► quotas ─► media types, query ─► body ─► handler
+```
+
+Nothing that may wait runs on the event loop. Nothing that a request says is in the log but its method and route.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, final
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from streamer.config.schema import Api
+from streamer.service.api import problems
+from streamer.service.api.calls import Answer, Call
+from streamer.service.api.connections import Door
+from streamer.service.api.limits import Limits
+from streamer.service.api.problems import MEDIA_TYPE, Problem
+from streamer.service.api.routes import Found, Route, find
+from streamer.service.api.tokens import DEV, Token, Tokens
+
+#: Threads that answer. Most of what they do releases the GIL, or waits for a disk.
+_THREADS: Final = 8
+_LOGGER: Final = logging.getLogger("streamer.service.api")
+#: Where no answer is kept by anybody, nor taken for what it is not.
+_HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+@final
+class App:
+    """The API as ASGI. One event loop uses it.
+
+    Args:
+        handlers: what the handlers of the routes stand on.
+        tokens: who may do what; None where everybody may do all.
+
+    Attributes:
+        door: the connections that requests come by.
+        counts: requests answered, by route and status.
+    """
+
+    def __init__(self, handlers: Any, section: Api, tokens: Tokens | None) -> None:
+        self._handlers, self._section, self._tokens = handlers, section, tokens
+        self._limits = Limits(section)
+        self._pool = ThreadPoolExecutor(_THREADS, "streamer-api")
+        self._names = {"localhost", section.address.lower(), *(name.lower() for name in section.hosts)}
+        self._origins = {origin.lower().rstrip("/") for origin in section.origins}
+        self.door = Door(section.limits)
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        request, began = Request(scope, receive), time.perf_counter()
+        told: MutableMapping[str, str] = {"route": "-", "token": "-"}
+        try:
+            answer = await self._answer(request, told)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            answer = self._refusal(error)
+        headers = {**_HEADERS, **answer.headers}
+        response: Response
+        if isinstance(answer.body, bytes):
+            response = Response(answer.body, answer.status, headers, _with_charset(answer.media_type))
+            if answer.status in (204, 304):
+                del response.headers["content-type"]
+        else:
+            response = StreamingResponse(self._pieces(answer.body), answer.status, headers, _with_charset(answer.media_type))
+        if not told.get("body"):
+            # What was not read is not waited for.
+            response.headers["connection"] = "close"
+        self.counts[told["route"], str(answer.status)] += 1
+        await response(scope, receive, send)
+        took = (time.perf_counter() - began) * 1000
+        method = request.method if request.method.isalpha() and len(request.method) < 10 else "-"
+        _LOGGER.debug("%s %s %d %.1f ms, token %s", method, told["route"], answer.status, took, told["token"])
+
+    def _refusal(self, error: Exception) -> Answer:
+        problem = problems.of(error)
+        if problem is None:
+            # An error's text may quote what a request says.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            _LOGGER.error("a request ended in %s\n%s", type(error).__name__, where)
+            problem = Problem("internal", "the log says where")
+        elif problem.kind == "unavailable":
+            _LOGGER.error("%s", error)
+        return Answer(problem.body(), problem.status, MEDIA_TYPE, problem.headers)
+
+    async def _pieces(self, body: Iterator[bytes]) -> Any:
+        loop = asyncio.get_running_loop()
+        while (piece := await loop.run_in_executor(self._pool, next, body, None)) is not None:
+            yield piece
+
+    # From the outside in
+
+    async def _answer(self, request: Request, told: MutableMapping[str, str]) -> Answer:
+        has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
+        if not has_body or request.headers.get("content-length") == "0":
+            told["body"] = "none"
+        self._check_host(request)
+        found = find(_raw_path(request))
+        if found is None:
+            raise Problem("unknown", "there is no such path; /v1/openapi.json lists those that there are")
+        told["route"] = found.path
+        allowed = {"Allow": ", ".join(found.methods)}
+        if request.method == "OPTIONS":
+            return Answer(status=204, headers=allowed)
+        route = found.routes.get("GET" if request.method == "HEAD" else request.method)
+        if route is None:
+            raise Problem("method", f"there are {allowed['Allow']}", headers=allowed)
+        if route.scope is None:
+            return await self._handled(request, found, route, DEV, None, told)
+        token = self._token(request)
+        told["token"] = token.id
+        if not token.may(route.scope):
+            raise Problem("not-allowed", f"it needs the scope {route.scope}")
+        self._limits.take(token.tenant)
+        with self._limits.of_token(token.id):
+            return await self._handled(request, found, route, token, token.tenant, told)
+
+    async def _handled(
+        self, request: Request, found: Found, route: Route, token: Token, tenant: str | None, told: MutableMapping[str, str]
+    ) -> Answer:
+        query = _query(request, route)
+        if (named := query.pop("tenant", None)) is not None:
+            if tenant not in (None, named):
+                raise Problem("not-allowed", "tenant: the token is another tenant's")
+            tenant = named
+        elif route.is_of_a_tenant and tenant is None:
+            tenant = self._handlers.default_tenant
+        call = Call(
+            path={name: _decoded(value) for name, value in found.values.items()},
+            query=query,
+            headers={name: value for name in ("if-match", "if-none-match") if (value := _joined(request, name)) is not None},
+            chosen=_chosen(request, route),
+            media_type=_media_type(request, route),
+            body=await self._body(request, route, told),
+            token=token,
+            tenant=tenant,
+        )
+        if route.scope is None:
+            return await self._run(route, call)
+        with self._limits.of_all():
+            return await self._run(route, call)
+
+    async def _run(self, route: Route, call: Call) -> Answer:
+        handle = getattr(self._handlers, route.handler)
+        answer: Answer = await asyncio.get_running_loop().run_in_executor(self._pool, partial(handle, call))
+        return answer
+
+    async def _body(self, request: Request, route: Route, told: MutableMapping[str, str]) -> bytes:
+        limits = self._section.limits
+        most = 0 if route.body is None else limits.import_body if route.is_import else limits.body
+        what = f"a body has at most {most:,} bytes here"
+        length = request.headers.get("content-length")
+        if length is not None and int(length) > most:
+            raise Problem("too-long", what)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(limits.body_time.total_seconds()):
+                async for piece in request.stream():
+                    body += piece
+                    if len(body) > most:
+                        raise Problem("too-long", what)
+        except TimeoutError:
+            raise Problem("too-slow", "the body did not come in time") from None
+        told["body"] = "read"
+        return bytes(body)
+
+    def _check_host(self, request: Request) -> None:
+        """Refuse what a page of another site sends: by a name that was made to lead here, or with its origin."""
+        hosts = request.headers.getlist("host")
+        host = hosts[0].lower() if len(hosts) == 1 else ""
+        name = _without_port(host)
+        if name not in self._names and not _is_address(name):
+            raise Problem("host", "Host: expected an address, or a name of api.hosts")
+        origins = [origin.lower() for origin in request.headers.getlist("origin")]
+        own = f"{request.url.scheme}://{host}"
+        if any(origin not in self._origins and origin != own for origin in origins):
+            raise Problem("origin", "Origin: expected the server's own, or one of api.origins")
+
+    def _token(self, request: Request) -> Token:
+        if self._tokens is None:
+            return DEV
+        given = request.headers.getlist("authorization")
+        kind, _, text = (given[0] if len(given) == 1 else "").partition(" ")
+        token = self._tokens.find(text.strip()) if kind.lower() == "bearer" and text.isascii() else None
+        if token is None:
+            challenge = {"WWW-Authenticate": 'Bearer realm="streamer"'}
+            raise Problem("no-token", "expected Authorization: Bearer and a token that is in force", headers=challenge)
+        return token
+
+
+def _raw_path(request: Request) -> bytes:
+    raw: bytes = request.scope.get("raw_path") or b""
+    return raw.partition(b"?")[0]
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return unquote_to_bytes(value).decode()
+    except UnicodeDecodeError:
+        raise Problem("bad-request", "the path is no UTF-8") from None
+
+
+def _query(request: Request, route: Route) -> dict[str, Any]:
+    text: bytes = request.scope["query_string"]
+    try:
+        pairs = parse_qsl(
+            text.decode("ascii"), keep_blank_values=True, strict_parsing=bool(text), errors="strict", max_num_fields=20
+        )
+    except ValueError:
+        raise Problem("bad-request", "the query is none: expected names and values, in UTF-8") from None
+    values: dict[str, Any] = {}
+    known = {param.name: param for param in route.params}
+    for name, value in pairs:
+        if name not in known:
+            raise Problem("bad-request", f"no such parameter; there are: {', '.join(known) or 'none'}")
+        if name in values:
+            raise Problem("bad-request", f"{name}: it stands here twice")
+        values[name] = known[name].read(value)
+    return values
+
+
+def _joined(request: Request, name: str) -> str | None:
+    given = request.headers.getlist(name)
+    return ", ".join(given) if given else None
+
+
+def _chosen(request: Request, route: Route) -> str:
+    """Return the media type of the answer. Raises Problem: none of those that are asked for."""
+    accepted = _joined(request, "accept")
+    if accepted is None or not accepted.strip():
+        return route.produces
+    for part in accepted.split(","):
+        wanted, *params = (each.strip().lower() for each in part.split(";"))
+        if any(param.replace(" ", "") in ("q=0", "q=0.0", "q=0.00", "q=0.000") for param in params):
+            continue
+        kind = route.produces.partition("/")[0]
+        if wanted in (route.produces, f"{kind}/*", "*/*"):
+            return route.produces
+    raise Problem("not-acceptable", f"there is {route.produces}")
+
+
+def _media_type(request: Request, route: Route) -> str:
+    """Return the media type of the body. Raises Problem: one that is not read here."""
+    encodings = request.headers.getlist("content-encoding")
+    if any(encoding.strip().lower() not in ("", "identity") for encoding in encodings):
+        raise Problem("media-type", "Content-Encoding: bodies are not compressed")
+    given = request.headers.getlist("content-type")
+    if route.body is None or not given:
+        return route.consumes[0] if route.consumes else ""
+    kind, *params = (each.strip().lower() for each in given[0].split(";"))
+    charsets = [param for param in params if param.startswith("charset=")]
+    if len(given) > 1 or kind not in route.consumes or any(each.strip('"') not in _UTF_8 for each in charsets):
+        raise Problem("media-type", f"Content-Type: expected {' or '.join(route.consumes)}, in UTF-8")
+    return kind
+
+
+_UTF_8: Final = ("charset=utf-8", "charset=utf8", 'charset="utf-8')
+
+
+def _with_charset(media_type: str) -> str:
+    return f"{media_type}; version=0.0.4; charset=utf-8" if media_type == "text/plain" else media_type
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,147 @@
+"""What passes between the application and a handler: a call that was checked, and an answer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, final
+
+from streamer.service.api.problems import Problem
+from streamer.service.api.tokens import Token
+
+JSON: Final = "application/json"
+LINES: Final = "application/x-ndjson"
+METRICS: Final = "text/plain"
+_TAG: Final = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a query.
+
+    Attributes:
+        schema: JSON Schema of its value; `type` says how it is read: `integer`, `boolean` or `string`.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+
+    def read(self, text: str) -> Any:
+        """Return its value. Raises Problem."""
+        try:
+            match self.schema["type"]:
+                case "integer":
+                    value = _integer(text)
+                    if not self.schema["minimum"] <= value <= self.schema["maximum"]:
+                        raise ValueError
+                    return value
+                case "boolean":
+                    return {"true": True, "false": False}[text]
+                case _:
+                    if "enum" in self.schema and text not in self.schema["enum"]:
+                        raise ValueError
+                    if not text:
+                        raise ValueError
+                    return text
+        except (KeyError, ValueError):
+            raise Problem("bad-request", f"{self.name}: expected {self._expected()}") from None
+
+    def _expected(self) -> str:
+        if self.schema["type"] == "integer":
+            return f"a whole number from {self.schema['minimum']} to {self.schema['maximum']}"
+        if self.schema["type"] == "boolean":
+            return "true or false"
+        return " or ".join(self.schema.get("enum", ())) or "some text"
+
+
+def _integer(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise ValueError
+    return int(text)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request to a route, checked.
+
+    Attributes:
+        path: the values of what stands in braces in the route's path.
+        query: values of the parameters that were given.
+        headers: `if-match` and `if-none-match`, where they were given.
+        chosen: the media type of the answer.
+        tenant: whose things it is about; None for an administrator's that names none.
+    """
+
+    path: Mapping[str, str]
+    query: Mapping[str, Any]
+    headers: Mapping[str, str]
+    body: bytes
+    media_type: str
+    chosen: str
+    token: Token
+    tenant: str | None
+
+    @property
+    def whose(self) -> str:
+        """The tenant that it is about. Raises Problem where it names none."""
+        if self.tenant is None:
+            raise Problem("bad-request", "tenant: an administrator's request names one, as ?tenant=acme")
+        return self.tenant
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered; *body* comes in pieces where it is long."""
+
+    body: bytes | Iterator[bytes] = b""
+    status: int = 200
+    media_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Body: TypeAlias = Literal["subscription", "subscriptions", "event", "question"]
+"""What a request says: its schema is in the document."""
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """Return an answer in JSON."""
+    return Answer(json.dumps(value).encode(), status, headers=headers or {})
+
+
+def tags(header: str) -> list[str] | None:
+    """Read `If-Match` or `If-None-Match`; None is `*`. Raises Problem."""
+    if header.strip() == "*":
+        return None
+    found, at = [], 0
+    while at < len(header):
+        match = _TAG.match(header, at)
+        if match is None:
+            raise Problem("bad-request", 'If-Match, If-None-Match: expected *, or tags as "17"')
+        found.append(match[1])
+        at = match.end()
+    return found
+
+
+def cursor(after: str) -> str:
+    """Return what leads on after an id."""
+    return base64.urlsafe_b64encode(json.dumps([1, after]).encode()).decode().rstrip("=")
+
+
+def after(text: str) -> str:
+    """Read a cursor. Raises Problem."""
+    try:
+        version, found = json.loads(base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
+        if version == 1 and isinstance(found, str):
+            found.encode()
+            return found
+    except (binascii.Error, RecursionError, TypeError, ValueError):
+        pass
+    raise Problem("bad-request", "cursor: expected the next of a list, as it was given")

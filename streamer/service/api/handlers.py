@@ -1,0 +1,423 @@
+"""What each route does. A handler runs in a thread of a pool; any number run at once."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol, final
+
+from streamer.bloom.options import BloomOptions
+from streamer.core.options import Options
+from streamer.engine.engine import Engine
+from streamer.engine.explain import explain
+from streamer.errors import DuplicateSubscriptionError, SubscriptionError
+from streamer.service.api import openapi
+from streamer.service.api.calls import LINES, METRICS, Answer, Call, after, answer, cursor, tags
+from streamer.service.api.problems import Problem, members
+from streamer.service.store.sqlite import DeadLetter, Store
+from streamer.service.store.subscriptions import PAGE, Stored, milliseconds
+from streamer.service.subscriptions import Condition, Declined, Result, Subscriptions
+from streamer.service.tenants import Written, claimed, outside, written
+from streamer.subscriptions.parse import parse_subscription
+
+#: Rows that one page looks at, at most, where a filter passes few of them.
+_LOOKED_AT: Final = 10_000
+#: Lines that `lint` takes, and lines of an import.
+_LINTED, _IMPORTED = 1000, 100_000
+
+
+class Running(Protocol):
+    """What the service tells of itself."""
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Return the sources, with their positions and counts. Raises ServiceError."""
+
+    def sinks(self) -> list[dict[str, Any]]:
+        """Return the sinks, with their counts."""
+
+    def trouble(self) -> str | None:
+        """Return why the service is not ready: `pipeline_failed`, `store_not_writable`, `stalled`; None where it is."""
+
+    def replay(self, letter: DeadLetter) -> bool:
+        """Match one again, and deliver what it matches; False where its source is gone, or it cannot be read again."""
+
+    def metrics(self) -> bytes:
+        """Return the metrics, as Prometheus reads them."""
+
+
+@final
+class Handlers:
+    """The handlers of all routes.
+
+    Attributes:
+        default_tenant: whose an administrator's request is that names no tenant.
+    """
+
+    def __init__(self, engine: Engine, store: Store, subscriptions: Subscriptions, running: Running) -> None:
+        self._engine, self._store, self._subscriptions, self._running = engine, store, subscriptions, running
+        options: Options = engine._options
+        self.default_tenant = options.default_tenant
+        # Questions have engines of their own, without the filters of phase 1.
+        self._options = replace(options, bloom=BloomOptions(enabled=False))
+        self._document = json.dumps(openapi.document(options.limits, options.topic_dialect)).encode()
+
+    # Subscriptions
+
+    def list_subscriptions(self, call: Call) -> Answer:
+        """See the route."""
+        limit, query = call.query.get("limit", 100), call.query
+        at, now = after(query["cursor"]) if "cursor" in query else "", milliseconds()
+        found: list[bytes] = []
+        looked_at = 0
+        while len(found) < limit and looked_at < _LOOKED_AT:
+            rows = self._subscriptions.page(call.whose, at, PAGE)
+            for row in rows:
+                looked_at, at = looked_at + 1, row.id
+                if not row.is_over(now) and _passes(row, query):
+                    found.append(shown(row))
+                    if len(found) == limit:
+                        break
+            if len(rows) < PAGE and (not rows or at == rows[-1].id):
+                return Answer(b'{"items":[' + b",".join(found) + b'],"next":null}')
+        return Answer(b'{"items":[' + b",".join(found) + b'],"next":' + json.dumps(cursor(at)).encode() + b"}")
+
+    def export_subscriptions(self, call: Call) -> Answer:
+        """See the route."""
+        return Answer(self._lines(call.whose), media_type=LINES)
+
+    def _lines(self, tenant: str) -> Iterator[bytes]:
+        at = ""
+        while rows := self._subscriptions.page(tenant, at, PAGE):
+            at, now = rows[-1].id, milliseconds()
+            yield b"".join(row.text + b"\n" for row in rows if not row.is_over(now))
+
+    def import_subscriptions(self, call: Call) -> Answer:
+        """See the route."""
+        partly, lease = call.query.get("partly", False), call.query.get("lease")
+        numbers, several = _lines_of(call, call.whose, _IMPORTED)
+        results = self._subscriptions.put_many(call.whose, several, lease=None if lease is None else lease * 1000, partly=partly)
+        told = zip(numbers, several, results, strict=True)
+        bad = [(number, result.error) for number, _, result in told if result.error is not None]
+        if bad and not partly:
+            quota = any(isinstance(error, Declined) and error.code == "quota" for _, error in bad)
+            errors = [{"line": number, **members(error)} for number, error in bad]
+            reason = f"{len(bad):,} of {len(results):,} cannot be accepted; nothing was changed"
+            raise Problem("quota" if quota else "subscription", reason, errors=errors)
+        lines = (_line(*each) for each in zip(numbers, several, results, strict=True))
+        return Answer(b"".join(lines), media_type=LINES)
+
+    def get_subscription(self, call: Call) -> Answer:
+        """See the route."""
+        row = self._subscriptions.get(call.whose, call.path["id"])
+        if row is None:
+            raise Declined("unknown", "no such subscription")
+        tag = _tag(row)
+        if (given := call.headers.get("if-match")) is not None:
+            _wants(tags(given), row)
+        if (given := call.headers.get("if-none-match")) is not None:
+            known = tags(given)
+            if known is None or tag in [each.removeprefix("W/") for each in known]:
+                return Answer(status=304, headers={"ETag": tag})
+        return _stored(row)
+
+    def put_subscription(self, call: Call) -> Answer:
+        """See the route."""
+        lease = call.query.get("lease")
+        each = claimed(call.body, call.whose, call.path["id"])
+        result = self._subscriptions.put(each, _condition(call), None if lease is None else lease * 1000)
+        assert result.stored is not None
+        return _stored(result.stored, 201 if result.before is None else 200)
+
+    def delete_subscription(self, call: Call) -> Answer:
+        """See the route."""
+        self._subscriptions.remove(call.whose, call.path["id"], _condition(call))
+        return Answer(status=204)
+
+    def pause(self, call: Call) -> Answer:
+        """See the route."""
+        return _stored(self._subscriptions.pause(call.whose, call.path["id"], _condition(call), paused=True))
+
+    def resume(self, call: Call) -> Answer:
+        """See the route."""
+        return _stored(self._subscriptions.pause(call.whose, call.path["id"], _condition(call), paused=False))
+
+    def renew(self, call: Call) -> Answer:
+        """See the route."""
+        lease = call.query.get("lease")
+        lease = None if lease is None else lease * 1000
+        return _stored(self._subscriptions.renew(call.whose, call.path["id"], _condition(call), lease))
+
+    # Questions
+
+    def match(self, call: Call) -> Answer:
+        """See the route. What is subscribed to for every tenant is an administrator's, who alone is told of it."""
+        limit, more = call.query.get("limit", 1000), False
+        found: list[dict[str, Any]] = []
+        is_all = call.token.tenant is None
+        # An administrator's event may be anybody's: it says so itself.
+        matches = self._engine.match(call.body, call.tenant)
+        for each in matches:
+            tenant, subscription_id = outside(each.subscription_id)
+            if not is_all and tenant != call.tenant:
+                continue
+            if len(found) == limit:
+                more = True
+                break
+            found.append(
+                {
+                    "tenant": tenant,
+                    "id": subscription_id,
+                    "gateway": each.gateway_id,
+                    "transition": each.transition,
+                    "certain": each.certain,
+                }
+            )
+        return answer({"matches": found, "more": more, "ignored": matches.ignored})
+
+    def explain(self, call: Call) -> Answer:
+        """See the route."""
+        question = _members_of(call.body)
+        if not question.keys() <= {"event", "id", "subscription"} or "event" not in question or len(question) != 2:
+            raise Problem("bad-request", "expected event, and id or subscription")
+        if "id" in question:
+            if not isinstance(question["id"], str):
+                raise Problem("bad-request", "id: expected some text")
+            row = self._subscriptions.get(call.whose, question["id"])
+            if row is None:
+                raise Declined("unknown", "no such subscription")
+            each = written(row.text, call.whose)
+        else:
+            text = _text({"id": "given", **question["subscription"]}) if isinstance(question["subscription"], dict) else b"0"
+            each = claimed(text, call.whose)
+        if not isinstance(question["event"], dict):
+            raise Problem("bad-request", "event: expected an object")
+        engine = Engine._of(self._options)
+        compiled = engine._compile(parse_subscription(each.held))
+        told = explain(compiled, _text(question["event"]), self._options, call.whose)
+        return answer(replace(told, subscription_id=each.id).to_dict())
+
+    def lint(self, call: Call) -> Answer:
+        """See the route."""
+        numbers, several = _lines_of(call, call.whose, _LINTED)
+        lines: dict[str, int] = {}
+        errors: list[dict[str, Any]] = []
+        good: list[Written] = []
+        for number, each in zip(numbers, several, strict=True):
+            if isinstance(each, Written) and each.id in lines:
+                each = DuplicateSubscriptionError("this id stands here twice", place="id", subscription_id=each.id)
+            if isinstance(each, Written):
+                lines[each.id] = number
+                good.append(each)
+            else:
+                errors.append({"line": number, **members(each)})
+        engine = Engine._of(self._options)
+        for error in engine.add_many((each.held for each in good), on_error="skip").errors:
+            assert error.index is not None
+            errors.append({"line": lines[good[error.index].id], **members(error)})
+        findings = []
+        for finding in engine.lint():
+            subscription_id = outside(finding.subscription_id)[1]
+            related = [outside(each)[1] for each in finding.related]
+            told = {"line": lines[subscription_id], "id": subscription_id, "code": finding.code.value}
+            findings.append({**told, "reason": finding.reason, "related": related})
+        return answer({"errors": sorted(errors, key=lambda each: each["line"]), "findings": findings})
+
+    # What could not be delivered
+
+    def list_dead_letters(self, call: Call) -> Answer:
+        """See the route."""
+        limit = call.query.get("limit", 100)
+        at = _number(after(call.query["cursor"])) if "cursor" in call.query else 0
+        letters = self._store.letters(at or 0, limit)
+        more = cursor(str(letters[-1].id)) if len(letters) == limit else None
+        return answer({"items": [_letter(each) for each in letters], "next": more})
+
+    def get_dead_letter(self, call: Call) -> Answer:
+        """See the route."""
+        letter = self._found(call)
+        try:
+            record = {"record": letter.record.decode()}
+        except UnicodeDecodeError:
+            record = {"record_base64": base64.b64encode(letter.record).decode()}
+        return answer(_letter(letter) | record)
+
+    def drop_dead_letter(self, call: Call) -> Answer:
+        """See the route."""
+        if not self._store.drop([self._found(call).id]):
+            raise Problem("unknown", "no such dead letter")
+        return Answer(status=204)
+
+    def replay_dead_letter(self, call: Call) -> Answer:
+        """See the route."""
+        letter = self._found(call)
+        if not letter.is_whole:
+            raise Problem("not-replayable", f"{len(letter.record):,} of its {letter.size:,} bytes were kept")
+        if not self._running.replay(letter):
+            raise Problem("not-replayable", "it cannot be read again, and stays")
+        return Answer(status=202)
+
+    def _found(self, call: Call) -> DeadLetter:
+        number = _number(call.path["number"])
+        for letter in [] if number is None else self._store.letters(number - 1, 1):
+            if letter.id == number:
+                return letter
+        raise Problem("unknown", "no such dead letter")
+
+    # The service
+
+    def list_sources(self, _: Call) -> Answer:
+        """See the route."""
+        return answer({"items": self._running.sources()})
+
+    def list_sinks(self, _: Call) -> Answer:
+        """See the route."""
+        return answer({"items": self._running.sinks()})
+
+    def document(self, _: Call) -> Answer:
+        """See the route."""
+        return Answer(self._document)
+
+    def metrics(self, _: Call) -> Answer:
+        """See the route."""
+        return Answer(self._running.metrics(), media_type=METRICS)
+
+    def healthz(self, _: Call) -> Answer:
+        """See the route."""
+        return answer({"status": "alive"})
+
+    def readyz(self, _: Call) -> Answer:
+        """See the route."""
+        trouble = self._running.trouble()
+        return answer({"status": "ready"}) if trouble is None else answer({"status": "not ready", "reason": trouble}, 503)
+
+
+def shown(row: Stored) -> bytes:
+    """Return a subscription with what is known of it, around its own text."""
+    told = {
+        "tenant": row.tenant,
+        "id": row.id,
+        "origin": row.origin,
+        "etag": _tag(row),
+        "created": _time(row.created),
+        "updated": _time(row.updated),
+        "paused": row.paused,
+        "unindexed": row.unindexed,
+        "lease": None if row.lease is None else row.lease // 1000,
+        "expires": None if row.expires_at is None else _time(row.expires_at),
+    }
+    return json.dumps(told)[:-1].encode() + b',"subscription":' + row.text + b"}"
+
+
+def _stored(row: Stored, status: int = 200) -> Answer:
+    return Answer(shown(row), status, headers={"ETag": _tag(row)})
+
+
+def _tag(row: Stored) -> str:
+    return f'"{row.version}"'
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+
+
+def _text(value: Any) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Problem("bad-request", "half of a surrogate pair") from None
+
+
+def _members_of(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body.decode())
+    except RecursionError:
+        raise Problem("bad-request", "the body is nested too deep") from None
+    except ValueError:
+        # A number of thousands of digits, too.
+        raise Problem("bad-request", "the body is no JSON in UTF-8") from None
+    if not isinstance(found, dict):
+        raise Problem("bad-request", "expected an object")
+    return found
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 and int(text) else None
+
+
+def _condition(call: Call) -> Condition:
+    """Return what `If-Match` and `If-None-Match` ask of what is there."""
+    if_match, if_none_match = call.headers.get("if-match"), call.headers.get("if-none-match")
+    wanted = None if if_match is None else (tags(if_match),)
+    unwanted = None if if_none_match is None else (tags(if_none_match),)
+
+    def may(before: Stored | None) -> None:
+        if wanted is not None:
+            _wants(wanted[0], before)
+        if unwanted is not None and before is not None:
+            known = unwanted[0]
+            if known is None or _tag(before) in [each.removeprefix("W/") for each in known]:
+                raise Declined("precondition", "If-None-Match: it is there")
+
+    return may
+
+
+def _wants(known: list[str] | None, row: Stored | None) -> None:
+    if row is None:
+        raise Declined("precondition", "If-Match: it is not there")
+    if known is not None and _tag(row) not in known:
+        raise Declined("precondition", f"If-Match: it is {_tag(row)} now")
+
+
+def _passes(row: Stored, query: Mapping[str, Any]) -> bool:
+    if query.get("paused", row.paused) != row.paused or query.get("origin", row.origin) != row.origin:
+        return False
+    if "gateway" not in query and "collection" not in query:
+        return True
+    try:
+        told = json.loads(row.text)
+    except (RecursionError, ValueError):
+        told = parse_subscription(row.text).to_dict()
+    return all(
+        query.get(param, told.get(name)) == told.get(name)
+        for param, name in (("gateway", "gateway_id"), ("collection", "collection"))
+    )
+
+
+def _lines_of(call: Call, tenant: str, most: int) -> tuple[list[int], list[Written | SubscriptionError]]:
+    """Read the subscriptions of a body, with the numbers of their lines. Raises Problem."""
+    numbers: list[int] = []
+    several: list[Written | SubscriptionError] = []
+    lines = call.body.split(b"\n") if call.media_type == LINES else [call.body]
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if len(several) == most:
+            raise Problem("too-long", f"expected {most:,} lines at most")
+        numbers.append(number)
+        try:
+            several.append(claimed(line, tenant))
+        except SubscriptionError as error:
+            several.append(error)
+    return numbers, several
+
+
+def _line(number: int, each: Written | SubscriptionError, result: Result) -> bytes:
+    told: dict[str, Any] = {"line": number}
+    subscription_id = each.id if isinstance(each, Written) else each.subscription_id
+    if subscription_id is not None:
+        told["id"] = subscription_id
+    if result.error is not None:
+        told |= {"result": "refused", "error": members(result.error)}
+    else:
+        assert result.stored is not None
+        what = "created" if result.before is None else "unchanged" if result.before is result.stored else "replaced"
+        told |= {"result": what, "etag": _tag(result.stored)}
+    return json.dumps(told).encode() + b"\n"
+
+
+def _letter(letter: DeadLetter) -> dict[str, Any]:
+    told = {name: value for name, value in asdict(letter).items() if name != "record"}
+    return told | {"at": _time(letter.at), "is_whole": letter.is_whole}

@@ -1,0 +1,111 @@
+"""What is answered where a request cannot be done: `application/problem+json` (RFC 9457).
+
+`type` is `urn:streamer:problem:KIND`, one of `KINDS`. `errors` lists what is wrong, each with its place, from the library's own
+errors. Nothing repeats a token, a header or a row of somebody else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, final
+
+from streamer.errors import BulkSubscriptionError, CelError, EventError, ServiceError, SubscriptionError
+from streamer.service.subscriptions import Declined
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+#: Status and title of each kind.
+KINDS: Final[Mapping[str, tuple[int, str]]] = {
+    "bad-request": (400, "The request cannot be read"),
+    "no-token": (401, "A token is needed"),
+    "not-allowed": (403, "The token does not allow this"),
+    "quota": (403, "The tenant holds as much as it may"),
+    "origin": (403, "Pages of this origin may not use the API"),
+    "unknown": (404, "There is no such thing"),
+    "method": (405, "There is no such method here"),
+    "not-acceptable": (406, "The answer has another media type"),
+    "too-slow": (408, "The request took too long to come"),
+    "other-origin": (409, "Files hold this subscription"),
+    "not-replayable": (409, "The dead letter cannot be delivered again"),
+    "precondition": (412, "It is not as the request has it"),
+    "too-long": (413, "The request is too long"),
+    "media-type": (415, "The body has another media type than one that is read"),
+    "host": (421, "The server does not go by this name"),
+    "subscription": (422, "The subscription cannot be accepted"),
+    "event": (422, "The event cannot be read"),
+    "too-many": (429, "Too many requests"),
+    "internal": (500, "A defect of the server"),
+    "unavailable": (503, "The service cannot do this now"),
+    "busy": (503, "The service is busy"),
+}
+#: So many errors are spelled out.
+MOST_ERRORS: Final = 100
+#: So many characters of a text that quotes what was sent.
+_MOST: Final = 2000
+
+
+@final
+class Problem(Exception):
+    """Why a request cannot be done.
+
+    Args:
+        kind: one of `KINDS`.
+        errors: members of what is wrong.
+    """
+
+    def __init__(
+        self, kind: str, detail: str, *, errors: Iterable[Mapping[str, Any]] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.title = KINDS[kind]
+        self.kind, self.detail, self.errors, self.headers = kind, detail, list(errors), dict(headers or {})
+
+    def body(self) -> bytes:
+        """Return it as JSON."""
+        members: dict[str, Any] = {
+            "type": f"urn:streamer:problem:{self.kind}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail[:_MOST],
+        }
+        if self.errors:
+            members["errors"] = self.errors[:MOST_ERRORS]
+            if len(self.errors) > MOST_ERRORS:
+                members["more_errors"] = len(self.errors) - MOST_ERRORS
+        return json.dumps(members).encode()
+
+
+def of(error: Exception) -> Problem | None:
+    """Return what an error of the library means to who asked; None for one that is a defect."""
+    match error:
+        case Problem():
+            return error
+        case Declined():
+            return Problem(error.code.replace("_", "-"), str(error))
+        case BulkSubscriptionError():
+            return Problem("subscription", "some are bad; nothing was changed", errors=map(members, error.errors))
+        case SubscriptionError():
+            return Problem("subscription", error.reason, errors=[members(error)])
+        case EventError():
+            return Problem("event", error.reason, errors=[members(error)])
+        case ServiceError():
+            return Problem("unavailable", "the store cannot be used; nothing was changed", headers={"Retry-After": "1"})
+        case _:
+            return None
+
+
+def members(error: SubscriptionError | EventError | Declined) -> dict[str, Any]:
+    """Return what is wrong with one thing, and where, as plain JSON."""
+    told: dict[str, Any] = {}
+    if isinstance(error, Declined):
+        return {"reason": str(error)}
+    if error.place:
+        told["place"] = error.place[:_MOST]
+    if isinstance(error, CelError) and error.line is not None:
+        told |= {"cel_line": error.line, "cel_column": error.column}
+    if isinstance(error, EventError):
+        told["code"] = error.code.value
+        if error.offset is not None:
+            told["offset"] = error.offset
+    return {"reason": error.reason[:_MOST], **told}

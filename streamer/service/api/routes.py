@@ -1,0 +1,329 @@
+"""The one table of routes: what is answered is made of it, and so is the document that says so.
+
+A path is matched as it was sent, before it is decoded: an id may hold what would divide a path, as `%2F`. A verb stands behind a
+colon, as in `/v1/subscriptions/big:pause`; an id that ends so is sent with `%3A`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, final
+
+from streamer.service.api.calls import JSON, LINES, METRICS, Body, Param
+from streamer.service.api.tokens import Scope
+
+_TENANT: Final = Param(
+    "tenant", "Whose; only an administrator's token may name another one than its own.", {"type": "string", "minLength": 1}
+)
+_LEASE: Final = Param(
+    "lease",
+    "Seconds until it is gone, unless it is renewed; without, it stays.",
+    {"type": "integer", "minimum": 1, "maximum": 366 * 86_400},
+)
+_CURSOR: Final = Param("cursor", "The `next` of the page before.")
+
+
+def _limit(default: int, most: int) -> Param:
+    return Param("limit", f"How many at most; {default:,} by default.", {"type": "integer", "minimum": 1, "maximum": most})
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A method of a path.
+
+    Attributes:
+        handler: the method of `Handlers` that answers.
+        scope: what a token needs; None where nobody needs one.
+        body: what the request says; None for nothing.
+        consumes: media types of the body, the first where none is named.
+        answers: status and the name of a schema of the document, besides the problems that all routes have.
+        problems: kinds of problem of its own.
+        is_conditional: whether it heeds `If-Match` and `If-None-Match`.
+        is_import: whether its body may be long.
+    """
+
+    method: str
+    path: str
+    handler: str
+    summary: str
+    scope: Scope | None
+    params: tuple[Param, ...] = ()
+    body: Body | None = None
+    consumes: tuple[str, ...] = ()
+    produces: str = JSON
+    answers: Mapping[int, str | None]
+    problems: tuple[str, ...] = ()
+    is_conditional: bool = False
+    is_import: bool = False
+
+    @property
+    def is_of_a_tenant(self) -> bool:
+        """Whether it is about what one tenant has; an event may say itself whose it is."""
+        return _TENANT in self.params and self.body != "event"
+
+
+_ONE: Final = "/v1/subscriptions/{id}"
+_WRITES: Final[Mapping[str, Any]] = {"scope": "write", "params": (_TENANT,), "is_conditional": True}
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Route(
+        method="GET",
+        path="/v1/subscriptions",
+        handler="list_subscriptions",
+        summary="List subscriptions in the order of their ids.",
+        scope="read",
+        params=(
+            _TENANT,
+            _CURSOR,
+            _limit(100, 1000),
+            Param("gateway", "Only those of this gateway."),
+            Param("collection", "Only those that name this collection."),
+            Param("paused", "Only those that are paused, or that are not.", {"type": "boolean"}),
+            Param("origin", "Only those that were written so.", {"type": "string", "enum": ("files", "api")}),
+        ),
+        answers={200: "Subscriptions"},
+    ),
+    Route(
+        method="POST",
+        path="/v1/subscriptions:import",
+        handler="import_subscriptions",
+        summary="Write many subscriptions, one a line: all of them, or with `partly` those that are good.",
+        scope="write",
+        params=(_TENANT, _LEASE, Param("partly", "Write the good ones where some are bad.", {"type": "boolean"})),
+        body="subscriptions",
+        consumes=(LINES,),
+        produces=LINES,
+        answers={200: "Imported"},
+        problems=("quota", "subscription"),
+        is_import=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/subscriptions:export",
+        handler="export_subscriptions",
+        summary="Read all subscriptions as they were written, one a line.",
+        scope="read",
+        params=(_TENANT,),
+        produces=LINES,
+        answers={200: "Subscription"},
+    ),
+    Route(
+        method="POST",
+        path=f"{_ONE}:pause",
+        handler="pause",
+        summary="Let a subscription match nothing until it is resumed.",
+        answers={200: "Stored"},
+        problems=("unknown", "other-origin", "precondition"),
+        **_WRITES,
+    ),
+    Route(
+        method="POST",
+        path=f"{_ONE}:resume",
+        handler="resume",
+        summary="Let a subscription match again.",
+        answers={200: "Stored"},
+        problems=("unknown", "other-origin", "precondition"),
+        **_WRITES,
+    ),
+    Route(
+        method="POST",
+        path=f"{_ONE}:renew",
+        handler="renew",
+        summary="Begin the lease of a subscription anew, as long as before or as `lease` says.",
+        answers={200: "Stored"},
+        problems=("unknown", "other-origin", "precondition"),
+        **{**_WRITES, "params": (_TENANT, _LEASE)},
+    ),
+    Route(
+        method="GET",
+        path=_ONE,
+        handler="get_subscription",
+        summary="Show a subscription.",
+        scope="read",
+        params=(_TENANT,),
+        answers={200: "Stored", 304: None},
+        problems=("unknown", "precondition"),
+        is_conditional=True,
+    ),
+    Route(
+        method="PUT",
+        path=_ONE,
+        handler="put_subscription",
+        summary="Write a subscription. Each event that is read after the answer is matched against it.",
+        body="subscription",
+        consumes=(JSON,),
+        answers={200: "Stored", 201: "Stored"},
+        problems=("quota", "other-origin", "precondition", "subscription"),
+        **{**_WRITES, "params": (_TENANT, _LEASE)},
+    ),
+    Route(
+        method="DELETE",
+        path=_ONE,
+        handler="delete_subscription",
+        summary="Delete a subscription. No event that is read after the answer matches it.",
+        answers={204: None},
+        problems=("unknown", "other-origin", "precondition"),
+        **_WRITES,
+    ),
+    Route(
+        method="POST",
+        path="/v1/match",
+        handler="match",
+        summary="Tell which subscriptions an event would match. Nothing is delivered.",
+        scope="read",
+        params=(_TENANT, _limit(1000, 10_000)),
+        body="event",
+        consumes=(JSON,),
+        answers={200: "Matches"},
+        problems=("event",),
+    ),
+    Route(
+        method="POST",
+        path="/v1/explain",
+        handler="explain",
+        summary="Tell why a subscription matches an event, or why not: one that is held, by `id`, or one that is given.",
+        scope="read",
+        params=(_TENANT,),
+        body="question",
+        consumes=(JSON,),
+        answers={200: "Explanation"},
+        problems=("unknown", "event", "subscription"),
+    ),
+    Route(
+        method="POST",
+        path="/v1/lint",
+        handler="lint",
+        summary="Find what is wrong or suspicious in subscriptions, one a line. Nothing is written.",
+        scope="read",
+        params=(_TENANT,),
+        body="subscriptions",
+        consumes=(LINES, JSON),
+        answers={200: "Findings"},
+        problems=("subscription",),
+    ),
+    Route(
+        method="GET",
+        path="/v1/dead-letters",
+        handler="list_dead_letters",
+        summary="List what could not be delivered, without the records.",
+        scope="admin",
+        params=(_CURSOR, _limit(100, 1000)),
+        answers={200: "DeadLetters"},
+    ),
+    Route(
+        method="POST",
+        path="/v1/dead-letters/{number}:replay",
+        handler="replay_dead_letter",
+        summary="Match it again, and deliver what it matches. It is gone once that is delivered.",
+        scope="admin",
+        answers={202: None},
+        problems=("unknown", "not-replayable"),
+    ),
+    Route(
+        method="GET",
+        path="/v1/dead-letters/{number}",
+        handler="get_dead_letter",
+        summary="Show what could not be delivered, with the record.",
+        scope="admin",
+        answers={200: "DeadLetter"},
+        problems=("unknown",),
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/dead-letters/{number}",
+        handler="drop_dead_letter",
+        summary="Forget what could not be delivered.",
+        scope="admin",
+        answers={204: None},
+        problems=("unknown",),
+    ),
+    Route(
+        method="GET",
+        path="/v1/sources",
+        handler="list_sources",
+        summary="Tell where events are read, how far, and whether any come.",
+        scope="admin",
+        answers={200: "Sources"},
+    ),
+    Route(
+        method="GET",
+        path="/v1/sinks",
+        handler="list_sinks",
+        summary="Tell where matches go, and how many went there.",
+        scope="admin",
+        answers={200: "Sinks"},
+    ),
+    Route(
+        method="GET",
+        path="/v1/openapi.json",
+        handler="document",
+        summary="This document.",
+        scope=None,
+        answers={200: "Document"},
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        handler="metrics",
+        summary="Metrics for Prometheus.",
+        scope="admin",
+        produces=METRICS,
+        answers={200: "Text"},
+    ),
+    Route(
+        method="GET",
+        path="/healthz",
+        handler="healthz",
+        summary="Tell that the process is alive.",
+        scope=None,
+        answers={200: "Health"},
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        handler="readyz",
+        summary="Tell whether the service does its work, and if not, why.",
+        scope=None,
+        answers={200: "Readiness", 503: "Readiness"},
+    ),
+)
+
+
+class Found(NamedTuple):
+    """A path that there is.
+
+    Attributes:
+        values: what stands in place of the names in braces, as it was sent.
+        routes: by method.
+    """
+
+    path: str
+    values: Mapping[str, bytes]
+    routes: Mapping[str, Route]
+
+    @property
+    def methods(self) -> list[str]:
+        """Return the methods that are answered."""
+        return sorted({*self.routes, "OPTIONS", *(["HEAD"] if "GET" in self.routes else [])})
+
+
+def _pattern(path: str) -> re.Pattern[bytes]:
+    return re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)).encode())
+
+
+#: In the order of the table: a path with a verb comes before the one that takes the verb for a part of an id.
+_PATHS: Final = {
+    path: (_pattern(path), {route.method: route for route in ROUTES if route.path == path})
+    for path in dict.fromkeys(route.path for route in ROUTES)
+}
+
+
+def find(path: bytes) -> Found | None:
+    """Return what is at a path, as it was sent; None where nothing is."""
+    for template, (pattern, routes) in _PATHS.items():
+        if (match := pattern.fullmatch(path)) is not None:
+            return Found(template, match.groupdict(), routes)
+    return None

@@ -1,0 +1,184 @@
+"""A socket, TLS, and an event loop in a thread of its own, beside the pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+import threading
+from email.utils import formatdate
+from pathlib import Path
+from typing import Final, final
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from streamer.config.schema import Api
+from streamer.errors import ServiceError
+from streamer.service.api.app import App
+from streamer.service.api.connections import maker
+
+#: How long requests that are being answered may take once the service ends, in seconds.
+_DRAIN: Final = 2.0
+#: Connections that wait to be accepted.
+_BACKLOG: Final = 1024
+_LOGGER: Final = logging.getLogger("streamer.service.api")
+
+
+@final
+class Server:
+    """Serves an application until it is closed. It listens from the beginning, and answers once it is started.
+
+    Attributes:
+        port: where it listens.
+        url: what leads to it.
+
+    Raises:
+        ServiceError: it cannot listen there, or the certificate cannot be used.
+    """
+
+    def __init__(self, app: App, section: Api) -> None:
+        self._app, self._section = app, section
+        self._tls = Certificates(section) if section.tls.certificate is not None else None
+        try:
+            family, kind, _, _, address = socket.getaddrinfo(
+                section.address, section.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            self._socket = socket.socket(family, kind)
+            try:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self._socket.bind(address)
+                self._socket.listen(_BACKLOG)
+            except BaseException:
+                self._socket.close()
+                raise
+        except OSError as error:
+            where = f"{section.address}, port {section.port}"
+            raise ServiceError(f"api: cannot listen at {where}: {error.strerror or error}") from None
+        self.port = int(self._socket.getsockname()[1])
+        host = f"[{section.address}]" if ":" in section.address else section.address
+        self.url = f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_over = asyncio.Event()
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="streamer-api", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+        self._begun.wait()
+
+    def close(self) -> None:
+        """Answer what is being answered, for 2 s at most, and stop."""
+        if self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._is_over.set)
+            except RuntimeError:
+                pass  # it is over already
+            self._thread.join()
+        self._socket.close()
+        self._app.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:
+            _LOGGER.error("the API ended: %s", type(error).__name__)
+        finally:
+            self._begun.set()
+
+    async def _serve(self) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        limits = self._section.limits
+        config = Config(
+            self._app,
+            interface="asgi3",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=max(1, round(limits.idle_time.total_seconds())),
+            h11_max_incomplete_event_size=limits.head,
+        )
+        config.load()
+        # What is no HTTP is counted, and no news.
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)
+        state = ServerState()
+        state.default_headers = _headers()
+        tls = None if self._tls is None else self._tls.context
+        handshake = None if tls is None else limits.head_time.total_seconds()
+        make = maker(self._app.door, config, state, loop)
+        server = await loop.create_server(make, sock=self._socket, ssl=tls, ssl_handshake_timeout=handshake, backlog=_BACKLOG)
+        self._begun.set()
+        while not self._is_over.is_set():
+            try:
+                await asyncio.wait_for(self._is_over.wait(), 1)
+            except TimeoutError:
+                state.default_headers = _headers()
+                if self._tls is not None:
+                    self._tls.look()
+        server.close()
+        for connection in list(state.connections):
+            connection.shutdown()
+        if state.tasks:
+            await asyncio.wait(list(state.tasks), timeout=_DRAIN)
+        for connection in list(state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
+
+def _headers() -> list[tuple[bytes, bytes]]:
+    return [(b"date", formatdate(usegmt=True).encode())]
+
+
+@final
+class Certificates:
+    """What a server shows of itself, read again when its files change.
+
+    Raises:
+        ServiceError: it cannot be used.
+    """
+
+    def __init__(self, section: Api) -> None:
+        assert section.tls.certificate is not None
+        self._files = (section.tls.certificate, section.tls.key or section.tls.certificate)
+        self._seen = self._marks()
+        self.context = _context(*self._files)
+
+    def look(self) -> None:
+        """Use what the files say now; those that are bad are left alone, and the log says so."""
+        if (marks := self._marks()) == self._seen:
+            return
+        self._seen = marks
+        try:
+            # Tried aside: half of a pair would be of no use to anybody.
+            _context(*self._files)
+            self.context.load_cert_chain(*self._files)
+        except (OSError, ServiceError) as error:
+            _LOGGER.error("%s; the certificate that was in force stays", error)
+            return
+        _LOGGER.info("the certificate was read again")
+
+    def _marks(self) -> list[tuple[int, int, int]]:
+        try:
+            return [(found.st_ino, found.st_mtime_ns, found.st_size) for found in map(os.stat, self._files)]
+        except OSError:
+            return []
+
+
+def _context(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    try:
+        # A password would be asked for on a terminal.
+        context.load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ServiceError(f"api.tls: {certificate}, {key}: {reason}") from None
+    return context

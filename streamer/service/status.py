@@ -1,0 +1,86 @@
+"""What a running service tells of itself: to the API, and to those who look after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from streamer.config.schema import Sink, Source
+from streamer.service.metrics import Counts
+from streamer.service.pipeline import Pipeline
+from streamer.service.store.sqlite import DeadLetter, Store
+
+#: A source that read nothing for so many seconds is idle.
+IDLE: Final = 10.0
+#: A service is stalled whose sinks do not hold what they were given for so many seconds.
+STALLED: Final = 30.0
+#: Partitions of a source that are told.
+_MOST: Final = 1000
+
+
+@final
+class Status:
+    """The state of a pipeline and a store. Any thread may ask."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        store: Store,
+        counts: Counts,
+        registry: CollectorRegistry,
+        sources: Mapping[str, Source],
+        sinks: Mapping[str, Sink],
+    ) -> None:
+        self._pipeline, self._store, self._counts, self._registry = pipeline, store, counts, registry
+        self._sources, self._sinks = sources, sinks
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Return the sources, with their positions and counts. Raises ServiceError."""
+        counts = self._counts.of_sources()
+        told = []
+        for name, section in self._sources.items():
+            read, matched, rejected = counts.get(name, (0, 0, 0))
+            told.append(
+                {
+                    "name": name,
+                    "type": section.type,
+                    "format": section.format,
+                    "state": self._pipeline.state_of(name, idle=IDLE, stalled=STALLED),
+                    "positions": dict(list(self._store.positions(name).items())[:_MOST]),
+                    "read": read,
+                    "matched": matched,
+                    "rejected": rejected,
+                }
+            )
+        return told
+
+    def sinks(self) -> list[dict[str, Any]]:
+        """Return the sinks, with their counts."""
+        counts = self._counts.of_sinks()
+        state = "stalled" if self._is_stalled() else "working"
+        told = []
+        for name, section in self._sinks.items():
+            delivered, dead = counts.get(name, (0, 0))
+            told.append({"name": name, "type": section.type, "state": state, "delivered": delivered, "dead": dead})
+        return told
+
+    def trouble(self) -> str | None:
+        """Return why the service is not ready; None where it is, also where no events come."""
+        if self._pipeline.failed is not None:
+            return "pipeline_failed"
+        if not self._store.is_writable():
+            return "store_not_writable"
+        return "stalled" if self._is_stalled() else None
+
+    def replay(self, letter: DeadLetter) -> bool:
+        """Match a dead letter again, and deliver what it matches; False where its source is gone, or it cannot be read again."""
+        return letter.source in self._sources and self._pipeline.replay_beside(letter)
+
+    def metrics(self) -> bytes:
+        """Return the metrics, as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+    def _is_stalled(self) -> bool:
+        return self._pipeline.stalled_for() >= STALLED

@@ -1,0 +1,117 @@
+"""The document of the API is valid, and says what the API does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from streamer.service.api.problems import KINDS
+from streamer.service.api.routes import ROUTES, find
+from tests.service.api import BIG, Api, order, running
+
+
+@pytest.fixture
+def api(tmp_path: Path, backend: str) -> Iterator[Api]:
+    with running(tmp_path, dev=True, api={"quotas": {"requests_a_second": 100_000}}) as api:
+        yield api
+
+
+def test_the_document_is_valid_and_lists_every_route(api: Api) -> None:
+    from openapi_spec_validator import OpenAPIV31SpecValidator
+
+    document = api.ask("GET", "/v1/openapi.json", token="").json
+    OpenAPIV31SpecValidator(document).validate()
+    listed = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert listed == {(route.method, route.path) for route in ROUTES}
+    names = {operation["operationId"] for methods in document["paths"].values() for operation in methods.values()}
+    assert len(names) == len(ROUTES)
+
+
+def test_answers_are_as_the_document_says(api: Api) -> None:
+    document = api.ask("GET", "/v1/openapi.json", token="").json
+    api.read(b"{")
+    asked = [
+        ("PUT", "/v1/subscriptions/big", BIG),
+        ("PUT", "/v1/subscriptions/big", BIG),
+        ("PUT", "/v1/subscriptions/big", {"cel": "("}),
+        ("GET", "/v1/subscriptions/big", None),
+        ("GET", "/v1/subscriptions/nosuch", None),
+        ("GET", "/v1/subscriptions", None),
+        ("POST", "/v1/subscriptions/big:pause", None),
+        ("POST", "/v1/subscriptions/big:resume", None),
+        ("POST", "/v1/subscriptions/big:renew?lease=100", None),
+        ("POST", "/v1/match", order(tenant="default")),
+        ("POST", "/v1/match", b"{"),
+        ("POST", "/v1/explain", {"id": "big", "event": {}}),
+        ("POST", "/v1/lint", {"id": "a", "cel": "1 > 2"}),
+        ("GET", "/v1/dead-letters", None),
+        ("GET", "/v1/dead-letters/1", None),
+        ("GET", "/v1/sources", None),
+        ("GET", "/v1/sinks", None),
+        ("GET", "/healthz", None),
+        ("GET", "/readyz", None),
+        ("DELETE", "/v1/subscriptions/big", None),
+    ]
+    for method, path, body in asked:
+        reply = api.ask(method, path, body, token="")
+        found = find(path.partition("?")[0].encode())
+        assert found is not None
+        response = document["paths"][found.path][method.lower()]["responses"][str(reply.status)]
+        if "content" not in response:
+            assert reply.body == b""
+            continue
+        schema = response["content"][reply.headers["content-type"]]["schema"]
+        whole = {**schema, "components": document["components"]}
+        jsonschema.Draft202012Validator(whole).validate(reply.json)
+
+
+def test_a_path_leads_to_one_route() -> None:
+    for route in ROUTES:
+        found = find(route.path.replace("{id}", "a%2Fb").replace("{number}", "7").encode())
+        assert found is not None
+        assert found.routes[route.method] is route
+    for path in (b"/v1/subscriptions/", b"/v1/subscriptions/a/b", b"/v1/subscriptionsXexport", b"/healthz/", b"", b"/metricsx"):
+        assert find(path) is None
+
+
+def test_every_kind_of_problem_is_in_the_guide() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
+    told = dict(re.findall(r"^\| `([a-z-]+)` \| (\d{3}) \|", guide, re.M))
+    assert told == {kind: str(status) for kind, (status, _) in KINDS.items()}
+    assert set(re.findall(r"`(?:GET|PUT|POST|DELETE) (/\S+?)`", guide)) == {route.path for route in ROUTES}
+
+
+@pytest.mark.slow
+def test_nothing_that_the_document_allows_is_a_defect(api: Api) -> None:
+    """schemathesis asks for what the document has, and for what it has not."""
+    import hypothesis
+    import schemathesis
+
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{api.port}/v1/openapi.json")
+    asked = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+
+        @hypothesis.settings(max_examples=40, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), database=None)
+        @hypothesis.given(case=operation.as_strategy())
+        def ask(case: schemathesis.Case) -> None:
+            nonlocal asked
+            asked += 1
+            reply = case.call()
+            assert reply.status_code < 500 or reply.status_code == 503, reply.text
+            case.validate_response(
+                reply,
+                checks=[
+                    schemathesis.checks.not_a_server_error,
+                    schemathesis.openapi.checks.status_code_conformance,
+                    schemathesis.openapi.checks.content_type_conformance,
+                    schemathesis.openapi.checks.response_schema_conformance,
+                ],
+            )
+
+        ask()
+    assert asked > 10 * len(ROUTES)
