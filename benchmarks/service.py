@@ -8,32 +8,46 @@ The loop is `for line in engine.match_jsonl(path)`. It makes the messages by the
 that is never synced. It keeps no position: a crash costs it all. The service reads the same file with the same engine, syncs
 what it delivers and commits its positions. The two take turns in one process. Measured are processor time, of all threads, and
 time. A ratio is the loop's divided by the service's, so 1 would be a service that costs nothing.
+
+A second table is of webhooks. The service reads a file of which each event matches once, and posts each match, signed. Beside it
+a bare loop of aiohttp posts as many bodies, signed as well, with as many requests at once. The loop reads nothing, matches
+nothing and keeps nothing. Who receives is a process of its own, on the same machine. With batches the rate has a goal of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import base64
 import json
+import math
+import multiprocessing
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import streamer
 from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine
+from streamer.config.secret import SecretValue
 from streamer.core.options import Options
 from streamer.service.formats import Place
+from streamer.service.guard import Guard
 from streamer.service.messages import Shape, Speaker
 from streamer.service.metrics import Counts
 from streamer.service.pipeline import Feed, Pipeline
 from streamer.service.routes import Routes
 from streamer.service.sinks.file import FileAppender
+from streamer.service.sinks.webhook import Webhook, signature
 from streamer.service.sources.file import FileLines
+from streamer.service.spool import Spool, Terms
 from streamer.service.store.sqlite import Store
 from streamer.service.tenants import inside
 
@@ -109,8 +123,8 @@ def run_loop(engine: streamer.Engine, events: Path, out: Path, _: Path) -> None:
         for line in engine.match_jsonl(events):
             if matches := line.matches:
                 place = Place(0, line.line, 0, None)
-                for _sink, messages, _count in speaker.messages("orders", "0" * 16, place, matches.event, matches):  # type: ignore[arg-type]
-                    file.writelines(messages)
+                for told in speaker.messages("orders", "0" * 16, place, matches.event, matches):  # type: ignore[arg-type]
+                    file.writelines(told.messages)
 
 
 def run_service(engine: streamer.Engine, events: Path, out: Path, data: Path) -> None:
@@ -171,6 +185,166 @@ HEADER = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """How many matches are posted, and how fast it is to be.
+
+    Attributes:
+        batch: messages of a request.
+        ratio: of the service's rate to the loop's, at least; None where the rate itself is the goal.
+        rate: matches a second, at least.
+    """
+
+    name: str
+    matches: int
+    batch: int
+    ratio: float | None = None
+    rate: float | None = None
+
+
+POSTING = (
+    Posting("one match a request", matches=10_000, batch=1, ratio=0.7),
+    Posting("100 matches a request", matches=100_000, batch=100, rate=20_000),
+)
+POSTING_SMOKE = (
+    Posting("one match a request", matches=200, batch=1, ratio=0.7),
+    Posting("100 matches a request", matches=1_000, batch=100, rate=20_000),
+)
+AT_ONCE = 8
+_KEY = b"k" * 32
+
+
+class _Taking(asyncio.Protocol):
+    """Answers each request with 204, and counts what bodies hold."""
+
+    def __init__(self, taken: Any) -> None:
+        self._taken, self._text = taken, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._text += data
+        while (end := self._text.find(b"\r\n\r\n")) >= 0:
+            head = self._text[:end].lower()
+            size = int(head.partition(b"content-length: ")[2].split(b"\r", 1)[0])
+            if len(self._text) < end + 4 + size:
+                return
+            self._taken.value += self._text.count(b'{"specversion":"1.0"', end, end + 4 + size)
+            self._text = self._text[end + 4 + size :]
+            self._transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+
+def _receive(port: Any, taken: Any) -> None:
+    async def serve() -> None:
+        server = await asyncio.get_running_loop().create_server(lambda: _Taking(taken), "127.0.0.1", 0)
+        port.value = server.sockets[0].getsockname()[1]
+        await server.serve_forever()
+
+    asyncio.run(serve())
+
+
+def post_bare(port: int, count: int) -> None:
+    """Post bodies as large as the service's messages, signed, with aiohttp."""
+    import aiohttp
+
+    body = b'{"specversion":"1.0","id":"' + b"0" * 700 + b'"}'
+
+    async def run() -> None:
+        numbers = iter(range(count))
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+
+            async def post() -> None:
+                for number in numbers:
+                    identity, now = f"{number:032x}", int(time.time())
+                    headers = {
+                        "Content-Type": "application/cloudevents+json; charset=utf-8",
+                        "webhook-id": identity,
+                        "webhook-timestamp": str(now),
+                        "webhook-signature": signature([_KEY], identity, now, body),
+                    }
+                    async with session.post(f"http://127.0.0.1:{port}/", data=body, headers=headers) as answer:
+                        await answer.read()
+
+            await asyncio.gather(*(post() for _ in range(AT_ONCE)))
+
+    asyncio.run(run())
+
+
+def post_by_service(port: int, engine: streamer.Engine, events: Path, data: Path, batch: int) -> None:
+    """Let the service read events, and post what they match."""
+    (data.parent / "secret").write_text("whsec_" + base64.b64encode(_KEY).decode())
+    guard = Guard((ip_network("127.0.0.0/8"),), (port,), allow_http=True)
+    secrets = [SecretValue("file", str(data.parent / "secret"))]
+    endpoint = Webhook(f"http://127.0.0.1:{port}/", secrets, guard, in_batches=batch > 1)
+    source = FileLines(events, follow=False, poll=0.25, max_bytes=16 * 2**20)
+    with closing(Store(data)) as store, closing(endpoint), closing(source):
+        source.open({}, lambda partition, position: store.begin("orders", partition, position))
+        counts = Counts()
+        spool = Spool(store, counts)
+        spool.add("out", endpoint, Terms(concurrency=AT_ONCE, batch=batch), "")
+        pipeline = Pipeline(engine, store, [Feed("orders", source, None)], {}, _speaker(Shape()), counts, spool=spool)
+        pipeline.start()
+        while not pipeline.wait(1):
+            pass
+        if pipeline.failed is not None:
+            raise pipeline.failed
+
+
+def measure_posting(posting: Posting, pairs: int) -> str:
+    """Run both in turns; return a row of the report.
+
+    Raises:
+        WrongMatches: another number of matches arrived.
+    """
+    work = Work(posting.name, subscriptions=1000, events=posting.matches, each=1, wanted=1, cpu=0, rate=0)
+    engine = engine_of(work)
+    spawn = multiprocessing.get_context("spawn")
+    port, taken = spawn.Value("i", 0), spawn.Value("q", 0)
+    receiving = spawn.Process(target=_receive, args=(port, taken), daemon=True)
+    receiving.start()
+    while not port.value:
+        time.sleep(0.01)
+    rates: list[tuple[float, float]] = []
+    cpus = []
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            events = Path(folder) / "events.jsonl"
+            write_events(work, events)
+            for turn in range(pairs + 1):
+                for is_service in (True, False) if turn % 2 else (False, True):
+                    taken.value = 0
+                    began, cpu = time.perf_counter(), time.process_time()
+                    if is_service:
+                        (place := Path(folder) / str(turn)).mkdir()
+                        post_by_service(port.value, engine, events, place / "data", posting.batch)
+                        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+                    elif posting.ratio is not None:
+                        post_bare(port.value, posting.matches)
+                        bare = time.perf_counter() - began
+                    else:
+                        bare = math.nan
+                        continue
+                    if taken.value != posting.matches:
+                        raise WrongMatches(f"{posting.name}: {taken.value} matches of {posting.matches}")
+                # The first warms caches.
+                if turn or pairs == 0:
+                    rates.append((posting.matches / seconds, bare / seconds))
+                    cpus.append(cpu / posting.matches * 1e6)
+    finally:
+        receiving.terminate()
+        receiving.join()
+    rate, ratio = (median(each) for each in zip(*rates, strict=True))
+    compared = "" if posting.ratio is None else f"{ratio:.2f}"
+    goal = f"{posting.rate:,.0f} matches/s" if posting.rate is not None else posting.ratio
+    return f"| {posting.name} | {posting.matches:,} | {median(cpus):.1f} | {rate:,.0f} | {compared} | {goal} |"
+
+
+POSTING_HEADER = (
+    "| webhooks | matches | µs of CPU a match | matches/s | rate, service ÷ aiohttp | at least |\n|---|--:|--:|--:|--:|--:|"
+)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Print the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -184,6 +358,14 @@ def main(arguments: list[str] | None = None) -> None:
     for work in SMOKE if options.smoke else WORK:
         try:
             rows.append(measure(work, 0 if options.smoke else options.pairs))
+        except WrongMatches as wrong:
+            sys.exit(f"wrong: {wrong}")
+        print(rows[-1], flush=True)
+    rows += ["", POSTING_HEADER]
+    print("\n".join(rows[-2:]))
+    for posting in POSTING_SMOKE if options.smoke else POSTING:
+        try:
+            rows.append(measure_posting(posting, 0 if options.smoke else options.pairs))
         except WrongMatches as wrong:
             sys.exit(f"wrong: {wrong}")
         print(rows[-1], flush=True)

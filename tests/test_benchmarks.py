@@ -134,4 +134,6 @@ def test_the_demo_replays_real_flights_to_subscriptions_of_every_kind(backend: s
 
 def test_the_service_and_a_loop_find_the_matches_that_they_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     service.main(["--smoke"])
-    assert capsys.readouterr().out.count("matches an event") == len(service.SMOKE)
+    out = capsys.readouterr().out
+    assert out.count("matches an event") == len(service.SMOKE)
+    assert out.count(" a request |") == len(service.POSTING_SMOKE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import runpy
 import shutil
@@ -124,6 +125,11 @@ def test_the_receiver_of_webhooks_matches_what_the_sender_may_post(engine: MakeE
         listening.shutdown()
         listening.server_close()
         thread.join()
+
+
+def test_the_configuration_of_webhooks_is_one_that_a_service_takes(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    monkeypatch.setenv("HOOK", "whsec_" + base64.b64encode(bytes(32)).decode())
+    Service(lambda: load(EXAMPLES / "service" / "webhooks.yaml", {}))._check_endpoints()
 
 
 def test_the_service_of_the_example_delivers_what_its_configuration_says(tmp_path: Path, backend: str) -> None:

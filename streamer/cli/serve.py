@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -44,7 +45,10 @@ ALL: Final = click.option("--all", "every", is_flag=True, help="All there are.")
 @DATA_DIR
 @click.option("--check", is_flag=True, help="Check configuration, subscriptions, sources and sinks, and change nothing.")
 @click.option("--dev", is_flag=True, help="Serve the API without tokens, to this machine alone.")
-def serve(subscriptions: Sequence[str], config: str | None, data_dir: Path | None, check: bool, dev: bool) -> None:
+@click.option("--enable", metavar="SINK", multiple=True, help="A webhook whose endpoint wanted no more: ask it again.")
+def serve(
+    subscriptions: Sequence[str], config: str | None, data_dir: Path | None, check: bool, dev: bool, enable: Sequence[str]
+) -> None:
     """Read events, match them, and deliver every match at least once.
 
     Without a configuration events come from standard input, and matches go to standard output. SIGTERM and Ctrl-C let it deliver
@@ -56,7 +60,7 @@ def serve(subscriptions: Sequence[str], config: str | None, data_dir: Path | Non
             service.check()
             note(f"good: {count(len(service.engine), 'subscription')}")
         else:
-            service.run()
+            service.run(enable)
     except BulkConfigError as bulk:
         refuse(bulk)
     except ServiceError as error:
@@ -65,7 +69,7 @@ def serve(subscriptions: Sequence[str], config: str | None, data_dir: Path | Non
 
 @click.group(name="dead-letters", short_help="Look after events that could not be delivered.", no_args_is_help=True)
 def app() -> None:
-    """List, show, replay and drop events that could not be delivered."""
+    """List, show, replay and drop events and messages that could not be delivered."""
 
 
 @app.command(name="list", epilog=EXIT_CODES.replace(" 1 {one};", ""))
@@ -75,14 +79,14 @@ def app() -> None:
 def list_command(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the dead letters, also while the service runs."""
     if report is PlainFormat.text:
-        show(f"{'ID':>6}  {'FAILED':<20}  {'SOURCE':<12}  {'POSITION':>10}  {'CODE':<16}  {'TRIED':>5}  {'BYTES':>8}")
+        show(f"{'ID':>6}  {'FAILED':<20}  {'SOURCE':<12}  {'POSITION':>10}  {'CODE':<17}  {'TRIED':>5}  {'BYTES':>8}  SINK")
     for each in _looked(config, data_dir):
         if report is PlainFormat.json:
-            show_json({name: value for name, value in asdict(each).items() if name != "record"})
+            show_json({name: value for name, value in _members(each).items() if name != "record"})
         else:
             show(
-                f"{each.id:>6}  {_time(each.at):<20}  {each.source:<12}  {each.position:>10}  {each.code:<16}  "
-                f"{each.attempts:>5}  {each.size:>8}"
+                f"{each.id:>6}  {_time(each.at):<20}  {each.source:<12}  {each.position:>10}  {each.code:<17}  "
+                f"{each.attempts:>5}  {each.size:>8}  {each.sink or '-'}"
             )
 
 
@@ -98,7 +102,7 @@ def show_command(number: int, config: str | None, data_dir: Path | None, report:
             record = {"record": each.record.decode()}
         except UnicodeDecodeError:
             record = {"record_base64": base64.b64encode(each.record).decode()}
-        told: dict[str, Any] = {**asdict(each), "at": _time(each.at)}
+        told: dict[str, Any] = {**_members(each), "at": _time(each.at)}
         del told["record"]
         if report is PlainFormat.json:
             show_json(told | record)
@@ -110,15 +114,19 @@ def show_command(number: int, config: str | None, data_dir: Path | None, report:
     sys.exit(SOME_BAD)
 
 
-@app.command(epilog=EXIT_CODES.format(one="some could not be read again, and stay"))
+@app.command(epilog=EXIT_CODES.format(one="some could not be read again, and stay, or are not there"))
 @NUMBERS
 @ALL
 @SUBSCRIPTIONS
 @CONFIG
 @DATA_DIR
 def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], config: str | None, data_dir: Path | None) -> None:
-    """Match dead letters again, deliver what they match, and drop them. The service must not run meanwhile."""
-    choose = _chosen(numbers, every)
+    """Match dead letters again, deliver what they match, and drop them. The service must not run meanwhile.
+
+    Messages for webhooks go into the spool, with their ids, and the service delivers them when it runs.
+    """
+    found: set[int] = set()
+    choose = _chosen(numbers, every, found)
     service = _service(_loading(subscriptions, config, data_dir))
     try:
         good, bad = service.replay(choose)
@@ -127,18 +135,19 @@ def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], co
     except ServiceError as error:
         fail(str(error))
     note(f"{count(good, 'dead letter')} replayed, {bad} could not be read again")
-    if bad:
+    if _missing(set(numbers) - found) or bad:
         sys.exit(SOME_BAD)
 
 
-@app.command(epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@app.command(epilog=EXIT_CODES.format(one="some are not there"))
 @NUMBERS
 @ALL
 @CONFIG
 @DATA_DIR
 def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path | None) -> None:
     """Forget dead letters. The service must not run meanwhile."""
-    _chosen(numbers, every)
+    found: set[int] = set()
+    choose = _chosen(numbers, every, found)
     from streamer.service.store.sqlite import Store
 
     directory = _directory(config, data_dir)
@@ -146,11 +155,15 @@ def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path
         fail(f"{directory}: no store")
     try:
         store = Store(directory)
+        if not every:
+            deque(choose(store), maxlen=0)
         dropped = store.drop(None if every else numbers)
         store.close()
     except ServiceError as error:
         fail(str(error))
     note(f"{count(dropped, 'dead letter')} dropped")
+    if not every and _missing(set(numbers) - found):
+        sys.exit(SOME_BAD)
 
 
 def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | None) -> Callable[[], Loaded]:
@@ -220,18 +233,36 @@ def _looked(config: str | None, data_dir: Path | None, number: int | None = None
         fail(str(error))
 
 
-def _chosen(numbers: Sequence[int], every: bool) -> Callable[[Store], Iterable[DeadLetter]]:
-    """Return what reads the dead letters that are meant."""
+def _chosen(numbers: Sequence[int], every: bool, seen: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:
+    """Return what reads the dead letters that are meant, and notes which there are."""
     if every == bool(numbers):
         fail("which? name their numbers, or --all")
 
     def choose(store: Store) -> Iterable[DeadLetter]:
         after = 0
         while found := store.letters(after):
-            yield from (each for each in found if every or each.id in numbers)
+            for each in found:
+                if every or each.id in numbers:
+                    seen.add(each.id)
+                    yield each
             after = found[-1].id
 
     return choose
+
+
+def _missing(numbers: Iterable[int]) -> bool:
+    """Name dead letters that there are not; tell whether there were any."""
+    names = [str(number) for number in sorted(numbers)]
+    if names:
+        note(f"no dead letter {', '.join(names)}")
+    return bool(names)
+
+
+def _members(letter: DeadLetter) -> dict[str, Any]:
+    """Return what is told of a dead letter: of a record nothing that only messages have."""
+    own = ("sink", "message", "matches", "key", "spooled")
+    hidden = ("key", "spooled") if letter.stage == "deliver" else own
+    return {name: value for name, value in asdict(letter).items() if name not in hidden}
 
 
 def _time(ms: int) -> str:

@@ -159,7 +159,14 @@ def _rebase(members: Mapping[str, Any], directory: Path) -> None:
     tokens, tls = (api.get("tokens"), api.get("tls")) if isinstance(api, dict) else (None, None)
     service = members.get("service")
     ours = [(service, "data_dir"), (service, "watch"), (tokens, "file"), (tls, "certificate"), (tls, "key")]
-    for section, name in [*((each, "path") for each in sections), *ours]:
+    secrets = [
+        secret
+        for each in sections
+        if isinstance(each, dict)
+        for secret in (each["secret"] if isinstance(each.get("secret"), list) else [each.get("secret")])
+    ]
+    places = [(each, name) for each in sections for name in ("path", "ca")] + [(secret, "file") for secret in secrets]
+    for section, name in [*places, *ours]:
         if isinstance(section, dict) and isinstance(path := section.get(name), str) and path:
             section[name] = str(directory / path)
 

@@ -25,10 +25,13 @@ engine takes.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias, final
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -38,6 +41,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     PlainValidator,
+    TypeAdapter,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -45,6 +49,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from streamer.bloom.options import BloomOptions
+from streamer.config.secret import Secret
 from streamer.config.units import Duration, Size
 from streamer.config.yaml import kind_of, leading_zero, shown
 from streamer.core.options import Options
@@ -424,6 +429,112 @@ class StdoutSink(Sink):
     """What kind of sink it is."""
 
 
+def _url(url: str) -> str:
+    """Check a URL that is posted to. What is wrong is said without it: it may hold a secret."""
+    reason = None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        reason = "no URL"
+    else:
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            reason = "expected https://HOST…"
+        elif not _VISIBLE.fullmatch(url):
+            reason = "expected ASCII without spaces; write other characters as %XX, and names of hosts in Punycode"
+        elif parts.username is not None or parts.password is not None:
+            reason = "a user or a password in a URL is not sent; requests are signed with `secret`"
+        elif "#" in url:
+            reason = "a fragment, from # on, is never sent"
+        elif port == 0:
+            reason = "port 0 is none"
+    if reason is not None:
+        raise PydanticCustomError("url", "{reason}", {"reason": reason})
+    return url
+
+
+def _secrets(value: Any) -> Any:
+    """Take one secret for a list of it, and nothing for none. What else stands here may be the secret itself."""
+    if value is None or isinstance(value, list | tuple):
+        return value or ()
+    return [value]
+
+
+def _network(text: Any) -> Network:
+    if isinstance(text, IPv4Network | IPv6Network):
+        return text
+    try:
+        if not isinstance(text, str):
+            raise ValueError
+        return ip_network(text)
+    except ValueError:
+        expected = "expected a network such as 10.0.0.0/8, of which no bit behind the length is set"
+        raise PydanticCustomError("network", "{reason}", {"reason": expected}) from None
+
+
+_VISIBLE: Final = re.compile("[!-~]+")
+Network: TypeAlias = IPv4Network | IPv6Network
+Networks: TypeAlias = Annotated[
+    tuple[Annotated[Network, PlainValidator(_network), PlainSerializer(str, when_used="json")], ...],
+    BeforeValidator(_listed),
+    WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]}),
+]
+Url: TypeAlias = Annotated[str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": "^https?://[!-~]+$"})]
+_SECRET_SCHEMA: Final = TypeAdapter(Secret).json_schema()
+Secrets: TypeAlias = Annotated[
+    tuple[Secret, ...],
+    Field(max_length=2),
+    BeforeValidator(_secrets),
+    WithJsonSchema(
+        {"anyOf": [*_SECRET_SCHEMA["anyOf"], {"type": "array", "items": _SECRET_SCHEMA, "maxItems": 2}, {"type": "null"}]}
+    ),
+]
+
+
+@final
+class WebhookSink(Sink):
+    """An endpoint that messages are posted to over HTTP. They wait for it in the spool, so it may be down."""
+
+    type: Literal["webhook"]
+    """What kind of sink it is."""
+    url: Url
+    """Where to post: `https://HOST/PATH`."""
+    secret: Secrets = ()
+    """What requests are signed with, as Standard Webhooks have it: `whsec_` and base64. Two while one takes another's place."""
+    batch: Annotated[int, Field(ge=1, le=1000), BeforeValidator(_number)] = 1
+    """Messages of a request at most. With more than 1 the body is a JSON array, even of one message."""
+    batch_bytes: Size = 1024**2
+    """Bytes of the messages of a request, unless it has one."""
+    concurrency: Annotated[int, Field(ge=1, le=64), BeforeValidator(_number)] = 8
+    """Requests at once."""
+    timeout: Duration = timedelta(seconds=30)
+    """How long a request may take, from its connection to its response."""
+    connect_timeout: Duration = timedelta(seconds=10)
+    """How long its connection may take, TLS included."""
+    allow_http: Bool = False
+    """Whether the URL may be without TLS: what it is sent can then be read and changed on its way."""
+    ports: Annotated[tuple[Annotated[int, Field(ge=1, le=65_535), BeforeValidator(_number)], ...], BeforeValidator(_listed)] = (
+        443,
+    )
+    """Ports that the URL may name; without TLS 80 is one, too."""
+    networks: Networks = ()
+    """Networks besides the public ones that it may be in, such as `[10.0.0.0/8]`. No other private address is connected to."""
+    ca: File | None = None
+    """Certificates to trust in place of the system's, in PEM; relative to the configuration file."""
+
+    @model_validator(mode="after")
+    def _may_be_posted_to(self) -> Self:
+        parts = urlsplit(self.url)
+        is_tls = parts.scheme == "https"
+        if not is_tls and not self.allow_http:
+            raise _wrong_inside([(("url",), "expected https://…, or allow_http: true")])
+        port = parts.port or (443 if is_tls else 80)
+        if port not in self.ports and (is_tls or port != 80):
+            ports = ", ".join(map(str, self.ports))
+            raise _wrong_inside([(("url",), f"port {port} is none of `ports`: {ports}")])
+        return self
+
+
 @final
 class Route(Section):
     """Which sink gets the matches of a gateway."""
@@ -435,9 +546,37 @@ class Route(Section):
 
 
 @final
+class Retry(Section):
+    """When a message that an endpoint did not take is sent again."""
+
+    first: Duration = timedelta(seconds=1)
+    """How long to wait before the second attempt, and twice as long before each one that follows, less a random part."""
+    most: Duration = timedelta(minutes=10)
+    """How long to wait between two attempts at most, also where an endpoint asks for more."""
+    attempts: Annotated[int, Field(ge=1, le=1000), BeforeValidator(_number)] = 12
+    """After so many a message is given up, and a dead letter."""
+
+
+@final
+class SpoolSection(Section):
+    """Where messages wait for endpoints: in the store."""
+
+    bytes: Size = 1024**3
+    """Room for the messages of each sink."""
+    when_full: Literal["pause", "dead_letter"] = "pause"
+    """Where a sink has no more room: `pause` lets the sources wait, `dead_letter` gives up its oldest messages."""
+
+
+@final
 class Delivery(Section):
     """How matches are delivered, and what becomes of what cannot be."""
 
+    retry: Retry = Field(default_factory=Retry)
+    on_exhausted: Literal["dead_letter", "block"] = "dead_letter"
+    """What becomes of the key of a message that was given up: it goes on, or waits until the letter is replayed or dropped."""
+    dead_letter: str | None = None
+    """A name under `sinks`, which gets a message about each dead letter; null for none. They are in the store either way."""
+    spool: SpoolSection = Field(default_factory=SpoolSection)
     dead_letter_bytes: Size = 1024**3
     """Room for dead letters. When it is full the service ends, since it may lose none: see `streamer dead-letters`."""
 
@@ -547,9 +686,9 @@ class Config(Section):
         Field(default_factory=dict, json_schema_extra={"additionalProperties": False})
     )
     """Where `streamer serve` reads events, by names that you choose; none is standard input."""
-    sinks: Annotated[dict[Name, Annotated[FileSink | StdoutSink, Field(discriminator="type")]], BeforeValidator(_named)] = Field(
-        default_factory=dict, json_schema_extra={"additionalProperties": False}
-    )
+    sinks: Annotated[
+        dict[Name, Annotated[FileSink | StdoutSink | WebhookSink, Field(discriminator="type")]], BeforeValidator(_named)
+    ] = Field(default_factory=dict, json_schema_extra={"additionalProperties": False})
     """Where `streamer serve` delivers matches, by names that you choose; none is standard output."""
     routes: Annotated[tuple[Route, ...], BeforeValidator(_listed)] = ()
     """A list of `{gateway: NAME, sink: NAME}`; the first that fits a match decides. It may be left out if there is one sink."""
@@ -566,6 +705,8 @@ class Config(Section):
         for index, route in enumerate(self.routes):
             if route.sink not in self.sinks:
                 wrong.append((("routes", index, "sink"), f"no sink {shown(route.sink)!r}; there are: {names}"))
+        if self.delivery.dead_letter is not None and self.delivery.dead_letter not in self.sinks:
+            wrong.append((("delivery", "dead_letter"), f"no sink {shown(self.delivery.dead_letter)!r}; there are: {names}"))
         if len(self.sinks) > 1 and not self.routes:
             wrong.append((("routes",), f"expected which sink gets what, as there are {len(self.sinks)}: {names}"))
         read = {each.path: name for name, each in self.sources.items() if isinstance(each, FileSource)}

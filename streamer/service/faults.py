@@ -14,8 +14,13 @@ POINTS: Final = frozenset(
         "sink.written",  # a sink has taken them, and may hold a part
         "sink.flushed",  # it holds them all
         "store.dead",  # dead letters are written, and not committed
+        "store.spooled",  # messages are in the spool, and not committed
         "store.committed",  # positions are in the store
         "pipeline.acknowledged",  # the source was told
+        "spool.taken",  # an attempt begins
+        "spool.answered",  # it has ended, and nothing is put down
+        "spool.settling",  # what came of attempts is written, and not committed
+        "spool.settled",  # it is in the store
         "subscriptions.committed",  # what somebody wrote is in the store, and not in the engine
         "source.rotated",  # a file was found to be another one
         "sink.cut",  # the torn last line of a file was cut off

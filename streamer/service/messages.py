@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 from mmh3 import mmh3_x64_128_digest
 
@@ -33,6 +33,7 @@ from streamer.events.reading import parse_rfc3339, read_event
 from streamer.model import Event, Match
 from streamer.service.formats import Place
 from streamer.service.routes import Routes
+from streamer.service.store.sqlite import Spooled
 from streamer.service.tenants import outside
 
 #: Subscriptions that a message of a gateway names at most; what is more goes into another message.
@@ -40,6 +41,8 @@ MOST_NAMED: Final = 1000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _BEGIN: Final = b'{"specversion":"1.0","id":"'
+_ID: Final = slice(len(_BEGIN), len(_BEGIN) + 32)
+_KEYED: Final = b',"partitionkey":'
 _TYPES: Final = {
     "enter": b'streamer.match.enter","subject":',
     "stay": b'streamer.match.stay","subject":',
@@ -164,6 +167,22 @@ class Shape:
 
 
 @final
+class Told(NamedTuple):
+    """Messages about one event for one sink.
+
+    Attributes:
+        sink: its name; None where no route leads to one.
+        matches: of how many they tell.
+        about: what they have in common.
+    """
+
+    sink: str | None
+    messages: list[bytes]
+    matches: int
+    about: _About
+
+
+@final
 class Speaker:
     """Makes the messages of matches, each for the sink that its gateway's route leads to.
 
@@ -177,12 +196,10 @@ class Speaker:
         self._routes = routes
         self._shapes = shapes
 
-    def messages(
-        self, source: str, partition: str, place: Place, event: bytes, found: Matches
-    ) -> Iterator[tuple[str | None, list[bytes], int]]:
-        """Yield messages about one event, of how many matches they tell, and for which sink; None for matches without a route."""
+    def messages(self, source: str, partition: str, place: Place, event: bytes, found: Matches) -> Iterator[Told]:
+        """Yield messages about one event, sink by sink."""
         where = f"{source}\0{partition}\0{place.position}\0{place.part}\0".encode()
-        about = _About(f'","source":"/streamer/{source}","type":"'.encode(), where, event, partition, place)
+        about = _About(source, f'","source":"/streamer/{source}","type":"'.encode(), where, event, partition, place)
         for at in range(0, len(found), AT_ONCE):
             # In order of adding where there are many, so that what stands together does again after a crash.
             some = list(found if len(found) <= AT_ONCE else found.sorted()[at : at + AT_ONCE])
@@ -190,24 +207,49 @@ class Speaker:
                 tenant = next((name for each in some if (name := outside(each.subscription_id)[0]) != "*"), None)
                 about.attributes = self._parts.attributes(event, place.key, tenant)
             if (only := self._routes.only) is not None:
-                yield only, about.told(self._shapes[only], some, at), len(some)
+                yield Told(only, about.told(self._shapes[only], some, at), len(some), about)
                 continue
             by_sink: dict[str | None, list[Match]] = {}
             for match in some:
                 by_sink.setdefault(self._routes.sink(match.gateway_id), []).append(match)
             for sink, matches in by_sink.items():
-                yield sink, [] if sink is None else about.told(self._shapes[sink], matches, at), len(matches)
+                yield Told(sink, [] if sink is None else about.told(self._shapes[sink], matches, at), len(matches), about)
+
+    def spooled(self, told: Told) -> list[Spooled]:
+        """Return messages as the spool takes them: each with its id, and the key by which it stands in order."""
+        sink, about = told.sink, told.about
+        assert sink is not None
+        counts = about.counts if self._shapes[sink].per == "gateway" else [1] * len(told.messages)
+        key, where = about.key, (about.source, about.partition, about.place.position, about.place.part)
+        return [
+            Spooled(sink, key, message[_ID].decode(), count, *where, message)
+            for message, count in zip(told.messages, counts, strict=True)
+        ]
 
 
 @final
 class _About:
     """What all messages about one event have in common."""
 
-    __slots__ = ("_event", "_partition", "_place", "_type", "_where", "attributes")
+    __slots__ = ("_event", "_type", "_where", "attributes", "counts", "partition", "place", "source")
 
-    def __init__(self, type_: bytes, where: bytes, event: bytes, partition: str, place: Place) -> None:
-        self._type, self._where, self._event, self._partition, self._place = type_, where, event, partition, place
+    def __init__(self, source: str, type_: bytes, where: bytes, event: bytes, partition: str, place: Place) -> None:
+        self.source, self._type, self._where, self._event, self.partition, self.place = (
+            source,
+            type_,
+            where,
+            event,
+            partition,
+            place,
+        )
         self.attributes = b""
+        self.counts: list[int] = []
+
+    @property
+    def key(self) -> int | None:
+        """A hash of tenant, collection and key; None where there is no key. Two keys of one hash wait for one another."""
+        _, is_keyed, whose = self.attributes.partition(_KEYED)
+        return int.from_bytes(mmh3_x64_128_digest(whose)[:8], "little", signed=True) if is_keyed else None
 
     def told(self, shape: Shape, matches: list[Match], at: int) -> list[bytes]:
         """Return the messages of some matches, of which the first has the number *at*."""
@@ -243,12 +285,14 @@ class _About:
         groups: dict[tuple[str, str | None], list[Match]] = {}
         for match in matches:
             groups.setdefault((outside(match.subscription_id)[0], match.gateway_id), []).append(match)
-        made = []
+        made: list[bytes] = []
+        self.counts = []
         for (tenant, gateway), together in groups.items():
             # In one order, since what stands in which message must be equal whenever the event is read.
             together.sort(key=lambda match: match.subscription_id)
             for at in range(0, len(together), MOST_NAMED):
                 some = together[at : at + MOST_NAMED]
+                self.counts.append(len(some))
                 # No transition is called so.
                 whose = f"gateway\0{tenant}\0{first + at}\0{'' if gateway is None else f'={gateway}'}".encode()
                 made.append(
@@ -275,7 +319,7 @@ class _About:
             return b',"event":%b}}\n' % self._event
         if shape.event == "none":
             return b"}}\n"
-        where = {"partition": self._partition, "position": self._place.position, "index": self._place.part}
+        where = {"partition": self.partition, "position": self.place.position, "index": self.place.part}
         return b',"reference":%b}}\n' % _JSON(where).encode()
 
 

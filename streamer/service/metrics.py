@@ -1,13 +1,14 @@
 """What the service counts.
 
-Contract: at each scrape read = matched + unmatched + rejected, and matches = delivered + dead + dropped + pending.
+Contract: at each scrape read = matched + unmatched + rejected, and matches = delivered + dead + dropped + pending. Matches that a
+process finds in the spool when it starts count as found by it: they are pending, and it delivers them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -16,21 +17,48 @@ from streamer.locks import Lock
 from streamer.metrics.names import Metric
 from streamer.service.waiting import Part
 
-_SOURCE, _SINK = ("source",), ("sink",)
+_SOURCE, _SINK, _RESULT = ("source",), ("sink",), ("sink", "result")
 READ = Metric("streamer_service_events_read", "counter", _SOURCE, "Events that were read: matched + unmatched + rejected.")
 MATCHED = Metric("streamer_service_events_matched", "counter", _SOURCE, "Events that matched at least one subscription.")
 UNMATCHED = Metric("streamer_service_events_unmatched", "counter", _SOURCE, "Events that matched none, ignored ones among them.")
 REJECTED = Metric("streamer_service_events_rejected", "counter", _SOURCE, "Events that could not be read; they are dead letters.")
-MATCHES = Metric("streamer_service_matches", "counter", (), "Matches found: delivered + dead + dropped + pending.")
+MATCHES = Metric(
+    *("streamer_service_matches", "counter", ()),
+    "Matches found, and those that stood in the spool at the start: delivered + dead + dropped + pending.",
+)
 DELIVERED = Metric("streamer_service_matches_delivered", "counter", _SINK, "Matches that their sink holds.")
 DEAD = Metric("streamer_service_matches_dead", "counter", _SINK, "Matches that their sink would not take; they are dead letters.")
 DROPPED = Metric("streamer_service_matches_dropped", "counter", (), "Matches of gateways that no route leads from.")
 PENDING = Metric("streamer_service_matches_pending", "gauge", (), "Matches that wait for their sinks.")
 LETTERS = Metric("streamer_service_dead_letters", "gauge", (), "Dead letters in the store.")
+SPOOLED = Metric("streamer_service_spool_messages", "gauge", _SINK, "Messages in the spool.")
+SPOOLED_BYTES = Metric("streamer_service_spool_bytes", "gauge", _SINK, "Bytes of the messages in the spool.")
+OLDEST = Metric("streamer_service_spool_oldest_seconds", "gauge", _SINK, "How long the oldest message is in the spool.")
+BLOCKED = Metric("streamer_service_spool_blocked_keys", "gauge", _SINK, "Keys that wait for another attempt.")
+ATTEMPTS = Metric(
+    *("streamer_service_attempts", "counter", _RESULT), "Requests, by result: `delivered`, `retried`, `refused`, `gone`."
+)
+BREAKER = Metric(
+    *("streamer_service_breaker", "gauge", _SINK), "Whether an endpoint is asked: 0 yes, 1 to find out, 2 not now, 3 no more."
+)
 
 METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily
+_STATES: Final = {"closed": 0, "half_open": 1, "open": 2, "disabled": 3}
+
+
+@final
+class Gauges(NamedTuple):
+    """What is to be seen of a sink that messages are spooled for; *attempts* are counted by their result."""
+
+    sink: str
+    messages: int
+    bytes: int
+    oldest: float
+    blocked: int
+    state: str
+    attempts: Mapping[str, int]
 
 
 @final
@@ -39,11 +67,15 @@ class Counts(Collector):
 
     Args:
         letters: counts the dead letters.
+
+    Attributes:
+        gauges: returns what is to be seen of the sinks that messages are spooled for.
     """
 
     def __init__(self, letters: Callable[[], int] = lambda: 0) -> None:
         self._lock = Lock()
         self._letters = letters
+        self.gauges: Callable[[], Sequence[Gauges]] = tuple
         self._events: dict[str, tuple[int, int, int]] = {}  # read, matched, rejected
         self._matches = self._dropped = 0
         self._delivered: Counter[str] = Counter()
@@ -54,13 +86,19 @@ class Counts(Collector):
         with self._lock:
             read, matched, rejected = self._events.get(part.source, (0, 0, 0))
             self._events[part.source] = (read + part.events, matched + part.matched, rejected + len(part.dead))
-            self._matches += part.unrouted + part.delivering.total()
+            self._matches += part.unrouted + part.delivering.total() + part.spooling.total()
             self._dropped += part.unrouted
 
-    def delivered(self, matches: Mapping[str, int]) -> None:
-        """Count matches that are held, by sink."""
+    def found(self, matches: int) -> None:
+        """Count matches that stood in the spool at the start."""
+        with self._lock:
+            self._matches += matches
+
+    def delivered(self, matches: Mapping[str, int], dead: Mapping[str, int] | None = None) -> None:
+        """Count matches that are held, and those that are given up, by sink."""
         with self._lock:
             self._delivered.update(matches)
+            self._dead.update(dead or {})
 
     def of_sources(self) -> dict[str, tuple[int, int, int]]:
         """Return how many events of each source were read, matched and rejected."""
@@ -88,7 +126,8 @@ class Counts(Collector):
         for metric, values in self._values():
             yield _family(metric, values)
 
-    def _values(self) -> list[tuple[Metric, Mapping[tuple[str, ...], int]]]:
+    def _values(self) -> list[tuple[Metric, Mapping[tuple[str, ...], float]]]:
+        seen = self.gauges()
         with self._lock:
             events = {(source,): counts for source, counts in self._events.items()}
             delivered, dead = dict(self._delivered), dict(self._dead)
@@ -104,6 +143,12 @@ class Counts(Collector):
             (DROPPED, {(): dropped}),
             (PENDING, {(): matches - dropped - sum(delivered.values()) - sum(dead.values())}),
             (LETTERS, {(): self._letters()}),
+            (SPOOLED, {(each.sink,): each.messages for each in seen}),
+            (SPOOLED_BYTES, {(each.sink,): each.bytes for each in seen}),
+            (OLDEST, {(each.sink,): each.oldest for each in seen}),
+            (BLOCKED, {(each.sink,): each.blocked for each in seen}),
+            (ATTEMPTS, {(each.sink, result): count for each in seen for result, count in each.attempts.items()}),
+            (BREAKER, {(each.sink,): _STATES[each.state] for each in seen}),
         ]
 
 

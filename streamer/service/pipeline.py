@@ -3,10 +3,12 @@
 ```
 a thread for each source                                     one thread
 read ─► decode ─► match ─► messages ─► [ waiting, bounded ] ─► write ─► flush ─► store ─► acknowledge
+                                                                                   └─► the spool ─► endpoints
 ```
 
 One thread delivers, so what a source read first is at each sink first. While it waits for a disk, the others match on. A batch is
-matched on one version of the engine. A failure anywhere ends the pipeline with nothing more confirmed.
+matched on one version of the engine. A failure anywhere ends the pipeline with nothing more confirmed. Messages for endpoints go
+into the store in the commit that confirms their events, and from there at the endpoints' own pace.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,11 +26,12 @@ from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
 from streamer.errors import EventError
 from streamer.locks import Lock
-from streamer.service import faults, formats
+from streamer.service import faults, formats, letters
 from streamer.service.messages import Speaker
 from streamer.service.metrics import Counts
 from streamer.service.protocols import Batch, EndOfSource, Sink, SinkGone, Source
-from streamer.service.store.sqlite import Confirmed, DeadLetter, Store
+from streamer.service.spool import Spool
+from streamer.service.store.sqlite import Confirmed, DeadLetter, Spooled, Store
 from streamer.service.waiting import PART_BYTES, Part, Waiting
 
 #: How long a source is waited for, in seconds, before one looks whether all is to end.
@@ -50,7 +54,9 @@ class Pipeline:
     """Runs until all sources have ended, `stop` is called, or something fails.
 
     Args:
+        sinks: that are written to here; *spool* has the others.
         at_once: events that are matched together, at most.
+        dead_letter: the sink that gets a message about each dead letter; None for none.
 
     Attributes:
         failed: what ended it; None where nothing failed.
@@ -65,10 +71,17 @@ class Pipeline:
         speaker: Speaker,
         counts: Counts,
         at_once: int = AT_ONCE,
+        spool: Spool | None = None,
+        dead_letter: str | None = None,
     ) -> None:
         self._engine, self._store, self._sinks, self._speaker, self._counts = engine, store, sinks, speaker, counts
         self._feeds = {feed.name: feed for feed in feeds}
         self._at_once = at_once
+        self._spool = spool
+        self._dead_letter = dead_letter
+        self._writing = Lock()
+        if spool is not None:
+            spool.announce = self._announce
         self._waiting = Waiting()
         self._is_stopping = False
         self._lock = Lock()
@@ -110,8 +123,11 @@ class Pipeline:
                     part.refuse(feed.name, batch, place, found)
                     continue
                 part.matched += 1
-                for sink, messages, matches in self._speaker.messages(feed.name, batch.partition, place, texts[at], found):
-                    part.add(sink, messages, matches)
+                for told in self._speaker.messages(feed.name, batch.partition, place, texts[at], found):
+                    if self._spool is not None and told.sink in self._spool.sinks:
+                        part.spool(self._speaker.spooled(told))
+                    else:
+                        part.add(told.sink, told.messages, told.matches)
                     if part.size >= PART_BYTES:
                         yield self._counted(part)
                         part = Part(feed.name)
@@ -121,12 +137,42 @@ class Pipeline:
         yield self._counted(part)
 
     def _deliver(self) -> None:
-        while parts := self._waiting.take():
-            self._delivering_since = time.monotonic()
-            self._hold(parts)
-            self._delivering_since = None
+        try:
+            while parts := self._waiting.take():
+                self._delivering_since = time.monotonic()
+                self._hold(parts)
+                self._delivering_since = None
+        finally:
+            if self._spool is not None:
+                self._spool.complete()
 
     def _hold(self, parts: Sequence[Part]) -> None:
+        dead = [letter for part in parts for letter in part.dead]
+        spooled = [each for part in parts for each in part.spooled]
+        if dead and self._spool is not None and self._dead_letter is not None and self._dead_letter in self._spool.sinks:
+            spooled += letters.spooled(self._dead_letter, dead)
+        if spooled:
+            self._await_room(spooled)
+        with self._writing:
+            self._write(parts)
+        if dead:
+            self._announce(dead)
+        faults.point("sink.flushed")
+        # The last of each partition says all that those before it say.
+        confirmed = {(each.source, each.partition): each for part in parts if (each := part.confirmed) is not None}
+        dropped = [number for part in parts for number in part.dropped]
+        if confirmed or dead or dropped or spooled:
+            self._store.commit(confirmed.values(), dead, dropped, spooled)
+        if spooled:
+            self._tell_spool(spooled)
+        for part in parts:
+            self._counts.delivered(part.delivering)
+        for each in confirmed.values():
+            if each.position is not None:
+                self._feeds[each.source].source.acknowledge(each.partition, each.position)
+        faults.point("pipeline.acknowledged")
+
+    def _write(self, parts: Sequence[Part]) -> None:
         written = dict.fromkeys(sink for part in parts for sink in part.messages)
         for part in parts:
             for sink, messages in part.messages.items():
@@ -134,18 +180,31 @@ class Pipeline:
         faults.point("sink.written")
         for sink in written:
             self._sinks[sink].flush()
-        faults.point("sink.flushed")
-        # The last of each partition says all that those before it say.
-        confirmed = {(each.source, each.partition): each for part in parts if (each := part.confirmed) is not None}
-        dead, dropped = [letter for part in parts for letter in part.dead], [number for part in parts for number in part.dropped]
-        if confirmed or dead or dropped:
-            self._store.commit(confirmed.values(), dead, dropped)
-        for part in parts:
-            self._counts.delivered(part.delivering)
-        for each in confirmed.values():
-            if each.position is not None:
-                self._feeds[each.source].source.acknowledge(each.partition, each.position)
-        faults.point("pipeline.acknowledged")
+
+    def _announce(self, dead: Sequence[DeadLetter]) -> None:
+        """Write messages about dead letters, where their sink is one that is written to. The spool's thread calls it, too."""
+        if self._dead_letter is not None and self._dead_letter in self._sinks:
+            with self._writing:
+                self._sinks[self._dead_letter].write([letters.message(letter)[1] for letter in dead])
+                self._sinks[self._dead_letter].flush()
+
+    def _await_room(self, spooled: Sequence[Spooled]) -> None:
+        assert self._spool is not None
+        sizes: Counter[str] = Counter()
+        for each in spooled:
+            sizes[each.sink] += len(each.body)
+        self._spool.await_room(sizes)
+
+    def _tell_spool(self, spooled: Sequence[Spooled]) -> None:
+        assert self._spool is not None
+        messages: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        matches: Counter[str] = Counter()
+        for each in spooled:
+            messages[each.sink] += 1
+            sizes[each.sink] += len(each.body)
+            matches[each.sink] += each.matches
+        self._spool.added({sink: (count, sizes[sink], matches[sink]) for sink, count in messages.items()})
 
     def _counted(self, part: Part) -> Part:
         self._counts.read(part)
@@ -155,14 +214,25 @@ class Pipeline:
 
     def start(self) -> None:
         """Begin, in threads of its own."""
-        work = {"deliver": self._deliver} | {name: partial(self._read_out, feed) for name, feed in self._feeds.items()}
+        # No source has a name with a capital.
+        work = {"Deliver": self._deliver} | {name: partial(self._read_out, feed) for name, feed in self._feeds.items()}
         self._running, self._reading = len(work), len(self._feeds)
+        if self._spool is not None:
+            work["Spool"] = self._spool.run
+            self._running += 1
         for name, run in work.items():
             threading.Thread(target=self._run, args=(run,), name=f"streamer-{name}", daemon=True).start()
 
     def stop(self) -> None:
-        """Read no more. What was read is delivered, and then it has ended."""
+        """Read no more. What was read is delivered, or in the spool, and then it has ended."""
         self._is_stopping = True
+        if self._spool is not None:
+            self._spool.stop()
+
+    @property
+    def has_read(self) -> bool:
+        """Whether all sources have ended."""
+        return not self._reading
 
     def wait(self, seconds: float) -> bool:
         """Tell whether it has ended, after so long at most."""
@@ -244,6 +314,8 @@ class Pipeline:
     def _give_up(self) -> None:
         self._is_stopping = True
         self._waiting.end(drop=True)
+        if self._spool is not None:
+            self._spool.stop()
 
 
 def _always(position: int, _: int) -> int:

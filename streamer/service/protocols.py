@@ -1,4 +1,4 @@
-"""What a source and a sink are: two small protocols, and what passes between them.
+"""What a source, a sink and an endpoint are: small protocols, and what passes between them.
 
 Contract: a source is told of a position only after every message of it, and of all before it in its partition, is held by its
 sink, and after the store has the position. So what was in between when a process dies is read again, with equal ids.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, final
+from typing import Literal, Protocol, TypeAlias, final
 
 from streamer.errors import EventError
 
@@ -105,3 +105,34 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one attempt to deliver.
+
+    Attributes:
+        result: `delivered`; `later` if another attempt may do better; `never` if none will; `gone` if the endpoint wants no more.
+        code: one of a few words or a status that say why; it is a metric's and a dead letter's.
+        reason: what went wrong. It holds no secret, no row, and nothing that the endpoint has said.
+        after: seconds that the endpoint asks to be left alone.
+    """
+
+    result: Literal["delivered", "later", "never", "gone"]
+    code: str = ""
+    reason: str = ""
+    after: float | None = None
+
+
+class Endpoint(Protocol):
+    """Where messages go from the spool (`streamer.service.spool`), one attempt at a time. Several threads use it at once."""
+
+    def check(self) -> None:
+        """Find out whether it can be used at all, and send nothing. Raises ServiceError."""
+
+    def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
+        """Try to deliver messages together; one call has all of them held, or none."""
+
+    def close(self) -> None:
+        """Close what is open."""

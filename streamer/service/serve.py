@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import signal
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from streamer import cdc
 from streamer.config.loader import Loaded
-from streamer.config.schema import Config, FileSink, FileSource, Metrics, Sink, Source, StdinSource, StdoutSink
+from streamer.config.schema import Config, FileSink, FileSource, Metrics, Sink, Source, StdinSource, StdoutSink, WebhookSink
 from streamer.core.options import Options
 from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
@@ -28,6 +29,7 @@ from streamer.service.messages import Shape, Speaker
 from streamer.service.metrics import Counts
 from streamer.service.pipeline import Feed, Pipeline
 from streamer.service.routes import Routes
+from streamer.service.spool import Spool, Terms
 from streamer.service.status import Status
 from streamer.service.store.sqlite import DeadLetter, Store
 from streamer.service.subscriptions import Quotas, Subscriptions
@@ -47,6 +49,8 @@ _LOOK: Final = 0.1
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 #: How often one looks at the directory that is watched.
 _LOOK_AT_FILES: Final = 0.5
+#: How often the log tells what is waited for once the sources have ended, in seconds.
+_TELL: Final = 60.0
 _DATA_DIR: Final = Path("streamer-data")
 _LOGGER: Final = logging.getLogger("streamer.service")
 
@@ -87,7 +91,9 @@ class Service:
             name: Feed(name, sources.made(section, longest), decoder(section.format))
             for name, section in _sources(config).items()
         }
-        self._sinks = {name: sinks.made(section) for name, section in _sinks(config).items()}
+        sections = _sinks(config)
+        self._sinks = {name: sinks.made(each) for name, each in sections.items() if not isinstance(each, WebhookSink)}
+        self._endpoints = {name: sinks.endpoint(each) for name, each in sections.items() if isinstance(each, WebhookSink)}
         self._asked: list[int] = []
         self.api: App | None = None
         self.api_port: int | None = None
@@ -105,18 +111,27 @@ class Service:
         for name, sink in self._sinks.items():
             with _named("sinks", name):
                 sink.check()
+        self._check_endpoints()
 
-    def run(self) -> None:
-        """Run until the sources end, or a signal says so. Raises ServiceError."""
+    def run(self, enable: Iterable[str] = ()) -> None:
+        """Run until the sources end, or a signal says so. Raises ServiceError.
+
+        Args:
+            enable: sinks whose endpoint wanted no more, and is asked again.
+        """
         with ExitStack() as opened:
             store = self._open_store(opened)
+            for name in enable:
+                if not store.enable(name):
+                    _LOGGER.warning("--enable %s: it was not disabled", name)
             self._open_sinks(opened)
             for name, feed in self._feeds.items():
                 opened.callback(feed.source.close)
                 with _named("sources", name):
                     feed.source.open(store.positions(name), _beginning(store, name))
             counts = self.counts = Counts(store.dead_letters)
-            pipeline = self._pipeline(store, counts)
+            spool = self._spool(store, counts)
+            pipeline = self._pipeline(store, counts, spool)
             registry = self._serve_metrics(opened, counts)
             api = self._open_api(opened, pipeline, store, counts, registry)
             self.subscriptions.start()
@@ -127,12 +142,14 @@ class Service:
                 api.start()
                 self.api_port = api.port
                 _LOGGER.info("api: %s", api.url)
-            self._watch(pipeline)
+            self._watch(pipeline, spool)
             told = counts.totals()
             _LOGGER.info(
                 "ended: %d events read, %d rejected, %d matches, %d delivered, %d dropped",
                 *(told[name] for name in ("events_read", "events_rejected", "matches", "matches_delivered", "matches_dropped")),
             )
+            for name, count in spool.waits_for().items() if spool is not None else ():
+                _LOGGER.info("sinks.%s: %d messages stay in the spool for the next run", name, count)
             if pipeline.failed is not None:
                 raise pipeline.failed
 
@@ -141,7 +158,7 @@ class Service:
         self._asked.append(signal.SIGTERM)
 
     def replay(self, choose: Callable[[Store], Iterable[DeadLetter]]) -> tuple[int, int]:
-        """Match dead letters again, deliver what they match, and drop them.
+        """Match dead letters again, deliver what they match, and drop them; messages go into the spool again.
 
         Returns:
             How many were dropped, and how many could not be read again.
@@ -152,14 +169,27 @@ class Service:
         with ExitStack() as opened:
             store = self._open_store(opened)
             chosen = list(choose(store))
-            for letter in chosen:
+            messages = [letter for letter in chosen if letter.stage == "deliver"]
+            records = [letter for letter in chosen if letter.stage != "deliver"]
+            for letter in messages:
+                if letter.sink not in self._endpoints:
+                    raise ServiceError(f"dead letter {letter.id}: the configuration has no webhook {letter.sink!r}")
+            for letter in records:
                 if letter.source not in self._feeds:
                     raise ServiceError(f"dead letter {letter.id}: the configuration has no source {letter.source!r}")
                 if not letter.is_whole:
                     kept = f"{len(letter.record):,} of its {letter.size:,} bytes were kept"
                     raise ServiceError(f"dead letter {letter.id}: {kept}; it can be shown and dropped, and not replayed")
             self._open_sinks(opened)
-            return self._pipeline(store, Counts()).replay(chosen)
+            if messages:
+                store.respool(messages)
+            counts = Counts()
+            spool = self._spool(store, counts)
+            if spool is not None:
+                # It delivers nothing here: what is matched stays in the spool for the next run.
+                spool.stop()
+            good, bad = self._pipeline(store, counts, spool).replay(records)
+            return good + len(messages), bad
 
     def _open_store(self, opened: ExitStack) -> Store:
         config = self.config
@@ -178,14 +208,63 @@ class Service:
             opened.callback(sink.close)
             with _named("sinks", name):
                 sink.open()
+        self._check_endpoints()
+        for endpoint in self._endpoints.values():
+            opened.callback(endpoint.close)
 
-    def _pipeline(self, store: Store, counts: Counts) -> Pipeline:
+    def _check_endpoints(self) -> None:
+        for name, endpoint in self._endpoints.items():
+            with _named("sinks", name):
+                endpoint.check()
+            section = self.config.sinks[name]
+            if isinstance(section, WebhookSink) and not section.secret:
+                _LOGGER.warning("sinks.%s: no secret, so who receives its messages cannot tell who has sent them", name)
+
+    def _spool(self, store: Store, counts: Counts) -> Spool | None:
+        """Return what delivers to endpoints; None where there are none."""
+        for name, count in store.lanes():
+            if name not in self._endpoints:
+                _LOGGER.warning(
+                    "the spool has %d messages for %s, which is no webhook of this configuration; they stay", count, name
+                )
+        if not self._endpoints:
+            return None
+        delivery = self.config.delivery
+        spool = Spool(store, counts, delivery.dead_letter or "")
+        for name, endpoint in self._endpoints.items():
+            section = self.config.sinks[name]
+            assert isinstance(section, WebhookSink)
+            terms = Terms(
+                concurrency=section.concurrency,
+                batch=section.batch,
+                batch_bytes=section.batch_bytes,
+                first=delivery.retry.first.total_seconds(),
+                most=delivery.retry.most.total_seconds(),
+                attempts=delivery.retry.attempts,
+                on_exhausted=delivery.on_exhausted,
+                bytes=delivery.spool.bytes,
+                when_full=delivery.spool.when_full,
+            )
+            spool.add(name, endpoint, terms, hashlib.sha256(section.url.encode()).hexdigest())
+        return spool
+
+    def _pipeline(self, store: Store, counts: Counts, spool: Spool | None) -> Pipeline:
         config = self.config
         shapes = {name: Shape(section.event, section.per) for name, section in _sinks(config).items()}
         routes = Routes(config.routes, next(iter(shapes)) if not config.routes else None)
         speaker = Speaker(Options.checked(**_of_engine(config).engine_options()), routes, shapes)
         at_once = config.matching.batch_size or AT_ONCE
-        return Pipeline(self.engine, store, list(self._feeds.values()), self._sinks, speaker, counts, at_once)
+        return Pipeline(
+            self.engine,
+            store,
+            list(self._feeds.values()),
+            self._sinks,
+            speaker,
+            counts,
+            at_once,
+            spool,
+            config.delivery.dead_letter,
+        )
 
     def _serve_metrics(self, opened: ExitStack, counts: Counts) -> CollectorRegistry:
         """Put all metrics on a registry, and serve it where the configuration says so."""
@@ -254,9 +333,9 @@ class Service:
             for number, action in before.items():
                 signal.signal(number, action)
 
-    def _watch(self, pipeline: Pipeline) -> None:
+    def _watch(self, pipeline: Pipeline, spool: Spool | None) -> None:
         """Wait for the end, and for signals."""
-        deadline, looked = None, 0.0
+        deadline, looked, told = None, 0.0, time.monotonic()
         while not pipeline.wait(_LOOK):
             if signal.SIGHUP in self._asked:
                 self._asked.remove(signal.SIGHUP)
@@ -265,6 +344,12 @@ class Service:
                 looked = time.monotonic()
                 if self._watched.is_due():
                     self._take_files()
+            if spool is not None and pipeline.has_read and time.monotonic() > told + _TELL:
+                told = time.monotonic()
+                for name, count in spool.waits_for().items():
+                    _LOGGER.info(
+                        "sinks.%s: the sources have ended, and %d messages wait; Ctrl-C leaves them in the spool", name, count
+                    )
             if self._asked and deadline is None:
                 _LOGGER.info("%s: no more is read, and what was read is delivered", signal.Signals(self._asked[0]).name)
                 pipeline.stop()

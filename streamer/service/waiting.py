@@ -15,7 +15,7 @@ from streamer.errors import EventError
 from streamer.locks import Lock
 from streamer.service.formats import Place
 from streamer.service.protocols import Batch, Refused
-from streamer.service.store.sqlite import Confirmed, DeadLetter, dead_letter
+from streamer.service.store.sqlite import Confirmed, DeadLetter, Spooled, dead_letter
 
 #: A part of a batch is closed when its messages have so many bytes.
 PART_BYTES: Final = 1024 * 1024
@@ -23,6 +23,8 @@ PART_BYTES: Final = 1024 * 1024
 MOST_BYTES: Final = 32 * 1024 * 1024
 #: A part takes so much besides its messages.
 _OVERHEAD: Final = 1024
+#: A message for the spool takes so much besides its body.
+_OF_A_MESSAGE: Final = 256
 
 
 @final
@@ -32,6 +34,8 @@ class Part:
 
     Attributes:
         delivering: how many matches the messages of each sink tell of.
+        spooled: messages that go to their sinks by way of the spool.
+        spooling: how many matches those of each sink tell of.
         dropped: dead letters that need not be kept once they are held.
         events: how many were read, good or bad.
         matched: how many of them match something.
@@ -41,6 +45,8 @@ class Part:
     source: str
     messages: dict[str, list[bytes]] = field(default_factory=dict)
     delivering: Counter[str] = field(default_factory=Counter)
+    spooled: list[Spooled] = field(default_factory=list)
+    spooling: Counter[str] = field(default_factory=Counter)
     dead: list[DeadLetter] = field(default_factory=list)
     confirmed: Confirmed | None = None
     dropped: list[int] = field(default_factory=list)
@@ -59,6 +65,13 @@ class Part:
         held += messages
         self.delivering[sink] += matches
         self.size += sum(map(len, messages))
+
+    def spool(self, messages: list[Spooled]) -> None:
+        """Add messages for the spool."""
+        self.spooled += messages
+        for each in messages:
+            self.spooling[each.sink] += each.matches
+            self.size += len(each.body) + _OF_A_MESSAGE
 
     def refuse(self, source: str, batch: Batch, place: Place, error: EventError) -> None:
         """Add the record of an event that cannot be read."""

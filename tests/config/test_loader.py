@@ -206,7 +206,8 @@ TAKEN = {
     "[]": {"subscriptions", "routes", "api.hosts", "api.origins"},
     "{}": {
         *("matching", "matching.bloom", "matching.cel", "matching.limits", "matching.layout", "metrics", "logging"),
-        *("sources", "sinks", "delivery", "service", "api", "api.tokens", "api.tls", "api.limits", "api.quotas"),
+        *("sources", "sinks", "delivery", "delivery.retry", "delivery.spool", "service"),
+        *("api", "api.tokens", "api.tls", "api.limits", "api.quotas"),
     },
 }
 

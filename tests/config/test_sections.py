@@ -9,6 +9,7 @@ import pytest
 from streamer import BulkConfigError, Config
 from streamer.config.loader import fields_of, show_place
 from streamer.config.schema import FileSink, FileSource, Route, StdinSource
+from streamer.config.secret import SecretValue
 from streamer.config.show import show, table
 from streamer.engine.reload import changes, check
 from tests.config.loading import load, wrong
@@ -117,6 +118,53 @@ def test_a_variable_of_a_section_that_is_wrong_is_named() -> None:
     ]
     (error,) = wrong(TEXT, {"STREAMER_SOURCES__ORDERS__PTH": "5"})
     assert error.startswith("STREAMER_SOURCES__ORDERS__PTH: no such variable")
+
+
+HOOK = "{type: webhook, url: 'https://example.com/hook', secret: {file: hook.secret}}"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://example.com/", "expected https://…, or allow_http: true"),
+        ("https://example.com:8443/", "port 8443 is none of `ports`: 443"),
+        ("https://user:hunter2@example.com/", "a user or a password in a URL is not sent"),
+        ("https://hunter2@example.com/", "a user or a password in a URL is not sent"),
+        ("https://example.com/#hunter2", "a fragment, from # on, is never sent"),
+        ("https:///hunter2", "expected https://HOST…"),
+        ("https://[hunter2/", "no URL"),
+        ("https://example.com:hunter2/", "no URL"),
+        ("https://example.com:0/", "port 0 is none"),
+        ("https://exämple.com/hunter2", "expected ASCII without spaces"),
+        ("gopher://example.com/hunter2", "expected https://HOST…"),
+    ],
+)
+def test_a_url_that_is_not_posted_to_is_said_without_it(url: str, reason: str) -> None:
+    (error,) = wrong(f"sinks: {{hooks: {{type: webhook, url: '{url}'}}}}\n")
+    assert error.startswith(f"s.yaml:1:37: sinks.hooks.url: {reason}")
+    assert "hunter2" not in error
+
+
+def test_what_else_is_wrong_of_a_webhook_is_said_at_its_place() -> None:
+    (error,) = wrong("sinks: {a: {type: webhook, url: 'https://example.com/', secret: whsec_hunter2}}\n")
+    assert "sinks.a.secret" in error
+    assert "hunter2" not in error
+    (error,) = wrong("sinks: {a: {type: webhook, url: 'https://example.com/', networks: [10.0.0.1/8]}}\n")
+    assert "sinks.a.networks[0]: expected a network such as 10.0.0.0/8" in error
+    (error,) = wrong("sinks: {a: {type: stdout}}\ndelivery: {dead_letter: b}\n")
+    assert error == "s.yaml:2:25: delivery.dead_letter: no sink 'b'; there are: a"
+
+
+def test_the_file_of_a_secret_is_relative_to_the_configuration_and_shown_as_a_place() -> None:
+    loaded = load(f"sinks: {{hooks: {HOOK}}}\n")
+    (secret,) = loaded.config.sinks["hooks"].secret  # type: ignore[union-attr]
+    assert secret == SecretValue("file", "/etc/streamer/hook.secret")
+    assert load(show(loaded)).config == loaded.config
+    two = load("sinks: {a: {type: webhook, url: 'https://example.com', secret: [{file: x}, {env: Y}], ca: z}}\n").config.sinks[
+        "a"
+    ]
+    assert two.secret == (SecretValue("file", "/etc/streamer/x"), SecretValue("env", "Y"))  # type: ignore[union-attr]
+    assert two.ca == Path("/etc/streamer/z")  # type: ignore[union-attr]
 
 
 def test_what_is_shown_tells_each_origin_and_is_loaded_again() -> None:

@@ -100,6 +100,14 @@ GOOD: list[Any] = [
     {"sources": {"orders": {"type": "file", "path": "a", "poll": "1s"}, "in_2": {"type": "stdin", "format": "canal"}}},
     {"sinks": {"out": {"type": "stdout", "per": "gateway"}}, "routes": [{"gateway": "*", "sink": "out"}]},
     {"delivery": {"dead_letter_bytes": "1MiB"}, "service": {"data_dir": "/data"}},
+    {"sinks": {"out": {"type": "webhook", "url": "https://example.com/a?b=c", "secret": {"env": "HOOK"}, "batch": 10}}},
+    {
+        "sinks": {
+            "out": {"type": "webhook", "url": "http://[::1]:80/", "allow_http": True, "networks": ["::1/128"], "ports": [80]}
+        }
+    },
+    {"sinks": {"out": {"type": "webhook", "url": "https://a:8443", "secret": [{"file": "a"}, {"file": "b"}], "ports": [8443]}}},
+    {"delivery": {"retry": {"first": "1s", "most": "1h", "attempts": 3}, "spool": {"bytes": "1GiB", "when_full": "dead_letter"}}},
 ]
 BAD: list[Any] = [
     {"matchin": {}},
@@ -124,6 +132,17 @@ BAD: list[Any] = [
     {"sinks": {"out": None}},
     {"routes": [{"gateway": "", "sink": "out"}]},
     {"service": {"data_dir": ""}},
+    {"sinks": {"out": {"type": "webhook"}}},
+    {"sinks": {"out": {"type": "webhook", "url": "ftp://example.com"}}},
+    {"sinks": {"out": {"type": "webhook", "url": "https://exa mple.com"}}},
+    {"sinks": {"out": {"type": "webhook", "url": "https://example.com", "secret": "whsec_AAAA"}}},
+    {"sinks": {"out": {"type": "webhook", "url": "https://example.com", "secret": [{"env": "A"}] * 3}}},
+    {"sinks": {"out": {"type": "webhook", "url": "https://example.com", "batch": 0}}},
+    {"sinks": {"out": {"type": "webhook", "url": "https://example.com", "networks": [5]}}},
+    {"sinks": {"out": {"type": "webhook", "url": "https://example.com", "ports": [0]}}},
+    {"delivery": {"retry": {"attempts": 0}}},
+    {"delivery": {"on_exhausted": "explode"}},
+    {"delivery": {"spool": {"when_full": "explode"}}},
 ]
 
 
@@ -202,6 +221,8 @@ def accepts(root: Any, schema: Any, value: Any) -> bool:
                 good = not isinstance(value, list) or all(accepts(root, operand, item) for item in value)
             case "minItems":
                 good = not isinstance(value, list) or len(value) >= operand
+            case "maxItems":
+                good = not isinstance(value, list) or len(value) <= operand
             case "minLength":
                 good = not isinstance(value, str) or len(value) >= operand
             case "minimum":

@@ -13,6 +13,7 @@ from streamer import Config
 from streamer.config.loader import Loaded
 from streamer.service import faults
 from streamer.service.serve import Service
+from tests.service.receiver import Receiver
 
 SUBSCRIPTIONS = b"""\
 {"id": "big", "gateway_id": "billing", "collection": "orders", "filters": [{"field": "amount", "op": ">", "value": 100}]}
@@ -48,6 +49,13 @@ def make(tmp_path: Path, backend: str) -> Make:
         return Service(lambda: Loaded(Config.from_dict(config | sections)))
 
     return make
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)

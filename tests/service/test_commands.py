@@ -265,6 +265,10 @@ def test_dead_letters_are_listed_beside_the_service_and_replayed_and_dropped_wit
     left = [json.loads(line) for line in run("dead-letters", "list", "--data-dir", "data", "-f", "json").stdout.splitlines()]
     assert [(each["id"], each["attempts"]) for each in left] == [(2, 2)]
     assert run("dead-letters", "show", "9", "--data-dir", "data").returncode == 1
+    for command in ("replay", "drop"):
+        ran = run("dead-letters", command, "9", "8", "-c", "streamer.yaml")
+        assert ran.returncode == 1
+        assert b"no dead letter 8, 9" in ran.stderr
     assert run("dead-letters", "drop", "--data-dir", "data").returncode == 2
     assert run("dead-letters", "list", "--data-dir", "nosuch").stderr == b"streamer: nosuch: no store\n"
 

@@ -13,7 +13,7 @@ import pytest
 
 from streamer.errors import ServiceError
 from streamer.service.store import sqlite
-from streamer.service.store.sqlite import Confirmed, Store, dead_letter, look
+from streamer.service.store.sqlite import Confirmed, Spooled, Store, dead_letter, look
 from streamer.service.store.subscriptions import Table
 from streamer.service.tenants import written
 
@@ -141,9 +141,11 @@ def test_a_log_that_was_cut_in_its_last_commit_is_as_it_was_before(tmp_path: Pat
     """At every byte: of a crash in the middle of a commit, nothing or all of it is there."""
     store = Store(tmp_path / "data")
     store.begin("s", "p", "old")
+    store.lane("out")
     log = tmp_path / "data" / "store.db-wal"
     before = log.stat().st_size
-    store.commit([Confirmed("s", "p", "new")], [dead_letter("s", "p", 1, -1, "bad_value", "no", b"record")])
+    message = Spooled("out", 7, "id", 1, "s", "p", 1, 0, b"message")
+    store.commit([Confirmed("s", "p", "new")], [dead_letter("s", "p", 1, -1, "bad_value", "no", b"record")], [], [message])
     database, text = (tmp_path / "data" / "store.db").read_bytes(), log.read_bytes()
     assert before < len(text)
     copy = tmp_path / "copy"
@@ -155,16 +157,17 @@ def test_a_log_that_was_cut_in_its_last_commit_is_as_it_was_before(tmp_path: Pat
         (copy / "store.db-wal").write_bytes(text[:size])
         if (size - before) % 97 == 0 or size >= len(text) - 1:
             torn = Store(copy)
-            found = (torn.positions("s")["p"], torn.dead_letters())
+            found = (torn.positions("s")["p"], torn.dead_letters(), torn.held(torn.lane("out"))[0])
             torn.commit([Confirmed("s", "p", "later")])
             torn.close()
         else:
             # Checking all of it takes much longer than reading it.
             read = sqlite3.connect(copy / "store.db")
             read.execute("PRAGMA synchronous = OFF")
-            found = read.execute("SELECT position, (SELECT count(*) FROM dead_letters) FROM positions").fetchone()
+            counts = "(SELECT count(*) FROM dead_letters), (SELECT count(*) FROM spool)"
+            found = read.execute(f"SELECT position, {counts} FROM positions").fetchone()
             read.close()
-        assert found == (("new", 1) if size == len(text) else ("old", 0))
+        assert found == (("new", 1, 1) if size == len(text) else ("old", 0, 0))
     store.close()
 
 
@@ -176,3 +179,43 @@ def test_a_directory_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -
         Store(tmp_path / "file" / "below")
     with pytest.raises(ServiceError, match="no store"):
         look(tmp_path / "nosuch")
+
+
+def test_a_store_of_before_the_spool_keeps_its_dead_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = sqlite.UPGRADES
+    monkeypatch.setattr(sqlite, "UPGRADES", later[:1])
+    store = Store(tmp_path)
+    names = "source, partition, position, part, stage, code, reason, attempts, at, size, record"
+    store.rows(f"INSERT INTO dead_letters ({names}) VALUES ('s', 'p', 7, -1, 'decode', 'bad_value', 'no', 2, 5, 1, x'61')")
+    store.close()
+    monkeypatch.undo()
+    with pytest.raises(ServiceError, match="written by an earlier version of Streamer: schema 1; it is upgraded when"):
+        look(tmp_path)
+    store = Store(tmp_path)
+    (letter,) = store.letters()
+    assert (letter.id, letter.position, letter.attempts, letter.record, letter.sink) == (1, 7, 2, b"a", "")
+    store.commit([], [dead_letter("s", "p", 7, -1, "bad_value", "no", b"a")])
+    assert [each.attempts for each in store.letters()] == [3]
+    store.close()
+
+
+def test_lanes_of_the_spool_are_apart_and_numbered_in_order(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    lanes = [store.lane(name) for name in ("a", "b")]
+    rows = [Spooled("ab"[number % 2], number % 3, f"id{number}", 2, "s", "p", number, 0, b"xyz") for number in range(20)]
+    store.commit([], [], [], rows)
+    for at, lane in enumerate(lanes):
+        found = store.waiting(lane, 0, 100, 10**6)
+        assert [row.position for row in found] == list(range(at, 20, 2))
+        assert [row.position for row in store.waiting_of(lane, 1, found[1].number, found[-2].number, 100)] == [
+            row.position for row in found[2:-1] if row.key == 1
+        ]
+        assert len(store.waiting(lane, 0, 100, 7)) == 3
+    store.close()
+    store = Store(tmp_path)
+    assert store.lanes() == [("a", 10), ("b", 10)]
+    assert store.held(store.lane("b")) == (10, 30, 20)
+    last = store.waiting(store.lane("a"), 0, 100, 10**6)[-1].number
+    store.commit([], [], [], rows[:1])
+    assert store.waiting(store.lane("a"), last, 100, 10**6)[0].number == last + 1
+    store.close()

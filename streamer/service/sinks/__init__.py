@@ -1,9 +1,11 @@
 """Where matches go, one kind of sink a file."""
 
-from streamer.config.schema import FileSink, Sink, StdoutSink
+from streamer.config.schema import FileSink, Sink, StdoutSink, WebhookSink
 from streamer.service import protocols
+from streamer.service.guard import Guard
 from streamer.service.sinks.file import FileAppender
 from streamer.service.sinks.stdout import Stdout
+from streamer.service.sinks.webhook import Webhook
 
 
 def made(section: Sink) -> protocols.Sink:
@@ -14,3 +16,16 @@ def made(section: Sink) -> protocols.Sink:
         case StdoutSink():
             return Stdout()
     raise TypeError(f"no sink of type {section.type!r}")
+
+
+def endpoint(section: WebhookSink) -> protocols.Endpoint:
+    """Return the endpoint that a section describes."""
+    return Webhook(
+        section.url,
+        section.secret,
+        Guard(section.networks, section.ports, section.allow_http),
+        timeout=section.timeout.total_seconds(),
+        connect_timeout=section.connect_timeout.total_seconds(),
+        in_batches=section.batch > 1,
+        authority=section.ca,
+    )

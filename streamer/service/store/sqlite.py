@@ -5,9 +5,9 @@ data_dir/ (0700)      lock          held by the process that uses it, whose numb
                       store.db      WAL, synchronous=FULL: a commit is on the disk when it returns
 ```
 
-A commit holds the positions of some batches together with their dead letters, so neither is there without the other. A
-write-ahead log that was cut at any byte is read up to its last whole commit: the store then is as it was before, and what came
-after is read from the sources again.
+A commit holds the positions of some batches together with their dead letters and with what they put into the spool, so none is
+there without the others. A write-ahead log that was cut at any byte is read up to its last whole commit: the store then is as it
+was before, and what came after is read from the sources again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 from streamer.errors import ServiceError
 from streamer.locks import Lock
@@ -63,7 +63,37 @@ UPGRADES: Final[list[str]] = [
     CREATE TABLE versions (last INTEGER NOT NULL);
     INSERT INTO versions VALUES (0);
     """,
+    # `spool.number` is the number of its lane, and in its lowest 44 bits the order in it; so a lane is a range of one tree.
+    # `spooled` of a dead letter is the message that waits for it, where its key does.
+    """
+    CREATE TABLE letters (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, partition TEXT NOT NULL, position INTEGER NOT NULL,
+        part INTEGER NOT NULL, stage TEXT NOT NULL, code TEXT NOT NULL, reason TEXT NOT NULL, attempts INTEGER NOT NULL,
+        at INTEGER NOT NULL, size INTEGER NOT NULL, record BLOB NOT NULL,
+        sink TEXT NOT NULL DEFAULT '', message TEXT NOT NULL DEFAULT '', matches INTEGER NOT NULL DEFAULT 0,
+        key INTEGER, spooled INTEGER,
+        UNIQUE (source, partition, position, part, sink, message)
+    );
+    INSERT INTO letters (id, source, partition, position, part, stage, code, reason, attempts, at, size, record)
+        SELECT id, source, partition, position, part, stage, code, reason, attempts, at, size, record FROM dead_letters;
+    DROP TABLE dead_letters;
+    ALTER TABLE letters RENAME TO dead_letters;
+    CREATE TABLE lanes (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, gone INTEGER, target TEXT
+    );
+    CREATE TABLE spool (
+        number INTEGER PRIMARY KEY, key INTEGER, message TEXT NOT NULL, matches INTEGER NOT NULL, attempts INTEGER NOT NULL,
+        due INTEGER NOT NULL, at INTEGER NOT NULL, source TEXT NOT NULL, partition TEXT NOT NULL, position INTEGER NOT NULL,
+        part INTEGER NOT NULL, body BLOB NOT NULL
+    );
+    CREATE INDEX spool_keys ON spool (key, number) WHERE key IS NOT NULL;
+    """,
 ]
+
+#: Messages of a lane have numbers of this many bits.
+_BITS: Final = 44
+#: When a message is due that waits for its dead letter to be replayed or dropped.
+NEVER: Final = 2**62
 
 
 @final
@@ -74,12 +104,17 @@ class DeadLetter:
     Attributes:
         id: its number in the store; 0 as long as it has none.
         part: index of its event, where the record had several; -1 for the whole.
-        stage: where it failed: `decode`.
+        stage: where it failed: `decode` for a record, `deliver` for a message.
         code: one of a few words that say why.
         reason: what was wrong; it may quote the record.
         attempts: how often it was tried.
         at: when it failed last, in milliseconds since the epoch.
         size: how many bytes it had; *record* has fewer where that was too much to keep.
+        sink: of a message, for which sink it is; empty for a record.
+        message: its id.
+        matches: of how many matches it tells.
+        key: by which it stands in order.
+        spooled: where in the spool it waits for this letter to be replayed or dropped; None where nothing does.
     """
 
     id: int = 0
@@ -87,18 +122,113 @@ class DeadLetter:
     partition: str
     position: int
     part: int = -1
-    stage: Literal["decode"] = "decode"
+    stage: Literal["decode", "deliver"] = "decode"
     code: str
     reason: str
     attempts: int = 1
     at: int
     size: int
     record: bytes
+    sink: str = ""
+    message: str = ""
+    matches: int = 0
+    key: int | None = None
+    spooled: int | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether all of the record is there, so that it can be tried again."""
         return len(self.record) == self.size
+
+
+@final
+class Spooled(NamedTuple):
+    """A message for the spool.
+
+    Attributes:
+        key: by which it stands in order; None where it does not.
+        message: its id.
+        matches: of how many matches it tells.
+    """
+
+    sink: str
+    key: int | None
+    message: str
+    matches: int
+    source: str
+    partition: str
+    position: int
+    part: int
+    body: bytes
+
+
+@final
+class Waiting(NamedTuple):
+    """A message of the spool.
+
+    Attributes:
+        number: where it stands; later ones of its sink have larger numbers.
+        due: when it is to be tried again, in milliseconds since the epoch; 0 as long as it was not tried.
+        at: when it came.
+    """
+
+    number: int
+    key: int | None
+    message: str
+    matches: int
+    attempts: int
+    due: int
+    at: int
+    source: str
+    partition: str
+    position: int
+    part: int
+    body: bytes
+
+
+@final
+@dataclass(slots=True)
+class Lane:
+    """What the spool holds for one sink.
+
+    Attributes:
+        number: of the lane; its messages stand after `first`.
+        gone: when its endpoint said that it wants no more, in milliseconds since the epoch; None where it did not.
+        target: a hash of the endpoint that said so.
+        last: the number of the message that came last.
+    """
+
+    name: str
+    number: int
+    gone: int | None
+    target: str | None
+    last: int = 0
+
+    @property
+    def first(self) -> int:
+        """The number before its first message."""
+        return self.number << _BITS
+
+
+@final
+@dataclass(slots=True)
+class Changes:
+    """What came of messages of the spool, to be put down in one commit.
+
+    Attributes:
+        delivered: numbers of those that are held.
+        tried: attempts, when it is due, and the number, of each that failed.
+        dead: messages that are given up, and their letters.
+        gone: lanes whose endpoint wants no more.
+    """
+
+    delivered: list[int] = field(default_factory=list)
+    tried: list[tuple[int, int, int]] = field(default_factory=list)
+    dead: list[tuple[int, DeadLetter]] = field(default_factory=list)
+    gone: list[tuple[str, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.delivered) + len(self.tried) + len(self.dead) + len(self.gone)
 
 
 @final
@@ -167,6 +297,7 @@ class Store:
                     execute("ROLLBACK")
                 raise
         self._dead = execute(_ROOM).fetchone()[0]
+        self._lanes: dict[str, Lane] = {}
 
     # Positions, and what could not be delivered
 
@@ -181,32 +312,27 @@ class Store:
             execute("INSERT INTO positions (source, partition, position) VALUES (?, ?, ?)", (source, partition, position))
         faults.point("source.begin")
 
-    def commit(self, confirmed: Iterable[Confirmed], dead: Sequence[DeadLetter] = (), dropped: Sequence[int] = ()) -> None:
-        """Put positions down together with dead letters; a dead letter that is there already has failed once more.
+    def commit(
+        self,
+        confirmed: Iterable[Confirmed],
+        dead: Sequence[DeadLetter] = (),
+        dropped: Sequence[int] = (),
+        spooled: Sequence[Spooled] = (),
+    ) -> None:
+        """Put positions down together with dead letters and messages; a dead letter that is there already has failed once more.
 
         Args:
             dropped: numbers of dead letters that were delivered now.
+            spooled: messages for the spool, in their order.
         """
-        size = sum(len(each.record) + len(each.reason) for each in dead)
-        if self._dead + size > self._most and self._measured() + size > self._most:
-            raise ServiceError(
-                f"{self.directory}: the dead letters would take more than the {self._most:,} bytes of "
-                "delivery.dead_letter_bytes; streamer dead-letters shows, replays and drops them"
-            )
+        size = self._room_for(dead)
         with self.transaction() as execute:
-            for letter in dead:
-                execute(
-                    "INSERT INTO dead_letters"
-                    " (source, partition, position, part, stage, code, reason, attempts, at, size, record)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET attempts = attempts + 1,"
-                    " at = excluded.at, code = excluded.code, reason = excluded.reason",
-                    (
-                        *(letter.source, letter.partition, letter.position, letter.part, letter.stage, letter.code),
-                        *(letter.reason, letter.attempts, letter.at, letter.size, letter.record),
-                    ),
-                )
+            _bury(execute, dead)
             if dead:
                 faults.point("store.dead")
+            if spooled:
+                self._spool(spooled)
+                faults.point("store.spooled")
             for number in dropped:
                 execute("DELETE FROM dead_letters WHERE id = ?", (number,))
             for source, partition, position in ((each.source, each.partition, each.position) for each in confirmed):
@@ -221,6 +347,16 @@ class Store:
         self._dead = self._measured() if dropped else self._dead + size
         faults.point("store.committed")
 
+    def _room_for(self, dead: Sequence[DeadLetter]) -> int:
+        """Return how many bytes some dead letters take. Raises ServiceError where there is no room for them."""
+        size = sum(len(each.record) + len(each.reason) for each in dead)
+        if self._dead + size > self._most and self._measured() + size > self._most:
+            raise ServiceError(
+                f"{self.directory}: the dead letters would take more than the {self._most:,} bytes of "
+                "delivery.dead_letter_bytes; streamer dead-letters shows, replays and drops them"
+            )
+        return size
+
     def _measured(self) -> int:
         """Return how much room the dead letters take; what is added up meanwhile may be more, since some fail again."""
         return int(self.rows(_ROOM)[0][0])
@@ -230,18 +366,134 @@ class Store:
         return int(self.rows("SELECT count(*) FROM dead_letters")[0][0])
 
     def drop(self, numbers: Iterable[int] | None) -> int:
-        """Drop dead letters by their numbers, or all of them; return how many there were."""
+        """Drop dead letters by their numbers, or all of them, and what waits for them; return how many there were."""
         with self.transaction() as execute:
             if numbers is None:
+                execute("DELETE FROM spool WHERE number IN (SELECT spooled FROM dead_letters)")
                 count = execute("DELETE FROM dead_letters").rowcount
             else:
-                count = sum(execute("DELETE FROM dead_letters WHERE id = ?", (number,)).rowcount for number in numbers)
+                count = 0
+                for number in numbers:
+                    execute("DELETE FROM spool WHERE number IN (SELECT spooled FROM dead_letters WHERE id = ?)", (number,))
+                    count += execute("DELETE FROM dead_letters WHERE id = ?", (number,)).rowcount
         self._dead = self._measured()
         return int(count)
 
     def letters(self, after: int = 0, most: int = 1000) -> list[DeadLetter]:
         """Return dead letters in the order of their numbers, from the first after one."""
         return _letters(self.rows(_LETTERS, after, most))
+
+    # The spool
+
+    def lane(self, name: str) -> Lane:
+        """Return what the spool holds for a sink, which it knows from now on."""
+        if name not in self._lanes:
+            rows = self.rows("SELECT number, gone, target FROM lanes WHERE name = ?", name)
+            if not rows:
+                with self.transaction() as execute:
+                    execute("INSERT INTO lanes (name) VALUES (?)", (name,))
+                return self.lane(name)
+            lane = Lane(name, *rows[0])
+            ((last,),) = self.rows("SELECT max(number) FROM spool WHERE number > ? AND number < ?", *_range(lane))
+            lane.last = last or lane.first
+            self._lanes[name] = lane
+        return self._lanes[name]
+
+    def held(self, lane: Lane) -> tuple[int, int, int]:
+        """Count the messages for a sink, their bytes, and the matches that they tell of."""
+        ((messages, size, matches),) = self.rows(_HELD, *_range(lane))
+        return messages, size, matches
+
+    def lanes(self) -> list[tuple[str, int]]:
+        """Return the sinks that the spool holds messages for, and how many."""
+        names = [name for (name,) in self.rows("SELECT name FROM lanes ORDER BY number")]
+        return [(name, count) for name in names if (count := self.held(self.lane(name))[0])]
+
+    def _spool(self, spooled: Sequence[Spooled]) -> None:
+        """Insert messages, within a transaction."""
+        now = time.time_ns() // 10**6
+        rows = []
+        taken: dict[str, int] = {}
+        for sink, key, message, matches, source, partition, position, part, body in spooled:
+            # What a transaction that fails has taken is not used again; nothing follows from numbers but order.
+            number = taken.get(sink) or self._lanes[sink].last
+            taken[sink] = number = number + 1
+            rows.append((number, key, message, matches, 0, 0, now, source, partition, position, part, body))
+        for sink, number in taken.items():
+            self._lanes[sink].last = number
+        self._database.executemany(f"INSERT INTO spool VALUES ({', '.join('?' * len(Waiting._fields))})", rows)
+
+    def waiting(self, lane: Lane, after: int, most: int, most_bytes: int) -> list[Waiting]:
+        """Return messages for a sink in their order, from the first after one; the last of them may pass the bound in bytes."""
+        found: list[Waiting] = []
+        size = 0
+        with self._turn, self._told():
+            rows = self._database.execute(_WAITING, (max(after, lane.first), _range(lane)[1], most))
+            for row in map(Waiting._make, rows):
+                found.append(row)
+                size += len(row.body)
+                if size >= most_bytes:
+                    break
+            rows.close()
+        return found
+
+    def waiting_of(self, lane: Lane, key: int, after: int, last: int, most: int) -> list[Waiting]:
+        """Return messages of one key in their order, after one and not after another."""
+        return [Waiting._make(row) for row in self.rows(_WAITING_OF, key, max(after, lane.first), last, most)]
+
+    def oldest(self, lane: Lane) -> int | None:
+        """Return when the first of the messages for a sink came, in milliseconds since the epoch; None where there are none."""
+        rows = self.rows("SELECT at FROM spool WHERE number > ? AND number < ? ORDER BY number LIMIT 1", *_range(lane))
+        return rows[0][0] if rows else None
+
+    def settle(self, changes: Changes, spooled: Sequence[Spooled] = ()) -> None:
+        """Put down what came of messages: what is delivered or given up leaves the spool.
+
+        Args:
+            spooled: messages for the spool that follow from that.
+        """
+        dead = [letter for _, letter in changes.dead]
+        size = self._room_for(dead)
+        left = [(number,) for number in changes.delivered]
+        left += [(number,) for number, letter in changes.dead if letter.spooled is None]
+        with self.transaction() as execute:
+            _bury(execute, dead)
+            self._database.executemany("DELETE FROM spool WHERE number = ?", left)
+            self._database.executemany("UPDATE spool SET attempts = ?, due = ? WHERE number = ?", changes.tried)
+            for name, target in changes.gone:
+                execute("UPDATE lanes SET gone = ?, target = ? WHERE name = ?", (time.time_ns() // 10**6, target, name))
+            if spooled:
+                self._spool(spooled)
+            faults.point("spool.settling")
+        self._dead += size
+        faults.point("spool.settled")
+
+    def enable(self, name: str) -> bool:
+        """Deliver again to a sink whose endpoint wanted no more; tell whether it was so."""
+        with self.transaction() as execute:
+            found = execute("UPDATE lanes SET gone = NULL, target = NULL WHERE name = ? AND gone IS NOT NULL", (name,)).rowcount
+        if name in self._lanes:
+            self._lanes[name].gone = self._lanes[name].target = None
+        return bool(found)
+
+    def respool(self, letters: Sequence[DeadLetter]) -> None:
+        """Put messages that were given up into the spool again, with their ids; the letters are dropped.
+
+        One that waits in the spool for its letter is due where it stands. Any other stands behind all that wait.
+        """
+        for letter in letters:
+            self.lane(letter.sink)
+        with self.transaction() as execute:
+            again = []
+            for letter in letters:
+                execute("DELETE FROM dead_letters WHERE id = ?", (letter.id,))
+                here = (letter.spooled,)
+                if here != (None,) and execute("UPDATE spool SET attempts = 0, due = 0 WHERE number = ?", here).rowcount:
+                    continue
+                where = (letter.source, letter.partition, letter.position, letter.part)
+                again.append(Spooled(letter.sink, letter.key, letter.message, letter.matches, *where, letter.record))
+            self._spool(again)
+        self._dead = self._measured()
 
     # What others build on
 
@@ -317,6 +569,9 @@ def look(directory: Path, after: int = 0, most: int = 1000, number: int | None =
         try:
             if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
                 raise ServiceError(f"{path}: no store of Streamer")
+            if (version := database.execute("PRAGMA user_version").fetchone()[0]) < len(UPGRADES):
+                reason = f"written by an earlier version of Streamer: schema {version}; it is upgraded when the service starts"
+                raise ServiceError(f"{path}: {reason}")
             if number is not None:
                 after, most = number - 1, 1
             found = _letters(database.execute(_LETTERS, (after, most)).fetchall())
@@ -327,10 +582,33 @@ def look(directory: Path, after: int = 0, most: int = 1000, number: int | None =
 
 _ROOM: Final = "SELECT coalesce(sum(length(record) + length(reason)), 0) FROM dead_letters"
 _LETTERS: Final = (
-    "SELECT id, source, partition, position, part, stage, code, reason, attempts, at, size, record FROM dead_letters"
-    " WHERE id > ? ORDER BY id LIMIT ?"
+    "SELECT id, source, partition, position, part, stage, code, reason, attempts, at, size, record, sink, message, matches, key,"
+    " spooled FROM dead_letters WHERE id > ? ORDER BY id LIMIT ?"
 )
-_MEMBERS: Final = tuple(_LETTERS.removeprefix("SELECT ").partition(" FROM")[0].split(", "))
+_MEMBERS: Final = tuple(name.strip() for name in _LETTERS.removeprefix("SELECT ").partition(" FROM")[0].split(","))
+_KEPT: Final = _MEMBERS[1:]
+_BURY: Final = (
+    f"INSERT INTO dead_letters ({', '.join(_KEPT)}) VALUES ({', '.join('?' * len(_KEPT))}) ON CONFLICT DO UPDATE SET"
+    " attempts = CASE stage WHEN 'decode' THEN attempts + 1 ELSE excluded.attempts END,"
+    " at = excluded.at, code = excluded.code, reason = excluded.reason, spooled = excluded.spooled"
+)
+_HELD: Final = (
+    "SELECT count(*), coalesce(sum(length(body)), 0), coalesce(sum(matches), 0) FROM spool WHERE number > ? AND number < ?"
+)
+_WAITING: Final = f"SELECT {', '.join(Waiting._fields)} FROM spool WHERE number > ? AND number < ? ORDER BY number LIMIT ?"
+_WAITING_OF: Final = (
+    f"SELECT {', '.join(Waiting._fields)} FROM spool WHERE key = ? AND number > ? AND number <= ? ORDER BY number LIMIT ?"
+)
+
+
+def _range(lane: Lane) -> tuple[int, int]:
+    """Return the numbers between which the messages of a lane are."""
+    return lane.first, (lane.number + 1) << _BITS
+
+
+def _bury(execute: Any, dead: Iterable[DeadLetter]) -> None:
+    for letter in dead:
+        execute(_BURY, tuple(getattr(letter, name) for name in _KEPT))
 
 
 def _letters(rows: Iterable[Sequence[Any]]) -> list[DeadLetter]:

@@ -1,0 +1,57 @@
+"""A dead letter as a message for the sink of `delivery.dead_letter`: a CloudEvent, as matches are."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from mmh3 import mmh3_x64_128_digest
+
+from streamer.service.messages import rfc3339
+from streamer.service.store.sqlite import DeadLetter, Spooled
+
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def message(letter: DeadLetter) -> tuple[str, bytes]:
+    """Return the id and the text of the message about a dead letter; one that fails again has the id that it had."""
+    members = (letter.source, letter.partition, letter.position, letter.part, letter.sink, letter.message)
+    identity = mmh3_x64_128_digest("\0".join(map(str, ("dead letter", *members))).encode()).hex()
+    data = {
+        "stage": letter.stage,
+        "code": letter.code,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "partition": letter.partition,
+        "position": letter.position,
+        "index": letter.part,
+        **({"sink": letter.sink, "message": letter.message} if letter.sink else {}),
+        "size": letter.size,
+    }
+    try:
+        data["record"] = letter.record.decode()
+    except UnicodeDecodeError:
+        data["record_base64"] = base64.b64encode(letter.record).decode()
+    told = {
+        "specversion": "1.0",
+        "id": identity,
+        "source": f"/streamer/{letter.source}",
+        "type": "streamer.dead_letter",
+        "time": rfc3339(letter.at * 10**6).decode(),
+        "datacontenttype": "application/json",
+        "data": data,
+    }
+    return identity, _JSON(told).encode() + b"\n"
+
+
+def spooled(sink: str, letters: Iterable[DeadLetter]) -> list[Spooled]:
+    """Return the messages about dead letters for a webhook, but for those of its own. They tell of no match, in no order."""
+    made = []
+    for letter in letters:
+        if letter.sink != sink:
+            identity, text = message(letter)
+            where = (letter.source, letter.partition, letter.position, letter.part)
+            made.append(Spooled(sink, None, identity, 0, *where, text))
+    return made
