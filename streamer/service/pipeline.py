@@ -253,15 +253,26 @@ class Pipeline:
         return good, bad
 
     def replay_beside(self, letter: DeadLetter) -> bool:
-        """Match a dead letter again while all runs; it is dropped once what it matches is held.
+        """Match a dead letter again while all runs; it is dropped once what it matches is held. A message goes to the spool.
 
         Returns:
-            Whether it could be read again.
+            Whether it could be read again, or has a sink.
         """
+        if letter.stage == "deliver":
+            if self._spool is None or letter.sink not in self._spool.sinks:
+                return False
+            self._spool.replay([letter])
+            return True
         parts = self._again(letter)
         for part in parts:
             self._waiting.put(part)
         return not any(part.dead for part in parts)
+
+    def drop_beside(self, letter: DeadLetter) -> bool:
+        """Drop a dead letter while all runs, and the message that waits for it; tell whether it was there."""
+        if self._spool is not None and letter.sink in self._spool.sinks:
+            return bool(self._spool.drop([letter]))
+        return bool(self._store.drop([letter.id]))
 
     def _again(self, letter: DeadLetter) -> list[Part]:
         feed = self._feeds[letter.source]

@@ -59,11 +59,16 @@ class Status:
     def sinks(self) -> list[dict[str, Any]]:
         """Return the sinks, with their counts."""
         counts = self._counts.of_sinks()
+        spools = {each.sink: each for each in self._counts.gauges()}
         state = "stalled" if self._is_stalled() else "working"
         told = []
         for name, section in self._sinks.items():
             delivered, dead = counts.get(name, (0, 0))
-            told.append({"name": name, "type": section.type, "state": state, "delivered": delivered, "dead": dead})
+            each = {"name": name, "type": section.type, "state": state, "delivered": delivered, "dead": dead}
+            if (seen := spools.get(name)) is not None:
+                each["state"] = {"closed": "working", "disabled": "disabled"}.get(seen.state, "down")
+                each["spool"] = {"messages": seen.messages, "bytes": seen.bytes, "oldest_s": seen.oldest}
+            told.append(each)
         return told
 
     def trouble(self) -> str | None:
@@ -76,7 +81,11 @@ class Status:
 
     def replay(self, letter: DeadLetter) -> bool:
         """Match a dead letter again, and deliver what it matches; False where its source is gone, or it cannot be read again."""
-        return letter.source in self._sources and self._pipeline.replay_beside(letter)
+        return (letter.stage == "deliver" or letter.source in self._sources) and self._pipeline.replay_beside(letter)
+
+    def drop(self, letter: DeadLetter) -> bool:
+        """Drop a dead letter; tell whether it was there."""
+        return self._pipeline.drop_beside(letter)
 
     def metrics(self) -> bytes:
         """Return the metrics, as Prometheus reads them."""

@@ -15,6 +15,7 @@ from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.store.sqlite import Store
 from tests.service.api import BIG, LINES, Api, order, running, until
+from tests.service.receiver import Receiver
 
 
 @pytest.fixture
@@ -479,6 +480,46 @@ def test_dead_letters_are_listed_shown_replayed_and_dropped(tmp_path: Path, back
         for number in (numbers[0], 0, "x", "9" * 30, "-1"):
             for method, verb in (("GET", ""), ("DELETE", ""), ("POST", ":replay")):
                 assert api.ask(method, f"/v1/dead-letters/{number}{verb}", token=admin).kind == "unknown"
+
+
+def test_messages_that_were_given_up_are_replayed_and_dropped_while_all_runs(
+    tmp_path: Path, backend: str, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _: 503
+    blocking = {"retry": {"first": "5ms", "most": "5ms", "attempts": 2}, "on_exhausted": "block"}
+    with running(tmp_path, sinks={"hooks": receiver.sink()}, delivery=blocking) as api:
+        admin = api.make_token(None, "admin")
+        api.ask("PUT", "/v1/subscriptions/big", BIG)
+        # Two of one key, of which the second waits for the first; and one of another.
+        with open(tmp_path / "in.jsonl", "ab") as file:
+            file.write(b"".join(each + b"\n" for each in (order(1), order(1), order(2))))
+
+        def letters() -> list[Any]:
+            return list(api.ask("GET", "/v1/dead-letters", token=admin).json["items"])
+
+        until(lambda: len(letters()) == 2)
+        one, two = letters()
+        assert {(each["stage"], each["code"], each["sink"], each["matches"]) for each in (one, two)} == {
+            ("deliver", "503", "hooks", 1)
+        }
+        (sink,) = api.ask("GET", "/v1/sinks", token=admin).json["items"]
+        assert (sink["spool"]["messages"], sink["delivered"], sink["dead"]) == (3, 0, 0)
+        receiver.answer = lambda _: 204
+        taken = len(receiver.requests)
+        first = next(each for each in (one, two) if json.loads(api_record(api, each, admin))["partitionkey"] == "1")
+        (other,) = [each for each in (one, two) if each is not first]
+        assert api.ask("POST", f"/v1/dead-letters/{first['id']}:replay", token=admin).status == 202
+        until(lambda: len(receiver.requests) == taken + 2)
+        assert [each["partitionkey"] for each in receiver.messages[taken:]] == ["1", "1"]
+        assert receiver.messages[taken]["id"] == first["message"]
+        assert api.ask("DELETE", f"/v1/dead-letters/{other['id']}", token=admin).status == 204
+        until(lambda: api.ask("GET", "/v1/sinks", token=admin).json["items"][0]["spool"]["messages"] == 0)
+        assert api.counts()["matches_pending"] == 0
+        assert letters() == []
+
+
+def api_record(api: Api, letter: Any, token: str) -> str:
+    return str(api.ask("GET", f"/v1/dead-letters/{letter['id']}", token=token).json["record"])
 
 
 def test_sources_and_sinks_tell_what_they_do(api: Api) -> None:

@@ -47,9 +47,9 @@ _ERROR: Final = _object(
     *("place", "line", "cel_line", "cel_column", "offset", "code"),
 )
 _LETTER: Final = {
-    **dict.fromkeys(("id", "position", "attempts", "size"), _COUNT),
+    **dict.fromkeys(("id", "position", "attempts", "size", "matches"), _COUNT),
     "part": {"type": "integer"},
-    **dict.fromkeys(("source", "partition", "stage", "code", "reason"), _TEXT),
+    **dict.fromkeys(("source", "partition", "stage", "code", "reason", "sink", "message"), _TEXT),
     "at": _TIME,
     "is_whole": _BOOL,
 }
@@ -123,7 +123,15 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
         {
             "items": _list(
                 _object(
-                    {"name": _TEXT, "type": _TEXT, "state": {"enum": ["working", "stalled"]}, "delivered": _COUNT, "dead": _COUNT}
+                    {
+                        "name": _TEXT,
+                        "type": _TEXT,
+                        "state": {"enum": ["working", "stalled", "down", "disabled"]},
+                        "delivered": _COUNT,
+                        "dead": _COUNT,
+                        "spool": _object({"messages": _COUNT, "bytes": _COUNT, "oldest_s": {"type": "number"}}),
+                    },
+                    "spool",
                 )
             )
         }
