@@ -274,6 +274,10 @@ class Pipeline:
             return bool(self._spool.drop([letter]))
         return bool(self._store.drop([letter.id]))
 
+    def enable(self, sink: str) -> bool | None:
+        """Ask an endpoint again that wanted no more; tell whether it was so, or None where there is no such endpoint."""
+        return self._spool.enable(sink) if self._spool is not None and sink in self._spool.sinks else None
+
     def _again(self, letter: DeadLetter) -> list[Part]:
         feed = self._feeds[letter.source]
         batch = Batch(letter.partition, [letter.record], partial(_always, letter.position), None)

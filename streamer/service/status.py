@@ -87,6 +87,10 @@ class Status:
         """Drop a dead letter; tell whether it was there."""
         return self._pipeline.drop_beside(letter)
 
+    def enable(self, sink: str) -> bool | None:
+        """Ask an endpoint again that wanted no more; tell whether it was so, or None where there is no such endpoint."""
+        return self._pipeline.enable(sink)
+
     def metrics(self) -> bytes:
         """Return the metrics, as Prometheus reads them."""
         return generate_latest(self._registry)

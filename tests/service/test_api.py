@@ -518,6 +518,29 @@ def test_messages_that_were_given_up_are_replayed_and_dropped_while_all_runs(
         assert letters() == []
 
 
+def test_an_endpoint_that_wanted_no_more_is_asked_again(tmp_path: Path, backend: str, receiver: Receiver) -> None:
+    with running(tmp_path, sinks={"hooks": receiver.sink()}) as api:
+        admin = api.make_token(None, "admin")
+        api.ask("PUT", ONE, BIG)
+
+        def state() -> Any:
+            return api.ask("GET", "/v1/sinks", token=admin).json["items"][0]["state"]
+
+        assert state() == "working"
+        receiver.answer = lambda _: 410
+        with open(tmp_path / "in.jsonl", "ab") as file:
+            file.write(order(3) + b"\n")
+        until(lambda: state() == "disabled")
+        receiver.answer = lambda _: 204
+        taken = len(receiver.requests)
+        assert api.ask("POST", "/v1/sinks/hooks:enable", token=admin).status == 204
+        until(lambda: state() == "working")
+        with open(tmp_path / "in.jsonl", "ab") as file:
+            file.write(order(4) + b"\n")
+        until(lambda: "4" in [each["partitionkey"] for each in receiver.messages[taken:]])
+        assert api.ask("POST", "/v1/sinks/nosuch:enable", token=admin).kind == "unknown"
+
+
 def api_record(api: Api, letter: Any, token: str) -> str:
     return str(api.ask("GET", f"/v1/dead-letters/{letter['id']}", token=token).json["record"])
 

@@ -122,7 +122,7 @@ def test_the_commands_create_list_and_revoke(run: Run, place: Path) -> None:  # 
 
 
 def path_of(path: str) -> str:
-    return path.replace("{id}", "x").replace("{number}", "1")
+    return path.replace("{id}", "x").replace("{number}", "1").replace("{name}", "out")
 
 
 def test_every_route_wants_its_scope_and_no_less(api: Api) -> None:

@@ -47,6 +47,9 @@ class Running(Protocol):
     def drop(self, letter: DeadLetter) -> bool:
         """Drop one, and what waits for it; tell whether it was there."""
 
+    def enable(self, sink: str) -> bool | None:
+        """Ask an endpoint again that wanted no more; None where there is no such endpoint. Raises ServiceError."""
+
     def metrics(self) -> bytes:
         """Return the metrics, as Prometheus reads them."""
 
@@ -259,7 +262,7 @@ class Handlers:
         if not letter.is_whole:
             raise Problem("not-replayable", f"{len(letter.record):,} of its {letter.size:,} bytes were kept")
         if not self._running.replay(letter):
-            raise Problem("not-replayable", "it cannot be read again, and stays")
+            raise Problem("not-replayable", "it cannot be read again, or its source or sink is gone; it stays")
         return Answer(status=202)
 
     def _found(self, call: Call) -> DeadLetter:
@@ -278,6 +281,12 @@ class Handlers:
     def list_sinks(self, _: Call) -> Answer:
         """See the route."""
         return answer({"items": self._running.sinks()})
+
+    def enable_sink(self, call: Call) -> Answer:
+        """See the route."""
+        if self._running.enable(call.path["name"]) is None:
+            raise Problem("unknown", "no such sink, or none of webhooks")
+        return Answer(status=204)
 
     def document(self, _: Call) -> Answer:
         """See the route."""

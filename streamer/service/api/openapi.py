@@ -242,7 +242,7 @@ def _in_path(route: Route) -> list[dict[str, Any]]:
     schema = {"type": "string", "minLength": 1}
     return [
         {"name": name, "in": "path", "required": True, "schema": schema}
-        for name in ("id", "number")
+        for name in ("id", "number", "name")
         if f"{{{name}}}" in route.path
     ]
 
