@@ -274,7 +274,7 @@ def post_bare(port: int, count: int) -> None:
 def post_by_service(port: int, engine: streamer.Engine, events: Path, data: Path, batch: int) -> None:
     """Let the service read events, and post what they match."""
     (data.parent / "secret").write_text("whsec_" + base64.b64encode(_KEY).decode())
-    guard = Guard((ip_network("127.0.0.0/8"),), (port,), allow_http=True)
+    guard = Guard((ip_network("127.0.0.0/8"),))
     secrets = [SecretValue("file", str(data.parent / "secret"))]
     endpoint = Webhook(f"http://127.0.0.1:{port}/", secrets, guard, in_batches=batch > 1)
     source = FileLines(events, follow=False, poll=0.25, max_bytes=16 * 2**20)

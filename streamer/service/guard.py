@@ -73,13 +73,9 @@ class Guard:
 
     Attributes:
         allowed: networks besides the public ones.
-        ports: that a URL may name.
-        allow_http: whether a URL may be without TLS.
     """
 
     allowed: tuple[Network, ...] = ()
-    ports: tuple[int, ...] = (443,)
-    allow_http: bool = False
 
     def passes(self, address: Address) -> bool:
         """Tell whether an address may be connected to."""

@@ -175,7 +175,7 @@ class _Delivery:
         self._order = 0
         self._held = self._held_bytes = 0
         self._alone: set[int] = set()
-        self._is_at_end = False
+        self._additions, self._read_all = 0, -1
         self.settled_matches = self.settled_dead = self.settled_messages = self.settled_bytes = 0
         self._told = self._told_down = -inf
         self._is_told_down = False
@@ -192,9 +192,13 @@ class _Delivery:
         """How many keys wait for another attempt."""
         return len(self._blocked)
 
+    @property
+    def _is_at_end(self) -> bool:
+        return self._read_all == self._additions
+
     def more(self) -> None:
-        """Learn that the store has more."""
-        self._is_at_end = False
+        """Learn that the store has more; the thread that adds calls it."""
+        self._additions += 1
 
     def load(self, now: float) -> None:
         """Read on in the store, as far as there is room."""
@@ -204,8 +208,11 @@ class _Delivery:
             and self._held_bytes < MOST_HELD_BYTES
             and len(self._blocked) < MOST_BLOCKED
         ):
+            # What is added from here on may not be among them.
+            additions = self._additions
             rows = self._store.waiting(self.lane, self._cursor, PAGE, PAGE_BYTES)
-            self._is_at_end = not rows
+            if not rows:
+                self._read_all = additions
             for row in rows:
                 self._cursor = row.number
                 self._place(row, now)
@@ -572,7 +579,7 @@ class Spool:
                 each.messages += messages
                 each.bytes += size
                 each.matches += matches
-            each.more()
+                each.more()
         self._inbox.put(None)
 
     def complete(self) -> None:

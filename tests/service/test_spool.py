@@ -634,3 +634,22 @@ def test_letters_of_messages_are_one_a_message(place: Place) -> None:
     letters: list[DeadLetter] = place.store.letters()
     assert [each.message for each in letters] == ["a-0000", "b-0000"]
     assert {(each.source, each.position) for each in letters} == {("s", 1)}
+
+
+def test_what_is_added_while_the_store_is_read_is_not_passed_over(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = recorded(lambda *_: GOOD)
+    running = place.start(endpoint)
+    waiting, added = place.store.waiting, [False]
+
+    def meanwhile(*arguments: Any) -> Any:
+        rows = waiting(*arguments)
+        if not rows and not added[0]:
+            added[0] = True
+            place.put(["a-0000"], running)
+            running.complete()
+        return rows
+
+    monkeypatch.setattr(place.store, "waiting", meanwhile, raising=False)
+    running.added({"out": (0, 0, 0)})
+    place.wait()
+    assert endpoint.took == [["a-0000"]]

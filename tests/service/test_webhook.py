@@ -39,7 +39,7 @@ def to(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Webhook]]:
         monkeypatch.setenv(f"HOOK{number}", secret)
 
     def to(port: int, path: str = "/", *, scheme: str = "http", **more: Any) -> Webhook:
-        options = {"guard": Guard(LOCAL, (port,), allow_http=True), "timeout": 1.0} | more
+        options = {"guard": Guard(LOCAL), "timeout": 1.0} | more
         made.append(Webhook(f"{scheme}://localhost:{port}{path}", **options))
         return made[-1]
 
@@ -368,3 +368,16 @@ def test_a_secret_that_was_changed_is_used_after_a_while(
         hook.send([ID], [MESSAGE])
         request = receiver.requests[-1]
         Verifier(secret).verify(request.body, {name.lower(): value for name, value in request.headers.items()})
+
+
+def test_what_the_guide_verifies_a_signature_with_does(receiver: Receiver, to: Callable[..., Webhook]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
+    names: dict[str, Any] = {}
+    exec(text.partition("<!-- file: verify.py -->\n```python\n")[2].partition("```")[0], names)
+    to(receiver.port, secrets=[SecretValue("env", "HOOK0"), SecretValue("env", "HOOK1")]).send([ID], [MESSAGE])
+    (request,) = receiver.requests
+    headers = dict(request.headers.items())
+    for secret in SECRETS:
+        assert names["is_genuine"](secret, headers, request.body)
+    assert not names["is_genuine"](SECRETS[0], headers, request.body + b" ")
+    assert not names["is_genuine"](SECRETS[0], headers | {"webhook-timestamp": "1000"}, request.body)

@@ -23,7 +23,7 @@ def endpoint(section: WebhookSink) -> protocols.Endpoint:
     return Webhook(
         section.url,
         section.secret,
-        Guard(section.networks, section.ports, section.allow_http),
+        Guard(section.networks),
         timeout=section.timeout.total_seconds(),
         connect_timeout=section.connect_timeout.total_seconds(),
         in_batches=section.batch > 1,
