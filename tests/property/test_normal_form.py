@@ -97,7 +97,7 @@ def some_event(rng: random.Random, limits: Limits) -> Event:
     return read_event(random_text(rng, random_event(rng)), layout=layout, default_tenant="default", limits=limits)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 20))])
 def test_the_normal_form_loses_no_match_and_is_exact_where_it_leaves_no_residual(seed: int) -> None:
     rng = random.Random(seed)
     limits, programs = Limits(), ProgramCache(1000)

@@ -282,6 +282,7 @@ def outcome(path: Path) -> Any:
         return error
 
 
+@pytest.mark.slow
 def test_no_flip_and_no_cut_is_ever_another_engine(backend: str, engine: MakeEngine, tmp_path: Path) -> None:
     rng = random.Random(11)
     flips, cuts = (2000, 500) if backend == "native" else (150, 50)

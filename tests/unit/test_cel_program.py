@@ -196,6 +196,7 @@ def test_a_budget_is_enough_to_the_unit() -> None:
     assert evaluate_cel(program, data, 14).reason is CelReason.BUDGET
 
 
+@pytest.mark.slow
 def test_nested_macros_stop_at_the_default_budget() -> None:
     program = compiled("data.l.all(a, data.l.all(b, data.l.all(c, a + b + c >= 0)))")
     outcome = evaluate_cel(program, event({"l": list(range(60))}), LIMITS.cel_budget)
