@@ -2,6 +2,7 @@
 
 | decoder | what it reads |
 |---|---|
+| `pgoutput.Decoder` | PostgreSQL's own plugin pgoutput, protocol version 1: binary |
 | `wal2json.Decoder` | PostgreSQL's plugin wal2json, format version 2: lists of columns |
 | `dynamodb.decode` | streams of Amazon DynamoDB, whose values carry their types |
 | `mongodb.decode` | MongoDB's change streams, in Extended JSON |
@@ -19,7 +20,7 @@ for event in cdc.dynamodb.decode(message):
 Sources whose records a layout can say need no decoder: docs/sources.md names them all.
 """
 
-from streamer.cdc import canal, dynamodb, mongodb, wal2json
+from streamer.cdc import canal, dynamodb, mongodb, pgoutput, wal2json
 from streamer.cdc.messages import LAYOUT, ChangeEvent
 
-__all__ = ["LAYOUT", "ChangeEvent", "canal", "dynamodb", "mongodb", "wal2json"]
+__all__ = ["LAYOUT", "ChangeEvent", "canal", "dynamodb", "mongodb", "pgoutput", "wal2json"]

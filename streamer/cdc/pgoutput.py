@@ -1,0 +1,481 @@
+"""Messages of PostgreSQL's own output plugin, pgoutput, protocol version 1: binary, whole transactions in order of their commits.
+
+```
+Begin   Relation orders: id int4 (key), note text   Insert   Update   Commit
+                          │                            │        │
+                          ▼                            ▼        ▼
+                a table: how each column is read    an event   an event; delete and insert where the key changed
+```
+
+A message says of a column a text, null, or that a large value was not changed (TOAST). The old row of an update is the whole one
+(`REPLICA IDENTITY FULL`), the key that was, or not there. What is not carried is left out and unknown; null is never made up:
+of a key that was, all other columns are written as null, and are none.
+
+An event is written as JSON at once, without objects of its values: numbers keep all of their digits, documents their spelling.
+Protocol versions 2 to 4 add transactions that are sent before they commit, and two-phase commit. Neither is read: ask for 1.
+https://www.postgresql.org/docs/15/protocol-logicalrep-message-formats.html
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from json.encoder import encode_basestring
+from struct import Struct
+from typing import Any, Final, NamedTuple, TypeAlias, final
+
+from streamer.cdc.messages import ChangeEvent, no_change, number
+from streamer.errors import EventCode, EventError
+from streamer.events.layout import encode_pointer
+
+#: An event of `cdc.LAYOUT` as JSON, and its key as text; None where the table has none.
+Change: TypeAlias = tuple[bytes, str | None]
+#: From the text that PostgreSQL writes of a value to JSON. Raises ValueError, RecursionError.
+Convert: TypeAlias = Callable[[str], str]
+
+_WHAT: Final = "pgoutput"
+#: 2000-01-01, which PostgreSQL counts microseconds from, in milliseconds since the epoch.
+_EPOCH: Final = 946_684_800_000
+_BEGIN: Final = Struct(">QqI")
+_COMMIT: Final = Struct(">BQQq")
+_RELATION: Final = Struct(">I")
+_COUNT: Final = Struct(">H")
+_TYPED: Final = Struct(">Ii")
+_IGNORED: Final[list[Change]] = [(json.dumps(no_change(), separators=(",", ":")).encode(), None)]
+#: What other protocol versions add.
+_STREAMED: Final = b"SEcAbPKrp"
+
+
+class Begin(NamedTuple):
+    """A transaction begins.
+
+    Attributes:
+        lsn: where its commit stands in the log: no other transaction has it.
+        ts: when it was committed, in milliseconds since the epoch.
+    """
+
+    lsn: int
+    ts: int
+
+
+class Commit(NamedTuple):
+    """A transaction is over.
+
+    Attributes:
+        lsn: that of its `Begin`.
+        end: where its commit ends in the log; all up to there was read.
+    """
+
+    lsn: int
+    end: int
+
+
+class _Unchanged:
+    """Stands for a value that a message does not carry."""
+
+
+_UNCHANGED: Final = _Unchanged()
+Row: TypeAlias = Sequence[str | _Unchanged | None]
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        convert: what makes JSON of its values.
+        is_key: whether it is part of the replica identity.
+    """
+
+    name: str
+    convert: Convert
+    is_key: bool = False
+
+
+@final
+class Table:
+    """What rows of a table come to.
+
+    Args:
+        collection: `schema.table`.
+        key: names of the columns of its key.
+    """
+
+    def __init__(self, collection: str, columns: Sequence[Column], key: Sequence[str]) -> None:
+        self.columns = columns
+        self._read = [(encode_basestring(column.name) + ":", column.convert) for column in columns]
+        self._collection = f'"collection":{encode_basestring(collection)},'
+        self._pointers = [encode_basestring(encode_pointer(("data", column.name))) for column in columns]
+        places = {column.name: at for at, column in enumerate(columns)}
+        # A key of which a column is not published is none.
+        self._key = [places[name] for name in key] if all(name in places for name in key) else []
+
+    def insert(self, row: Row, ts: str) -> Change:
+        """Return the event of a new row. *ts* is `"ts":…,` or nothing."""
+        text = f'{{"type":"insert",{self._collection}{ts}"data":{{{self._members(row, "data")}}}{self._unknown(row)}}}'
+        return text.encode(), self._key_of(row)
+
+    def delete(self, old: Row, ts: str) -> Change:
+        """Return the event of a row that is gone."""
+        text = f'{{"type":"delete",{self._collection}{ts}"before":{{{self._members(old, "before")}}}}}'
+        return text.encode(), self._key_of(old)
+
+    def update(self, row: Row, old: Row | None, ts: str) -> list[Change]:
+        """Return the events of a changed row; without an *old* one its key is what it was."""
+        if old is None:
+            old = [value if column.is_key else _UNCHANGED for value, column in zip(row, self.columns, strict=True)]
+        elif _UNCHANGED in row:
+            # What the old row has, and the new one says was not changed.
+            row = [before if value is _UNCHANGED else value for value, before in zip(row, old, strict=True)]
+        if any(old[at] != row[at] for at in self._key):
+            return [self.delete(old, ts), self.insert(row, ts)]
+        before = f'"before":{{{self._members(old, "before")}}}'
+        data = f'"data":{{{self._members(row, "data")}}}'
+        text = f'{{"type":"update",{self._collection}{ts}{data},{before}{self._unknown(row)}}}'
+        return [(text.encode(), self._key_of(row))]
+
+    def carried(self, row: Row) -> Row:
+        """Return of a row that says the key alone what it says."""
+        return [value if column.is_key else _UNCHANGED for value, column in zip(row, self.columns, strict=True)]
+
+    def _members(self, row: Row, side: str) -> str:
+        members = []
+        name = ""
+        try:
+            for (name, convert), value in zip(self._read, row, strict=True):
+                if isinstance(value, str):
+                    members.append(name + convert(value))
+                elif value is None:
+                    members.append(name + "null")
+        except (RecursionError, ValueError) as error:
+            is_deep = isinstance(error, RecursionError)
+            code, reason = (EventCode.TOO_DEEP, "nested too deep") if is_deep else (EventCode.BAD_VALUE, str(error))
+            place = encode_pointer((side, json.loads(name[:-1])))
+            raise EventError(code, f"{_WHAT}: {reason}", place=place) from None
+        return ",".join(members)
+
+    def _unknown(self, row: Row) -> str:
+        if _UNCHANGED not in row:
+            return ""
+        return f',"unknown":[{",".join(at for at, value in zip(self._pointers, row, strict=True) if value is _UNCHANGED)}]'
+
+    def _key_of(self, row: Row) -> str | None:
+        values = [row[at] for at in self._key]
+        texts = [value for value in values if isinstance(value, str)]
+        if not texts or len(texts) < len(values):
+            return None
+        if len(texts) == 1:
+            return texts[0]
+        return f"[{','.join(self.columns[at].convert(text) for at, text in zip(self._key, texts, strict=True))}]"
+
+
+@final
+class Decoder:
+    """Decodes the messages of one replication slot, in their order. One thread at a time may use it.
+
+    Args:
+        keys: tells the primary key of `schema.table` by its columns. It is asked for tables whose replica identity does not say
+            it: FULL and NOTHING. Without an answer a change of the key is an update.
+    """
+
+    def __init__(self, keys: Callable[[str], Sequence[str] | None] | None = None) -> None:
+        self._keys = keys
+        self._tables: dict[int, Table] = {}
+        self._types: dict[int, Convert] = {}
+        self._ts: str | None = None
+
+    def decode(self, message: bytes) -> list[ChangeEvent]:
+        """Return the changes that a message tells of, as `read`; what is none is an event that the engine ignores.
+
+        Raises:
+            EventError: as `read`.
+        """
+        found = self.read(message)
+        if isinstance(found, Begin | Commit) or not found:
+            return [no_change()]
+        try:
+            return [json.loads(text, parse_int=number) for text, _ in found]
+        except RecursionError:
+            raise EventError(EventCode.TOO_DEEP, f"{_WHAT}: nested too deep") from None
+
+    def read(self, message: bytes) -> Begin | Commit | list[Change]:
+        """Return what a message says: the bounds of a transaction, or the events of a change as JSON.
+
+        The collection is `schema.table`. Truncates and messages of `pg_logical_emit_message` are events that the engine ignores;
+        what describes tables and types is none.
+
+        Raises:
+            EventError: it is no message of protocol version 1.
+        """
+        try:
+            return self._read(message)
+        except UnicodeDecodeError:
+            raise EventError(EventCode.BAD_UTF8, f"{_WHAT}: not well-formed UTF-8") from None
+        except (struct.error, IndexError, _Cut):
+            raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: the message is cut off", offset=len(message)) from None
+
+    def _read(self, message: bytes) -> Begin | Commit | list[Change]:
+        kind = message[0]
+        if kind in b"IUD":
+            return self._change(message, kind)
+        if kind == 0x42:  # B
+            lsn, us, _ = _BEGIN.unpack_from(message, 1)
+            begin = Begin(lsn, us // 1000 + _EPOCH)
+            self._ts = f'"ts":{begin.ts},'
+            return begin
+        if kind == 0x43:  # C
+            _, lsn, end, _ = _COMMIT.unpack_from(message, 1)
+            self._ts = None
+            return Commit(lsn, end)
+        if kind in b"TM":
+            return _IGNORED
+        if kind == 0x52:  # R
+            self._relation(message)
+        elif kind == 0x59:  # Y
+            self._type(message)
+        elif kind != 0x4F:  # O
+            reason = "is of another protocol version; ask for version 1" if kind in _STREAMED else "is none that is known"
+            raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a message that begins with byte {kind} {reason}", offset=0)
+        return []
+
+    def _change(self, message: bytes, kind: int) -> list[Change]:
+        (relation,) = _RELATION.unpack_from(message, 1)
+        table, ts = self._tables.get(relation), self._ts
+        if table is None:
+            raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a change of table {relation}, which no message described", offset=1)
+        if ts is None:
+            raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a change outside of a transaction", offset=0)
+        old: Row | None = None
+        at = 5
+        mark = message[at]
+        if kind != 0x49 and mark in b"KO":
+            row, at = _row(table, message, at + 1)
+            old = table.carried(row) if mark == 0x4B else row
+            mark = message[at] if kind == 0x55 else 0x4E
+        if mark != 0x4E or (kind == 0x44 and old is None):
+            expected = "K or O" if kind == 0x44 else "N"
+            raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: expected a row, marked {expected}, not byte {mark}", offset=at)
+        if kind == 0x44:
+            assert old is not None
+            return [table.delete(old, ts)]
+        row, at = _row(table, message, at + 1)
+        return [table.insert(row, ts)] if kind == 0x49 else table.update(row, old, ts)
+
+    def _relation(self, message: bytes) -> None:
+        (relation,) = _RELATION.unpack_from(message, 1)
+        schema, at = _string(message, 5)
+        name, at = _string(message, at)
+        identity = message[at]
+        (count,) = _COUNT.unpack_from(message, at + 1)
+        at += 3
+        columns = []
+        for _ in range(count):
+            is_key = message[at] & 1 == 1
+            column, at = _string(message, at + 1)
+            type_oid, _ = _TYPED.unpack_from(message, at)
+            at += 8
+            columns.append(Column(column, self._types.get(type_oid) or converter(type_oid), is_key))
+        collection = f"{schema or 'pg_catalog'}.{name}"
+        key: Sequence[str] = [column.name for column in columns if column.is_key]
+        if identity == 0x66 or not key:  # FULL marks all columns
+            key = (self._keys(collection) if self._keys is not None else None) or ()
+        self._tables[relation] = Table(collection, columns, key)
+
+    def _type(self, message: bytes) -> None:
+        """Note a type that is not PostgreSQL's own; of a domain the message says what is below it."""
+        (oid,) = _RELATION.unpack_from(message, 1)
+        schema, at = _string(message, 5)
+        name, _ = _string(message, at)
+        self._types[oid] = named_converter(schema, name)
+
+
+class _Cut(Exception):
+    """A message ends before it is over."""
+
+
+def _string(message: bytes, at: int) -> tuple[str, int]:
+    """Return the text that ends in a null, and where the next part begins."""
+    end = message.find(b"\0", at)
+    if end < 0:
+        raise _Cut
+    return message[at:end].decode(), end + 1
+
+
+def _row(table: Table, message: bytes, at: int) -> tuple[Row, int]:
+    """Return the row that begins somewhere, and where the next part does."""
+    (count,) = _COUNT.unpack_from(message, at)
+    if count != len(table.columns):
+        reason = f"{_WHAT}: a row of {count} columns, where its table was described with {len(table.columns)}"
+        raise EventError(EventCode.BAD_VALUE, reason, offset=at)
+    at += 2
+    row: list[str | _Unchanged | None] = []
+    for _ in range(count):
+        kind = message[at]
+        if kind == 0x74:  # t
+            begin = at + 5
+            end = begin + int.from_bytes(message[at + 1 : begin], "big")
+            if end > len(message):
+                raise _Cut
+            row.append(message[begin:end].decode())
+            at = end
+        elif kind == 0x6E:  # n
+            row.append(None)
+            at += 1
+        elif kind == 0x75:  # u
+            row.append(_UNCHANGED)
+            at += 1
+        else:
+            reason = "binary, which nobody asked for" if kind == 0x62 else f"byte {kind}, and n, t or u was expected"
+            raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a value is {reason}", offset=at)
+    return row, at
+
+
+# Values
+
+_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)").fullmatch
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?").fullmatch
+_ZONED: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9:]{8}(?:\.[0-9]+)?)([+-][0-9]{2})(:[0-9]{2})?").fullmatch
+#: Of an array: a bracket or comma, an element in quotes, or a plain one.
+_TOKEN: Final = re.compile(r'([{},])|"((?:[^"\\]|\\.)*)"|([^{},"\\]+)', re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+#: JSON has no words for them, and null would say that there is no value.
+_NO_NUMBERS: Final = {word: f'"{word}"' for word in ("NaN", "Infinity", "-Infinity")}
+#: Past so many digits before its point, a number is beyond float64.
+_MOST_DIGITS: Final = 308
+
+
+def _integer(text: str) -> str:
+    if _INTEGER(text) is None:
+        raise ValueError(f"{text[:60]!r} is no integer")
+    return text
+
+
+def _number(text: str) -> str:
+    if _NUMBER(text) is None:
+        if (word := _NO_NUMBERS.get(text)) is None:
+            raise ValueError(f"{text[:60]!r} is no number")
+        return word
+    # An engine compares numbers as float64.
+    return text if len(text) <= _MOST_DIGITS or len(text.partition(".")[0]) <= _MOST_DIGITS else encode_basestring(text)
+
+
+def _boolean(text: str) -> str:
+    if text not in ("t", "f"):
+        raise ValueError(f"{text[:60]!r} is neither t nor f")
+    return "true" if text == "t" else "false"
+
+
+def _document(text: str) -> str:
+    try:
+        # Only that it is one: its spelling stays. The length of an integer is nothing that json need know.
+        json.loads(text, parse_int=len, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"a JSON column: {error}") from None
+    # A message is one line. In JSON a line's end stands between tokens only.
+    return text.replace("\n", " ").replace("\r", " ") if "\n" in text or "\r" in text else text
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"a JSON column: {word} is no JSON number")
+
+
+def _bytes(text: str) -> str:
+    # The other of the two spellings is left as it is.
+    return f'"{base64.b64encode(bytes.fromhex(text[2:])).decode()}"' if text.startswith("\\x") else encode_basestring(text)
+
+
+def _zoned(text: str) -> str:
+    """Write a time with its zone as RFC 3339 does, so that CEL's `timestamp` reads it; years it cannot say stay as they are."""
+    if (found := _ZONED(text)) is None:
+        return encode_basestring(text)
+    date, time, hours, minutes = found.groups()
+    zone = "Z" if hours in ("+00", "-00") and minutes in (None, ":00") else hours + (minutes or ":00")
+    return f'"{date}T{time}{zone}"'
+
+
+def _array(convert: Convert) -> Convert:
+    def converted(text: str) -> str:
+        # [2:4]={…}: where its numbering begins is nothing that JSON can say.
+        body = text.partition("=")[2] if text.startswith("[") else text
+        parts: list[str] = []
+        depth, at, is_value_due = 0, 0, True
+        while at < len(body) and (depth or not at):
+            token = _TOKEN.match(body, at)
+            if token is None:
+                break
+            at = token.end()
+            mark, quoted, plain = token.groups()
+            if mark == "{" and is_value_due:
+                depth += 1
+                parts.append("[")
+            elif mark == "}" and depth and (not is_value_due or parts[-1] == "["):
+                depth -= 1
+                parts.append("]")
+                is_value_due = False
+            elif mark == "," and depth and not is_value_due:
+                parts.append(",")
+                is_value_due = True
+            elif mark is None and depth and is_value_due:
+                if quoted is not None:
+                    parts.append(convert(_ESCAPED.sub(r"\1", quoted)))
+                else:
+                    parts.append("null" if plain == "NULL" else convert(plain))
+                is_value_due = False
+            else:
+                break
+        if depth or at < len(body) or not parts:
+            raise ValueError(f"{text[:60]!r} is no array")
+        return "".join(parts)
+
+    return converted
+
+
+def _array_or_text(text: str) -> str:
+    try:
+        return _TEXTS(text)
+    except ValueError:
+        return encode_basestring(text)
+
+
+_TEXTS: Final = _array(encode_basestring)
+
+#: Types of PostgreSQL whose values are no JSON strings: name, oid, oid of its arrays, how a value is read.
+_BUILT_IN: Final[tuple[tuple[str, int, int, Convert], ...]] = (
+    ("bool", 16, 1000, _boolean),
+    ("bytea", 17, 1001, _bytes),
+    ("int8", 20, 1016, _integer),
+    ("int2", 21, 1005, _integer),
+    ("int4", 23, 1007, _integer),
+    ("oid", 26, 1028, _integer),
+    ("json", 114, 199, _document),
+    ("float4", 700, 1021, _number),
+    ("float8", 701, 1022, _number),
+    ("timestamptz", 1184, 1185, _zoned),
+    ("numeric", 1700, 1231, _number),
+    ("jsonb", 3802, 3807, _document),
+)
+#: Arrays of strings: text, varchar, bpchar, name, char, uuid, date, time, timestamp, interval, inet, cidr.
+_OF_STRINGS: Final = (1009, 1015, 1014, 1003, 1002, 2951, 1182, 1183, 1115, 1187, 1041, 651)
+_BY_OID: Final[Mapping[int, Convert]] = {
+    **{oid: convert for _, oid, _, convert in _BUILT_IN},
+    **{of_arrays: _array(convert) for _, _, of_arrays, convert in _BUILT_IN},
+    **dict.fromkeys(_OF_STRINGS, _TEXTS),
+}
+_BY_NAME: Final[Mapping[str, Convert]] = {
+    **{name: convert for name, _, _, convert in _BUILT_IN},
+    **{f"_{name}": _array(convert) for name, _, _, convert in _BUILT_IN},
+}
+
+
+def converter(type_oid: int) -> Convert:
+    """Return how values of a type are read; what is not known is a string, as PostgreSQL writes it."""
+    return _BY_OID.get(type_oid, encode_basestring)
+
+
+def named_converter(schema: str, name: str) -> Convert:
+    """Return how values of a type that is told by name are read: a domain's base, an enum, an array of one."""
+    if schema in ("", "pg_catalog") and name in _BY_NAME:
+        return _BY_NAME[name]
+    return _array_or_text if name.startswith("_") else encode_basestring
