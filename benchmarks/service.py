@@ -2,6 +2,7 @@
 
 ```console
 python -m benchmarks.service [--smoke | --record] [--pairs 5]
+PG=postgresql://… python -m benchmarks.service --postgres PG [--smoke | --record]
 ```
 
 The loop is `for line in engine.match_jsonl(path)`. It makes the messages by the service's own code, and writes them to a file
@@ -12,6 +13,9 @@ time. A ratio is the loop's divided by the service's, so 1 would be a service th
 A second table is of webhooks. The service reads a file of which each event matches once, and posts each match, signed. Beside it
 a bare loop of aiohttp posts as many bodies, signed as well, with as many requests at once. The loop reads nothing, matches
 nothing and keeps nothing. Who receives is a process of its own, on the same machine. With batches the rate has a goal of its own.
+
+With `--postgres`, the name of a variable that says how to connect as a superuser, the service reads as many changes from a
+replication slot. They are in the server's log before the clock runs; the server decodes them meanwhile, on the same machine.
 """
 
 from __future__ import annotations
@@ -36,8 +40,10 @@ from typing import Any
 import streamer
 from benchmarks.measure import WrongMatches
 from benchmarks.records import Record, machine
+from streamer import cdc
 from streamer.config.secret import SecretValue
 from streamer.core.options import Options
+from streamer.events.layout import EventLayout
 from streamer.service.formats import Place
 from streamer.service.guard import Guard
 from streamer.service.messages import Shape, Speaker
@@ -85,14 +91,14 @@ SMOKE = (
 )
 
 
-def engine_of(work: Work) -> streamer.Engine:
-    """Return an engine with the subscriptions."""
-    engine = streamer.Engine()
+def engine_of(work: Work, collection: str = "orders") -> streamer.Engine:
+    """Return an engine with the subscriptions. Of a table, events have the layout of decoders."""
+    engine = streamer.Engine(layout=EventLayout() if collection == "orders" else cdc.LAYOUT)
     engine.add_many(
         {
             "id": inside("default", f"s{number}"),
             "gateway_id": f"g{number % 10}",
-            "collection": "orders",
+            "collection": collection,
             "filters": [{"field": "customer", "op": "==", "value": number // work.each}],
         }
         for number in range(work.subscriptions)
@@ -179,6 +185,79 @@ def measure(work: Work, pairs: int) -> str:
     return f"| {work.name} | {work.matches:,} | {micros:.1f} | {rate:,.0f} | {ratios_of} |"
 
 
+TABLE = """
+CREATE TABLE streamer_benchmark (id int PRIMARY KEY, customer int, amount int, status text, country text, note text);
+CREATE PUBLICATION streamer_benchmark FOR TABLE streamer_benchmark;
+"""
+DROP = """
+SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = 'streamer_benchmark';
+DROP PUBLICATION IF EXISTS streamer_benchmark;
+DROP TABLE IF EXISTS streamer_benchmark;
+"""
+#: Changes of a transaction.
+TOGETHER = 100
+GOAL = 20_000
+
+
+def measure_postgres(work: Work, variable: str) -> str:
+    """Read the changes of a table; return a row of the report. Raises WrongMatches."""
+    import psycopg
+
+    from streamer.config.schema import PostgresSource
+    from streamer.config.secret import SecretValue
+    from streamer.service.sources.postgres import PostgresChanges
+
+    dsn = SecretValue("env", variable)
+    name = "streamer_benchmark"
+    engine = engine_of(work, "public.streamer_benchmark")
+    customers = work.subscriptions // work.each
+    with psycopg.connect(dsn.reveal(), autocommit=True) as connection, tempfile.TemporaryDirectory() as folder:
+        connection.execute(DROP)
+        connection.execute(TABLE)
+        connection.execute("SELECT pg_create_logical_replication_slot('streamer_benchmark', 'pgoutput')")
+        try:
+            for first in range(0, work.events, TOGETHER):
+                connection.execute(
+                    "INSERT INTO streamer_benchmark SELECT n, n::bigint * 7919 %% %(customers)s"
+                    " + CASE WHEN n %% %(wanted)s = 0 THEN 0 ELSE %(customers)s END, n %% 100, 'paid', 'DE', repeat('x', 150)"
+                    " FROM generate_series(%(first)s::int, %(last)s) n",
+                    {
+                        "customers": customers,
+                        "wanted": work.wanted,
+                        "first": first,
+                        "last": min(first + TOGETHER, work.events) - 1,
+                    },
+                )
+            source = PostgresChanges(PostgresSource(type="postgres", dsn=dsn, slot=name, publication=name))
+            out = Path(folder) / "out.jsonl"
+            sink, counts = FileAppender(out), Counts()
+            with closing(Store(Path(folder) / "data")) as store, closing(sink), closing(source):
+                sink.open()
+                source.open({}, lambda partition, position: store.begin("orders", partition, position))
+                speaker = Speaker(Options.checked(layout=cdc.LAYOUT), Routes((), "out"), {"out": Shape()})
+                pipeline = Pipeline(engine, store, [Feed("orders", source, None)], {"out": sink}, speaker, counts)
+                began, cpu = time.perf_counter(), time.process_time()
+                pipeline.start()
+                while counts.totals()["events_read"] < work.events and not pipeline.wait(0.02):
+                    pass
+                pipeline.stop()
+                while not pipeline.wait(1):
+                    pass
+                seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+                if pipeline.failed is not None:
+                    raise pipeline.failed
+            with open(out, "rb") as file:
+                found = sum(1 for _ in file)
+        finally:
+            connection.execute(DROP)
+    if found != work.matches:
+        raise WrongMatches(f"{work.name}: {found} matches of {work.matches} from PostgreSQL")
+    return (
+        f"| {work.name}, from PostgreSQL | {found:,} | {cpu / work.events * 1e6:.1f} | {work.events / seconds:,.0f} | {GOAL:,} |"
+    )
+
+
+POSTGRES_HEADER = "| work | matches | µs of CPU a change | changes/s | at least |\n|---|--:|--:|--:|--:|"
 HEADER = (
     "| work | matches | µs of CPU an event | events/s | CPU, loop ÷ service | at least | time, loop ÷ service | at least |\n"
     "|---|--:|--:|--:|--:|--:|--:|--:|"
@@ -351,7 +430,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--smoke", action="store_true", help="a little of it")
     parser.add_argument("--record", action="store_true", help="write a dated record")
     parser.add_argument("--pairs", type=int, default=5, help="how often the two take turns")
+    parser.add_argument("--postgres", metavar="VARIABLE", help="read changes from the server that a variable names, instead")
     options = parser.parse_args(arguments)
+    if options.postgres:
+        work = (SMOKE if options.smoke else WORK)[0]
+        record = Record("service-postgres", machine(), "PostgreSQL to file, changes of about 250 bytes, 100 a transaction.")
+        print(POSTGRES_HEADER)
+        try:
+            row = measure_postgres(work, options.postgres)
+        except WrongMatches as wrong:
+            sys.exit(f"wrong: {wrong}")
+        print(row)
+        if options.record:
+            print(record.write([POSTGRES_HEADER, row]))
+        return
     record = Record("service", machine(), "File to file, 308 bytes an event; medians of pairs that took turns.")
     rows = []
     print(HEADER)

@@ -13,6 +13,7 @@ MODULES: Final = {
     "arrow": ("pyarrow",),
     "plot": ("matplotlib",),
     "portable": ("bitarray", "celpy", "pybloom_live", "rpds"),
+    "postgres": ("psycopg",),
     "service": ("starlette", "uvicorn"),
     "spark": ("pyspark", "pyarrow", "bitarray", "pybloom_live", "rich", "typer"),
     "zstd": ("zstandard",),

@@ -17,6 +17,7 @@ from examples.flights import generated, records
 from examples.flights.__main__ import HAND_WRITTEN
 from streamer import Engine
 from tests.spark.conftest import missing
+from tests.tools import postgres
 
 ROOT = Path(__file__).parents[1]
 QUICK = "mixed"
@@ -138,3 +139,17 @@ def test_the_service_and_a_loop_find_the_matches_that_they_must(backend: str, ca
     out = capsys.readouterr().out
     assert out.count("matches an event") == len(service.SMOKE)
     assert out.count(" a request |") == len(service.POSTING_SMOKE)
+
+
+def test_changes_of_postgres_find_the_matches_that_they_must(
+    backend: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (reason := postgres.missing()) is not None:
+        pytest.skip(reason)
+    cluster = postgres.Cluster()
+    try:
+        monkeypatch.setenv("PG", cluster.dsn())
+        service.main(["--smoke", "--postgres", "PG"])
+    finally:
+        cluster.close()
+    assert "from PostgreSQL | 400 |" in capsys.readouterr().out

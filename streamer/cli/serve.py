@@ -203,6 +203,8 @@ def _service(read: Callable[[], Loaded], *, dev: bool = False) -> Service:
         return Service(read, in_force, dev=dev)
     except BulkConfigError as bulk:
         refuse(bulk)
+    except ServiceError as error:
+        fail(str(error))
     except OSError as error:
         fail(f"{error.filename or 'configuration'}: {error.strerror or error}")
 

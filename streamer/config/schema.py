@@ -49,7 +49,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from streamer.bloom.options import BloomOptions
-from streamer.config.secret import Secret
+from streamer.config.secret import Secret, SecretValue
 from streamer.config.units import Duration, Size
 from streamer.config.yaml import kind_of, leading_zero, shown
 from streamer.core.options import Options
@@ -374,12 +374,27 @@ class Source(Section):
 
     type: str
     """What kind of source it is; it decides which fields there are."""
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether its events are made by a decoder of `streamer.cdc`, and so have the layout of decoders."""
+        return True
+
+
+class LinesSource(Source):
+    """Where lines come from."""
+
     format: SourceFormat = "json"
     """What a line is: `json` is an event as `matching.layout` says; the others are messages for a decoder (docs/sources.md)."""
 
+    @property
+    def is_decoded(self) -> bool:
+        """Whether lines are messages for a decoder."""
+        return self.format != "json"
+
 
 @final
-class FileSource(Source):
+class FileSource(LinesSource):
     """A file of JSON lines, read from where the last run was confirmed."""
 
     type: Literal["file"]
@@ -393,11 +408,34 @@ class FileSource(Source):
 
 
 @final
-class StdinSource(Source):
+class StdinSource(LinesSource):
     """Standard input, JSON lines. It cannot be read again: what was read and not delivered when the process dies is lost."""
 
     type: Literal["stdin"]
     """What kind of source it is."""
+
+
+@final
+class PostgresSource(Source):
+    """Changes of tables of PostgreSQL, read from a logical replication slot (docs/service.md)."""
+
+    type: Literal["postgres"]
+    """What kind of source it is."""
+    dsn: Secret
+    """How to connect, as `postgresql://user:password@host/database` or `host=… dbname=…`: where it stands, never itself."""
+    slot: Annotated[str, Field(pattern=r"^[a-z0-9_]+$", max_length=63)] = "streamer"
+    """The replication slot; it is made if it is not there. One process reads a slot."""
+    publication: Annotated[str, Field(min_length=1, max_length=63)] = "streamer"
+    """The publication, which says what tables are read; you make it. `wal2json` reads all tables, and asks for none."""
+    plugin: Literal["pgoutput", "wal2json"] = "pgoutput"
+    """What writes the changes on the server: `pgoutput` is a part of PostgreSQL, `wal2json` is installed there."""
+    on_lost: Literal["fail", "resnapshot", "skip"] = "fail"
+    """Where unread changes are gone: end; read all rows of the tables as inserts; or go on with what comes from then on."""
+    status_interval: Duration = timedelta(seconds=10)
+    """How often the server is told how far changes are delivered, and so may forget them; more often if it waits for less."""
+
+
+AnySource: TypeAlias = Annotated[FileSource | StdinSource | PostgresSource, Field(discriminator="type")]
 
 
 class Sink(Section):
@@ -682,8 +720,8 @@ class Config(Section):
     matching: Matching = Field(default_factory=Matching)
     subscriptions: Files = ()
     """One path or a list: JSON lines of subscriptions to begin with, plain, gzip or zstd; relative to the configuration file."""
-    sources: Annotated[dict[Name, Annotated[FileSource | StdinSource, Field(discriminator="type")]], BeforeValidator(_named)] = (
-        Field(default_factory=dict, json_schema_extra={"additionalProperties": False})
+    sources: Annotated[dict[Name, AnySource], BeforeValidator(_named)] = Field(
+        default_factory=dict, json_schema_extra={"additionalProperties": False}
     )
     """Where `streamer serve` reads events, by names that you choose; none is standard input."""
     sinks: Annotated[
@@ -718,6 +756,10 @@ class Config(Section):
                 if sink.path in written:
                     wrong.append((("sinks", name, "path"), f"sinks.{written[sink.path]} writes this file"))
                 written[sink.path] = name
+        slots: dict[tuple[SecretValue, str], str] = {}
+        for name, source in self.sources.items():
+            if isinstance(source, PostgresSource) and (other := slots.setdefault((source.dsn, source.slot), name)) != name:
+                wrong.append((("sources", name, "slot"), f"sources.{other} reads this slot"))
         for what, sections in (("sources", self.sources), ("sinks", self.sinks)):
             of_streams = [name for name, each in sections.items() if each.type in ("stdin", "stdout")]
             wrong += [((what, name, "type"), f"only one of the {what} can be {sections[name].type}") for name in of_streams[1:]]

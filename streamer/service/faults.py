@@ -23,6 +23,9 @@ POINTS: Final = frozenset(
         "spool.settled",  # it is in the store
         "subscriptions.committed",  # what somebody wrote is in the store, and not in the engine
         "source.rotated",  # a file was found to be another one
+        "source.slot",  # a replication slot was made, and the store does not know it
+        "source.lost",  # one was made in the place of a lost one
+        "source.snapshot",  # all rows were read, and the store does not know it
         "sink.cut",  # the torn last line of a file was cut off
         "reload.checked",  # a new configuration is good, and not in force
     }

@@ -7,7 +7,7 @@ of the layout `cdc.LAYOUT`: a record may come to several events, or to none.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
@@ -16,7 +16,7 @@ from streamer.cdc.messages import read
 from streamer.config.schema import SourceFormat
 from streamer.errors import EventCode, EventError
 from streamer.model import is_unicode
-from streamer.service.protocols import Batch, Refused
+from streamer.service.protocols import Batch, Position, Refused
 
 #: An event's text, and its key where the record says one.
 Decoded: TypeAlias = tuple[bytes, str | None]
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     """
 
     record: int
-    position: int
+    position: Position
     part: int
     key: str | None
 
@@ -59,7 +59,7 @@ class Taken:
 
     def place(self, at: int) -> Place:
         """Return where an event stands."""
-        record, index, key = (at, 0, None) if self._places is None else self._places[at]
+        record, index, key = (at, 0, _key_of(self.batch, at)) if self._places is None else self._places[at]
         return Place(record, self.batch.positions(record), index, key)
 
 
@@ -75,7 +75,7 @@ def taken(decode: Decoder | None, batch: Batch) -> Taken:
         try:
             if isinstance(record, Refused):
                 raise record.error
-            events: list[Decoded] = [(record, None)] if decode is None else decode(record)
+            events: list[Decoded] = [(record, _key_of(batch, number))] if decode is None else decode(record)
         except EventError as error:
             refused.append((Place(number, batch.positions(number), -1, None), error))
             continue
@@ -83,6 +83,10 @@ def taken(decode: Decoder | None, batch: Batch) -> Taken:
             texts.append(text)
             places.append((number, index, key))
     return Taken(batch, texts, refused, places)
+
+
+def _key_of(batch: Batch, record: int) -> str | None:
+    return None if batch.keys is None else batch.keys[record]
 
 
 def decoder(name: SourceFormat) -> Decoder | None:
@@ -93,9 +97,14 @@ def decoder(name: SourceFormat) -> Decoder | None:
     if name == "json":
         return None
     if name == "wal2json":
-        return _made(cdc.wal2json.Decoder().decode, _wal2json_keys, name)
+        return wal2json()
     decode = {"canal": cdc.canal.decode, "dynamodb": cdc.dynamodb.decode, "mongodb": cdc.mongodb.decode}[name]
     return _made(decode, {"canal": _canal_keys, "dynamodb": _dynamodb_keys, "mongodb": _mongodb_keys}[name], name)
+
+
+def wal2json(columns: Mapping[str, Iterable[str]] | None = None) -> Decoder:
+    """Return what reads messages of wal2json. *columns* are those of tables, as far as they are known beforehand."""
+    return _made(cdc.wal2json.Decoder(columns).decode, _wal2json_keys, "wal2json")
 
 
 def _made(

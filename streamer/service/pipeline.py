@@ -29,7 +29,7 @@ from streamer.locks import Lock
 from streamer.service import faults, formats, letters
 from streamer.service.messages import Speaker
 from streamer.service.metrics import Counts
-from streamer.service.protocols import Batch, EndOfSource, Sink, SinkGone, Source
+from streamer.service.protocols import Batch, EndOfSource, Position, Sink, SinkGone, Source
 from streamer.service.spool import Spool
 from streamer.service.store.sqlite import Confirmed, DeadLetter, Spooled, Store
 from streamer.service.waiting import PART_BYTES, Part, Waiting
@@ -333,5 +333,5 @@ class Pipeline:
             self._spool.stop()
 
 
-def _always(position: int, _: int) -> int:
+def _always(position: Position, _: int) -> Position:
     return position

@@ -33,6 +33,9 @@ class Refused:
 
 Record: TypeAlias = bytes | Refused
 
+#: Where a record stands in its partition: a byte of a file, or what a source writes for it, which is no integer then.
+Position: TypeAlias = int | str
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -41,15 +44,17 @@ class Batch:
 
     Attributes:
         positions: of each record; equal for the same record whenever it is read.
+        keys: of each record, where the source knows them and its records are events.
         confirm: what the source is to find in the store when all of the batch is delivered; None where it cannot go back there.
         is_last: whether nothing will come of this partition again, so that the store may forget it.
     """
 
     partition: str
     records: Sequence[Record]
-    positions: Callable[[int], int]
+    positions: Callable[[int], Position]
     confirm: str | None
     is_last: bool = False
+    keys: Sequence[str | None] | None = None
 
 
 class EndOfSource(Exception):

@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Final, final
 
 from streamer import cdc
 from streamer.config.loader import Loaded
-from streamer.config.schema import Config, FileSink, FileSource, Metrics, Sink, Source, StdinSource, StdoutSink, WebhookSink
+from streamer.config.schema import (
+    Config,
+    FileSink,
+    FileSource,
+    LinesSource,
+    Metrics,
+    Sink,
+    Source,
+    StdinSource,
+    StdoutSink,
+    WebhookSink,
+)
 from streamer.core.options import Options
 from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
@@ -24,7 +35,7 @@ from streamer.engine.reload import check
 from streamer.errors import BulkConfigError, ConfigError, ServiceError
 from streamer.extras import needed
 from streamer.service import faults, sinks, sources, subscriptions
-from streamer.service.formats import decoder
+from streamer.service.formats import Decoder, decoder
 from streamer.service.messages import Shape, Speaker
 from streamer.service.metrics import Counts
 from streamer.service.pipeline import Feed, Pipeline
@@ -88,7 +99,9 @@ class Service:
         subscriptions.put(self.engine, self._loaded, self._found, self._places)
         longest = config.matching.limits.max_event_bytes
         self._feeds = {
-            name: Feed(name, sources.made(section, longest), decoder(section.format))
+            name: Feed(
+                name, sources.made(section, longest), decoder(section.format) if isinstance(section, LinesSource) else None
+            )
             for name, section in _sources(config).items()
         }
         sections = _sinks(config)
@@ -404,15 +417,16 @@ def fitting(loaded: Loaded, *, dev: bool = False) -> None:
         dev: whether the API is to be served without tokens.
     """
     config, errors = loaded.config, []
-    decoded = [name for name, source in config.sources.items() if source.format != "json"]
+    decoded = {name: _what_decodes(source) for name, source in config.sources.items() if source.is_decoded}
     if config.matching.validation == "lazy":
         reason = "expected full: a service writes events into its messages, and so checks the whole of each"
         errors.append(loaded.error(("matching", "validation"), reason))
     if decoded and len(decoded) < len(config.sources):
         reason = "an engine has one layout, and a decoder has its own: let another process read sources of format json"
-        errors += [loaded.error(("sources", name, "format"), reason) for name in decoded]
+        errors += [loaded.error(("sources", name, field), reason) for name, field in decoded.items()]
     elif decoded and config.matching.layout != Config().matching.layout:
-        errors.append(loaded.error(("matching", "layout"), f"sources.{decoded[0]}.format is decoded to a layout of its own"))
+        name, field = next(iter(decoded.items()))
+        errors.append(loaded.error(("matching", "layout"), f"sources.{name}.{field} is decoded to a layout of its own"))
     if dev and config.api.address not in _LOOPBACK:
         errors.append(loaded.error(("api", "address"), f"expected {' or '.join(_LOOPBACK)} where there are no tokens (--dev)"))
     if errors := [*errors, *_overwriting(loaded)]:
@@ -441,6 +455,15 @@ def _is_one_file(one: Path, other: Path) -> bool:
         return False  # one of them is not there yet
 
 
+def _decoder(source: Source) -> Decoder | None:
+    return decoder(source.format) if isinstance(source, LinesSource) else None
+
+
+def _what_decodes(source: Source) -> str:
+    """Return the field that says that a source is decoded."""
+    return "format" if isinstance(source, LinesSource) else "type"
+
+
 def _sources(config: Config) -> Mapping[str, Source]:
     return config.sources or {"stdin": StdinSource(type="stdin")}
 
@@ -452,7 +475,7 @@ def _sinks(config: Config) -> Mapping[str, Sink]:
 def _of_engine(config: Config) -> Config:
     """Return what of a configuration is the engine's: the service has the subscriptions, and serves the metrics."""
     matching = config.matching
-    if any(source.format != "json" for source in config.sources.values()):
+    if any(source.is_decoded for source in config.sources.values()):
         matching = matching.model_copy(update={"layout": cdc.LAYOUT})
     return config.model_copy(update={"matching": matching, "subscriptions": (), "metrics": Metrics()})
 

@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from streamer.config.schema import Sink, Source
+from streamer.config.schema import PostgresSource, Sink, Source
 from streamer.service.metrics import Counts
 from streamer.service.pipeline import Pipeline
 from streamer.service.store.sqlite import DeadLetter, Store
@@ -46,7 +46,7 @@ class Status:
                 {
                     "name": name,
                     "type": section.type,
-                    "format": section.format,
+                    "format": section.plugin if isinstance(section, PostgresSource) else getattr(section, "format", "json"),
                     "state": self._pipeline.state_of(name, idle=IDLE, stalled=STALLED),
                     "positions": dict(list(self._store.positions(name).items())[:_MOST]),
                     "read": read,

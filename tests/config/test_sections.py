@@ -60,7 +60,7 @@ routes:
   - {gateway: x, snk: y}
 """
     ) == [
-        "s.yaml:2:13: sources.a.type: expected 'file' or 'stdin', not 'kafak'",
+        "s.yaml:2:13: sources.a.type: expected 'file' or 'stdin' or 'postgres', not 'kafak'",
         "s.yaml:3:6: sources.b: expected a type, and there is none",
         "s.yaml:4:6: sources.c.path: expected a value, and there is none",
         "s.yaml:4:19: sources.c.pth: no such name; did you mean 'path'?",

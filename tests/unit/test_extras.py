@@ -26,6 +26,11 @@ sys.meta_path.insert(0, Absent())
 """
 ENGINE = "import streamer; engine = streamer.Engine(); engine.add({'id': 'a'})\n"
 PORTABLE = "engine.add({'id': 'b', 'cel': 'true', 'cel_evaluator': 'portable'})"
+POSTGRES = """
+from streamer.config.schema import PostgresSource
+from streamer.service.sources import made
+made(PostgresSource(type="postgres", dsn={"env": "PG"}), 1)
+"""
 BLOOM = "portable Bloom filters need pybloom-live"
 ANY = "auto" if "native" in _backend.available() else "reference"
 
@@ -47,6 +52,7 @@ def ends(extra: str, code: str, backend: str = ANY) -> str:
         ("plot", "from streamer.metrics.plot import plot; plot([], 'a.png')", "drawing needs Matplotlib"),
         ("spark", "from streamer.spark import match_events", "streamer.spark needs PySpark"),
         ("spark", "import runpy; runpy.run_module('streamer.spark.job')", "the job needs PySpark"),
+        ("postgres", POSTGRES, "reading PostgreSQL needs psycopg"),
         ("zstd", ENGINE + "list(engine.match_jsonl(b'\\x28\\xb5\\x2f\\xfd'))", "zstd input needs zstandard"),
     ],
 )

@@ -47,7 +47,8 @@ _ERROR: Final = _object(
     *("place", "line", "cel_line", "cel_column", "offset", "code"),
 )
 _LETTER: Final = {
-    **dict.fromkeys(("id", "position", "attempts", "size", "matches"), _COUNT),
+    **dict.fromkeys(("id", "attempts", "size", "matches"), _COUNT),
+    "position": {"type": ["integer", "string"], "description": "Of a replication slot a text."},
     "part": {"type": "integer"},
     **dict.fromkeys(("source", "partition", "stage", "code", "reason", "sink", "message"), _TEXT),
     "at": _TIME,

@@ -1,16 +1,25 @@
 """Where events come from, one kind of source a file."""
 
-from streamer.config.schema import FileSource, Source, StdinSource
+from streamer.config.schema import FileSource, PostgresSource, Source, StdinSource
+from streamer.errors import ServiceError
+from streamer.extras import needed
 from streamer.service import protocols
 from streamer.service.sources.file import FileLines
 from streamer.service.sources.stdin import StdinLines
 
 
 def made(section: Source, max_event_bytes: int) -> protocols.Source:
-    """Return the source that a section describes, not opened yet."""
+    """Return the source that a section describes, not opened yet. Raises ServiceError where its driver is not installed."""
     match section:
         case FileSource():
             return FileLines(section.path, follow=section.follow, poll=section.poll.total_seconds(), max_bytes=max_event_bytes)
         case StdinSource():
             return StdinLines(max_bytes=max_event_bytes)
+        case PostgresSource():
+            try:
+                with needed("reading PostgreSQL needs psycopg", "postgres"):
+                    from streamer.service.sources.postgres import PostgresChanges
+            except ImportError as error:
+                raise ServiceError(str(error)) from error
+            return PostgresChanges(section)
     raise TypeError(f"no source of type {section.type!r}")

@@ -25,6 +25,7 @@ from typing import Any, Final, Literal, NamedTuple, final
 from streamer.errors import ServiceError
 from streamer.locks import Lock
 from streamer.service import faults
+from streamer.service.protocols import Position
 
 #: "Strm": what tells our databases from others'.
 APPLICATION: Final = 0x5374726D
@@ -120,7 +121,7 @@ class DeadLetter:
     id: int = 0
     source: str
     partition: str
-    position: int
+    position: Position
     part: int = -1
     stage: Literal["decode", "deliver"] = "decode"
     code: str
@@ -157,7 +158,7 @@ class Spooled(NamedTuple):
     matches: int
     source: str
     partition: str
-    position: int
+    position: Position
     part: int
     body: bytes
 
@@ -181,7 +182,7 @@ class Waiting(NamedTuple):
     at: int
     source: str
     partition: str
-    position: int
+    position: Position
     part: int
     body: bytes
 
@@ -616,7 +617,7 @@ def _letters(rows: Iterable[Sequence[Any]]) -> list[DeadLetter]:
 
 
 def dead_letter(
-    source: str, partition: str, position: int, part: int, code: str, reason: str, record: bytes, size: int | None = None
+    source: str, partition: str, position: Position, part: int, code: str, reason: str, record: bytes, size: int | None = None
 ) -> DeadLetter:
     """Make one of a record that failed now."""
     return DeadLetter(

@@ -1,0 +1,635 @@
+"""Changes of PostgreSQL, from a logical replication slot.
+
+```
+ slot ──► Begin 0/A  row row row  Commit … 0/B   Begin 0/C  row row …        whole transactions, in order of their commits
+                │     │   │   │                         │    │   │
+ positions     ids: 0/A:0 … 0/A:2                    0/C:0  0/C:1            of a row: its commit, and its index there
+ confirmed           │                  0/B                  │               a slot knows the ends of transactions
+ in the store   0/…, 0/A, 2             0/B           0/B, 0/C, 2            ends, and how much of the next one was delivered
+```
+
+A row's own place in the log is no position: rows of transactions that ran at once lie between each other, and come transaction by
+transaction. Who took the highest place for what was read would lose rows. A commit's place only grows, and a transaction that
+is read again is the same rows in the same order. So a large transaction is delivered in parts, of which none is held in memory
+for the others, and what was delivered of it is passed over when it comes again.
+
+The slot never is further than the store. So one that is was moved, or made anew, by somebody else: changes are lost, as where it
+is gone or invalidated. `on_lost` says what is done then.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
+
+import psycopg
+from psycopg import pq, sql
+
+from streamer import cdc
+from streamer.cdc.pgoutput import Begin, Change, Column, Commit, Table, converter, named_converter
+from streamer.config.schema import PostgresSource
+from streamer.errors import EventCode, EventError, ServiceError
+from streamer.service import faults, formats, protocols
+from streamer.service.protocols import Batch, Record, Refused
+from streamer.service.sources.lines import CHUNK, KEPT
+from streamer.service.sources.replication import Keepalive, Replication, connect, lsn, lsn_text, said
+
+#: How long to wait after the first failure in a row, and at most, in seconds; half of it is left to chance.
+_FIRST, _MOST = 0.25, 30.0
+#: Rows of a table that are read at once.
+_ROWS: Final = 1000
+#: A server is told that its log may go at most this often, in seconds, unless it asks.
+_TELL: Final = 1.0
+#: A slot or its log is gone, its publication is not there in what is read, a file of the log is gone.
+_NOT_READY, _UNDEFINED, _NO_FILE = "55000", "42704", "58P01"
+#: No right, no plugin, and what this server does not know: waiting does not help.
+_LASTING: Final = frozenset({"42501", "58P01", "0A000", "22023", "42601"})
+Rows: TypeAlias = Generator[Batch, None, None]
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+
+@final
+class _Place(NamedTuple):
+    """How far a slot was read: all transactions that end there or before, and so many events of the next one."""
+
+    end: int
+    transaction: int = 0
+    events: int = 0
+
+    def text(self) -> str:
+        members: dict[str, Any] = {"lsn": lsn_text(self.end)}
+        if self.transaction:
+            members |= {"transaction": lsn_text(self.transaction), "events": self.events}
+        return json.dumps(members)
+
+    @classmethod
+    def of(cls, text: str) -> _Place:
+        members = json.loads(text)
+        return cls(lsn(members["lsn"]), lsn(members.get("transaction", "0/0")), members.get("events", 0))
+
+
+@final
+class _Slot(NamedTuple):
+    """What the server says of our slot."""
+
+    plugin: str
+    kind: str
+    database: str | None
+    process: int | None
+    confirmed: int
+    is_lost: bool
+
+
+@final
+class _Server(NamedTuple):
+    """What the server says of itself."""
+
+    system: str
+    timeline: str
+    database: str
+    slot: _Slot | None
+    sender_timeout: float
+
+
+class _Plugin(Protocol):
+    """What reads the messages of an output plugin."""
+
+    def read(self, message: bytes) -> Begin | Commit | list[Change]:
+        """Return what a message says. Raises EventError."""
+
+
+@final
+class _Wal2json:
+    """wal2json, format version 2, whose begins and commits say where they stand."""
+
+    def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
+        self._decode = formats.wal2json(columns)
+
+    def read(self, message: bytes) -> Begin | Commit | list[Change]:
+        """See `_Plugin`."""
+        if not message.startswith((b'{"action":"B"', b'{"action":"C"')):
+            return self._decode(message)
+        try:
+            members = json.loads(message)
+            if members["action"] == "B":
+                return Begin(lsn(members["lsn"]), 0)
+            return Commit(lsn(members["lsn"]), lsn(members["nextlsn"]))
+        except (KeyError, TypeError, ValueError):
+            raise EventError(EventCode.BAD_VALUE, "wal2json: a transaction that does not say where it stands") from None
+
+
+class _InUseError(Exception):
+    """Another process reads the slot."""
+
+
+@final
+class PostgresChanges:
+    """The changes of a publication. What it reads are events of `cdc.LAYOUT`."""
+
+    def __init__(self, section: PostgresSource) -> None:
+        self._section = section
+        self._slot = section.slot
+        self._interval = section.status_interval.total_seconds()
+        self._stream: Replication | None = None
+        self._snapshot: Rows | None = None
+        self._gone: deque[str] = deque()
+        self._partition = ""
+        self._keys: dict[str, list[str]] = {}
+        self._place: _Place | None = None  # all up to there was given out, or holds nothing
+        self._emitted: _Place | None = None  # what the store was given last
+        self._emitted_at = 0.0
+        self._held = 0  # what the store has, and the server may forget
+        self._told_at = 0.0
+        self._is_asked = False
+        self._lost_because: str | None = None
+        self._failures = 0
+        self._retry_at = 0.0
+        self._transaction: int | None = None
+        self._index = self._skip = 0
+        self._closing = threading.Event()
+
+    # Opening
+
+    def check(self) -> None:
+        """See `Source`."""
+        with self._told(), closing(Replication(self._section.dsn)) as stream:
+            slot = self._look(stream).slot
+            if slot is None:
+                self._check_room(stream)
+            elif slot.process is not None:
+                raise ServiceError(f"process {slot.process} of the server reads slot {self._slot}; one process reads a slot")
+            elif slot.is_lost and self._section.on_lost == "fail":
+                raise ServiceError(f"{self._invalidated()}; see on_lost")
+
+    def open(self, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
+        """See `Source`."""
+        with self._told(), closing(Replication(self._section.dsn)) as stream:
+            server = self._look(stream)
+            self._partition = f"{server.system}.{server.timeline}"
+            self._resume(server, confirmed, begin)
+            if self._place is None:
+                if server.slot is None:
+                    _LOGGER.info("slot %s is made; that waits for the transactions that run now", self._slot)
+                    self._place = _Place(self._create(stream, export=False)[0])
+                    faults.point("source.slot")
+                else:
+                    self._place = _Place(server.slot.confirmed)
+                begin(self._partition, self._place.text())
+            elif self._section.on_lost == "fail" and (reason := self._why_lost(server.slot)) is not None:
+                raise self._lost(reason)
+        self._held = self._place.end
+        self._emitted = self._place
+        threading.Thread(target=self._keep_alive, name=f"streamer-{self._slot}-alive", daemon=True).start()
+
+    def _resume(self, server: _Server, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
+        """Find the place where this server was read last, if it was."""
+        places = dict(confirmed)
+        if (text := places.pop(self._partition, None)) is not None:
+            self._place = _Place.of(text)
+        elif places:
+            partition, text = list(places.items())[-1]
+            if partition.partition(".")[0] == server.system:
+                # A standby was promoted, and the log goes on; what was in flight gets other ids.
+                self._place = _Place(_Place.of(text).end)
+            else:
+                # Before all that its slot may have: what it has not is lost, also if this process dies now.
+                self._place, self._lost_because = _Place(0), "this is another server than the one that was read"
+            begin(self._partition, self._place.text())
+        self._gone.extend(places)
+
+    def _look(self, stream: Replication) -> _Server:
+        """Ask the server what there is. Raises ServiceError where its setup does not do."""
+        section = self._section
+        ((system, timeline, _, database),) = stream.rows("IDENTIFY_SYSTEM")
+        ((level, timeout, publications),) = stream.rows(
+            "SELECT current_setting('wal_level'), (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'),"
+            f" (SELECT count(*) FROM pg_publication WHERE pubname = {stream.literal(section.publication)})"
+        )
+        if level != "logical":
+            raise ServiceError(f"wal_level of the server is {level}; set wal_level = logical, and restart it")
+        if section.plugin == "pgoutput" and publications == "0":
+            name = section.publication
+            raise ServiceError(
+                f"no publication {name!r} in database {database}; make one of the tables that you want: "
+                f'CREATE PUBLICATION "{name}" FOR TABLE …'
+            )
+        found = stream.rows(
+            "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn, to_jsonb(s) ->> 'wal_status'"
+            f" FROM pg_replication_slots s WHERE slot_name = '{self._slot}'"
+        )
+        slot = None
+        for plugin, kind, of_database, process, flushed, status in found:
+            slot = _Slot(
+                plugin or "", kind or "", of_database, int(process) if process else None, lsn(flushed or "0/0"), status == "lost"
+            )
+            if slot.kind != "logical" or slot.plugin != section.plugin or slot.database != database:
+                what = f"a {slot.kind} slot" if slot.kind != "logical" else f"of plugin {slot.plugin} in database {slot.database}"
+                raise ServiceError(f"slot {self._slot} is {what}, and {section.plugin} in database {database} is wanted")
+        return _Server(system or "", timeline or "", database or "", slot, int(timeout or 0) / 1000)
+
+    def _check_room(self, stream: Replication) -> None:
+        ((room,),) = stream.rows(
+            "SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots)"
+        )
+        if int(room or 0) <= 0:
+            raise ServiceError("the server has no slot left; raise max_replication_slots, or drop a slot that nobody uses")
+
+    def _why_lost(self, slot: _Slot | None) -> str | None:
+        """Return why changes that were not read are gone; None where none are."""
+        assert self._place is not None
+        if slot is None:
+            return f"slot {self._slot} is gone"
+        if slot.is_lost:
+            return self._invalidated()
+        if self._lost_because is not None:
+            return self._lost_because
+        if slot.confirmed > self._place.end:
+            return f"slot {self._slot} was made anew or moved by another one, to {lsn_text(slot.confirmed)}"
+        return None
+
+    def _invalidated(self) -> str:
+        return f"slot {self._slot} was invalidated, since it would have kept more of the log than max_slot_wal_keep_size allows"
+
+    def _lost(self, reason: str) -> ServiceError:
+        assert self._place is not None
+        return ServiceError(
+            f"{reason}; changes after {lsn_text(self._place.end)} cannot be read. With on_lost: resnapshot all rows of the "
+            "tables are read, with on_lost: skip only what comes from then on"
+        )
+
+    def _create(self, stream: Replication, *, export: bool) -> tuple[int, str]:
+        try:
+            return stream.create(self._slot, self._section.plugin, export=export)
+        except psycopg.Error as error:
+            if error.sqlstate is None:
+                raise
+            raise ServiceError(f"slot {self._slot} cannot be made: {said(error, self._section.dsn)}") from None
+
+    def _establish(self) -> None:
+        """Connect, and begin to stream, or to read the tables."""
+        assert self._place is not None
+        stream = Replication(self._section.dsn)
+        try:
+            server = self._look(stream)
+            if f"{server.system}.{server.timeline}" != self._partition:
+                raise ServiceError("this is another server than before, or it was promoted: start the service again")
+            if (reason := self._why_lost(server.slot)) is not None:
+                self._recover(stream, server, reason)
+            if self._snapshot is not None:
+                stream.close()
+                return
+            if server.slot is not None and server.slot.process is not None:
+                raise _InUseError(f"process {server.slot.process} of the server reads slot {self._slot}")
+            self._keys = _primary_keys(stream)
+            self._plugin, options = self._plugged(stream)
+            stream.start(self._slot, self._place.end, options)
+        except BaseException:
+            stream.close()
+            raise
+        most = self._section.status_interval.total_seconds()
+        self._interval = min(most, server.sender_timeout / 3) if server.sender_timeout else most
+        self._transaction = None
+        self._stream = stream
+        if self._failures:
+            _LOGGER.info("slot %s is read again, from %s", self._slot, lsn_text(self._place.end))
+
+    def _plugged(self, stream: Replication) -> tuple[_Plugin, dict[str, str]]:
+        if self._section.plugin == "pgoutput":
+            name = self._section.publication.replace('"', '""')
+            return cdc.pgoutput.Decoder(self._key), {"proto_version": "1", "publication_names": f'"{name}"'}
+        columns: dict[str, list[str]] = {}
+        for table, column in stream.rows(
+            "SELECT format('%s.%s', n.nspname, c.relname), a.attname FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped"
+            " AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
+        ):
+            columns.setdefault(table or "", []).append(column or "")
+        options = ("include-timestamp", "include-pk", "include-lsn", "include-transaction")
+        return _Wal2json(columns), {"format-version": "2", **dict.fromkeys(options, "true")}
+
+    def _key(self, table: str) -> list[str] | None:
+        """Return the primary key of a table, which may be newer than the connection."""
+        if table not in self._keys:
+            with closing(Replication(self._section.dsn, streams=False)) as asked:
+                self._keys = _primary_keys(asked)
+            self._keys.setdefault(table, [])
+        return self._keys[table]
+
+    # What is lost
+
+    def _recover(self, stream: Replication, server: _Server, reason: str) -> None:
+        """Make a slot in the place of one that is lost, and say from where it goes on."""
+        assert self._place is not None
+        if self._section.on_lost == "fail":
+            raise self._lost(reason)
+        if server.slot is not None:
+            if server.slot.process is not None:
+                raise _InUseError(f"process {server.slot.process} of the server reads slot {self._slot}")
+            stream.rows(f'DROP_REPLICATION_SLOT "{self._slot}"')
+        is_read = self._section.on_lost == "resnapshot"
+        begin, snapshot = self._create(stream, export=is_read)
+        faults.point("source.lost")
+        before = lsn_text(self._place.end)
+        if is_read:
+            _LOGGER.warning("%s; all rows are read, as of %s, instead of the changes after %s", reason, lsn_text(begin), before)
+            reading = connect(self._section.dsn, replication=False)
+            try:
+                reading.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                reading.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
+                keys = _primary_keys(stream)
+            except BaseException:
+                reading.close()
+                raise
+            self._snapshot = self._rows(reading, keys, begin)
+        else:
+            _LOGGER.warning("%s; changes after %s and before %s are lost", reason, before, lsn_text(begin))
+            self._place, self._emitted_at = _Place(begin), 0.0
+        # The store is behind the new slot until it has where that begins: nothing is confirmed meanwhile.
+        self._held = 0
+        self._lost_because = None
+
+    def _rows(
+        self, reading: psycopg.Connection[Any], keys: Mapping[str, Sequence[str]], begin: int
+    ) -> Generator[Batch, None, None]:
+        """Yield all rows of the tables as inserts; last of all where their changes go on."""
+        # Rows are no changes at a commit: their partition is the snapshot, and its name never comes again.
+        partition, count = f"{self._partition}@{lsn_text(begin)}", 0
+        with closing(reading):
+            ((now,),) = reading.execute("SELECT (extract(epoch FROM now()) * 1000)::bigint").fetchall()
+            for schema, name, columns, where, is_root in self._tables(reading):
+                table_name = f"{schema}.{name}"
+                of_columns = sql.SQL(", ").join(map(sql.Identifier, columns))
+                statement = sql.SQL("DECLARE streamer NO SCROLL CURSOR FOR SELECT {} FROM {}{}{}").format(
+                    of_columns,
+                    sql.SQL("" if is_root else "ONLY "),
+                    sql.Identifier(schema, name),
+                    sql.SQL(f" WHERE {where}" if where else ""),
+                )
+                reading.execute(statement)
+                table = None
+                while True:
+                    fetched = reading.pgconn.exec_(b"FETCH %d FROM streamer" % _ROWS)
+                    if fetched.status != pq.ExecStatus.TUPLES_OK:
+                        raise psycopg.errors.error_from_result(fetched)
+                    if table is None:
+                        types = [fetched.ftype(at) for at in range(fetched.nfields)]
+                        table = _table(reading, table_name, columns, types, keys.get(table_name, ()))
+                    records: list[Record] = []
+                    row_keys: list[str | None] = []
+                    for at in range(fetched.ntuples):
+                        values = [fetched.get_value(at, column) for column in range(fetched.nfields)]
+                        texts = [None if value is None else value.decode() for value in values]
+                        try:
+                            text, key = table.insert(texts, f'"ts":{now},')
+                            records.append(text)
+                        except EventError as error:
+                            whole = b"\t".join(value or b"" for value in values)
+                            records.append(Refused(error, whole[:KEPT], len(whole)))
+                            key = None
+                        row_keys.append(key)
+                    if not records:
+                        break
+                    yield Batch(partition, records, _counted_from(count), None, keys=row_keys)
+                    count += len(records)
+                reading.execute("CLOSE streamer")
+        _LOGGER.info("%d rows were read; changes follow", count)
+        self._place = self._emitted = _Place(begin)
+        faults.point("source.snapshot")
+        yield Batch(self._partition, [], _nowhere, self._place.text())
+
+    def _tables(self, reading: psycopg.Connection[Any]) -> list[tuple[str, str, list[str], str | None, bool]]:
+        """Return schema, name, columns and condition of the tables that are read, and whether rows stand in its partitions."""
+        if self._section.plugin == "pgoutput":
+            tables = reading.execute(
+                "SELECT schemaname, tablename, to_jsonb(p) -> 'attnames', to_jsonb(p) ->> 'rowfilter'"
+                " FROM pg_publication_tables p WHERE pubname = %s ORDER BY 1, 2",
+                (self._section.publication,),
+            ).fetchall()
+        else:
+            tables = reading.execute(
+                "SELECT n.nspname, c.relname, NULL::jsonb, NULL::text FROM pg_class c"
+                " JOIN pg_namespace n ON n.oid = c.relnamespace"
+                " WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
+                " ORDER BY 1, 2"
+            ).fetchall()
+        found = []
+        for schema, name, published, where in tables:
+            columns = reading.execute(
+                "SELECT a.attname, c.relkind = 'p' FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+                " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"
+                " AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum",
+                (schema, name),
+            ).fetchall()
+            names = [column for column, _ in columns if published is None or column in published]
+            found.append((schema, name, names, where, any(is_root for _, is_root in columns)))
+        return found
+
+    # Reading
+
+    def read(self, wait: float) -> Batch | None:
+        """See `Source`."""
+        if self._gone:
+            return Batch(self._gone.popleft(), [], _nowhere, None, is_last=True)
+        try:
+            if self._snapshot is not None:
+                if (batch := next(self._snapshot, None)) is None:
+                    self._snapshot = None
+                return batch
+            if self._stream is None:
+                if (left := self._retry_at - time.monotonic()) > 0:
+                    time.sleep(min(left, wait))
+                else:
+                    self._establish()
+                return None
+            received = self._stream.receive(CHUNK)
+            if not received and self._stream.wait(wait):
+                received = self._stream.receive(CHUNK)
+            return self._taken(received)
+        except (psycopg.Error, _InUseError) as error:
+            self._lose_connection(error)
+            return None
+
+    def _taken(self, received: Sequence[Any]) -> Batch | None:
+        """Return the events of what was received, and how far that is."""
+        assert self._place is not None
+        records: list[Record] = []
+        keys: list[str | None] = []
+        places: list[tuple[int, int]] = []
+        # What the store has of a transaction that was begun holds until that one is over.
+        end, begun, done = self._place
+        transaction, index, skip = self._transaction, self._index, self._skip
+        for each in received:
+            if isinstance(each, Keepalive):
+                # In a transaction it tells of the log before its commit.
+                if transaction is None:
+                    end = max(end, each.end)
+                if each.wants_reply:
+                    # Now, and once what it tells of is held: a server that stops waits for that.
+                    self._is_asked = True
+                    self._tell()
+                continue
+            changes: list[tuple[Record, str | None]]
+            try:
+                found = self._plugin.read(each.payload)
+            except EventError as error:
+                if transaction is None:
+                    raise ServiceError(f"slot {self._slot}: a message outside of transactions cannot be read: {error}") from None
+                found = None
+                changes = [(Refused(error, each.payload[:KEPT], len(each.payload)), None)]
+            if isinstance(found, Begin):
+                transaction, index = found.lsn, 0
+                skip = done if transaction == begun else 0
+                continue
+            if isinstance(found, Commit):
+                end, transaction = found.end, None
+                if found.lsn >= begun:
+                    begun = done = 0
+                continue
+            if found is not None:
+                # Of wal2json, messages that belong to no transaction: they are no changes, and have no place.
+                changes = [] if transaction is None else list(found)
+            for record, key in changes:
+                if index >= skip:
+                    records.append(record)
+                    keys.append(key)
+                    places.append((transaction or 0, index))
+                index += 1
+        self._transaction, self._index, self._skip = transaction, index, skip
+        place = _Place(end, begun, done) if transaction is None else _Place(end, transaction, max(index, skip))
+        if place != self._place:
+            self._place, self._failures = place, 0
+        if not records and not self._is_due():
+            return None
+        self._emitted, self._emitted_at = self._place, time.monotonic()
+        return Batch(self._partition, records, _at(places), self._place.text(), keys=keys)
+
+    def _is_due(self) -> bool:
+        """Tell whether a place without events is to be put down: the server waits for it, or the last one was long ago."""
+        if self._place == self._emitted or (self._place and self._place.transaction):
+            return False
+        return self._is_asked or time.monotonic() - self._emitted_at >= self._interval
+
+    def _lose_connection(self, error: psycopg.Error | _InUseError) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        if self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
+        reason = said(error, self._section.dsn) if isinstance(error, psycopg.Error) else str(error)
+        if isinstance(error, psycopg.Error):
+            if error.sqlstate == _NOT_READY or (error.sqlstate == _NO_FILE and self._section.plugin not in reason):
+                self._lost_because = reason
+            elif error.sqlstate == _UNDEFINED:
+                self._lost_because = f"the publication was made after the changes that come next: {reason}"
+            elif error.sqlstate in _LASTING:
+                raise ServiceError(reason) from None
+        delay = min(_MOST, _FIRST * 2 ** min(self._failures, 10)) * random.uniform(0.5, 1)
+        self._failures += 1
+        self._retry_at = time.monotonic() + delay
+        # A server needs a moment to find out that the last run of the service is over.
+        level = logging.INFO if isinstance(error, _InUseError) and self._failures < 5 else logging.WARNING
+        _LOGGER.log(level, "slot %s: %s; tried again in %.1f s", self._slot, reason, delay)
+
+    # Saying how far it is held
+
+    def acknowledge(self, partition: str, confirm: str) -> None:
+        """See `Source`."""
+        if partition != self._partition:
+            return
+        self._held = max(self._held, _Place.of(confirm).end)
+        if self._is_asked or time.monotonic() - self._told_at >= _TELL:
+            self._is_asked = False
+            self._tell()
+
+    def _tell(self) -> None:
+        stream, self._told_at = self._stream, time.monotonic()
+        if stream is not None and self._place is not None:
+            try:
+                stream.tell(max(self._place.end, self._held), self._held)
+            except psycopg.Error:
+                # Who reads finds out, too.
+                return
+
+    def _keep_alive(self) -> None:
+        """Speak as long as nothing else does: a sink may keep the one who reads for long."""
+        while not self._closing.wait(self._interval):
+            self._tell()
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._closing.set()
+        if self._snapshot is not None:
+            self._snapshot.close()
+        if self._stream is not None:
+            self._tell()
+            self._stream.close()
+            self._stream = None
+
+    def _told(self) -> _Told:
+        return _Told(self._section)
+
+
+@final
+class _Told:
+    """Makes one clear error of what the server says, without the password."""
+
+    def __init__(self, section: PostgresSource) -> None:
+        self._section = section
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, psycopg.Error):
+            raise ServiceError(said(error, self._section.dsn)) from None
+
+
+def _primary_keys(stream: Replication) -> dict[str, list[str]]:
+    """Return the columns of each primary key, by `schema.table`."""
+    keys: dict[str, list[str]] = {}
+    for table, column in stream.rows(
+        "SELECT format('%s.%s', n.nspname, c.relname), a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)"
+        " WHERE i.indisprimary AND n.nspname NOT IN ('pg_catalog', 'pg_toast') ORDER BY c.oid, a.attnum"
+    ):
+        keys.setdefault(table or "", []).append(column or "")
+    return keys
+
+
+def _table(
+    reading: psycopg.Connection[Any], name: str, columns: Sequence[str], types: Sequence[int], key: Sequence[str]
+) -> Table:
+    """Return what reads the rows of a table."""
+    own = reading.execute(
+        "SELECT t.oid::bigint, n.nspname, t.typname FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace"
+        " WHERE t.oid = ANY (%s)",
+        ([each for each in types if each >= 16384],),
+    ).fetchall()
+    of_users = {oid: named_converter(schema, type_name) for oid, schema, type_name in own}
+    read = [Column(column, of_users.get(oid) or converter(oid)) for column, oid in zip(columns, types, strict=True)]
+    return Table(name, read, key)
+
+
+def _at(places: Sequence[tuple[int, int]]) -> Callable[[int], str]:
+    def position(at: int) -> str:
+        transaction, index = places[at]
+        return f"{lsn_text(transaction)}:{index}"
+
+    return position
+
+
+def _counted_from(first: int) -> Callable[[int], int]:
+    return lambda at: first + at
+
+
+def _nowhere(_: int) -> int:
+    raise IndexError

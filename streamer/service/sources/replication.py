@@ -1,0 +1,199 @@
+"""One replication connection to PostgreSQL: its streaming replication protocol, on libpq.
+
+A server that streams sends XLogData, one message of an output plugin each, and keepalives, which say how far it has read its log.
+The client says how far it has everything held; the server keeps its log from there on, and takes who says nothing for
+`wal_sender_timeout` for gone. So a thread speaks while the one that reads waits for a sink: a lock stands before libpq.
+https://www.postgresql.org/docs/15/protocol-replication.html
+
+psycopg 3 gives libpq as it is. psycopg2 has a cursor for replication, which was rejected: on a keepalive it confirms by
+itself, so before the store has that position. Then nobody could tell a slot that another one moved from ours.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import time
+from struct import Struct
+from typing import Any, Final, NamedTuple, final
+
+import psycopg
+from psycopg import errors, pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from streamer.config.secret import SecretValue
+from streamer.errors import ConfigError, ServiceError
+from streamer.locks import Lock
+
+#: What a session is told, so that values are written as the decoders read them.
+_SETTINGS: Final = {
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "timezone": "UTC",
+}
+_CONNECT_TIMEOUT: Final = 10
+#: 2000-01-01, which PostgreSQL counts microseconds from, in seconds since the epoch.
+_EPOCH: Final = 946_684_800
+_DATA, _KEEPALIVE = 0x77, 0x6B  # w, k
+_ALIVE: Final = Struct(">QqB")
+_STATUS: Final = Struct(">cQQQqB")
+#: So often libpq is asked to read on where no message was whole: TLS may hold more than one reading takes, and then the socket
+#: has nothing that could be waited for.
+_IN_VAIN: Final = 2
+#: A URI whose password holds what ends it would be read, and shown, as a host.
+_URI: Final = re.compile(r"postgres(?:ql)?://(?:[^@/?#]*@)?[^@]*", re.IGNORECASE)
+
+
+class Data(NamedTuple):
+    """A message of the output plugin."""
+
+    payload: bytes
+
+
+class Keepalive(NamedTuple):
+    """The server has read its log up to *end*, and sent all that it found."""
+
+    end: int
+    wants_reply: bool
+
+
+def lsn(text: str) -> int:
+    """Return the number of a place in the log, such as `16/B374D848`. Raises ValueError."""
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def lsn_text(number: int) -> str:
+    """Write a place in the log as PostgreSQL does."""
+    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
+
+
+def said(error: psycopg.Error, dsn: SecretValue) -> str:
+    """Return what an error says, in one line and without the password."""
+    text = error.diag.message_primary or str(error).strip() or type(error).__name__
+    if error.diag.message_detail:
+        text = f"{text}: {error.diag.message_detail}"
+    try:
+        password = _parameters(dsn).get("password")
+    except ServiceError:
+        password = None
+    text = " ".join(text.split())
+    return text.replace(str(password), "…") if password else text
+
+
+def connect(dsn: SecretValue, *, replication: bool) -> psycopg.Connection[Any]:
+    """Connect. Raises ServiceError where the secret is no connection string, psycopg.OperationalError."""
+    parameters = _parameters(dsn)
+    options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+    given = {
+        "connect_timeout": _CONNECT_TIMEOUT,
+        "fallback_application_name": "streamer",
+        **parameters,
+        "client_encoding": "UTF8",
+        "options": f"{parameters.get('options') or ''} {options}".strip(),
+    }
+    if replication:
+        given["replication"] = "database"
+    return psycopg.connect(make_conninfo("", **given), autocommit=True)
+
+
+def _parameters(dsn: SecretValue) -> dict[str, Any]:
+    expected = "expected a connection string of PostgreSQL, as postgresql://user:password@host/database or host=… dbname=…"
+    try:
+        text = dsn.reveal()
+        if "://" in text and _URI.fullmatch(text) is None:
+            raise ServiceError(f"dsn: {expected}; in a password write @ as %40, / as %2F, ? as %3F and # as %23")
+        return dict(conninfo_to_dict(text))
+    except ConfigError as error:
+        raise ServiceError(f"dsn: {error}") from None
+    except psycopg.Error:
+        # What libpq says of it quotes it.
+        raise ServiceError(f"dsn: {expected}") from None
+
+
+@final
+class Replication:
+    """A connection on which commands are run, until it streams. Any thread may use it.
+
+    Every method but `close` raises psycopg.Error.
+
+    Args:
+        streams: whether it may stream; if not, it takes none of the server's `max_wal_senders`.
+    """
+
+    def __init__(self, dsn: SecretValue, *, streams: bool = True) -> None:
+        self._connection = connect(dsn, replication=streams)
+        self._libpq = self._connection.pgconn
+        self._turn = Lock()
+        self._ready = select.poll()
+        self._ready.register(self._connection.fileno(), select.POLLIN)
+
+    def rows(self, statement: str) -> list[tuple[str | None, ...]]:
+        """Run a statement, and return its rows as texts."""
+        with self._turn:
+            result = self._libpq.exec_(statement.encode())
+        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.COPY_BOTH):
+            raise errors.error_from_result(result)
+        columns = range(result.nfields)
+        return [
+            tuple(None if (value := result.get_value(row, at)) is None else value.decode() for at in columns)
+            for row in range(result.ntuples)
+        ]
+
+    def literal(self, text: str) -> str:
+        """Write a text as SQL does."""
+        return pq.Escaping(self._libpq).escape_literal(text.encode()).decode()
+
+    def create(self, slot: str, plugin: str, *, export: bool) -> tuple[int, str]:
+        """Make a slot; return where its changes begin, and the name of a snapshot of all before, if it is exported."""
+        ((_, begin, snapshot, _),) = self.rows(
+            f'CREATE_REPLICATION_SLOT "{slot}" LOGICAL "{plugin}" {"" if export else "NO"}EXPORT_SNAPSHOT'
+        )
+        return lsn(begin or ""), snapshot or ""
+
+    def start(self, slot: str, begin: int, options: dict[str, str]) -> None:
+        """Begin to stream the transactions that were committed after a place in the log."""
+        given = ", ".join(f'"{name}" {self.literal(value)}' for name, value in options.items())
+        self.rows(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(begin)} ({given})')
+
+    def receive(self, most: int) -> list[Data | Keepalive]:
+        """Return what has come, once about *most* bytes of it."""
+        found: list[Data | Keepalive] = []
+        size = in_vain = 0
+        with self._turn:
+            while size < most and in_vain <= _IN_VAIN:
+                count, frame = self._libpq.get_copy_data(1)
+                if count > 0:
+                    size, in_vain = size + count, 0
+                    if frame[0] == _DATA:
+                        found.append(Data(bytes(frame[25:])))
+                    elif frame[0] == _KEEPALIVE:
+                        end, _, wants_reply = _ALIVE.unpack_from(frame, 1)
+                        found.append(Keepalive(end, bool(wants_reply)))
+                elif count < 0:
+                    result = self._libpq.get_result()
+                    if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+                        raise errors.error_from_result(result)
+                    raise psycopg.OperationalError("the server ended the stream")
+                else:
+                    self._libpq.consume_input()
+                    in_vain += 1
+        return found
+
+    def wait(self, seconds: float) -> bool:
+        """Tell whether there is something to receive, after so long at most."""
+        return bool(self._ready.poll(seconds * 1000))
+
+    def tell(self, received: int, held: int) -> None:
+        """Say how far all was received, and how far it is held; 0 for a place that is not known."""
+        now = time.time_ns() // 1000 - _EPOCH * 10**6
+        with self._turn:
+            self._libpq.put_copy_data(_STATUS.pack(b"r", received, held, held, now, 0))
+            self._libpq.flush()
+
+    def close(self) -> None:
+        """Close it; what it held, such as its slot, is free then."""
+        with self._turn:
+            self._connection.close()

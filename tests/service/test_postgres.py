@@ -1,0 +1,834 @@
+"""Changes of a real PostgreSQL are read once and in order, whatever dies, and what is lost is told."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from streamer import Config
+from streamer.config.loader import Loaded
+from streamer.config.schema import PostgresSource
+from streamer.config.secret import SecretValue
+from streamer.errors import ServiceError
+from streamer.service import faults
+from streamer.service.protocols import Batch, Refused
+from streamer.service.serve import Service
+from streamer.service.sources.postgres import PostgresChanges
+from streamer.service.sources.replication import lsn
+from tests.service.conftest import lines
+from tests.tools.postgres import Cluster, has_wal2json, missing
+from tests.tools.records import append, stamp
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+ORDERS = "CREATE TABLE orders (id int PRIMARY KEY, amount int, note text)"
+PUBLICATION = "CREATE PUBLICATION streamer FOR TABLE orders"
+SUBSCRIPTION = '{"id": "big", "collection": "public.orders", "filters": [{"field": "amount", "op": ">", "value": 100}]}\n'
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    yield made
+    made.close()
+
+
+class Database:
+    """A database of its own, a slot, and what a store would have of it."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster, self.name = cluster, name
+        self.positions: dict[str, str] = {}
+        self.opened: list[PostgresChanges] = []
+        cluster.sql(f"CREATE DATABASE {name}")
+        self.sql(ORDERS, PUBLICATION)
+
+    @property
+    def dsn(self) -> str:
+        return self.cluster.dsn(self.name)
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        return self.cluster.sql(*statements, database=self.name)
+
+    def source(self, **fields: Any) -> PostgresChanges:
+        section = {"type": "postgres", "dsn": SecretValue("env", "PG"), "slot": self.name, "status_interval": "1s"}
+        return PostgresChanges(PostgresSource(**(section | fields)))
+
+    def open(self, **fields: Any) -> PostgresChanges:
+        source = self.source(**fields)
+        self.opened.append(source)
+        source.open(self.positions, self.positions.__setitem__)
+        return source
+
+    def confirm(self, source: PostgresChanges, batch: Batch) -> None:
+        """Do what a pipeline does once a batch is delivered."""
+        if batch.is_last:
+            self.positions.pop(batch.partition)
+        elif batch.confirm is not None:
+            self.positions[batch.partition] = batch.confirm
+            source.acknowledge(batch.partition, batch.confirm)
+
+    def confirmed(self) -> int:
+        ((place,),) = self.cluster.sql(f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{self.name}'")
+        return lsn(place)
+
+
+@pytest.fixture
+def database(cluster: Cluster, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    name = f"t{abs(hash(request.node.nodeid)) % 10**12}"
+    made = Database(cluster, name)
+    monkeypatch.setenv("PG", made.dsn)
+    yield made
+    for source in made.opened:
+        source.close()
+    cluster.sql(
+        f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{name}' AND active_pid IS NOT NULL"
+    )
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            cluster.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{name}'")
+            break
+        except psycopg.errors.ObjectInUse:
+            time.sleep(0.05)
+    cluster.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def batches(source: PostgresChanges, count: int, seconds: float = 20) -> Iterator[Batch]:
+    """Yield batches until so many records came, or so long."""
+    deadline = time.monotonic() + seconds
+    while count > 0:
+        assert time.monotonic() < deadline, f"{count} records did not come"
+        batch = source.read(0.1)
+        if batch is not None:
+            count -= len(batch.records)
+            yield batch
+
+
+Found = tuple[Any, str | None, Any]
+
+
+def told(batch: Batch) -> list[Found]:
+    """Return position, key and event of each record."""
+    assert batch.keys is not None or not batch.records
+    assert not any(isinstance(record, Refused) for record in batch.records), batch.records
+    return [(batch.positions(at), batch.keys[at], json.loads(record)) for at, record in enumerate(batch.records)]  # type: ignore[arg-type]
+
+
+def read(database: Database, source: PostgresChanges, count: int) -> list[Found]:
+    """Read and confirm so many records."""
+    found = []
+    for batch in batches(source, count):
+        found += told(batch)
+        database.confirm(source, batch)
+    return found
+
+
+def events(found: list[Found]) -> list[Any]:
+    return [event for _, _, event in found]
+
+
+def ids(found: list[Found]) -> list[Any]:
+    return [(event.get("data") or event["before"])["id"] for event in events(found)]
+
+
+def test_changes_are_events_with_keys(database: Database) -> None:
+    source = database.open()
+    database.sql(
+        "INSERT INTO orders VALUES (1, 250, 'a')",
+        "UPDATE orders SET amount = 7 WHERE id = 1",
+        "UPDATE orders SET id = 2 WHERE id = 1",
+        "DELETE FROM orders",
+        "TRUNCATE orders",
+    )
+    found = read(database, source, 6)
+    source.close()
+    at = [event.pop("ts", None) for event in events(found)]
+    assert all(abs(each / 1000 - time.time()) < 60 for each in at[:5])
+    assert events(found) == [
+        {"type": "insert", "collection": "public.orders", "data": {"id": 1, "amount": 250, "note": "a"}},
+        {"type": "update", "collection": "public.orders", "data": {"id": 1, "amount": 7, "note": "a"}, "before": {"id": 1}},
+        {"type": "delete", "collection": "public.orders", "before": {"id": 1}},
+        {"type": "insert", "collection": "public.orders", "data": {"id": 2, "amount": 7, "note": "a"}},
+        {"type": "delete", "collection": "public.orders", "before": {"id": 2}},
+        {"type": "ignore"},
+    ]
+    assert [key for _, key, _ in found] == ["1", "1", "1", "2", "2", None]
+    positions = [position for position, _, _ in found]
+    assert len(set(positions)) == 6
+    assert positions[2].replace(":0", ":1") == positions[3]
+
+
+def test_transactions_that_run_at_once_come_whole_and_in_order_of_their_commits(database: Database) -> None:
+    source = database.open()
+    with psycopg.connect(database.dsn) as one, psycopg.connect(database.dsn) as other:
+        one.execute("INSERT INTO orders VALUES (1, 1)")
+        other.execute("INSERT INTO orders VALUES (2, 2)")
+        one.execute("INSERT INTO orders VALUES (3, 3)")
+        other.commit()
+        assert ids(read(database, source, 1)) == [2]
+        one.execute("INSERT INTO orders VALUES (4, 4)")
+        source.close()
+        # What is confirmed is past the first rows of the other transaction.
+        source = database.open()
+        one.commit()
+    assert ids(read(database, source, 3)) == [1, 3, 4]
+    source.close()
+
+
+def test_a_large_transaction_is_delivered_in_parts_and_goes_on_after_the_last_that_was_held(database: Database) -> None:
+    source = database.open()
+    database.sql("INSERT INTO orders SELECT n, n, repeat('x', 100) FROM generate_series(1, 20000) n")
+    whole, parts, held = [], 0, {}
+    for batch in batches(source, 20_000):
+        whole += told(batch)
+        parts += 1
+        assert batch.confirm is not None
+        if parts == 3:
+            held = {batch.partition: batch.confirm}
+            so_far = len(whole)
+    source.close()
+    assert parts > 5
+    assert ids(whole) == list(range(1, 20_001))
+    assert len({position for position, _, _ in whole}) == 20_000
+    # Nothing of it was confirmed to the server, so it begins anew; the store knows what to pass over.
+    database.positions = held
+    source = database.open()
+    assert read(database, source, 20_000 - so_far) == whole[so_far:]
+    source.close()
+
+
+def test_what_is_not_in_the_record_is_unknown(database: Database) -> None:
+    database.sql("ALTER TABLE orders ALTER note SET STORAGE EXTERNAL")
+    source = database.open()
+    large = "note = repeat('x', 10000)"
+    database.sql(
+        "INSERT INTO orders VALUES (1, 1, 'a')",
+        f"UPDATE orders SET {large}",
+        "UPDATE orders SET amount = 2",
+        "UPDATE orders SET id = 2",
+        "ALTER TABLE orders REPLICA IDENTITY FULL",
+        "UPDATE orders SET amount = 3",
+        "UPDATE orders SET id = 3",
+        "DELETE FROM orders",
+    )
+    found = events(read(database, source, 9))[2:]
+    source.close()
+    for event in found:
+        del event["ts"], event["collection"]
+    text = "x" * 10000
+    assert found == [
+        {"type": "update", "data": {"id": 1, "amount": 2}, "before": {"id": 1}, "unknown": ["/data/note"]},
+        {"type": "delete", "before": {"id": 1}},
+        {"type": "insert", "data": {"id": 2, "amount": 2}, "unknown": ["/data/note"]},
+        {
+            "type": "update",
+            "data": {"id": 2, "amount": 3, "note": text},
+            "before": {"id": 2, "amount": 2, "note": text},
+        },
+        {"type": "delete", "before": {"id": 2, "amount": 3, "note": text}},
+        {"type": "insert", "data": {"id": 3, "amount": 3, "note": text}},
+        {"type": "delete", "before": {"id": 3, "amount": 3, "note": text}},
+    ]
+
+
+def test_without_a_replica_identity_rows_that_are_added_are_read(database: Database) -> None:
+    database.sql("ALTER TABLE orders REPLICA IDENTITY NOTHING")
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1, 250)")
+    ((_, key, event),) = read(database, source, 1)
+    source.close()
+    assert (key, event["data"]) == ("1", {"id": 1, "amount": 250, "note": None})
+
+
+def test_a_table_that_is_newer_than_the_connection_has_its_key(database: Database) -> None:
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1)")
+    read(database, source, 1)
+    database.sql(
+        "CREATE TABLE late (a int, b text, PRIMARY KEY (b, a))",
+        "ALTER TABLE late REPLICA IDENTITY FULL",
+        "ALTER PUBLICATION streamer ADD TABLE late",
+        "INSERT INTO late VALUES (1, 'x')",
+    )
+    ((_, key, _),) = read(database, source, 1)
+    source.close()
+    assert key == '[1,"x"]'
+
+
+def test_values_are_read_by_their_type_whatever_the_server_is_set_to(database: Database) -> None:
+    """The server of these tests writes German dates in the time of Berlin, unless it is told how."""
+    database.sql(
+        "CREATE TYPE mood AS ENUM ('glad', 'sad')",
+        "CREATE DOMAIN weight AS numeric CHECK (VALUE > 0)",
+        "CREATE TABLE types (id int PRIMARY KEY, b bool, f float8, n numeric, j json, jb jsonb, i int[], t text[], h bytea,"
+        " at timestamptz, local timestamp, day date, span interval,"
+        " m mood, ms mood[], w weight, g int GENERATED ALWAYS AS (1) STORED)",
+        "ALTER PUBLICATION streamer ADD TABLE types",
+    )
+    source = database.open()
+    database.sql(
+        """INSERT INTO types VALUES (1, true, 'NaN', 12345678901234567890.5, E'{"a":\n1}', '{"b": [1.0]}', '{{1,NULL},{3,4}}',
+        '{"a \\" b",NULL,"NULL"}', '\\xdead', '2026-11-22 10:15:30.5+02', '2026-11-22 10:15:30', '2026-11-22', '1 day 2:00',
+        'glad', '{glad,sad}', 1.50)"""
+    )
+    (batch,) = batches(source, 1)
+    source.close()
+    (record,) = batch.records
+    assert isinstance(record, bytes)
+    assert b'"n":12345678901234567890.5,' in record
+    assert b'"w":1.50' in record
+    assert b"\n" not in record
+    data = json.loads(record)["data"]
+    assert data == {
+        "id": 1,
+        "b": True,
+        "f": "NaN",
+        "n": 12345678901234567890.5,
+        "j": {"a": 1},
+        "jb": {"b": [1.0]},
+        "i": [[1, None], [3, 4]],
+        "t": ['a " b', None, "NULL"],
+        "h": "3q0=",
+        "at": "2026-11-22T08:15:30.5Z",
+        "local": "2026-11-22 10:15:30",
+        "day": "2026-11-22",
+        "span": "1 day 02:00:00",
+        "m": "glad",
+        "ms": ["glad", "sad"],
+        "w": 1.5,
+    }
+
+
+# What goes away
+
+
+def test_a_server_that_restarts_or_crashes_is_read_on(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1)")
+    assert ids(read(database, source, 1)) == [1]
+    for mode, number in (("immediate", 2), ("fast", 3)):
+        if mode == "fast":
+            # A server that stops waits until all is confirmed that it has sent: somebody must read.
+            stopping = threading.Thread(target=database.cluster.stop)
+            stopping.start()
+            deadline = time.monotonic() + 30
+            while stopping.is_alive() and time.monotonic() < deadline:
+                if (batch := source.read(0.05)) is not None:
+                    database.confirm(source, batch)
+            assert not stopping.is_alive()
+        else:
+            database.cluster.stop(mode)
+            assert source.read(0.1) is None
+        database.cluster.start()
+        database.sql(f"INSERT INTO orders VALUES ({number})")
+        assert ids(read(database, source, 1)) == [number]
+    source.close()
+    assert "tried again in" in caplog.text
+    assert "secret-word" not in caplog.text
+
+
+def test_a_connection_that_ends_in_a_transaction_goes_on_in_it(database: Database) -> None:
+    source = database.open()
+    database.sql("INSERT INTO orders SELECT n FROM generate_series(1, 20000) n")
+    found: list[Found] = []
+    is_ended = False
+    for batch in batches(source, 20_000):
+        found += told(batch)
+        if not is_ended:
+            is_ended = True
+            database.sql(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{database.name}'")
+    source.close()
+    assert ids(found) == list(range(1, 20_001))
+
+
+def test_an_idle_slot_is_moved_on(database: Database) -> None:
+    database.sql("CREATE TABLE other (n int)")
+    source = database.open()
+    before = database.confirmed()
+    database.sql("INSERT INTO other SELECT generate_series(1, 1000)")
+    ((now,),) = database.sql("SELECT pg_current_wal_lsn()")
+    deadline = time.monotonic() + 20
+    while database.confirmed() < lsn(now) and time.monotonic() < deadline:
+        if (batch := source.read(0.05)) is not None:
+            assert not batch.records
+            database.confirm(source, batch)
+    source.close()
+    assert before < lsn(now) <= database.confirmed()
+
+
+def test_an_idle_slot_is_not_moved_past_what_is_in_flight(database: Database) -> None:
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1)")
+    before = database.confirmed()
+    for _ in batches(source, 1):
+        pass
+    database.sql("SELECT pg_switch_wal()")
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        source.read(0.05)
+    assert database.confirmed() == before
+    source.close()
+    again = database.open()
+    assert ids(read(database, again, 1)) == [1]
+    again.close()
+
+
+@pytest.mark.slow
+def test_a_sink_may_be_slower_than_the_server_waits(database: Database) -> None:
+    database.cluster.sql("ALTER SYSTEM SET wal_sender_timeout = '1s'", "SELECT pg_reload_conf()")
+    try:
+        source = database.open()
+        database.sql("INSERT INTO orders SELECT n, n, repeat('x', 1000) FROM generate_series(1, 20000) n")
+        found: list[Found] = []
+        for batch in batches(source, 20_000):
+            found += told(batch)
+            if len(found) < 500:
+                time.sleep(3)
+        process = database.cluster.sql("SELECT active_pid FROM pg_replication_slots")
+        source.close()
+        assert ids(found) == list(range(1, 20_001))
+        assert process
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PostgresChanges, "_keep_alive", lambda _: None)
+            log = logging.getLogger("streamer.service")
+            warned: list[str] = []
+            patch.setattr(log, "log", lambda level, text, *values: warned.append(text % values))
+            source = database.open()
+            next(batches(source, 1))
+            time.sleep(3)
+            for _ in batches(source, 10_000):
+                pass
+            source.close()
+        assert warned, "without the thread that speaks, the server goes away"
+    finally:
+        database.cluster.sql("ALTER SYSTEM RESET wal_sender_timeout", "SELECT pg_reload_conf()")
+
+
+# What is lost
+
+
+def lose(database: Database) -> None:
+    """Read one row, and lose the next one with the slot."""
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1, 250)")
+    read(database, source, 1)
+    source.close()
+    database.sql("INSERT INTO orders VALUES (2, 250)")
+    drop(database)
+
+
+def drop(database: Database) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            database.sql(f"SELECT pg_drop_replication_slot('{database.name}')")
+            return
+        except psycopg.errors.ObjectInUse:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_lost_slot_is_one_clear_error(database: Database) -> None:
+    lose(database)
+    with pytest.raises(
+        ServiceError, match=rf"slot {database.name} is gone; changes after .* on_lost: resnapshot .* on_lost: skip"
+    ):
+        database.open()
+
+
+def test_a_slot_that_somebody_else_moved_is_lost(database: Database) -> None:
+    lose(database)
+    database.sql(f"SELECT pg_create_logical_replication_slot('{database.name}', 'pgoutput')")
+    with pytest.raises(ServiceError, match="was made anew or moved by another one"):
+        database.open()
+
+
+def test_skip_goes_on_with_what_comes(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    lose(database)
+    source = database.open(on_lost="skip")
+    deadline = time.monotonic() + 20
+    while "are lost" not in caplog.text:
+        assert time.monotonic() < deadline
+        if (batch := source.read(0.05)) is not None:
+            database.confirm(source, batch)
+    database.sql("INSERT INTO orders VALUES (3, 250)")
+    assert ids(read(database, source, 1)) == [3]
+    source.close()
+    # It is in the store, so it is not lost once more.
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (4, 250)")
+    assert ids(read(database, source, 1)) == [4]
+    source.close()
+
+
+def test_resnapshot_reads_all_rows_and_what_follows(database: Database) -> None:
+    lose(database)
+    database.sql("INSERT INTO orders SELECT n, n FROM generate_series(10, 3009) n")
+    source = database.open(on_lost="resnapshot")
+    found = []
+    first = True
+    for batch in batches(source, 3003):
+        if first:
+            # Not in the snapshot, and so a change that follows.
+            database.sql("INSERT INTO orders VALUES (4000, 1)")
+            first = False
+        found += told(batch)
+        database.confirm(source, batch)
+    source.close()
+    assert sorted(ids(found)) == [1, 2, *range(10, 3010), 4000]
+    assert found[-1][2]["data"]["id"] == 4000
+    assert {event["type"] for event in events(found)} == {"insert"}
+    assert Counter(type(position) for position, _, _ in found) == {int: 3002, str: 1}
+    assert [key for _, key, _ in found] == [str(each) for each in ids(found)]
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (5, 250)")
+    assert ids(read(database, source, 1)) == [5]
+    source.close()
+
+
+def test_a_slot_that_is_dropped_while_it_is_read_is_lost_too(database: Database) -> None:
+    source = database.open(on_lost="skip")
+    database.sql("INSERT INTO orders VALUES (1)")
+    read(database, source, 1)
+    database.sql(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{database.name}'")
+    drop(database)
+    deadline = time.monotonic() + 20
+    while not database.cluster.sql(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}' AND active"):
+        assert time.monotonic() < deadline
+        if (batch := source.read(0.05)) is not None:
+            database.confirm(source, batch)
+    database.sql("INSERT INTO orders VALUES (2)")
+    assert ids(read(database, source, 1)) == [2]
+    source.close()
+
+
+def test_a_publication_that_is_dropped_is_one_clear_error(database: Database) -> None:
+    source = database.open()
+    database.sql("DROP PUBLICATION streamer", "INSERT INTO orders VALUES (1)")
+    with pytest.raises(ServiceError, match=r"no publication 'streamer' in database .* CREATE PUBLICATION"):
+        read(database, source, 1)
+    source.close()
+
+
+def test_a_publication_that_is_newer_than_the_changes_is_a_loss(database: Database) -> None:
+    source = database.open()
+    database.sql("DROP PUBLICATION streamer", "INSERT INTO orders VALUES (1)", PUBLICATION)
+    with pytest.raises(ServiceError, match="the publication was made after the changes that come next"):
+        read(database, source, 1)
+    source.close()
+
+
+FAULTS = ("source.slot", "source.lost", "source.snapshot")
+
+
+class Fault(Exception):
+    """What a test lets happen."""
+
+
+@pytest.mark.parametrize("point", FAULTS)
+def test_a_failure_where_a_slot_is_made_loses_nothing(database: Database, point: str) -> None:
+    def fail() -> None:
+        raise Fault
+
+    if point != "source.slot":
+        lose(database)
+    faults.arm(point, fail)
+
+    def run() -> None:
+        source = database.open(on_lost="resnapshot")
+        database.sql("INSERT INTO orders VALUES (7)")
+        read(database, source, 10)
+
+    with pytest.raises(Fault):
+        run()
+    faults.disarm()
+    source = database.open(on_lost="resnapshot")
+    if point == "source.slot":
+        database.sql("INSERT INTO orders VALUES (1)", "INSERT INTO orders VALUES (2)", "INSERT INTO orders VALUES (7)")
+    wanted = [1, 2, 7]
+    assert ids(read(database, source, len(wanted))) == wanted
+    source.close()
+
+
+# What a check says
+
+
+def refused(database: Database, **fields: Any) -> str:
+    with pytest.raises(ServiceError) as caught:
+        database.source(**fields).check()
+    assert "secret-word" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_check_says_what_is_wrong_and_changes_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.source().check()
+    assert database.cluster.sql(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
+    assert "no publication 'nosuch'" in refused(database, publication="nosuch")
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1)")
+    read(database, source, 1)
+    assert "reads slot" in refused(database)
+    source.close()
+    assert "of plugin pgoutput in database" in refused(database, plugin="wal2json")
+    database.cluster.sql("DROP ROLE IF EXISTS weak", "CREATE ROLE weak LOGIN PASSWORD 'secret-word'")
+    monkeypatch.setenv("PG", database.cluster.dsn(database.name, "weak"))
+    assert "replication" in refused(database)
+    monkeypatch.setenv("PG", database.dsn.replace("secret-word", "secret-word2"))
+    assert "password authentication failed" in refused(database)
+    monkeypatch.setenv("PG", database.dsn.replace(str(database.cluster.port), "1"))
+    assert "refused" in refused(database)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:secret-word@x@host/db",
+        "postgresql://u:p/secret-word@host/db",
+        "secret-word",
+        "host=x secret-word",
+        "u://a@secret-word@",
+    ],
+)
+def test_a_connection_string_that_cannot_be_read_is_not_shown(
+    database: Database, monkeypatch: pytest.MonkeyPatch, dsn: str
+) -> None:
+    monkeypatch.setenv("PG", dsn)
+    assert "dsn: expected a connection string" in refused(database)
+
+
+def test_a_server_without_logical_decoding_says_what_to_set() -> None:
+    cluster = Cluster({"wal_level": "replica"})
+    try:
+        cluster.sql(ORDERS, PUBLICATION)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PG", cluster.dsn())
+            source = PostgresChanges(PostgresSource(type="postgres", dsn=SecretValue("env", "PG")))
+            with pytest.raises(ServiceError, match="wal_level of the server is replica; set wal_level = logical, and restart it"):
+                source.check()
+    finally:
+        cluster.close()
+
+
+# wal2json
+
+
+@pytest.mark.skipif(not has_wal2json(), reason="the server has no wal2json")
+def test_wal2json_reads_the_same_with_keys(database: Database) -> None:
+    database.sql("ALTER TABLE orders ALTER note SET STORAGE EXTERNAL", "INSERT INTO orders VALUES (1, 1, repeat('x', 10000))")
+    source = database.open(plugin="wal2json")
+    database.sql(
+        "UPDATE orders SET amount = 250", "INSERT INTO orders SELECT n FROM generate_series(2, 3) n", "DELETE FROM orders"
+    )
+    found = read(database, source, 6)
+    source.close()
+    for event in events(found):
+        del event["ts"]
+    assert events(found)[0] == {
+        "type": "update",
+        "collection": "public.orders",
+        "data": {"id": 1, "amount": 250},
+        "before": {"id": 1},
+        "unknown": ["/data/note"],
+    }
+    assert [key for _, key, _ in found] == ["1", "2", "3", "1", "2", "3"]
+    assert [position.partition(":")[2] for position, _, _ in found] == ["0", "0", "1", "0", "1", "2"]
+    again = database.open(plugin="wal2json")
+    database.sql("INSERT INTO orders VALUES (9)")
+    assert ids(read(database, again, 1)) == [9]
+    again.close()
+
+
+# All of it
+
+
+def configuration(database: Database, directory: Path, **fields: Any) -> dict[str, Any]:
+    (directory / "subs.jsonl").write_text(SUBSCRIPTION)
+    source = {"type": "postgres", "dsn": {"env": "PG"}, "slot": database.name, "status_interval": "1s", **fields}
+    return {
+        "subscriptions": [str(directory / "subs.jsonl")],
+        "sources": {"orders": source},
+        "sinks": {"out": {"type": "file", "path": str(directory / "out.jsonl")}},
+        "service": {"data_dir": str(directory / "data")},
+    }
+
+
+def test_a_service_delivers_changes_of_tables(database: Database, tmp_path: Path, backend: str) -> None:
+    service = Service(lambda: Loaded(Config.from_dict(configuration(database, tmp_path))))
+    service.check()
+    running = threading.Timer(0, lambda: None)
+    database.sql(f"SELECT pg_create_logical_replication_slot('{database.name}', 'pgoutput')")
+    database.sql(
+        "INSERT INTO orders VALUES (1, 250), (2, 7)", "UPDATE orders SET amount = 300", "DELETE FROM orders WHERE id = 1"
+    )
+    out = tmp_path / "out.jsonl"
+
+    def stop() -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not (out.exists() and len(lines(out)) >= 4):
+            time.sleep(0.05)
+        service._asked.append(signal.SIGTERM)
+
+    running = threading.Thread(target=stop)  # type: ignore[assignment]
+    running.start()
+    service.run()
+    running.join()
+    messages = lines(out)
+    assert [(each["type"], each["partitionkey"], each["certain"]) for each in messages] == [
+        ("streamer.match.enter", "1", True),
+        ("streamer.match.enter", "1", False),
+        ("streamer.match.enter", "2", False),
+        ("streamer.match.leave", "1", False),
+    ]
+    assert len({each["id"] for each in messages}) == 4
+    ((held,),) = [tuple(json.loads(each)["lsn"] for each in stored(tmp_path).values())]
+    assert database.confirmed() >= lsn(held)
+
+
+def stored(directory: Path) -> dict[str, str]:
+    import sqlite3
+
+    database = sqlite3.connect(directory / "data" / "store.db")
+    try:
+        return dict(database.execute("SELECT partition, position FROM positions").fetchall())
+    finally:
+        database.close()
+
+
+KEYS = 50
+
+
+def write(database: Database, rng: random.Random, versions: Counter[int], changes: int) -> list[tuple[int, int]]:
+    """Write changes of some rows, in transactions of all sizes of which two run at once; return key and version in order."""
+    done: list[tuple[int, int]] = []
+    with psycopg.connect(database.dsn) as one, psycopg.connect(database.dsn) as other:
+        both = {one: range(KEYS), other: range(KEYS, 2 * KEYS)}
+        waiting: dict[Any, list[tuple[int, int]]] = {one: [], other: []}
+        left = changes
+        while left:
+            connection = rng.choice((one, other))
+            key = rng.choice(both[connection])
+            for _ in range(rng.choice((1, 1, 1, 5, 300))):
+                if not left:
+                    break
+                versions[key] += 1
+                left -= 1
+                connection.execute(
+                    "INSERT INTO orders VALUES (%s, %s, %s) ON CONFLICT (id)"
+                    " DO UPDATE SET amount = excluded.amount, note = excluded.note",
+                    (key, 1000 + versions[key], str(versions[key])),
+                )
+                waiting[connection].append((key, versions[key]))
+            if rng.random() < 0.3:
+                connection.commit()
+                done += waiting[connection]
+                waiting[connection] = []
+        for connection in (one, other):
+            connection.commit()
+            done += waiting[connection]
+    return done
+
+
+def seen(path: Path) -> list[tuple[int, int, str]]:
+    """Return key, version and id of each message that is whole."""
+    found = []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        data = message["data"]["event"]["data"]
+        found.append((data["id"], int(data["note"]), message["id"]))
+    return found
+
+
+def kill_again_and_again(database: Database, directory: Path, kills: int, backend: str) -> tuple[int, int]:
+    """Kill a service at random moments; return how often, and how many messages came twice."""
+    seed = random.randrange(2**32)
+    rng = random.Random(seed)
+    (directory / "streamer.yaml").write_text(json.dumps(configuration(database, directory)))
+    command = [sys.executable, "-m", "streamer", "serve", "-c", str(directory / "streamer.yaml")]
+    environment = {
+        **os.environ,
+        "STREAMER_BACKEND": backend,
+        "PG": database.dsn,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    out, killed, wanted = directory / "out.jsonl", 0, []
+    versions: Counter[int] = Counter()
+    database.sql(f"SELECT pg_create_logical_replication_slot('{database.name}', 'pgoutput')")
+    while True:
+        is_last = killed == kills
+        wanted += write(database, rng, versions, 1500) if not is_last else []
+        begun = len(seen(out))
+        with open(directory / "log", "ab") as log:
+            running = subprocess.Popen(command, stderr=log, env=environment)
+        deadline = time.monotonic() + 90
+        if is_last:
+            while len({each[:2] for each in seen(out)}) < len(wanted) and time.monotonic() < deadline and running.poll() is None:
+                time.sleep(0.1)
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(30) == 0, (seed, (directory / "log").read_text())
+            break
+        # From the first message on at the earliest: a start takes longer than all of its work.
+        size = out.stat().st_size if out.exists() else 0
+        while (out.stat().st_size if out.exists() else 0) == size and running.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(rng.expovariate(1 / 0.02))
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        killed += 1
+        assert begun <= len(seen(out))
+    found = seen(out)
+    first = list(dict.fromkeys(each[:2] for each in found))
+    assert set(first) == set(wanted), seed
+    for key in range(2 * KEYS):
+        versions = [version for each, version in first if each == key]
+        assert versions == sorted(versions), (seed, key)
+    by_change: dict[tuple[int, int], set[str]] = {}
+    for key, version, name in found:
+        by_change.setdefault((key, version), set()).add(name)
+    assert all(len(names) == 1 for names in by_change.values()), seed
+    assert len({name for _, _, name in found}) == len(wanted), seed
+    return killed, len(found) - len(wanted)
+
+
+@pytest.mark.slow
+def test_a_service_that_is_killed_at_random_moments_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:
+    killed, _ = kill_again_and_again(database, tmp_path, 3, backend)
+    assert killed == 3
+
+
+@pytest.mark.integration
+def test_a_service_that_is_killed_a_hundred_times_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:
+    """What came of it is a line of tests/records/service.jsonl."""
+    began = time.monotonic()
+    killed, twice = kill_again_and_again(database, tmp_path, 100, backend)
+    line = {
+        **stamp(),
+        "what": "PostgreSQL to file, killed at random moments between transactions of all sizes, then run to its end",
+        "python": platform.python_version(),
+        "backend": backend,
+        "seconds": round(time.monotonic() - began),
+        "killed": killed,
+        "changes": 1500 * killed,
+        "lost": 0,
+        "out_of_order": 0,
+        "delivered_twice": twice,
+    }
+    append("service", line)

@@ -1,0 +1,111 @@
+"""A server of PostgreSQL that is thrown away: made in a directory of its own, with logical decoding."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+#: Debian's, newest first, and whatever the path has.
+PLACES = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
+SETTINGS = {
+    "wal_level": "logical",
+    "listen_addresses": "127.0.0.1",
+    "fsync": "off",
+    "shared_buffers": "16MB",
+    "max_wal_senders": "20",
+    "max_replication_slots": "20",
+    "max_connections": "50",
+    "timezone": "Europe/Berlin",
+    "datestyle": "German",
+}
+
+
+def programs() -> Path | None:
+    """Return the directory of a server's programs; None where there is none, or nobody who could run it."""
+    found = next((place for place in PLACES if (place / "initdb").exists()), None)
+    if found is None and (path := shutil.which("initdb")) is not None:
+        found = Path(path).parent
+    return None if found is None or (os.geteuid() == 0 and shutil.which("runuser") is None) else found
+
+
+def missing() -> str | None:
+    """Return why there is no server; None where there is one."""
+    return "no PostgreSQL is installed here" if programs() is None else None
+
+
+def has_wal2json() -> bool:
+    """Tell whether the server has the plugin wal2json."""
+    found = programs()
+    return found is not None and (found.parent / "lib" / "wal2json.so").exists()
+
+
+class Cluster:
+    """A running server. `stop` stops it, `close` throws it away."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        found = programs()
+        assert found is not None
+        self._programs = found
+        # Where the server's user may look, too.
+        self.directory = Path(tempfile.mkdtemp(prefix="streamer-pg-"))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._as: list[str] = []
+        if os.geteuid() == 0:
+            # Root may not run a server.
+            self._as = ["runuser", "-u", "postgres", "--"]
+            shutil.chown(self.directory, "postgres")
+        password = self.directory / "password"
+        password.write_text("secret-word\n")
+        if self._as:
+            shutil.chown(password, "postgres")
+        self._data = self.directory / "data"
+        self._run("initdb", "-D", self._data, "-U", "streamer", "-A", "scram-sha-256", "--pwfile", password, "-E", "UTF8", "-N")
+        lines = [f"{name} = '{value}'" for name, value in (SETTINGS | dict(settings or {})).items()]
+        with open(self._data / "postgresql.auto.conf", "a") as file:
+            file.write("\n".join([*lines, f"port = {self.port}", f"unix_socket_directories = '{self.directory}'", ""]))
+        self.start()
+
+    def dsn(self, database: str = "postgres", user: str = "streamer") -> str:
+        """Return how to connect."""
+        return f"postgresql://{user}:secret-word@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._run("pg_ctl", "-D", self._data, "-w", "-l", self.directory / "log", "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it: `fast` waits for those who read its log, `immediate` is a crash."""
+        self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
+
+    def sql(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run statements, each a transaction; return the rows of the last."""
+        with psycopg.connect(self.dsn(database), autocommit=True) as connection:
+            rows: list[tuple[Any, ...]] = []
+            for statement in statements:
+                cursor = connection.execute(statement)  # type: ignore[call-overload]
+                rows = cursor.fetchall() if cursor.description else []
+            return rows
+
+    def close(self) -> None:
+        """Stop it at once, and remove it."""
+        try:
+            self.stop("immediate")
+        except subprocess.CalledProcessError:
+            pass
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: Any) -> None:
+        command = [*self._as, str(self._programs / program), *map(str, arguments)]
+        # A server that inherited a pipe would keep it open.
+        with open(self.directory / "out", "ab") as out:
+            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", timeout=120)
