@@ -672,7 +672,7 @@ class ApiLimits(Section):
     """Connections from one address at once; as of `connections`."""
     requests: Whole = 64
     """Requests that are answered at once."""
-    requests_of_a_token: Whole = 16
+    requests_of_a_token: Whole = 8
     """Requests with one token that are answered at once."""
 
 

@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -331,6 +332,47 @@ def test_a_client_that_goes_away_leaves_nothing(api: Api) -> None:
     connection.close()
     until(lambda: len(api.door) == 0)
     assert api.ask("GET", "/v1/subscriptions").status == 200
+
+
+def test_requests_that_come_at_once_are_answered_in_turn(api: Api) -> None:
+    head = f"Host: localhost\r\nAuthorization: Bearer {api.token}\r\n"
+    body = json.dumps(BIG)
+    put = f"PUT /v1/subscriptions/x HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n{body}"
+    gets = f"GET /v1/subscriptions/x HTTP/1.1\r\n{head}\r\n" * 20
+    last = f"DELETE /v1/subscriptions/x HTTP/1.1\r\n{head}Connection: close\r\n\r\n"
+    told = api.raw((put + gets + last).encode())
+    assert (told.count(b"HTTP/1.1 201"), told.count(b"HTTP/1.1 200"), told.count(b"HTTP/1.1 204")) == (1, 20, 1)
+
+
+def test_a_client_may_ask_whether_to_send_its_body(api: Api) -> None:
+    head = "PUT /v1/subscriptions/x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nConnection: close\r\n"
+    with socket.create_connection(("127.0.0.1", api.port), timeout=10) as connection:
+        body = json.dumps(BIG).encode()
+        connection.sendall(f"{head}Authorization: Bearer {api.token}\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 100")
+        connection.sendall(body)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 201")
+    # Without a token nobody wants it.
+    assert status(api.raw(f"{head}Content-Length: 10\r\n\r\n".encode())) == 401
+
+
+def test_who_looks_whether_it_is_well_waits_for_nobody(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+    monkeypatch.setattr(type(api.service.engine), "match", lambda *_: gate.wait(30))
+    other = api.make_token("acme", "read")
+    asking = [
+        threading.Thread(target=api.ask, args=("POST", "/v1/match", order()), kwargs={"token": token})
+        for token in (api.token, other)
+        for _ in range(8)
+    ]
+    for each in asking:
+        each.start()
+    refused = until(lambda: (reply := api.ask("POST", "/v1/match", order())).status == 429 and reply)
+    assert refused.kind == "too-many"
+    assert api.ask("GET", "/readyz", token="").status == 200
+    gate.set()
+    for each in asking:
+        each.join()
 
 
 KILLED = """\

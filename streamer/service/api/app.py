@@ -36,7 +36,9 @@ from streamer.service.api.routes import Found, Route, find
 from streamer.service.api.tokens import DEV, Token, Tokens
 
 #: Threads that answer. Most of what they do releases the GIL, or waits for a disk.
-_THREADS: Final = 8
+_THREADS: Final = 16
+#: Threads that answer what needs no token: who looks whether the service is well waits for no import.
+_PROBES: Final = 2
 _LOGGER: Final = logging.getLogger("streamer.service.api")
 #: Where no answer is kept by anybody, nor taken for what it is not.
 _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -59,6 +61,7 @@ class App:
         self._handlers, self._section, self._tokens = handlers, section, tokens
         self._limits = Limits(section)
         self._pool = ThreadPoolExecutor(_THREADS, "streamer-api")
+        self._probes = ThreadPoolExecutor(_PROBES, "streamer-probe")
         self._names = {"localhost", section.address.lower(), *(name.lower() for name in section.hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in section.origins}
         self.door = Door(section.limits)
@@ -66,7 +69,8 @@ class App:
 
     def close(self) -> None:
         """Begin nothing more."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._probes):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -167,7 +171,8 @@ class App:
 
     async def _run(self, route: Route, call: Call) -> Answer:
         handle = getattr(self._handlers, route.handler)
-        answer: Answer = await asyncio.get_running_loop().run_in_executor(self._pool, partial(handle, call))
+        pool = self._probes if route.scope is None else self._pool
+        answer: Answer = await asyncio.get_running_loop().run_in_executor(pool, partial(handle, call))
         return answer
 
     async def _body(self, request: Request, route: Route, told: MutableMapping[str, str]) -> bytes:
