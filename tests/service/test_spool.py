@@ -409,6 +409,26 @@ def test_a_full_spool_lets_who_fills_it_wait(place: Place) -> None:
     assert endpoint.accepted()["a"] == ids_of(["a"], 10)
 
 
+def test_who_stops_does_not_wait_for_room(place: Place) -> None:
+    """What was read of standard input cannot be read again, so it goes into the spool all the same."""
+    hold = threading.Event()
+    endpoint = recorded(lambda *_: GOOD if hold.wait(30) else DOWN)
+    running = place.start(endpoint, Terms(bytes=1000))
+    place.put(["a-0000", "a-0001"], running, b"x" * 400)
+    filling = threading.Thread(target=place.put, args=(["a-0002"], running, b"x" * 400))
+    filling.start()
+    until(lambda: endpoint.sent)
+    assert filling.is_alive()
+    running.stop()
+    filling.join(60)
+    running.complete()
+    hold.set()
+    place.wait()
+    # The request that was on its way has ended, and no other one began.
+    assert endpoint.took == [["a-0000"]]
+    assert [each[0] for each in place.left()] == ["a-0001", "a-0002"]
+
+
 def test_a_full_spool_gives_up_the_oldest_that_are_not_on_their_way(place: Place) -> None:
     hold = threading.Event()
     endpoint = recorded(lambda *_: GOOD if hold.wait(30) else DOWN)
