@@ -119,6 +119,26 @@ def test_a_store_of_a_later_version_is_refused_and_one_of_an_earlier_is_upgraded
         Store(tmp_path)
 
 
+def test_the_subscriptions_of_a_store_of_the_first_version_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "UPGRADES", sqlite.UPGRADES[:1])
+    monkeypatch.setattr(sqlite, "_ROOM", "SELECT 0")
+    store = Store(tmp_path)
+    with store.transaction() as execute:
+        execute("INSERT INTO subscriptions VALUES ('t', 'a', 'files', CAST('{\"id\": \"a\"}' AS BLOB))")
+    store.close()
+    monkeypatch.undo()
+    store = Store(tmp_path)
+    table = Table(store)
+    kept = table.get("t", "a")
+    assert kept is not None
+    assert (kept.origin, kept.text, kept.version, kept.paused, kept.expires_at) == ("files", b'{"id": "a"}', 0, False, None)
+    assert table.hold("files", [written(b'{"id": "a"}', "t")]) == 0
+    (row,) = table.write([kept])
+    assert row.version == 1
+    table.close()
+    store.close()
+
+
 def test_a_store_that_lost_a_part_is_one_clear_error(tmp_path: Path) -> None:
     store = Store(tmp_path)
     Table(store).hold("files", [written(b'{"id": "%d"}' % number, "t") for number in range(2000)])
