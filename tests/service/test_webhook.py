@@ -229,6 +229,36 @@ def test_a_connection_that_was_closed_meanwhile_is_made_anew(raw: Callable[..., 
     assert server.taken == 3
 
 
+def test_an_interim_response_is_no_answer_to_this_request_nor_its_answer_one_to_the_next(
+    raw: Callable[..., Raw], to: Callable[..., Webhook]
+) -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+
+    def serve(connected: socket.socket) -> None:
+        connected.sendall(hints * 2)
+        time.sleep(0.1)
+        connected.sendall(OK + b"Content-Length: 0\r\n\r\n")
+        connected.recv(65_536)
+        connected.sendall(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
+
+    server = raw(serve)
+    hook = to(server.port)
+    assert [hook.send([ID], [MESSAGE]).code for _ in range(2)] == ["200", "500"]
+    assert server.taken == 1
+
+
+def test_an_endpoint_that_would_speak_something_else_is_left(raw: Callable[..., Raw], to: Callable[..., Webhook]) -> None:
+    def serve(connected: socket.socket) -> None:
+        connected.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        connected.recv(65_536)
+        connected.sendall(OK + b"Content-Length: 0\r\n\r\n")
+
+    server = raw(serve)
+    hook = to(server.port)
+    assert [hook.send([ID], [MESSAGE]).code for _ in range(2)] == ["101", "101"]
+    assert server.taken == 2
+
+
 def test_an_endpoint_that_is_not_there_is_asked_later(to: Callable[..., Webhook]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]

@@ -190,7 +190,8 @@ class Webhook:
         try:
             connection.wire.begin(min(deadline, time.monotonic() + BODY), connection.wire.left)
             response.read(MOST_READ + 1)
-            is_whole = response.isclosed() and not response.will_close
+            # Whoever answers 101 speaks something else from there on.
+            is_whole = response.isclosed() and not response.will_close and response.status >= 200
         except (OSError, http.client.HTTPException, ValueError):
             # The head has told how it ended.
             is_whole = False
@@ -316,10 +317,25 @@ class _Reader(io.RawIOBase):
 
 
 @final
+class _Response(http.client.HTTPResponse):
+    """What ends an attempt: interim responses before it, as 103, are passed over; http.client takes them for the end.
+
+    The one that follows would be read as the answer to the next request of the connection.
+    """
+
+    def begin(self) -> None:
+        super().begin()
+        while 101 < self.status < 200:
+            self.headers = None  # type: ignore[assignment]  # as before the first
+            super().begin()
+
+
+@final
 class _Connection(http.client.HTTPConnection):
     """A connection that is made already, and never made again."""
 
     auto_open = 0
+    response_class = _Response
 
     def __init__(self, host: str, port: int, wire: _Wire, *, is_tls: bool) -> None:
         super().__init__(host, port)
