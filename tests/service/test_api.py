@@ -13,6 +13,7 @@ import pytest
 
 from streamer.errors import ServiceError
 from streamer.service import faults
+from streamer.service.api.calls import cursor
 from streamer.service.store.sqlite import Store
 from tests.service.api import BIG, LINES, Api, order, running, until
 from tests.service.receiver import Receiver
@@ -442,7 +443,13 @@ def test_explain_tells_why_of_one_that_is_held_or_given(api: Api) -> None:
     assert api.ask("POST", "/v1/explain", {"id": "big", "event": {"collection": 7}}).kind == "event"
     for body in ({}, {"event": {}}, {"id": "big"}, {"id": 7, "event": {}}, {"id": "big", "event": 7}, [], {"x": 1, "event": {}}):
         assert api.ask("POST", "/v1/explain", body).kind == "bad-request", body
-    for text in (b"[" * 100_000, b'{"a": ' + b"9" * 10_000 + b"}", b"\xff", b'{"event": {"\\ud800": 1}, "id": "big"}'):
+    for text in (
+        b"[" * 100_000,
+        b'{"a": ' + b"9" * 10_000 + b"}",
+        b"\xff",
+        b'{"event": {"\\ud800": 1}, "id": "big"}',
+        b'{"event": {}, "id": "\\ud800"}',
+    ):
         assert api.ask("POST", "/v1/explain", text).kind in ("bad-request", "event"), text[:20]
 
 
@@ -466,6 +473,8 @@ def test_dead_letters_are_listed_shown_replayed_and_dropped(tmp_path: Path, back
         rest = api.ask("GET", f"/v1/dead-letters?limit=2&cursor={first['next']}", token=admin).json
         found = {each["code"]: each for each in first["items"] + rest["items"]}
         assert rest["next"] is None
+        of_subscriptions = cursor("big")
+        assert api.ask("GET", f"/v1/dead-letters?cursor={of_subscriptions}", token=admin).kind == "bad-request"
         numbers = [found[code]["id"] for code in ("malformed_json", "bad_utf8", "too_long")]
         one = api.ask("GET", f"/v1/dead-letters/{numbers[0]}", token=admin).json
         assert (one["record"], one["reason"]) == ("{", found["malformed_json"]["reason"])

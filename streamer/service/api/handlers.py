@@ -14,6 +14,7 @@ from streamer.core.options import Options
 from streamer.engine.engine import Engine
 from streamer.engine.explain import explain
 from streamer.errors import DuplicateSubscriptionError, SubscriptionError
+from streamer.model import is_unicode
 from streamer.service.api import openapi
 from streamer.service.api.calls import LINES, METRICS, Answer, Call, after, answer, cursor, tags
 from streamer.service.api.problems import Problem, members
@@ -189,7 +190,7 @@ class Handlers:
         if not question.keys() <= {"event", "id", "subscription"} or "event" not in question or len(question) != 2:
             raise Problem("bad-request", "expected event, and id or subscription")
         if "id" in question:
-            if not isinstance(question["id"], str):
+            if not isinstance(question["id"], str) or not is_unicode(question["id"]):
                 raise Problem("bad-request", "id: expected some text")
             row = self._subscriptions.get(call.whose, question["id"])
             if row is None:
@@ -237,7 +238,9 @@ class Handlers:
         """See the route."""
         limit = call.query.get("limit", 100)
         at = _number(after(call.query["cursor"])) if "cursor" in call.query else 0
-        letters = self._store.letters(at or 0, limit)
+        if at is None:
+            raise Problem("bad-request", "cursor: expected the next of a list of dead letters, as it was given")
+        letters = self._store.letters(at, limit)
         more = cursor(str(letters[-1].id)) if len(letters) == limit else None
         return answer({"items": [_letter(each) for each in letters], "next": more})
 
