@@ -17,13 +17,10 @@ from streamer._backend import BACKEND, ReferenceBackendWarning
 from streamer.bloom.options import BloomOptions
 from streamer.cel_eval.errors import CelErrors, FailingSubscription
 from streamer.core.arrow import ArrowMatches
-from streamer.core.lint import Finding, FindingCode
-from streamer.core.plan import Plan
 from streamer.core.protocol import Changes
 from streamer.engine.batch import LineResult
 from streamer.engine.engine import Engine
 from streamer.engine.matches import BatchMatches, Matches
-from streamer.engine.stats import CollectionStats, Stats
 from streamer.errors import (
     BackendError,
     BulkConfigError,
@@ -54,9 +51,12 @@ from streamer.version import VERSION
 
 if _TYPE_CHECKING:
     from streamer.config import Config
+    from streamer.core.lint import Finding, FindingCode
+    from streamer.core.plan import Plan
     from streamer.engine.explain import Explanation
     from streamer.engine.misses import NearMiss, NearMisses
     from streamer.engine.reload import Reload
+    from streamer.engine.stats import CollectionStats, Stats
 
 __version__ = VERSION
 
@@ -124,10 +124,15 @@ __all__ = [
 __getattr__ = _late(
     __name__,
     {
+        "CollectionStats": "engine.stats",
         "Config": "config",
         "Explanation": "engine.explain",
+        "Finding": "core.lint",
+        "FindingCode": "core.lint",
         "NearMiss": "engine.misses",
         "NearMisses": "engine.misses",
+        "Plan": "core.plan",
         "Reload": "engine.reload",
+        "Stats": "engine.stats",
     },
 )

@@ -18,9 +18,7 @@ from streamer.bloom.options import BloomOptions
 from streamer.cel_eval.cache import ProgramCache
 from streamer.cel_eval.errors import WORST, CelErrors, ErrorLog
 from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
-from streamer.core.lint import Finding
 from streamer.core.options import Options
-from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Core, Mode, Selection, Source
 from streamer.engine.arguments import OnError, check_names, check_positive, is_text, selection, several, skips
 from streamer.engine.batch import AT_ONCE, LineResult, match_lines, write_lines
@@ -28,7 +26,6 @@ from streamer.engine.bloom import Bloom
 from streamer.engine.lines import LineSource
 from streamer.engine.matches import BatchMatches, Matches
 from streamer.engine.metrics import EngineMetrics
-from streamer.engine.stats import Stats, read_stats
 from streamer.engine.stream import StreamResult, stream, stream_async
 from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, UnknownSubscriptionError
 from streamer.events.layout import EventLayout, PresetName
@@ -44,9 +41,12 @@ if TYPE_CHECKING:
 
     # Imported when used: pydantic takes longer to import than the rest.
     from streamer.config import Config
+    from streamer.core.lint import Finding
+    from streamer.core.plan import Plan
     from streamer.engine.explain import Explanation
     from streamer.engine.misses import NearMisses
     from streamer.engine.reload import Configured, Reload
+    from streamer.engine.stats import Stats
     from streamer.metrics import Server
     from streamer.subscriptions.compile import CompiledSubscription
 
@@ -685,6 +685,8 @@ class Engine:
 
     def stats(self) -> Stats:
         """Return what it holds and what it did, in all and for each collection; printed, it is a table."""
+        with NO_FORK:
+            from streamer.engine.stats import read_stats
         for state in self._bloom.filters():
             self._core.measure_filter(*state.name)
         return read_stats(self._core, sum(self._bloom.rebuilds.values()), self._programs, self.cel_errors)

@@ -24,9 +24,7 @@ from streamer.cel_eval.registered import Functions
 from streamer.cel_eval.values import CelReason
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
-from streamer.core.lint import Examined, Finding, remarked, with_duplicates
 from streamer.core.options import Options
-from streamer.core.plan import Plan
 from streamer.core.protocol import Changes, Held, Mode, Selection, Source
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
     from streamer.bloom.portable import PortableBloomFilter
     from streamer.bloom.shipping import Gathered
     from streamer.cel_eval.program import Program
+    from streamer.core.lint import Examined, Finding
+    from streamer.core.plan import Plan
     from streamer.core.snapshot import Head
     from streamer.subscriptions.compile import CompiledSubscription
 
@@ -420,10 +420,14 @@ class NativeCore(_native.Core):
         )
 
     def lint(self) -> list[Finding]:
+        with NO_FORK:
+            from streamer.core.lint import with_duplicates
         examined = map(self._examined, self.ids(Selection()))
         return with_duplicates(each for each in examined if each is not None)
 
     def _examined(self, subscription_id: str) -> Examined | None:
+        with NO_FORK:
+            from streamer.core.lint import Examined, remarked
         told = self.lint_in_words(subscription_id)
         remarks: tuple[tuple[str, str], ...] = ()
         if told is not None and told["is_portable"]:
