@@ -534,6 +534,57 @@ def test_a_publication_that_is_newer_than_the_changes_is_a_loss(database: Databa
     source.close()
 
 
+def test_a_slot_that_was_invalidated_is_lost(database: Database) -> None:
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1)")
+    read(database, source, 1)
+    source.close()
+    settings = ("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'", "SELECT pg_reload_conf()")
+    try:
+        database.sql(*settings)
+        for number in range(2, 6):
+            database.sql(f"INSERT INTO orders VALUES ({number})", "SELECT pg_switch_wal()")
+        database.sql("CHECKPOINT")
+        reason = "was invalidated, since it would have kept more of the log than max_slot_wal_keep_size allows"
+        assert reason in refused(database)
+        with pytest.raises(ServiceError, match=reason):
+            database.open()
+        source = database.open(on_lost="resnapshot")
+        assert ids(read(database, source, 5)) == [1, 2, 3, 4, 5]
+    finally:
+        database.sql("ALTER SYSTEM RESET max_slot_wal_keep_size", "SELECT pg_reload_conf()")
+
+
+def test_another_server_is_a_loss_until_somebody_says_what_to_do(database: Database) -> None:
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1)")
+    read(database, source, 1)
+    source.close()
+    database.positions = {"4711.1": json.dumps({"lsn": "FFFF/0"})}
+    for _ in range(2):
+        # Also once the store has the new server.
+        with pytest.raises(ServiceError, match=r"another server|made anew or moved"):
+            database.open()
+    source = database.open(on_lost="resnapshot")
+    assert ids(read(database, source, 1)) == [1]
+    source.close()
+
+
+def test_a_standby_that_was_promoted_is_read_on(database: Database) -> None:
+    source = database.open()
+    database.sql("INSERT INTO orders VALUES (1)")
+    read(database, source, 1)
+    source.close()
+    ((partition, place),) = database.positions.items()
+    # As if its slot had come with it: another timeline of one system.
+    database.positions = {f"{partition.partition('.')[0]}.0": place}
+    database.sql("INSERT INTO orders VALUES (2)")
+    source = database.open()
+    assert ids(read(database, source, 1)) == [2]
+    source.close()
+    assert list(database.positions) == [partition]
+
+
 FAULTS = ("source.slot", "source.lost", "source.snapshot")
 
 
