@@ -126,7 +126,7 @@ class Table:
         """Return the events of a changed row; without an *old* one its key is what it was."""
         if old is None:
             old = [value if column.is_key else _UNCHANGED for value, column in zip(row, self.columns, strict=True)]
-        elif _UNCHANGED in row:
+        elif _has_holes(row):
             # What the old row has, and the new one says was not changed.
             row = [before if value is _UNCHANGED else value for value, before in zip(row, old, strict=True)]
         if any(old[at] != row[at] for at in self._key):
@@ -141,14 +141,15 @@ class Table:
         return [value if column.is_key else _UNCHANGED for value, column in zip(row, self.columns, strict=True)]
 
     def _members(self, row: Row, side: str) -> str:
-        members = []
+        members: list[str] = []
+        add = members.append
         name = ""
         try:
             for (name, convert), value in zip(self._read, row, strict=True):
                 if isinstance(value, str):
-                    members.append(name + convert(value))
+                    add(name + convert(value))
                 elif value is None:
-                    members.append(name + "null")
+                    add(name + "null")
         except (RecursionError, ValueError) as error:
             is_deep = isinstance(error, RecursionError)
             code, reason = (EventCode.TOO_DEEP, "nested too deep") if is_deep else (EventCode.BAD_VALUE, str(error))
@@ -157,18 +158,24 @@ class Table:
         return ",".join(members)
 
     def _unknown(self, row: Row) -> str:
-        if _UNCHANGED not in row:
+        if not _has_holes(row):
             return ""
         return f',"unknown":[{",".join(at for at, value in zip(self._pointers, row, strict=True) if value is _UNCHANGED)}]'
 
     def _key_of(self, row: Row) -> str | None:
+        if len(self._key) == 1:
+            value = row[self._key[0]]
+            return value if isinstance(value, str) else None
         values = [row[at] for at in self._key]
         texts = [value for value in values if isinstance(value, str)]
         if not texts or len(texts) < len(values):
             return None
-        if len(texts) == 1:
-            return texts[0]
         return f"[{','.join(self.columns[at].convert(text) for at, text in zip(self._key, texts, strict=True))}]"
+
+
+def _has_holes(row: Row) -> bool:
+    # Most often no value is one: a look at types costs less than comparing each text with what stands for them.
+    return _Unchanged in set(map(type, row))
 
 
 @final
@@ -311,15 +318,13 @@ def _row(table: Table, message: bytes, at: int) -> tuple[Row, int]:
         raise EventError(EventCode.BAD_VALUE, reason, offset=at)
     at += 2
     row: list[str | _Unchanged | None] = []
+    add, length_at = row.append, _RELATION.unpack_from
     for _ in range(count):
         kind = message[at]
         if kind == 0x74:  # t
             begin = at + 5
-            end = begin + int.from_bytes(message[at + 1 : begin], "big")
-            if end > len(message):
-                raise _Cut
-            row.append(message[begin:end].decode())
-            at = end
+            at = begin + length_at(message, at + 1)[0]
+            add(str(message[begin:at], "utf-8"))
         elif kind == 0x6E:  # n
             row.append(None)
             at += 1
@@ -329,6 +334,8 @@ def _row(table: Table, message: bytes, at: int) -> tuple[Row, int]:
         else:
             reason = "binary, which nobody asked for" if kind == 0x62 else f"byte {kind}, and n, t or u was expected"
             raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a value is {reason}", offset=at)
+    if at > len(message):
+        raise _Cut
     return row, at
 
 
@@ -347,7 +354,7 @@ _MOST_DIGITS: Final = 308
 
 
 def _integer(text: str) -> str:
-    if _INTEGER(text) is None:
+    if not (text.isdigit() and text.isascii() and text[0] != "0") and _INTEGER(text) is None:
         raise ValueError(f"{text[:60]!r} is no integer")
     return text
 
