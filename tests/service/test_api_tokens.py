@@ -6,8 +6,9 @@ import json
 import logging
 import os
 import random
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,8 @@ def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(
     _, later = tokens.create(path, "acme", ("read",))
     assert known.find(later) is not None
     good = path.read_bytes()
-    for bad in (b"", b"{", b'{"tokens": [{"id": "x", "secret": "s3cr3t"}]}', b"[" * 100_000, b'{"tokens": 7}', b"\xff"):
+    odd = [re.sub(rb'"[0-9a-f]{64}"', f'"{hash_}"'.encode(), good) for hash_ in ("A" * 64, "\xe9" * 64, "a" * 64 + "\\n")]
+    for bad in (b"", b"{", b'{"tokens": [{"id": "x", "secret": "s3cr3t"}]}', b"[" * 100_000, b'{"tokens": 7}', b"\xff", *odd):
         path.write_bytes(bad)
         assert known.find(text) is not None
         assert known.find(later) is not None
@@ -84,6 +86,18 @@ def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(
     path.write_text("{}")
     with pytest.raises(ServiceError, match="no file of tokens"):
         Tokens(path)
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: os.symlink(path, path)])
+def test_what_is_no_file_in_the_place_of_tokens_changes_nothing_and_is_not_waited_for(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "tokens.json"
+    _, text = tokens.create(path, "acme", ("read",))
+    known = Tokens(path)
+    path.rename(tmp_path / "aside.json")
+    put(path)
+    assert known.find(text) is not None
 
 
 @pytest.mark.parametrize(

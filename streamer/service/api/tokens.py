@@ -18,6 +18,7 @@ import hmac
 import json
 import logging
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ Scope: TypeAlias = Literal["read", "write", "consume", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 #: More is no file of tokens.
 _MOST_BYTES: Final = 16 * 1024**2
+_SHA256: Final = re.compile("[0-9a-f]{64}")
 _NOTHING: Final = hashlib.sha256(b"").hexdigest()
 _LOGGER: Final = logging.getLogger("streamer.service.api")
 
@@ -103,7 +105,7 @@ def revoke(path: Path, id_: str) -> bool:
 def read(path: Path) -> list[Token]:
     """Read a file of tokens; none where there is no file. Raises ServiceError."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_opened) as file:
             text = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return []
@@ -118,10 +120,17 @@ def read(path: Path) -> list[Token]:
         raise ServiceError(f"{path}: no file of tokens; streamer tokens writes one") from None
 
 
+def _opened(path: str, flags: int) -> int:
+    # A pipe in its place would be waited for, and no request be answered meanwhile.
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _token(entry: Mapping[str, Any]) -> Token:
     token = Token(**{**entry, "scopes": tuple(entry["scopes"])})
     texts = (token.id, token.name, token.sha256, token.created)
-    if not all(isinstance(text, str) for text in texts) or not set(token.scopes) <= set(SCOPES) or len(token.sha256) != 64:
+    if not all(isinstance(text, str) for text in texts) or not set(token.scopes) <= set(SCOPES):
+        raise ValueError
+    if not _SHA256.fullmatch(token.sha256):
         raise ValueError
     if not isinstance(token.tenant, str | None) or (token.tenant is None) != ("admin" in token.scopes):
         raise ValueError
