@@ -201,6 +201,24 @@ def test_a_directory_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -
         look(tmp_path / "nosuch")
 
 
+def test_a_store_without_room_is_not_writable_until_there_is_room_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data")
+    table = Table(store)
+    (pages,) = store._database.execute("PRAGMA page_count").fetchone()
+    store._database.execute(f"PRAGMA max_page_count = {pages + 8}")
+    assert store.is_writable()
+    with pytest.raises(ServiceError, match="full"):
+        table.hold("files", [written(b'{"id": "long", "cel": "%b"}' % (b"x" * 100_000), "acme")])
+    # What changes no size passes, and is no proof.
+    for _ in range(2):
+        assert not store.is_writable()
+    store._database.execute("PRAGMA max_page_count = 100000")
+    assert store.is_writable()
+    assert store.rows("SELECT name FROM sqlite_master WHERE name = 'tried'") == []
+    table.close()
+    store.close()
+
+
 def test_a_store_of_before_the_spool_keeps_its_dead_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later = sqlite.UPGRADES
     monkeypatch.setattr(sqlite, "UPGRADES", later[:1])

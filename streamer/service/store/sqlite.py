@@ -32,6 +32,8 @@ APPLICATION: Final = 0x5374726D
 #: So many bytes of a record that could not be delivered are kept; what is longer can be shown, and not replayed.
 MOST_KEPT: Final = 1024 * 1024
 _DATABASE: Final = "store.db"
+#: Bytes that a store which failed must take to be writable again: more than most changes need.
+_TRIED: Final = 256 * 1024
 
 #: What each version of the schema adds to the one before. A store of an earlier version is upgraded when it is opened.
 UPGRADES: Final[list[str]] = [
@@ -502,8 +504,12 @@ class Store:
         """Tell whether the last change succeeded; where it failed, whether one would now."""
         if self._is_failing:
             try:
+                # A full disk still takes a page or two, in what the write-ahead log has already.
                 with self.transaction() as execute:
-                    execute("UPDATE versions SET last = last")
+                    execute("CREATE TABLE IF NOT EXISTS tried (zeros)")
+                    execute("INSERT INTO tried VALUES (zeroblob(?))", (_TRIED,))
+                with self.transaction() as execute:
+                    execute("DROP TABLE tried")
             except ServiceError:
                 return False
         return True
