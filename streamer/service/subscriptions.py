@@ -325,7 +325,7 @@ class Subscriptions:
                 before = self._table.get(tenant, each.id)
                 if before is not None and before.is_over(now):
                     self._drop([before])
-                    before = None
+                    held, unindexed, before = held - 1, unindexed - int(before.unindexed), None
                 try:
                     may(before)
                     _check_origin(before)

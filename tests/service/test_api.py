@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from streamer import Engine
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.api.calls import cursor
 from streamer.service.store.sqlite import Store
+from streamer.service.subscriptions import Declined, Quotas, Subscriptions
+from streamer.service.tenants import claimed
 from tests.service.api import BIG, LINES, Api, order, running, until
 from tests.service.receiver import Receiver
 
@@ -408,6 +411,21 @@ def test_quotas_bound_what_a_tenant_holds(tmp_path: Path, backend: str) -> None:
         assert api.ask("PUT", "/v1/subscriptions/4", BIG).status == 201
         other = api.make_token("globex", "write")
         assert api.ask("PUT", "/v1/subscriptions/4", BIG, token=other).status == 201
+
+
+def test_what_is_over_and_not_yet_taken_out_does_not_count_for_what_takes_its_place(tmp_path: Path, backend: str) -> None:
+    store = Store(tmp_path / "data")
+    subscriptions = Subscriptions(Engine(), store, Quotas(subscriptions=2, unindexed=1))
+    every = claimed(b'{"collection": "orders", "cel": "data.a < data.b"}', "acme", "1")
+    for _ in range(2):
+        assert subscriptions.put(every, lambda _: None, lease=1).before is None
+        time.sleep(0.005)
+    lines = [every, claimed(b'{"collection": "c", "topic": "a.b"}', "acme", "2")]
+    assert [result.error for result in subscriptions.put_many("acme", lines)] == [None, None]
+    with pytest.raises(Declined, match="2 subscriptions"):
+        subscriptions.put(claimed(b'{"collection": "c", "topic": "a.b"}', "acme", "3"), lambda _: None)
+    subscriptions.close()
+    store.close()
 
 
 def test_match_tells_what_an_event_would_match_and_delivers_nothing(api: Api) -> None:
