@@ -738,6 +738,7 @@ class Spool:
 
     def _replay(self, letters: Sequence[DeadLetter]) -> None:
         self._settle()
+        letters = self._left(letters)
         self._store.respool(letters)
         for letter in letters:
             if letter.sink in self._deliveries:
@@ -749,6 +750,7 @@ class Spool:
 
     def _drop(self, letters: Sequence[DeadLetter]) -> int:
         self._settle()
+        letters = self._left(letters)
         count = self._store.drop([letter.id for letter in letters])
         for letter in letters:
             if letter.spooled is not None and letter.sink in self._deliveries:
@@ -762,6 +764,10 @@ class Spool:
                     )
                 self._counts.delivered({}, {letter.sink: letter.matches})
         return count
+
+    def _left(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+        """Return those that nobody has replayed or dropped since they were read."""
+        return [each for letter in letters for each in self._store.letters(letter.id - 1, 1) if each.id == letter.id]
 
     # Threads that attempt
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -255,6 +255,28 @@ def test_a_dead_letter_that_is_dropped_lets_its_key_go_on(place: Place) -> None:
     endpoint = recorded(lambda *_: GOOD)
     place.run(endpoint, blocking)
     assert endpoint.took == [["a-0001"]]
+
+
+@pytest.mark.parametrize("on_exhausted", ["block", "dead_letter"])
+@pytest.mark.parametrize("first", ["replay", "drop"])
+@pytest.mark.parametrize("then", ["replay", "drop"])
+def test_of_two_who_replay_or_drop_a_letter_at_once_one_does(
+    place: Place, first: str, then: str, on_exhausted: Literal["block", "dead_letter"]
+) -> None:
+    endpoint = recorded(lambda identity, times: DOWN if identity == "a-0000" and times == 1 else GOOD)
+    running = place.start(endpoint, Terms(first=0.01, most=0.01, attempts=1, on_exhausted=on_exhausted))
+    place.put(["a-0000", "a-0001", "b-0000"], running)
+    until(lambda: len(place.letters()) == 1)
+    letters = place.store.letters()
+    for verb in (first, then):
+        getattr(running, verb)(letters)
+    running.complete()
+    place.wait()
+    took = sorted(identity for request in endpoint.took for identity in request)
+    assert took == ["a-0000"] * (first == "replay") + ["a-0001", "b-0000"]
+    assert (place.left(), place.letters(), running.waits_for()) == ([], [], {})
+    told = place.counts.totals()
+    assert (told["matches"], told["matches_pending"]) == (told["matches_delivered"] + told["matches_dead"], 0)
 
 
 def test_what_cannot_get_better_is_given_up_at_once_and_alone(place: Place) -> None:
