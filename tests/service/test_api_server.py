@@ -344,6 +344,14 @@ def test_requests_that_come_at_once_are_answered_in_turn(api: Api) -> None:
     assert (told.count(b"HTTP/1.1 201"), told.count(b"HTTP/1.1 200"), told.count(b"HTTP/1.1 204")) == (1, 20, 1)
 
 
+def test_a_body_with_two_ends_is_refused_and_what_follows_is_no_request(api: Api) -> None:
+    head = f"POST /v1/match HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {api.token}\r\n"
+    for framing in ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"):
+        answer = api.raw(f"{head}{framing}\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert status(answer) == 400
+        assert answer.count(b"HTTP/1.1 ") == 1
+
+
 def test_a_client_may_ask_whether_to_send_its_body(api: Api) -> None:
     head = "PUT /v1/subscriptions/x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nConnection: close\r\n"
     with socket.create_connection(("127.0.0.1", api.port), timeout=10) as connection:

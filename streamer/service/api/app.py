@@ -123,6 +123,9 @@ class App:
         has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
         if not has_body or request.headers.get("content-length") == "0":
             told["body"] = "none"
+        if "content-length" in request.headers and "transfer-encoding" in request.headers:
+            # A proxy may take the other one for the end of the body (RFC 9112, 6.1).
+            raise Problem("bad-request", "Content-Length and Transfer-Encoding: expected one of them")
         self._check_host(request)
         found = find(_raw_path(request))
         if found is None:
