@@ -5,8 +5,9 @@ resolve once ─► judge each address (guard.py) ─► connect ─► TLS, for
 ```
 
 No redirect is followed, and no proxy, .netrc or cookie is looked for: there is no code that would. An attempt has one deadline,
-from resolving to the end of the head of the response, so an endpoint that sends a byte now and then does not keep it. Of a
-response no more is read than `MOST_READ`.
+from connecting to the end of the head of the response, so an endpoint that sends a byte now and then does not keep it. The
+system has limits of its own for looking a name up, and the thread of the attempt waits for that. Of a response no more is read
+than `MOST_READ`.
 
 http.client reads responses: it costs about half of what the asynchronous clients do, and needs nothing installed.
 """
