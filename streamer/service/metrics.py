@@ -86,7 +86,7 @@ class Counts(Collector):
         with self._lock:
             read, matched, rejected = self._events.get(part.source, (0, 0, 0))
             self._events[part.source] = (read + part.events, matched + part.matched, rejected + len(part.dead))
-            self._matches += part.unrouted + part.delivering.total() + part.spooling.total()
+            self._matches += part.unrouted + part.delivering.total() + sum(each.matches for each in part.spooled)
             self._dropped += part.unrouted
 
     def found(self, matches: int) -> None:

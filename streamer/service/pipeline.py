@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,8 +29,8 @@ from streamer.service import faults, formats, letters
 from streamer.service.messages import Speaker
 from streamer.service.metrics import Counts
 from streamer.service.protocols import Batch, EndOfSource, Position, Sink, SinkGone, Source
-from streamer.service.spool import Spool
-from streamer.service.store.sqlite import Confirmed, DeadLetter, Spooled, Store
+from streamer.service.spool import Spool, tally
+from streamer.service.store.sqlite import Confirmed, DeadLetter, Store
 from streamer.service.waiting import PART_BYTES, Part, Waiting
 
 #: How long a source is waited for, in seconds, before one looks whether all is to end.
@@ -151,8 +150,9 @@ class Pipeline:
         spooled = [each for part in parts for each in part.spooled]
         if dead and self._spool is not None and self._dead_letter is not None and self._dead_letter in self._spool.sinks:
             spooled += letters.spooled(self._dead_letter, dead)
-        if spooled:
-            self._await_room(spooled)
+        sums = tally(spooled)
+        if self._spool is not None and sums:
+            self._spool.await_room({sink: size for sink, (_, size, _) in sums.items()})
         with self._writing:
             self._write(parts)
         if dead:
@@ -163,8 +163,8 @@ class Pipeline:
         dropped = [number for part in parts for number in part.dropped]
         if confirmed or dead or dropped or spooled:
             self._store.commit(confirmed.values(), dead, dropped, spooled)
-        if spooled:
-            self._tell_spool(spooled)
+        if self._spool is not None and sums:
+            self._spool.added(sums)
         for part in parts:
             self._counts.delivered(part.delivering)
         for each in confirmed.values():
@@ -187,24 +187,6 @@ class Pipeline:
             with self._writing:
                 self._sinks[self._dead_letter].write([letters.message(letter)[1] for letter in dead])
                 self._sinks[self._dead_letter].flush()
-
-    def _await_room(self, spooled: Sequence[Spooled]) -> None:
-        assert self._spool is not None
-        sizes: Counter[str] = Counter()
-        for each in spooled:
-            sizes[each.sink] += len(each.body)
-        self._spool.await_room(sizes)
-
-    def _tell_spool(self, spooled: Sequence[Spooled]) -> None:
-        assert self._spool is not None
-        messages: Counter[str] = Counter()
-        sizes: Counter[str] = Counter()
-        matches: Counter[str] = Counter()
-        for each in spooled:
-            messages[each.sink] += 1
-            sizes[each.sink] += len(each.body)
-            matches[each.sink] += each.matches
-        self._spool.added({sink: (count, sizes[sink], matches[sink]) for sink, count in messages.items()})
 
     def _counted(self, part: Part) -> Part:
         self._counts.read(part)

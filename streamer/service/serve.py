@@ -99,10 +99,7 @@ class Service:
         subscriptions.put(self.engine, self._loaded, self._found, self._places)
         longest = config.matching.limits.max_event_bytes
         self._feeds = {
-            name: Feed(
-                name, sources.made(section, longest), decoder(section.format) if isinstance(section, LinesSource) else None
-            )
-            for name, section in _sources(config).items()
+            name: Feed(name, sources.made(section, longest), _decoder(section)) for name, section in _sources(config).items()
         }
         sections = _sinks(config)
         self._sinks = {name: sinks.made(each) for name, each in sections.items() if not isinstance(each, WebhookSink)}
@@ -384,9 +381,7 @@ class Service:
             found, places = subscriptions.read(self._loaded)
             count = self.subscriptions.begin(self._loaded, found, places)
         except (BulkConfigError, OSError, ServiceError) as error:
-            for each in error.errors if isinstance(error, BulkConfigError) else (error,):
-                _LOGGER.error("service.watch: %s", each)
-            _LOGGER.error("service.watch: nothing was changed")
+            _tell_refused("service.watch", error)
             return
         _LOGGER.info("service.watch: %d subscriptions changed", count)
 
@@ -400,10 +395,7 @@ class Service:
             count = self.subscriptions.begin(new, found, places) if subscriptions.are_from_files(new.config) else 0
             changed = self.engine.reload(_of_engine(new.config)).changed
         except (BulkConfigError, OSError, ServiceError) as error:
-            errors = error.errors if isinstance(error, BulkConfigError) else (error,)
-            for each in errors:
-                _LOGGER.error("reload: %s", each)
-            _LOGGER.error("reload: nothing was changed")
+            _tell_refused("reload", error)
             return
         self._loaded = new
         self._in_force(new)
@@ -482,6 +474,12 @@ def _of_engine(config: Config) -> Config:
 
 def _beginning(store: Store, source: str) -> Callable[[str, str], None]:
     return lambda partition, position: store.begin(source, partition, position)
+
+
+def _tell_refused(what: str, error: Exception) -> None:
+    for each in error.errors if isinstance(error, BulkConfigError) else (error,):
+        _LOGGER.error("%s: %s", what, each)
+    _LOGGER.error("%s: nothing was changed", what)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ import random
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -38,7 +38,7 @@ from streamer.locks import Lock
 from streamer.service import faults, letters
 from streamer.service.metrics import Counts, Gauges
 from streamer.service.protocols import Endpoint, Outcome
-from streamer.service.store.sqlite import NEVER, Changes, DeadLetter, Lane, Spooled, Store, Waiting
+from streamer.service.store.sqlite import NEVER, Changes, DeadLetter, Lane, Spooled, Store, Waiting, milliseconds
 
 #: So much of a sink's messages is in memory.
 MOST_HELD: Final = 2_000
@@ -97,6 +97,10 @@ class Terms:
 
 #: A key; of a message without one its number, so that it stands alone.
 _Name: TypeAlias = int | tuple[int]
+
+
+def _name(row: Waiting) -> _Name:
+    return (row.number,) if row.key is None else row.key
 
 
 @final
@@ -218,7 +222,7 @@ class _Delivery:
                 self._place(row, now)
 
     def _place(self, row: Waiting, now: float) -> None:
-        name: _Name = (row.number,) if row.key is None else row.key
+        name = _name(row)
         line = self._lines.get(name)
         if line is None:
             line = self._lines[name] = _Line(name)
@@ -362,7 +366,7 @@ class _Delivery:
             left: Waiting | None = None
             is_over = False
             for row in rows:
-                if (row.key if row.key is not None else (row.number,)) != line.name:
+                if _name(row) != line.name:
                     continue
                 attempts = row.attempts + 1
                 if attempts < self.terms.attempts:
@@ -393,7 +397,7 @@ class _Delivery:
     def _put_back(self, rows: Sequence[Waiting], lines: Sequence[_Line]) -> None:
         by_name = {line.name: line for line in lines}
         for row in reversed(rows):
-            by_name[row.key if row.key is not None else (row.number,)].waiting.appendleft(row)
+            by_name[_name(row)].waiting.appendleft(row)
             self._held += 1
             self._held_bytes += len(row.body)
         self._ready.extendleft(reversed(lines))
@@ -426,7 +430,7 @@ class _Delivery:
                 if freed < size and row.number not in self.flying:
                     self._bury(row, "spool_full", "the spool was full", row.attempts, changes)
                     given_up.add(row.number)
-                    names.add((row.number,) if row.key is None else row.key)
+                    names.add(_name(row))
                     freed += len(row.body)
         for name in names & self._lines.keys():
             line = self._lines[name]
@@ -453,7 +457,7 @@ def _letter(sink: str, row: Waiting, code: str, reason: str, attempts: int, *, b
         code=code,
         reason=reason,
         attempts=attempts,
-        at=time.time_ns() // 10**6,
+        at=milliseconds(),
         size=len(row.body),
         record=row.body,
         sink=sink,
@@ -550,7 +554,7 @@ class Spool:
 
     def gauges(self) -> list[Gauges]:
         """Return what is to be seen of each sink now."""
-        now = time.time_ns() // 10**6
+        now = milliseconds()
         seen = []
         for name, each in self._deliveries.items():
             since = self._store.oldest(each.lane) if each.messages and not self._is_over else None
@@ -728,7 +732,7 @@ class Spool:
             self.announce(dead)
         self._store.settle(changes, about)
         if about:
-            self.added({about[0].sink: (len(about), sum(len(each.body) for each in about), 0)})
+            self.added(tally(about))
 
     def _enable(self, name: str) -> bool:
         was = self._store.enable(name)
@@ -775,6 +779,15 @@ class Spool:
         while (job := self._jobs.get()) is not None:
             each, rows, lines = job
             self._inbox.put((each, rows, lines, _tried(each.endpoint.send, rows)))
+
+
+def tally(spooled: Iterable[Spooled]) -> dict[str, tuple[int, int, int]]:
+    """Return how many messages, bytes and matches there are for each sink."""
+    sums: dict[str, tuple[int, int, int]] = {}
+    for each in spooled:
+        messages, size, matches = sums.get(each.sink, (0, 0, 0))
+        sums[each.sink] = (messages + 1, size + len(each.body), matches + each.matches)
+    return sums
 
 
 def _tried(send: Callable[[Sequence[str], Sequence[bytes]], Outcome], rows: Sequence[Waiting]) -> Outcome | BaseException:

@@ -35,7 +35,6 @@ class Part:
     Attributes:
         delivering: how many matches the messages of each sink tell of.
         spooled: messages that go to their sinks by way of the spool.
-        spooling: how many matches those of each sink tell of.
         dropped: dead letters that need not be kept once they are held.
         events: how many were read, good or bad.
         matched: how many of them match something.
@@ -46,7 +45,6 @@ class Part:
     messages: dict[str, list[bytes]] = field(default_factory=dict)
     delivering: Counter[str] = field(default_factory=Counter)
     spooled: list[Spooled] = field(default_factory=list)
-    spooling: Counter[str] = field(default_factory=Counter)
     dead: list[DeadLetter] = field(default_factory=list)
     confirmed: Confirmed | None = None
     dropped: list[int] = field(default_factory=list)
@@ -70,7 +68,6 @@ class Part:
         """Add messages for the spool."""
         self.spooled += messages
         for each in messages:
-            self.spooling[each.sink] += each.matches
             self.size += len(each.body) + _OF_A_MESSAGE
 
     def refuse(self, source: str, batch: Batch, place: Place, error: EventError) -> None:

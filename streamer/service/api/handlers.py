@@ -18,8 +18,8 @@ from streamer.model import is_unicode
 from streamer.service.api import openapi
 from streamer.service.api.calls import LINES, METRICS, Answer, Call, after, answer, cursor, tags
 from streamer.service.api.problems import Problem, members
-from streamer.service.store.sqlite import DeadLetter, Store
-from streamer.service.store.subscriptions import PAGE, Stored, milliseconds
+from streamer.service.store.sqlite import DeadLetter, Store, milliseconds
+from streamer.service.store.subscriptions import PAGE, Stored
 from streamer.service.subscriptions import Condition, Declined, Result, Subscriptions
 from streamer.service.tenants import Written, claimed, outside, written
 from streamer.subscriptions.parse import parse_subscription

@@ -414,7 +414,7 @@ class Store:
 
     def _spool(self, spooled: Sequence[Spooled]) -> None:
         """Insert messages, within a transaction."""
-        now = time.time_ns() // 10**6
+        now = milliseconds()
         rows = []
         taken: dict[str, int] = {}
         for sink, key, message, matches, source, partition, position, part, body in spooled:
@@ -464,7 +464,7 @@ class Store:
             self._database.executemany("DELETE FROM spool WHERE number = ?", left)
             self._database.executemany("UPDATE spool SET attempts = ?, due = ? WHERE number = ?", changes.tried)
             for name, target in changes.gone:
-                execute("UPDATE lanes SET gone = ?, target = ? WHERE name = ?", (time.time_ns() // 10**6, target, name))
+                execute("UPDATE lanes SET gone = ?, target = ? WHERE name = ?", (milliseconds(), target, name))
             if spooled:
                 self._spool(spooled)
             faults.point("spool.settling")
@@ -543,13 +543,22 @@ class Store:
     def reader(self) -> sqlite3.Connection:
         """Open another connection, which only reads, and waits for no change. Any thread may use it, one at a time."""
         with self._told():
-            path = (self.directory / _DATABASE).absolute()
-            return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False, isolation_level=None, timeout=5)
+            return _reader(self.directory / _DATABASE)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
         with told(self.directory):
             yield
+
+
+def milliseconds() -> int:
+    """Return the time now, since the epoch."""
+    return time.time_ns() // 10**6
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    name = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(name, uri=True, check_same_thread=False, isolation_level=None, timeout=5)
 
 
 @contextmanager
@@ -568,11 +577,11 @@ def look(directory: Path, after: int = 0, most: int = 1000, number: int | None =
     Args:
         number: only this one.
     """
-    path = (directory / _DATABASE).absolute()
+    path = directory / _DATABASE
     if not path.exists():
         raise ServiceError(f"{directory}: no store")
     with told(directory):
-        database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5)
+        database = _reader(path)
         try:
             if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
                 raise ServiceError(f"{path}: no store of Streamer")
@@ -633,7 +642,7 @@ def dead_letter(
         part=part,
         code=code,
         reason=reason[:2000],
-        at=time.time_ns() // 10**6,
+        at=milliseconds(),
         size=len(record) if size is None else size,
         record=record[:MOST_KEPT],
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from streamer.locks import Lock
-from streamer.service.store.sqlite import Store, told
+from streamer.service.store.sqlite import Store, milliseconds, told
 from streamer.service.tenants import Written
 
 #: Rows of one query: so many bodies are in memory at once.
@@ -45,11 +44,6 @@ class Stored:
     def is_over(self, now: int) -> bool:
         """Tell whether its lease is over."""
         return self.expires_at is not None and self.expires_at <= now
-
-
-def milliseconds() -> int:
-    """Return the time now."""
-    return time.time_ns() // 10**6
 
 
 _COLUMNS: Final = "tenant, id, origin, body, version, created, updated, paused, unindexed, lease, expires_at"
@@ -105,10 +99,10 @@ class Table:
         )
         return self._store.rows(statement, milliseconds(), but)
 
-    def others(self, origin: str) -> Iterator[tuple[str, str]]:
-        """Yield tenant and id of those that come from elsewhere, and whose lease is not over."""
+    def others(self, origin: str) -> list[tuple[str, str]]:
+        """Return tenant and id of those that come from elsewhere, and whose lease is not over."""
         statement = "SELECT tenant, id FROM subscriptions WHERE origin != ? AND (expires_at IS NULL OR expires_at > ?)"
-        return iter(self._store.rows(statement, origin, milliseconds()))
+        return self._store.rows(statement, origin, milliseconds())
 
     def write(self, rows: Sequence[Stored], gone: Iterable[tuple[str, str]] = ()) -> list[Stored]:
         """Put rows in, and take others out, in one commit; return the rows with their versions."""
