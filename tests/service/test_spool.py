@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import pytest
 
-from streamer.service import faults, spool
+from streamer.service import faults
 from streamer.service.metrics import Counts
 from streamer.service.protocols import Outcome
-from streamer.service.spool import Spool, Terms
+from streamer.service.spool import Spool, Terms, delivery
 from streamer.service.store.sqlite import NEVER, DeadLetter, Spooled, Store, look
 from tests.service.conftest import Make, event
 from tests.service.receiver import Receiver
@@ -192,8 +192,8 @@ def test_a_failing_key_waits_alone(place: Place) -> None:
 
 
 def test_a_key_with_very_many_messages_keeps_no_other_waiting(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "MOST_HELD", 50)
-    monkeypatch.setattr(spool, "MOST_OF_A_KEY", 10)
+    monkeypatch.setattr(delivery, "MOST_HELD", 50)
+    monkeypatch.setattr(delivery, "MOST_OF_A_KEY", 10)
     place.put([*ids_of(["hot"], 500), "cold-0000"])
     endpoint = recorded(lambda *_: GOOD)
     place.run(endpoint)
@@ -480,9 +480,9 @@ def test_a_message_that_is_larger_than_all_the_room_passes(place: Place) -> None
 
 
 def test_memory_holds_a_window_of_a_full_spool(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "MOST_HELD", 100)
-    monkeypatch.setattr(spool, "PAGE", 10)
-    monkeypatch.setattr(spool, "MOST_BLOCKED", 30)
+    monkeypatch.setattr(delivery, "MOST_HELD", 100)
+    monkeypatch.setattr(delivery, "PAGE", 10)
+    monkeypatch.setattr(delivery, "MOST_BLOCKED", 30)
     place.put(ids_of([f"k{number}" for number in range(150)], 3))
     endpoint = recorded(lambda identity, times: DOWN if times == 1 and hash(identity) % 3 else GOOD)
     running = place.start(endpoint, FAST)

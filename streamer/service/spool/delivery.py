@@ -1,0 +1,368 @@
+"""One sink of the spool: which of its messages is next, what is on its way, and what came of it.
+
+The store is the truth. In memory stands a window of it: for each sink so many messages as `MOST_HELD` says, and of each key that
+waits a number and a time. Messages of a key stand in a line; a line that fails waits alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import Final, TypeAlias, final
+
+from streamer.service.protocols import Endpoint, Outcome
+from streamer.service.spool.breaker import Breaker, Terms
+from streamer.service.store.sqlite import NEVER, Changes, DeadLetter, Lane, Store, Waiting, milliseconds
+
+#: So much of a sink's messages is in memory.
+MOST_HELD: Final = 2_000
+MOST_HELD_BYTES: Final = 8 * 1024 * 1024
+#: So many of them are of one key.
+MOST_OF_A_KEY: Final = 100
+#: So many keys of a sink wait for another attempt; where more would, no other key is begun until some are through.
+MOST_BLOCKED: Final = 10_000
+#: So many messages are read at once.
+PAGE: Final = 500
+PAGE_BYTES: Final = 2 * 1024 * 1024
+#: How often the log says the same of one sink, in seconds.
+QUIET: Final = 10.0
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+#: A key; of a message without one its number, so that it stands alone.
+Name: TypeAlias = int | tuple[int]
+
+
+def _name(row: Waiting) -> Name:
+    return (row.number,) if row.key is None else row.key
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Line:
+    """The messages of one key that are next.
+
+    Attributes:
+        waiting: those in memory, in order; none of what is on its way.
+        last: the number after which the store has more.
+        has_more: whether it may have, of what was passed by already.
+    """
+
+    name: Name
+    waiting: deque[Waiting] = field(default_factory=deque)
+    last: int = 0
+    has_more: bool = False
+    is_blocked: bool = False
+
+
+@final
+class Delivery:
+    """One sink: its lines, and what is on its way. Its thread alone uses it."""
+
+    def __init__(self, name: str, endpoint: Endpoint, terms: Terms, target: str, lane: Lane, store: Store) -> None:
+        self.name, self.endpoint, self.terms, self.target, self.lane = name, endpoint, terms, target, lane
+        self._store = store
+        self.breaker = Breaker(terms)
+        self.is_gone = lane.gone is not None
+        self.messages, self.bytes, self.matches = store.held(lane)
+        self.flying: set[int] = set()
+        self.requests = 0
+        self.results: Counter[str] = Counter()
+        self._cursor = lane.first
+        self._lines: dict[Name, Line] = {}
+        self._ready: deque[Line] = deque()
+        self._blocked: list[tuple[float, int, Line]] = []
+        self._order = 0
+        self._held = self._held_bytes = 0
+        self._alone: set[int] = set()
+        self._additions, self._read_all = 0, -1
+        self.settled_matches = self.settled_dead = self.settled_messages = self.settled_bytes = 0
+        self._told = self._told_down = -inf
+        self._is_told_down = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left that will be delivered without somebody's doing."""
+        if self.requests or (self.is_gone is False and (self._ready or not self._is_at_end)):
+            return False
+        return self.is_gone or all(due == inf for due, _, _ in self._blocked)
+
+    @property
+    def blocked(self) -> int:
+        """How many keys wait for another attempt."""
+        return len(self._blocked)
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self._read_all == self._additions
+
+    def more(self) -> None:
+        """Learn that the store has more; the thread that adds calls it."""
+        self._additions += 1
+
+    def load(self, now: float) -> None:
+        """Read on in the store, as far as there is room."""
+        while (
+            not (self._is_at_end or self.is_gone)
+            and self._held < MOST_HELD
+            and self._held_bytes < MOST_HELD_BYTES
+            and len(self._blocked) < MOST_BLOCKED
+        ):
+            # What is added from here on may not be among them.
+            additions = self._additions
+            rows = self._store.waiting(self.lane, self._cursor, PAGE, PAGE_BYTES)
+            if not rows:
+                self._read_all = additions
+            for row in rows:
+                self._cursor = row.number
+                self._place(row, now)
+
+    def _place(self, row: Waiting, now: float) -> None:
+        name = _name(row)
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = Line(name)
+            if row.due and (wait := self._wait(row.due)) > 0:
+                # The schedule of the process before this one.
+                self._block(line, row.number, now + wait)
+                return
+            self._ready.append(line)
+        elif line.is_blocked or line.has_more or len(line.waiting) >= MOST_OF_A_KEY:
+            line.has_more = True
+            return
+        self._append(line, row)
+
+    def _append(self, line: Line, row: Waiting) -> None:
+        line.waiting.append(row)
+        line.last = row.number
+        self._held += 1
+        self._held_bytes += len(row.body)
+
+    def _wait(self, due: int) -> float:
+        # A clock that was set back makes nobody wait longer than between any two attempts.
+        return inf if due == NEVER else min(due / 1000 - time.time(), self.terms.most)
+
+    def _block(self, line: Line, number: int, due: float) -> None:
+        """Let a line wait, from a message on; the store has what it forgets."""
+        for row in line.waiting:
+            self._forget(row)
+        line.waiting.clear()
+        line.last, line.has_more, line.is_blocked = number - 1, True, True
+        self._order += 1
+        heappush(self._blocked, (due, self._order, line))
+
+    def _forget(self, row: Waiting) -> None:
+        self._held -= 1
+        self._held_bytes -= len(row.body)
+
+    def _filled(self, line: Line) -> bool:
+        """Tell whether a line has a message, and read more of the store where it has none in memory."""
+        if not line.waiting and line.has_more:
+            if isinstance(line.name, tuple):
+                found = self._store.waiting(self.lane, line.last, 1, 1)
+                rows = [row for row in found if row.number == line.name[0]]
+                line.has_more = False
+            else:
+                rows = self._store.waiting_of(self.lane, line.name, line.last, self._cursor, MOST_OF_A_KEY)
+                line.has_more = len(rows) == MOST_OF_A_KEY
+            for row in rows:
+                self._append(line, row)
+        if not line.waiting:
+            del self._lines[line.name]
+        return bool(line.waiting)
+
+    def take(self, now: float) -> tuple[list[Waiting], list[Line]] | None:
+        """Return messages for one request, and their lines; None where none may begin."""
+        while self._blocked and self._blocked[0][0] <= now:
+            _, _, line = heappop(self._blocked)
+            line.is_blocked = False
+            self._ready.append(line)
+        if self.is_gone or not self.breaker.lets(now, self.requests):
+            return None
+        rows: list[Waiting] = []
+        lines: list[Line] = []
+        size = 0
+        while self._ready and len(rows) < self.terms.batch:
+            line = self._ready.popleft()
+            if not self._filled(line):
+                continue
+            fits = not rows or self._fits(line.waiting[0], size)
+            if not fits:
+                self._ready.appendleft(line)
+                break
+            lines.append(line)
+            while line.waiting and len(rows) < self.terms.batch and (not rows or self._fits(line.waiting[0], size)):
+                row = line.waiting.popleft()
+                rows.append(row)
+                size += len(row.body)
+                if row.number in self._alone:
+                    size = self.terms.batch_bytes
+                    break
+            if line.waiting:
+                break
+        if not rows:
+            return None
+        self.requests += 1
+        self.flying.update(row.number for row in rows)
+        return rows, lines
+
+    def _fits(self, row: Waiting, size: int) -> bool:
+        return size + len(row.body) <= self.terms.batch_bytes and row.number not in self._alone
+
+    # What came of a request
+
+    def done(self, rows: Sequence[Waiting], lines: Sequence[Line], outcome: Outcome, changes: Changes, now: float) -> None:
+        """Note what came of a request."""
+        self.requests -= 1
+        self.flying.difference_update(row.number for row in rows)
+        for row in rows:
+            self._forget(row)
+        self.results["retried" if outcome.result == "later" else "refused" if outcome.result == "never" else outcome.result] += 1
+        if outcome.result == "later":
+            if self.breaker.bad(lines[0].name, now, outcome.after) and now - self._told_down > QUIET:
+                self._told_down, self._is_told_down = now, True
+                wait = self.breaker.until - now
+                _LOGGER.warning(
+                    "sinks.%s: does not answer as it should: %s; asked again in %.1f s", self.name, outcome.reason, wait
+                )
+            self._failed(rows, lines, outcome, changes, now)
+            return
+        if self.breaker.good() and self._is_told_down:
+            self._is_told_down = False
+            _LOGGER.info("sinks.%s: answers again", self.name)
+        if outcome.result == "delivered":
+            for row in rows:
+                self._settle(row)
+                changes.delivered.append(row.number)
+                self.settled_matches += row.matches
+            self._free(lines)
+        elif outcome.result == "gone":
+            self.is_gone = True
+            changes.gone.append((self.name, self.target))
+            _LOGGER.error(
+                "sinks.%s: its endpoint wants no more (%s), so nothing is sent to it, and its messages wait; "
+                "give it another url, or start with --enable %s",
+                *(self.name, outcome.reason, self.name),
+            )
+            self._put_back(rows, lines)
+        elif len(rows) > 1:
+            # One of them may be to blame, and is found by sending each alone.
+            self._alone.update(row.number for row in rows)
+            self._put_back(rows, lines)
+        else:
+            self._bury(rows[0], outcome.code, outcome.reason, rows[0].attempts + 1, changes)
+            self._free(lines)
+
+    def _failed(self, rows: Sequence[Waiting], lines: Sequence[Line], outcome: Outcome, changes: Changes, now: float) -> None:
+        delay = self.terms.delay(1 + max(row.attempts for row in rows))
+        if outcome.after is not None:
+            delay = max(delay, min(outcome.after, self.terms.most))
+        due = int((time.time() + delay) * 1000)
+        for line in lines:
+            left: Waiting | None = None
+            is_over = False
+            for row in rows:
+                if _name(row) != line.name:
+                    continue
+                attempts = row.attempts + 1
+                if attempts < self.terms.attempts:
+                    changes.tried.append((attempts, due, row.number))
+                elif self.terms.on_exhausted == "dead_letter":
+                    self._bury(row, outcome.code, outcome.reason, attempts, changes)
+                    continue
+                elif not is_over:
+                    is_over = True
+                    changes.tried.append((attempts, NEVER, row.number))
+                    changes.dead.append(
+                        (row.number, _letter(self.name, row, outcome.code, outcome.reason, attempts, blocks=True))
+                    )
+                    self._tell(outcome.reason)
+                left = left or row
+            if left is None:
+                self._free([line])
+            else:
+                self._block(line, left.number, inf if is_over else now + delay)
+
+    def _free(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            if line.waiting or line.has_more:
+                self._ready.append(line)
+            else:
+                del self._lines[line.name]
+
+    def _put_back(self, rows: Sequence[Waiting], lines: Sequence[Line]) -> None:
+        by_name = {line.name: line for line in lines}
+        for row in reversed(rows):
+            by_name[_name(row)].waiting.appendleft(row)
+            self._held += 1
+            self._held_bytes += len(row.body)
+        self._ready.extendleft(reversed(lines))
+
+    def _settle(self, row: Waiting) -> None:
+        self._alone.discard(row.number)
+        self.settled_messages += 1
+        self.settled_bytes += len(row.body)
+
+    def _bury(self, row: Waiting, code: str, reason: str, attempts: int, changes: Changes) -> None:
+        self._settle(row)
+        self.settled_dead += row.matches
+        changes.dead.append((row.number, _letter(self.name, row, code, reason, attempts)))
+        self._tell(reason)
+
+    def _tell(self, reason: str) -> None:
+        now = time.monotonic()
+        if now - self._told > QUIET:
+            self._told = now
+            _LOGGER.warning("sinks.%s: a message is given up, and a dead letter: %s", self.name, reason)
+
+    def evict(self, size: int, changes: Changes) -> None:
+        """Give up the oldest messages that are not on their way, of so many bytes."""
+        given_up: set[int] = set()
+        names: set[Name] = set()
+        after, freed = self.lane.first, 0
+        while freed < size and (rows := self._store.waiting(self.lane, after, PAGE, PAGE_BYTES)):
+            for row in rows:
+                after = row.number
+                if freed < size and row.number not in self.flying:
+                    self._bury(row, "spool_full", "the spool was full", row.attempts, changes)
+                    given_up.add(row.number)
+                    names.add(_name(row))
+                    freed += len(row.body)
+        for name in names & self._lines.keys():
+            line = self._lines[name]
+            for row in [row for row in line.waiting if row.number in given_up]:
+                line.waiting.remove(row)
+                self._forget(row)
+        # A key that waited for a message that is given up now goes on.
+        self.unblock(*given_up)
+
+    def unblock(self, *numbers: int) -> None:
+        """Let the keys go on that wait for these messages."""
+        wanted = frozenset(numbers)
+        self._blocked = [(0.0 if line.last + 1 in wanted else due, order, line) for due, order, line in self._blocked]
+        heapify(self._blocked)
+
+
+def _letter(sink: str, row: Waiting, code: str, reason: str, attempts: int, *, blocks: bool = False) -> DeadLetter:
+    return DeadLetter(
+        source=row.source,
+        partition=row.partition,
+        position=row.position,
+        part=row.part,
+        stage="deliver",
+        code=code,
+        reason=reason,
+        attempts=attempts,
+        at=milliseconds(),
+        size=len(row.body),
+        record=row.body,
+        sink=sink,
+        message=row.message,
+        matches=row.matches,
+        key=row.key,
+        spooled=row.number if blocks else None,
+    )
