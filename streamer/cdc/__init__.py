@@ -6,6 +6,8 @@
 | `wal2json.Decoder` | PostgreSQL's plugin wal2json, format version 2: lists of columns |
 | `dynamodb.decode` | streams of Amazon DynamoDB, whose values carry their types |
 | `mongodb.decode` | MongoDB's change streams, in Extended JSON |
+| `debezium.decode`, `debezium.decode_unwrapped` | Debezium in JSON; rows alone, as ExtractNewRecordState leaves them |
+| `cloudevents.decode` | CloudEvents in structured JSON, one or a batch |
 | `canal.decode` | Canal's flat messages of MySQL: several rows in one, all values as text |
 
 Each returns a list of events of the layout `LAYOUT`, since one message may tell of several changes. What is no change, such as
@@ -17,10 +19,11 @@ for event in cdc.dynamodb.decode(message):
     engine.match(event)
 ```
 
-Sources whose records a layout can say need no decoder: docs/sources.md names them all.
+Sources whose records a layout can say need no decoder: docs/sources.md names them all. Those of Debezium and CloudEvents can be
+read either way. `read` of their decoders returns the keys, too, and what no layout can say of a record.
 """
 
-from streamer.cdc import canal, dynamodb, mongodb, pgoutput, wal2json
-from streamer.cdc.messages import LAYOUT, ChangeEvent
+from streamer.cdc import canal, cloudevents, debezium, dynamodb, mongodb, pgoutput, wal2json
+from streamer.cdc.messages import LAYOUT, ChangeEvent, Keyed
 
-__all__ = ["LAYOUT", "ChangeEvent", "canal", "dynamodb", "mongodb", "pgoutput", "wal2json"]
+__all__ = ["LAYOUT", "ChangeEvent", "Keyed", "canal", "cloudevents", "debezium", "dynamodb", "mongodb", "pgoutput", "wal2json"]

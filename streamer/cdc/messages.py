@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from streamer.errors import EventCode, EventError
@@ -17,6 +17,9 @@ ChangeEvent: TypeAlias = dict[str, Any]
 """An event of the layout `LAYOUT`."""
 
 ChangeType: TypeAlias = Literal["insert", "update", "delete"]
+
+Keyed: TypeAlias = tuple[ChangeEvent, Sequence[Any] | None]
+"""An event, and the values of its key in their order; None where the message says no key."""
 
 LAYOUT: Final = EventLayout(before_holds="partial", type_map={**{word: word for word in EVENT_TYPES}, IGNORE: IGNORE})
 """Of every decoder's events: the parts of a change event (docs/semantics.md section 1). A source that sends less than the whole
@@ -32,18 +35,24 @@ def read(message: Message, what: str) -> Mapping[str, Any]:
     Raises:
         EventError: it is no JSON object.
     """
-    if isinstance(message, bytes | bytearray | str):
-        try:
-            message = json.loads(message, parse_int=number, parse_constant=_no_number)
-        except RecursionError:
-            raise EventError(EventCode.TOO_DEEP, f"{what}: nested too deep") from None
-        except UnicodeDecodeError as error:
-            raise EventError(EventCode.BAD_UTF8, f"{what}: not well-formed UTF-8", offset=error.start) from None
-        except ValueError as error:
-            raise EventError(EventCode.MALFORMED_JSON, f"{what}: {error}") from None
-    if not isinstance(message, Mapping):
-        raise EventError(EventCode.NOT_AN_OBJECT, f"{what}: a message is a JSON object, not {type(message).__name__}")
-    return message
+    value = parsed(message, what)
+    if not isinstance(value, Mapping):
+        raise EventError(EventCode.NOT_AN_OBJECT, f"{what}: a message is a JSON object, not {type(value).__name__}")
+    return value
+
+
+def parsed(message: Message, what: str, place: str = "") -> Any:
+    """Return the JSON value of a message, or of a text in one at a *place*. Raises EventError."""
+    if not isinstance(message, bytes | bytearray | str):
+        return message
+    try:
+        return json.loads(message, parse_int=number, parse_constant=_no_number)
+    except RecursionError:
+        raise EventError(EventCode.TOO_DEEP, f"{what}: nested too deep", place=place) from None
+    except UnicodeDecodeError as error:
+        raise EventError(EventCode.BAD_UTF8, f"{what}: not well-formed UTF-8", offset=error.start, place=place) from None
+    except ValueError as error:
+        raise EventError(EventCode.MALFORMED_JSON, f"{what}: {error}", place=place) from None
 
 
 def number(text: str) -> int | float:

@@ -363,7 +363,9 @@ class Logging(Section):
 
 
 #: `json` is read by `matching.layout`; a decoder of `streamer.cdc` makes events of all others.
-SourceFormat: TypeAlias = Literal["json", "canal", "dynamodb", "mongodb", "wal2json"]
+SourceFormat: TypeAlias = Literal[
+    "json", "canal", "cloudevents", "debezium", "debezium_unwrapped", "dynamodb", "mongodb", "wal2json"
+]
 
 #: As an environment variable can say it, too: its two underscores stand between names.
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=63)]

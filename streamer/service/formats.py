@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias, cast, final
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
 from streamer import cdc
 from streamer.cdc.messages import read
@@ -20,7 +20,14 @@ from streamer.service.protocols import Batch, Position, Refused
 
 #: An event's text, and its key where the record says one.
 Decoded: TypeAlias = tuple[bytes, str | None]
-Decoder: TypeAlias = Callable[[bytes], list[Decoded]]
+
+
+class Decoder(Protocol):
+    """What reads the records of one source, in their order."""
+
+    def __call__(self, record: bytes, key: bytes | str | None = None, /) -> list[Decoded]:
+        """Return the events of a record; *key* is its own, as a message of Kafka has one. Raises EventError."""
+
 
 _TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -75,7 +82,8 @@ def taken(decode: Decoder | None, batch: Batch) -> Taken:
         try:
             if isinstance(record, Refused):
                 raise record.error
-            events: list[Decoded] = [(record, _key_of(batch, number))] if decode is None else decode(record)
+            key = None if batch.keys is None else batch.keys[number]
+            events: list[Decoded] = [(record, text_of(key))] if decode is None else decode(record, key)
         except EventError as error:
             refused.append((Place(number, batch.positions(number), -1, None), error))
             continue
@@ -86,7 +94,7 @@ def taken(decode: Decoder | None, batch: Batch) -> Taken:
 
 
 def _key_of(batch: Batch, record: int) -> str | None:
-    return None if batch.keys is None else batch.keys[record]
+    return None if batch.keys is None else text_of(batch.keys[record])
 
 
 def decoder(name: SourceFormat) -> Decoder | None:
@@ -98,21 +106,34 @@ def decoder(name: SourceFormat) -> Decoder | None:
         return None
     if name == "wal2json":
         return wal2json()
-    decode = {"canal": cdc.canal.decode, "dynamodb": cdc.dynamodb.decode, "mongodb": cdc.mongodb.decode}[name]
-    return _made(decode, {"canal": _canal_keys, "dynamodb": _dynamodb_keys, "mongodb": _mongodb_keys}[name], name)
+    decoders: dict[str, _Keyed] = {
+        "canal": _by_record("canal", cdc.canal.decode, _canal_keys),
+        "cloudevents": lambda record, _: cdc.cloudevents.read(record),
+        "debezium": cdc.debezium.read,
+        "debezium_unwrapped": cdc.debezium.read_unwrapped,
+        "dynamodb": _by_record("dynamodb", cdc.dynamodb.decode, _dynamodb_keys),
+        "mongodb": _by_record("mongodb", cdc.mongodb.decode, _mongodb_keys),
+    }
+    return _made(decoders[name], name)
 
 
 def wal2json(columns: Mapping[str, Iterable[str]] | None = None) -> Decoder:
     """Return what reads messages of wal2json. *columns* are those of tables, as far as they are known beforehand."""
-    return _made(cdc.wal2json.Decoder(columns).decode, _wal2json_keys, "wal2json")
+    return _made(_by_record("wal2json", cdc.wal2json.Decoder(columns).decode, _wal2json_keys), "wal2json")
 
 
-def _made(
+#: Events of a record and of its own key, where it has one; with what they say of their keys.
+_Keyed: TypeAlias = Callable[[bytes, bytes | str | None], list[cdc.Keyed]]
+
+
+def _by_record(
+    name: str,
     decode: Callable[[Mapping[str, Any]], list[cdc.ChangeEvent]],
     keys: Callable[[Mapping[str, Any]], Iterator[Any]],
-    name: str,
-) -> Decoder:
-    def decoded(record: bytes) -> list[Decoded]:
+) -> _Keyed:
+    """Return what reads records that say all of their keys by themselves."""
+
+    def read_record(record: bytes, _: bytes | str | None) -> list[cdc.Keyed]:
         message = read(record, name)
         events = decode(message)
         try:
@@ -120,10 +141,16 @@ def _made(
         except (AttributeError, KeyError, TypeError):
             # What says the keys is not as it should be, and the decoder had no need of it.
             found = []
-        if len(found) != len(events):
-            found = [None] * len(events)
+        return list(zip(events, found if len(found) == len(events) else [None] * len(events), strict=True))
+
+    return read_record
+
+
+def _made(keyed: _Keyed, name: str) -> Decoder:
+    def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
+        events = keyed(record, key)
         try:
-            return [(_TEXT(event).encode(), _key(key)) for event, key in zip(events, found, strict=True)]
+            return [(_TEXT(event).encode(), _key(parts) or text_of(key)) for event, parts in events]
         except ValueError:
             # A number beyond float64, or half of a surrogate pair: no JSON text says it.
             raise EventError(EventCode.BAD_VALUE, f"{name}: a value that JSON cannot say") from None
@@ -131,6 +158,16 @@ def _made(
             raise EventError(EventCode.TOO_DEEP, f"{name}: nested too deep") from None
 
     return decoded
+
+
+def text_of(key: bytes | str | None) -> str | None:
+    """Return a record's own key as text: that of bytes in hex where they are none; None for an empty one."""
+    if isinstance(key, str):
+        return key or None
+    try:
+        return key.decode() if key else None
+    except UnicodeDecodeError:
+        return key.hex() if key else None
 
 
 def _key(parts: Any) -> str | None:

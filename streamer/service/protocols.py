@@ -44,7 +44,7 @@ class Batch:
 
     Attributes:
         positions: of each record; equal for the same record whenever it is read.
-        keys: of each record, where the source knows them and its records are events.
+        keys: of each record, where the source knows them; a decoder may read them, too. What is no text is shown in hex.
         confirm: what the source is to find in the store when all of the batch is delivered; None where it cannot go back there.
         is_last: whether nothing will come of this partition again, so that the store may forget it.
     """
@@ -54,7 +54,7 @@ class Batch:
     positions: Callable[[int], Position]
     confirm: str | None
     is_last: bool = False
-    keys: Sequence[str | None] | None = None
+    keys: Sequence[bytes | str | None] | None = None
 
 
 class EndOfSource(Exception):

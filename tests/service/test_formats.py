@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streamer import cdc
+from streamer import Engine, cdc
 from streamer.config.schema import SourceFormat
 from streamer.core.options import Options
 from streamer.errors import EventError
@@ -34,6 +36,14 @@ GOOD: dict[SourceFormat, list[Any]] = {
         {"type": "QUERY", "data": [{"id": 1}], "pkNames": ["id"]},
     ],
 }
+GOLDEN = [
+    pytest.param(case, case.get("format", file.stem), id=case["name"])
+    for file in sorted((Path(__file__).parents[2] / "testdata/cdc").glob("*.toml"))
+    for case in tomllib.loads(file.read_text())["case"]
+]
+for _case, _name in (param.values for param in GOLDEN):
+    if "events" in _case and _case["value"].startswith(("{", "[", "\n")) and len(_case["value"]) < 800:  # type: ignore[union-attr,operator]
+        GOOD.setdefault(_name, []).append(json.loads(_case["value"]))  # type: ignore[index,arg-type,call-overload]
 BAD = [
     *("null", "true", "-1", "1.5", "1e308", "1e400", "9" * 5000, '""', '"x"', '"\\ud800"', '"-1e400"', "NaN"),
     *("[]", "{}", "[[]]", "[null]", "[{}]", "[1]", '["id"]', '[{"name":[]}]', '{"id":[]}', '{"$date":1e308}', '{"N":"1e999"}'),
@@ -57,6 +67,34 @@ def test_no_record_of_a_format_ends_the_service(name: SourceFormat) -> None:
                 except EventError:
                     continue
     assert read > 20
+
+
+@pytest.mark.parametrize(("case", "name"), GOLDEN)
+def test_a_record_as_its_source_documents_it(case: dict[str, Any], name: SourceFormat, backend: str) -> None:
+    """Each event is one that an engine takes, besides."""
+    decode = decoder(name)
+    assert decode is not None
+    record, key = case["value"].encode(), case["key"].encode() if "key" in case else None
+    if "error" in case:
+        with pytest.raises(EventError) as refused:
+            decode(record, key)
+        assert case["error"] in str(refused.value)
+        return
+    found = [[event.decode(), key or ""] for event, key in decode(record, key)]
+    assert found == case["events"]
+    engine = Engine(layout=cdc.LAYOUT)
+    engine.add({"id": "all"})
+    for event, _ in found:
+        engine.match(event)
+
+
+def test_a_key_that_names_no_columns_is_a_key_all_the_same() -> None:
+    record = b'{"before":null,"after":{"id":1},"source":{"schema":"s","table":"t"},"op":"c"}'
+    decode = decoder("debezium")
+    assert decode is not None
+    assert [decode(record, key)[0][1] for key in (b"[1]", b"7", b"\xff\x00", b"{", b"{}", "text", None)] == ["1"] * 7
+    assert decode(record.replace(b'"id"', b'"nr"'), b"\xff\x00")[0][1] == "ff00"
+    assert decode(record, b'{"id":null}')[0][1] == '{"id":null}'
 
 
 def test_an_integer_may_have_more_digits_than_python_reads() -> None:

@@ -1,0 +1,94 @@
+"""CloudEvents 1.0 in structured JSON: one event, or a batch of them in an array.
+
+The preset `cloudevents` reads one event, natively. This reads batches, `data_base64`, and the key: the extension `partitionkey`.
+In binary mode the attributes stand in the headers of HTTP or Kafka, and not in what is decoded here. So that is refused.
+https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streamer.cdc.messages import ChangeEvent, Keyed, Message, needed, parsed, part
+from streamer.errors import EventCode, EventError
+from streamer.events.reading import parse_rfc3339
+
+_WHAT: Final = "cloudevents"
+
+
+def decode(message: Message | list[Any]) -> list[ChangeEvent]:
+    """Return the event of a message, or those of a batch, as `read` does, without keys."""
+    return [event for event, _ in read(message)]
+
+
+def read(message: Message | list[Any]) -> list[Keyed]:
+    """Return the event of a message, or those of a batch in their order, each with its `partitionkey`.
+
+    The collection is `source`, the topic is `type`, and there is no insert, update or delete. `data` is an object, or not there;
+    `data_base64` is one where `datacontenttype` says JSON.
+
+    Raises:
+        EventError: it is no such event; of a batch none is taken then.
+    """
+    value = parsed(message, _WHAT) if not isinstance(message, list) else message
+    if isinstance(value, list):
+        return [_read(each, f"/{at}") for at, each in enumerate(value)]
+    return [_read(value, "")]
+
+
+def _read(members: Any, at: str) -> Keyed:
+    if not isinstance(members, Mapping):
+        reason = f"{_WHAT}: an event is a JSON object, not {type(members).__name__}"
+        raise EventError(EventCode.NOT_AN_OBJECT, reason, place=at)
+    version = part(members, "specversion", str, _WHAT, at)
+    if version != "1.0":
+        if version is None:
+            reason = "specversion is missing: expected structured mode; binary mode, whose attributes are headers, is not read"
+        else:
+            reason = f"specversion is 1.0, not {version[:20]!r}"
+        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {reason}", place=f"{at}/specversion")
+    event: ChangeEvent = {
+        "id": needed(members, "id", str, _WHAT, at),
+        "collection": needed(members, "source", str, _WHAT, at),
+        "topic": needed(members, "type", str, _WHAT, at),
+    }
+    if (time := part(members, "time", str, _WHAT, at)) is not None:
+        event["ts"] = _milliseconds(time, f"{at}/time")
+    if (data := _data(members, at)) is not None:
+        event["data"] = data
+    key = part(members, "partitionkey", str, _WHAT, at)
+    return event, [key] if key else None
+
+
+def _milliseconds(time: str, place: str) -> int:
+    try:
+        return parse_rfc3339(time) // 10**6
+    except ValueError as error:
+        raise EventError(EventCode.BAD_TIMESTAMP, f"{_WHAT}: {error}", place=place) from None
+
+
+def _data(members: Mapping[str, Any], at: str) -> Any:
+    data, place = members.get("data"), f"{at}/data"
+    if (encoded := part(members, "data_base64", str, _WHAT, at)) is not None:
+        place = f"{at}/data_base64"
+        if data is not None:
+            raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: data and data_base64 exclude each other", place=place)
+        data = _decoded(encoded, members, at, place)
+    if data is not None and not isinstance(data, Mapping):
+        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: data is a JSON object, not {type(data).__name__}", place=place)
+    return data
+
+
+def _decoded(encoded: str, members: Mapping[str, Any], at: str, place: str) -> Any:
+    kind = (part(members, "datacontenttype", str, _WHAT, at) or "").partition(";")[0].strip().lower()
+    if not (kind.endswith(("/json", "+json"))):
+        reason = f"{_WHAT}: data_base64 is read where datacontenttype says JSON, not {kind[:40]!r}"
+        raise EventError(EventCode.BAD_VALUE, reason, place=place)
+    try:
+        raw = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: data_base64 is no base64", place=place) from None
+    return parsed(raw, _WHAT, place)

@@ -1,0 +1,292 @@
+"""Debezium's change events in JSON, with the `schema` and `payload` of Kafka Connect or without, and rows alone.
+
+```
+{"before": …, "after": …, "source": …, "op": "u"}      `read`
+{"id": 7, "status": "paid", "__op": "u", "__table": …}    `read_unwrapped`: ExtractNewRecordState, with add.fields=op,table
+```
+
+The preset `debezium` reads the first shape, too, and natively. What it cannot say is said here: the key, which stands in the
+message's own key; a change of it, which is a delete and an insert; and what a `before` of PostgreSQL does not carry.
+
+Contract: a value that the record does not carry is unknown, never null. It is the placeholder of a large value that was not
+changed (TOAST), also in a row whose key is new; and, of a row that PostgreSQL deletes, all but the key, unless the table has
+`REPLICA IDENTITY FULL`: Debezium writes nulls then, and defaults where null is not allowed. Nothing in the record says so. So a
+row of which all but the key is null, empty or a default counts as its key. What was known of such a row is then uncertain.
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from streamer.cdc.messages import (
+    ChangeEvent,
+    ChangeType,
+    Keyed,
+    Message,
+    change,
+    needed,
+    no_change,
+    parsed,
+    part,
+    without_document,
+)
+from streamer.cdc.messages import read as read_object
+from streamer.errors import EventCode, EventError
+from streamer.events.layout import IGNORE, EventLayout, encode_pointer
+
+_WHAT: Final = "debezium"
+_UNWRAPPED: Final = "debezium_unwrapped"
+_PRESET: Final = EventLayout.preset("debezium")
+_TYPES: Final[Mapping[str, str]] = dict(_PRESET.type_map or ())
+_UNAVAILABLE: Final = frozenset(_PRESET.unknown_texts)
+#: What Debezium writes for a value that is not there in a column that may not be null, besides nothing and zero.
+_BLANKS: Final = frozenset(
+    (
+        *("0", "AA==", "{}", "[]", "P0D", "PT0S", "1970-01-01", "1970-01-01Z", "00:00:00Z", "00:00:00.000000Z"),
+        *("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000Z", "00000000-0000-0000-0000-000000000000"),
+    )
+)
+#: What the transform adds to a row stands behind this.
+_ADDED: Final = "__"
+_IGNORED: Final[list[Keyed]] = [(no_change(), None)]
+
+
+class _Record(NamedTuple):
+    """What a record says, whatever its shape; *key* are the members of the message's own, in their order."""
+
+    kind: ChangeType
+    collection: str
+    ts: int | None
+    data: Mapping[str, Any] | None
+    before: Mapping[str, Any] | None
+    key: Mapping[str, Any] | None
+
+
+def decode(message: Message | None, key: Message | None = None) -> list[ChangeEvent]:
+    """Return the change of a record, as `read` does, without keys."""
+    return [event for event, _ in read(message, key)]
+
+
+def read(message: Message | None, key: Message | None = None) -> list[Keyed]:
+    """Return the change of a record, and its key. The collection is `schema.table`, else `database.table`.
+
+    An update of the key is two: a delete and an insert. Truncates (`t`), messages (`m`), tombstones, heartbeats, transactions and
+    changes of the schema are ignored.
+
+    Args:
+        message: a record's value; None or nothing for a tombstone.
+        key: its key, as Kafka Connect writes it. Without one the member `id` of the row is the key, else `_id`.
+
+    Raises:
+        EventError: it is no such record.
+    """
+    body, schema = _body(message, _WHAT)
+    if body is None:
+        return _IGNORED
+    if "op" not in body:
+        if _is_no_change(body):
+            return _IGNORED
+        reason = "op is missing; a row alone, as ExtractNewRecordState leaves it, is of the format debezium_unwrapped"
+        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {reason}", place="/op")
+    kind = _kind(needed(body, "op", str, _WHAT), "/op", _WHAT)
+    if kind is None:
+        return _IGNORED
+    source = needed(body, "source", dict, _WHAT)
+    data, before = _row(body, "after"), _row(body, "before")
+    names = _key(key)
+    if before is not None and kind == "delete" and source.get("connector") == "postgresql":
+        before = _carried(before, names, _defaults(schema))
+    return _changes(_Record(kind, _collection(source, "", _WHAT), _ts(source, body), data, before, names))
+
+
+def decode_unwrapped(message: Message | None, key: Message | None = None) -> list[ChangeEvent]:
+    """Return the change of a row, as `read_unwrapped` does, without keys."""
+    return [event for event, _ in read_unwrapped(message, key)]
+
+
+def read_unwrapped(message: Message | None, key: Message | None = None) -> list[Keyed]:
+    """Return the change of a row that the transform ExtractNewRecordState leaves, and its key; as `read`.
+
+    The transform needs `add.fields=op,table`, with `schema` or `db` where tables of one name are several, and `source.ts_ms` for
+    the time; and, for deletes, `delete.tombstone.handling.mode=rewrite`. Members that begin with `__` are no columns. The row
+    before an update is unknown, and of a deleted one what may not have been carried.
+
+    Raises:
+        EventError: it is no such row.
+    """
+    body, _ = _body(message, _UNWRAPPED)
+    if body is None:
+        return _IGNORED
+    if not any(name in body for name in ("__op", "__deleted")):
+        if _is_no_change(body):
+            return _IGNORED
+        if "op" in body and "source" in body:
+            raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: a whole record, which is of the format debezium", place="/op")
+        reason = "__op is missing: the transform needs add.fields=op,table"
+        raise EventError(EventCode.WRONG_TYPE, f"{_UNWRAPPED}: {reason}", place="/__op")
+    is_deleted = body.get("__deleted") in (True, "true")
+    kind = "delete" if is_deleted else _kind(needed(body, "__op", str, _UNWRAPPED), "/__op", _UNWRAPPED)
+    if kind is None:
+        return _IGNORED
+    row = {name: value for name, value in body.items() if not name.startswith(_ADDED)}
+    names, collection = _key(key), _collection(body, _ADDED, _UNWRAPPED)
+    ts = _first(body, ("__source_ts_ms", "__ts_ms"), _UNWRAPPED)
+    if kind == "delete":
+        return _changes(_Record(kind, collection, ts, None, _carried(row, names, {}), names))
+    return _changes(_Record(kind, collection, ts, row, None, names))
+
+
+def _body(message: Message | None, what: str) -> tuple[Mapping[str, Any] | None, Any]:
+    """Return what a message holds, None for a tombstone; and the schema that it has."""
+    if message is None or (isinstance(message, bytes | bytearray | str) and message.strip() in (b"", b"null", "", "null")):
+        return None, None
+    members = read_object(message, what)
+    if "payload" in members and "schema" in members:
+        return part(members, "payload", dict, what), members["schema"]
+    return members, None
+
+
+def _is_no_change(body: Mapping[str, Any]) -> bool:
+    """Tell whether it is a heartbeat, the begin or end of a transaction, or a change of the schema."""
+    is_heartbeat = bool(body) and body.keys() <= {"ts_ms", "ts_us", "ts_ns"}
+    return is_heartbeat or (body.get("status") in ("BEGIN", "END") and "id" in body) or "tableChanges" in body or "ddl" in body
+
+
+def _kind(op: str, place: str, what: str) -> ChangeType | None:
+    """Return what an operation is; None where it is no change."""
+    kind = _TYPES.get(op)
+    if kind is None:
+        raise EventError(EventCode.WRONG_TYPE, f"{what}: op is one of {', '.join(_TYPES)}, not {op[:40]!r}", place=place)
+    return None if kind == IGNORE else kind  # type: ignore[return-value]
+
+
+def _collection(source: Mapping[str, Any], before: str, what: str) -> str:
+    at = "" if before else "/source"
+    space = part(source, f"{before}schema", str, what, at) or part(source, f"{before}db", str, what, at)
+    name = part(source, f"{before}table", str, what, at) or part(source, f"{before}collection", str, what, at)
+    if not name:
+        reason = "the transform needs add.fields=op,table" if before else "expected the name of a table or a collection"
+        raise EventError(EventCode.WRONG_TYPE, f"{what}: {before}table is missing: {reason}", place=f"{at}/{before}table")
+    return f"{space}.{name}" if space else str(name)
+
+
+def _ts(source: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:
+    ts = part(source, "ts_ms", int, _WHAT, "/source")
+    return _first(body, ("ts_ms",), _WHAT) if ts is None else ts
+
+
+def _first(body: Mapping[str, Any], names: Sequence[str], what: str) -> int | None:
+    return next((ts for name in names if (ts := part(body, name, int, what)) is not None), None)
+
+
+def _row(body: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Return a row, or a document of MongoDB, which is JSON in a string."""
+    row = body.get(name)
+    if isinstance(row, str):
+        row = parsed(row, _WHAT, f"/{name}")
+    if row is not None and not isinstance(row, Mapping):
+        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: {name} is an object, not {type(row).__name__}", place=f"/{name}")
+    return row
+
+
+def _key(key: Message | None) -> Mapping[str, Any] | None:
+    """Return the members of a message's key; None where it has none. What it is otherwise names no columns."""
+    try:
+        members = None if key is None else parsed(key, _WHAT)
+    except EventError:
+        return None
+    if isinstance(members, Mapping) and "payload" in members and "schema" in members:
+        members = members["payload"]
+    return members if isinstance(members, Mapping) and members else None
+
+
+def _defaults(schema: Any) -> Mapping[str, Any]:
+    """Return the defaults of columns, where there is a schema that tells them."""
+    for field in _fields(schema):
+        if field.get("field") == "before":
+            return {str(column.get("field")): column["default"] for column in _fields(field) if "default" in column}
+    return {}
+
+
+def _fields(schema: Any) -> list[Mapping[str, Any]]:
+    fields = schema.get("fields") if isinstance(schema, Mapping) else None
+    return [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
+
+
+def _carried(row: Mapping[str, Any], key: Collection[str] | None, defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return of an old row what it may be trusted to carry: all of it, or its key where the rest is blank."""
+    names = key if key is not None else [name for name in ("id", "_id") if name in row][:1]
+    if all(name in names or _is_blank(value) or value == defaults.get(name) for name, value in row.items()):
+        # Without any name of a key, what is there and not blank is all that is known.
+        return {name: value for name, value in row.items() if name in names or not (names or _is_blank(value))}
+    return row
+
+
+def _is_blank(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(_is_blank, value.values()))
+    return not value or value in _BLANKS if isinstance(value, str) else not value
+
+
+def _changes(record: _Record) -> list[Keyed]:
+    kind, collection, ts, key = record.kind, record.collection, record.ts, record.key
+    data, missing = _known(record.data)
+    before, missing_before = _known(record.before)
+    if data is not None and before is not None and missing:
+        # What the old row has, and the new one says was not changed.
+        data |= {name: before[name] for name in missing if name in before}
+        missing = [name for name in missing if name not in before]
+    if kind == "delete":
+        return [(change(kind, collection, before=before, ts=ts), _values(key, before))]
+    if data is None:
+        return [(without_document(kind, collection, before=before, ts=ts), _values(key, None))]
+    if kind == "update" and before is not None and key is not None and _is_moved(key, before, data):
+        gone = change("delete", collection, before=before, ts=ts)
+        made = change("insert", collection, data=data, unknown=missing, ts=ts)
+        return [(gone, [before[name] for name in key]), (made, [data[name] for name in key])]
+    if kind == "insert":
+        return [(change(kind, collection, data=data, unknown=missing, ts=ts), _values(key, data))]
+    event = change(kind, collection, data=data, before=before, unknown=missing, ts=ts)
+    if before is not None and (untold := {*missing, *missing_before} - before.keys()):
+        event["unknown"] = [*event.get("unknown", ()), *(encode_pointer(("before", name)) for name in sorted(untold))]
+    return [(event, _values(key, data))]
+
+
+def _known(row: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return the columns of a row that it carries, and the names of the others."""
+    if row is None:
+        return None, []
+    missing = [name for name, value in row.items() if _is_unavailable(value)]
+    return {name: value for name, value in row.items() if name not in missing} if missing else dict(row), missing
+
+
+def _is_unavailable(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in _UNAVAILABLE
+    if not isinstance(value, list | Mapping):
+        return False
+    # An array with such an element, an object with such a member or a member of that name: deep, and without recursion.
+    rest = [value]
+    while rest:
+        each = rest.pop()
+        for name, member in each.items() if isinstance(each, Mapping) else enumerate(each):
+            if name in _UNAVAILABLE or (isinstance(member, str) and member in _UNAVAILABLE):
+                return True
+            if isinstance(member, list | Mapping):
+                rest.append(member)
+    return False
+
+
+def _is_moved(key: Collection[str], before: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+    both = all(name in before and name in data for name in key)
+    return both and any(before[name] != data[name] for name in key)
+
+
+def _values(key: Mapping[str, Any] | None, row: Mapping[str, Any] | None) -> Sequence[Any] | None:
+    """Return the values of a key: those of the message's own, else the row's `id` or `_id`."""
+    if key is not None:
+        return list(key.values())
+    value = next((row[name] for name in ("id", "_id") if row.get(name) is not None), None) if row is not None else None
+    return None if value is None else [value]
