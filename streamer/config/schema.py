@@ -469,7 +469,7 @@ class StdoutSink(Sink):
     """What kind of sink it is."""
 
 
-def _url(url: str) -> str:
+def checked_url(url: str) -> str:
     """Check a URL that is posted to. What is wrong is said without it: it may hold a secret."""
     reason = None
     try:
@@ -519,7 +519,10 @@ Networks: TypeAlias = Annotated[
     BeforeValidator(_listed),
     WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]}),
 ]
-Url: TypeAlias = Annotated[str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": "^https?://[!-~]+$"})]
+Ports: TypeAlias = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=65_535), BeforeValidator(_number)], ...], BeforeValidator(_listed)
+]
+Url: TypeAlias = Annotated[str, AfterValidator(checked_url), WithJsonSchema({"type": "string", "pattern": "^https?://[!-~]+$"})]
 _SECRET_SCHEMA: Final = TypeAdapter(Secret).json_schema()
 Secrets: TypeAlias = Annotated[
     tuple[Secret, ...],
@@ -553,9 +556,7 @@ class WebhookSink(Sink):
     """How long its connection may take, TLS included."""
     allow_http: Bool = False
     """Whether the URL may be without TLS: what it is sent can then be read and changed on its way."""
-    ports: Annotated[tuple[Annotated[int, Field(ge=1, le=65_535), BeforeValidator(_number)], ...], BeforeValidator(_listed)] = (
-        443,
-    )
+    ports: Ports = (443,)
     """Ports that the URL may name; without TLS 80 is one, too."""
     networks: Networks = ()
     """Networks besides the public ones that it may be in, such as `[10.0.0.0/8]`. No other private address is connected to."""
@@ -564,15 +565,22 @@ class WebhookSink(Sink):
 
     @model_validator(mode="after")
     def _may_be_posted_to(self) -> Self:
-        parts = urlsplit(self.url)
-        is_tls = parts.scheme == "https"
-        if not is_tls and not self.allow_http:
-            raise _wrong_inside([(("url",), "expected https://…, or allow_http: true")])
-        port = parts.port or (443 if is_tls else 80)
-        if port not in self.ports and (is_tls or port != 80):
-            ports = ", ".join(map(str, self.ports))
-            raise _wrong_inside([(("url",), f"port {port} is none of `ports`: {ports}")])
+        reason = refused(self.url, self.ports, allow_http=self.allow_http)
+        if reason is not None:
+            raise _wrong_inside([(("url",), reason)])
         return self
+
+
+def refused(url: str, ports: Sequence[int], *, allow_http: bool) -> str | None:
+    """Return why a URL may not be posted to; None where it may."""
+    parts = urlsplit(url)
+    is_tls = parts.scheme == "https"
+    if not is_tls and not allow_http:
+        return "expected https://…, or allow_http: true"
+    port = parts.port or (443 if is_tls else 80)
+    if port not in ports and (is_tls or port != 80):
+        return f"port {port} is none of `ports`: {', '.join(map(str, ports))}"
+    return None
 
 
 @final
@@ -608,6 +616,32 @@ class SpoolSection(Section):
 
 
 @final
+class Gateways(Section):
+    """Tenants' own gateways, which are written by the API: where their webhooks may be, and what is kept for streams."""
+
+    timeout: Duration = timedelta(seconds=10)
+    """How long a request may take, from its connection to its response."""
+    connect_timeout: Duration = timedelta(seconds=5)
+    """How long its connection may take, TLS included."""
+    concurrency: Annotated[int, Field(ge=1, le=64), BeforeValidator(_number)] = 4
+    """Requests at once to one gateway."""
+    concurrency_of_a_tenant: Annotated[int, Field(ge=1, le=128), BeforeValidator(_number)] = 16
+    """Requests at once to all gateways of a tenant."""
+    allow_http: Bool = False
+    """Whether a URL may be without TLS: what it is sent can then be read and changed on its way."""
+    ports: Ports = (443,)
+    """Ports that a URL may name; without TLS 80 is one, too."""
+    networks: Networks = ()
+    """Networks besides the public ones that any tenant's endpoint may be in. No other private address is connected to."""
+    ca: File | None = None
+    """Certificates to trust in place of the system's, in PEM; relative to the configuration file."""
+    history: Size = 16 * 1024**2
+    """Room for the matches of a gateway without a URL, from which its streams begin again; the oldest ones leave it."""
+    history_time: Duration = timedelta(days=1)
+    """How long they stay there."""
+
+
+@final
 class Delivery(Section):
     """How matches are delivered, and what becomes of what cannot be."""
 
@@ -617,8 +651,10 @@ class Delivery(Section):
     dead_letter: str | None = None
     """A name under `sinks`, which gets a message about each dead letter; null for none. They are in the store either way."""
     spool: SpoolSection = Field(default_factory=SpoolSection)
+    gateways: Gateways = Field(default_factory=Gateways)
     dead_letter_bytes: Size = 1024**3
-    """Room for dead letters. When it is full the service ends, since it may lose none: see `streamer dead-letters`."""
+    """Room for dead letters. When it is full the oldest ones of tenants' own gateways are forgotten. Where there are none the
+    service ends, since it may lose no other: see `streamer dead-letters`."""
 
 
 @final
@@ -676,6 +712,10 @@ class ApiLimits(Section):
     """Requests that are answered at once."""
     requests_of_a_token: Whole = 8
     """Requests with one token that are answered at once."""
+    streams: Whole = 256
+    """Streams of matches at once, each of which is a connection."""
+    heartbeat: Duration = timedelta(seconds=15)
+    """A stream that has nothing to send for so long is sent a comment, so that nobody takes it for dead."""
 
 
 @final
@@ -688,6 +728,13 @@ class ApiQuotas(Section):
     """Of those, how many no condition can be looked up of, so that they are candidates for every event of their collection."""
     requests_a_second: Whole = 100
     """Requests of a tenant a second; twice as many may come at once."""
+    gateways: Annotated[int, Field(ge=0, le=10_000), BeforeValidator(_number)] = 100
+    """Gateways of a tenant's own."""
+    streams: Whole = 64
+    """Streams of matches of a tenant at once."""
+    spool: Size = 256 * 1024**2
+    """Bytes of messages that a tenant's own gateways hold together: those that wait, and those kept for streams. When it is
+    full the oldest ones kept for streams leave it, and then the oldest that wait become dead letters. Others wait for nobody."""
 
 
 @final

@@ -22,6 +22,7 @@ POINTS: Final = frozenset(
         "spool.settling",  # what came of attempts is written, and not committed
         "spool.settled",  # it is in the store
         "subscriptions.committed",  # what somebody wrote is in the store, and not in the engine
+        "gateways.committed",  # a gateway is in the store, and its matches do not go there
         "source.rotated",  # a file was found to be another one
         "source.slot",  # a replication slot was made, and the store does not know it
         "source.lost",  # one was made in the place of a lost one

@@ -17,7 +17,7 @@ so its bytes are one JSON object whatever a row says.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -167,6 +167,20 @@ class Shape:
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False)
+class Way:
+    """Where matches go.
+
+    Attributes:
+        sink: its name.
+        shape: of the messages for it.
+    """
+
+    sink: str
+    shape: Shape
+
+
+@final
 class Told(NamedTuple):
     """Messages about one event for one sink.
 
@@ -174,12 +188,14 @@ class Told(NamedTuple):
         sink: its name; None where no route leads to one.
         matches: of how many they tell.
         about: what they have in common.
+        counts: of how many each of them tells.
     """
 
     sink: str | None
     messages: list[bytes]
     matches: int
     about: _About
+    counts: Sequence[int] = ()
 
 
 @final
@@ -189,41 +205,49 @@ class Speaker:
     Args:
         options: of the engine.
         shapes: of the messages for each sink.
+
+    Attributes:
+        own: where the matches of tenants' own gateways go, by the tenant of the subscription and the gateway. It is replaced as
+            a whole, by any thread: what one event has goes by one of them.
     """
 
     def __init__(self, options: Options, routes: Routes, shapes: Mapping[str, Shape]) -> None:
         self._parts = EventParts(options)
         self._routes = routes
-        self._shapes = shapes
+        self._ways = {sink: Way(sink, shape) for sink, shape in shapes.items()}
+        self.own: Mapping[tuple[str, str | None], Way] = {}
 
     def messages(self, source: str, partition: str, place: Place, event: bytes, found: Matches) -> Iterator[Told]:
         """Yield messages about one event, sink by sink."""
         where = f"{source}\0{partition}\0{place.position}\0{place.part}\0".encode()
         about = _About(source, f'","source":"/streamer/{source}","type":"'.encode(), where, event, partition, place)
+        own, only = self.own, self._routes.only
         for at in range(0, len(found), AT_ONCE):
             # In order of adding where there are many, so that what stands together does again after a crash.
             some = list(found if len(found) <= AT_ONCE else found.sorted()[at : at + AT_ONCE])
             if not about.attributes:
                 tenant = next((name for each in some if (name := outside(each.subscription_id)[0]) != "*"), None)
                 about.attributes = self._parts.attributes(event, place.key, tenant)
-            if (only := self._routes.only) is not None:
-                yield Told(only, about.told(self._shapes[only], some, at), len(some), about)
+            if only is not None and not own:
+                yield about.told(self._ways[only], some, at)
                 continue
-            by_sink: dict[str | None, list[Match]] = {}
+            ways: dict[Way | None, list[Match]] = {}
             for match in some:
-                by_sink.setdefault(self._routes.sink(match.gateway_id), []).append(match)
-            for sink, matches in by_sink.items():
-                yield Told(sink, [] if sink is None else about.told(self._shapes[sink], matches, at), len(matches), about)
+                way = own.get((outside(match.subscription_id)[0], match.gateway_id)) if own else None
+                if way is None and (sink := self._routes.sink(match.gateway_id)) is not None:
+                    way = self._ways[sink]
+                ways.setdefault(way, []).append(match)
+            for way, matches in ways.items():
+                yield Told(None, [], len(matches), about) if way is None else about.told(way, matches, at)
 
     def spooled(self, told: Told) -> list[Spooled]:
         """Return messages as the spool takes them: each with its id, and the key by which it stands in order."""
         sink, about = told.sink, told.about
         assert sink is not None
-        counts = about.counts if self._shapes[sink].per == "gateway" else [1] * len(told.messages)
         key, where = about.key, (about.source, about.partition, about.place.position, about.place.part)
         return [
             Spooled(sink, key, message[_ID].decode(), count, *where, message)
-            for message, count in zip(told.messages, counts, strict=True)
+            for message, count in zip(told.messages, told.counts, strict=True)
         ]
 
 
@@ -231,7 +255,7 @@ class Speaker:
 class _About:
     """What all messages about one event have in common."""
 
-    __slots__ = ("_event", "_type", "_where", "attributes", "counts", "partition", "place", "source")
+    __slots__ = ("_event", "_type", "_where", "attributes", "partition", "place", "source")
 
     def __init__(self, source: str, type_: bytes, where: bytes, event: bytes, partition: str, place: Place) -> None:
         self.source, self._type, self._where, self._event, self.partition, self.place = (
@@ -243,7 +267,6 @@ class _About:
             place,
         )
         self.attributes = b""
-        self.counts: list[int] = []
 
     @property
     def key(self) -> int | None:
@@ -251,9 +274,13 @@ class _About:
         _, is_keyed, whose = self.attributes.partition(_KEYED)
         return int.from_bytes(mmh3_x64_128_digest(whose)[:8], "little", signed=True) if is_keyed else None
 
-    def told(self, shape: Shape, matches: list[Match], at: int) -> list[bytes]:
+    def told(self, way: Way, matches: list[Match], at: int) -> Told:
         """Return the messages of some matches, of which the first has the number *at*."""
-        return self._of_gateways(shape, matches, at) if shape.per == "gateway" else self._of_matches(shape, matches)
+        if way.shape.per == "gateway":
+            messages, counts = self._of_gateways(way.shape, matches, at)
+        else:
+            messages, counts = self._of_matches(way.shape, matches), [1] * len(matches)
+        return Told(way.sink, messages, len(matches), self, counts)
 
     def _of_matches(self, shape: Shape, matches: list[Match]) -> list[bytes]:
         where, attributes, type_, tail = self._where, self.attributes, self._type, self._tail(shape)
@@ -280,19 +307,19 @@ class _About:
             )
         return made
 
-    def _of_gateways(self, shape: Shape, matches: list[Match], first: int) -> list[bytes]:
+    def _of_gateways(self, shape: Shape, matches: list[Match], first: int) -> tuple[list[bytes], list[int]]:
         tail = self._tail(shape)
         groups: dict[tuple[str, str | None], list[Match]] = {}
         for match in matches:
             groups.setdefault((outside(match.subscription_id)[0], match.gateway_id), []).append(match)
         made: list[bytes] = []
-        self.counts = []
+        counts: list[int] = []
         for (tenant, gateway), together in groups.items():
             # In one order, since what stands in which message must be equal whenever the event is read.
             together.sort(key=lambda match: match.subscription_id)
             for at in range(0, len(together), MOST_NAMED):
                 some = together[at : at + MOST_NAMED]
-                self.counts.append(len(some))
+                counts.append(len(some))
                 # No transition is called so.
                 whose = f"gateway\0{tenant}\0{first + at}\0{'' if gateway is None else f'={gateway}'}".encode()
                 made.append(
@@ -312,7 +339,7 @@ class _About:
                         )
                     )
                 )
-        return made
+        return made, counts
 
     def _tail(self, shape: Shape) -> bytes:
         if shape.event == "full":

@@ -28,7 +28,7 @@ MATCHES = Metric(
 )
 DELIVERED = Metric("streamer_service_matches_delivered", "counter", _SINK, "Matches that their sink holds.")
 DEAD = Metric("streamer_service_matches_dead", "counter", _SINK, "Matches that their sink would not take; they are dead letters.")
-DROPPED = Metric("streamer_service_matches_dropped", "counter", (), "Matches of gateways that no route leads from.")
+DROPPED = Metric("streamer_service_matches_dropped", "counter", (), "Matches of gateways without a route, or that were deleted.")
 PENDING = Metric("streamer_service_matches_pending", "gauge", (), "Matches that wait for their sinks.")
 LETTERS = Metric("streamer_service_dead_letters", "gauge", (), "Dead letters in the store.")
 SPOOLED = Metric("streamer_service_spool_messages", "gauge", _SINK, "Messages in the spool.")
@@ -50,14 +50,17 @@ _STATES: Final = {"closed": 0, "half_open": 1, "open": 2, "disabled": 3}
 
 @final
 class Gauges(NamedTuple):
-    """What is to be seen of a sink that messages are spooled for; *attempts* are counted by their result."""
+    """What is to be seen of a sink that messages are spooled for; *attempts* are counted by their result.
+
+    *state* is None where it is all the gateways of tenants' own together.
+    """
 
     sink: str
     messages: int
     bytes: int
     oldest: float
     blocked: int
-    state: str
+    state: str | None
     attempts: Mapping[str, int]
 
 
@@ -99,6 +102,11 @@ class Counts(Collector):
         with self._lock:
             self._delivered.update(matches)
             self._dead.update(dead or {})
+
+    def drop(self, matches: int) -> None:
+        """Count matches whose gateway was deleted."""
+        with self._lock:
+            self._dropped += matches
 
     def of_sources(self) -> dict[str, tuple[int, int, int]]:
         """Return how many events of each source were read, matched and rejected."""
@@ -148,7 +156,7 @@ class Counts(Collector):
             (OLDEST, {(each.sink,): each.oldest for each in seen}),
             (BLOCKED, {(each.sink,): each.blocked for each in seen}),
             (ATTEMPTS, {(each.sink, result): count for each in seen for result, count in each.attempts.items()}),
-            (BREAKER, {(each.sink,): _STATES[each.state] for each in seen}),
+            (BREAKER, {(each.sink,): _STATES[each.state] for each in seen if each.state is not None}),
         ]
 
 

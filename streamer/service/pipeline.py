@@ -123,10 +123,10 @@ class Pipeline:
                     continue
                 part.matched += 1
                 for told in self._speaker.messages(feed.name, batch.partition, place, texts[at], found):
-                    if self._spool is not None and told.sink in self._spool.sinks:
-                        part.spool(self._speaker.spooled(told))
-                    else:
+                    if told.sink is None or told.sink in self._sinks:
                         part.add(told.sink, told.messages, told.matches)
+                    else:
+                        part.spool(self._speaker.spooled(told))
                     if part.size >= PART_BYTES:
                         yield self._counted(part)
                         part = Part(feed.name)
@@ -161,10 +161,11 @@ class Pipeline:
         # The last of each partition says all that those before it say.
         confirmed = {(each.source, each.partition): each for part in parts if (each := part.confirmed) is not None}
         dropped = [number for part in parts for number in part.dropped]
-        if confirmed or dead or dropped or spooled:
-            self._store.commit(confirmed.values(), dead, dropped, spooled)
-        if self._spool is not None and sums:
-            self._spool.added(sums)
+        commit = partial(self._store.commit, confirmed.values(), dead, dropped, spooled)
+        if self._spool is not None and spooled:
+            self._spool.hold(spooled, commit)
+        elif confirmed or dead or dropped:
+            commit()
         for part in parts:
             self._counts.delivered(part.delivering)
         for each in confirmed.values():

@@ -36,13 +36,14 @@ from streamer.errors import BulkConfigError, ConfigError, ServiceError
 from streamer.extras import needed
 from streamer.service import faults, sinks, sources, subscriptions
 from streamer.service.formats import Decoder, decoder
+from streamer.service.gateways import Gateways, sink_of
 from streamer.service.messages import Shape, Speaker
 from streamer.service.metrics import Counts
 from streamer.service.pipeline import Feed, Pipeline
 from streamer.service.routes import Routes
 from streamer.service.spool import Spool, Terms
 from streamer.service.status import Status
-from streamer.service.store.sqlite import DeadLetter, Store
+from streamer.service.store.sqlite import OWN, DeadLetter, Store
 from streamer.service.subscriptions import Quotas, Subscriptions
 from streamer.terminal import OK, USAGE
 
@@ -142,6 +143,8 @@ class Service:
             counts = self.counts = Counts(store.dead_letters)
             spool = self._spool(store, counts)
             pipeline = self._pipeline(store, counts, spool)
+            if self.gateways is not None:
+                opened.callback(self.gateways.close)
             registry = self._serve_metrics(opened, counts)
             api = self._open_api(opened, pipeline, store, counts, registry)
             self.subscriptions.start()
@@ -181,8 +184,11 @@ class Service:
             chosen = list(choose(store))
             messages = [letter for letter in chosen if letter.stage == "deliver"]
             records = [letter for letter in chosen if letter.stage != "deliver"]
+            own = {sink_of(tenant, name) for tenant, name in store.rows("SELECT tenant, id FROM gateways")} if messages else ()
             for letter in messages:
-                if letter.sink not in self._endpoints:
+                if letter.sink.startswith(OWN) and letter.sink not in own:
+                    raise ServiceError(f"dead letter {letter.id}: there is no {letter.sink} any more")
+                if letter.sink not in self._endpoints and letter.sink not in own:
                     raise ServiceError(f"dead letter {letter.id}: the configuration has no webhook {letter.sink!r}")
             for letter in records:
                 if letter.source not in self._feeds:
@@ -231,32 +237,26 @@ class Service:
                 _LOGGER.warning("sinks.%s: no secret, so who receives its messages cannot tell who has sent them", name)
 
     def _spool(self, store: Store, counts: Counts) -> Spool | None:
-        """Return what delivers to endpoints; None where there are none."""
+        """Return what delivers to endpoints; None where there are none, and none can come by the API."""
         for name, count in store.lanes():
-            if name not in self._endpoints:
+            if name not in self._endpoints and not name.startswith(OWN):
                 _LOGGER.warning(
                     "the spool has %d messages for %s, which is no webhook of this configuration; they stay", count, name
                 )
-        if not self._endpoints:
+        if not self._endpoints and not self._has_api and not store.rows("SELECT 1 FROM gateways LIMIT 1"):
             return None
         delivery = self.config.delivery
         spool = Spool(store, counts, delivery.dead_letter or "")
         for name, endpoint in self._endpoints.items():
             section = self.config.sinks[name]
             assert isinstance(section, WebhookSink)
-            terms = Terms(
-                concurrency=section.concurrency,
-                batch=section.batch,
-                batch_bytes=section.batch_bytes,
-                first=delivery.retry.first.total_seconds(),
-                most=delivery.retry.most.total_seconds(),
-                attempts=delivery.retry.attempts,
-                on_exhausted=delivery.on_exhausted,
-                bytes=delivery.spool.bytes,
-                when_full=delivery.spool.when_full,
-            )
+            terms = Terms.of(delivery, concurrency=section.concurrency, batch=section.batch, batch_bytes=section.batch_bytes)
             spool.add(name, endpoint, terms, hashlib.sha256(section.url.encode()).hexdigest())
         return spool
+
+    @property
+    def _has_api(self) -> bool:
+        return self.config.api.tokens.file is not None or self._dev
 
     def _pipeline(self, store: Store, counts: Counts, spool: Spool | None) -> Pipeline:
         config = self.config
@@ -264,6 +264,7 @@ class Service:
         routes = Routes(config.routes, next(iter(shapes)) if not config.routes else None)
         speaker = Speaker(Options.checked(**_of_engine(config).engine_options()), routes, shapes)
         at_once = config.matching.batch_size or AT_ONCE
+        self.gateways = None if spool is None else Gateways(store, spool, speaker, config)
         return Pipeline(
             self.engine,
             store,
@@ -301,7 +302,7 @@ class Service:
     ) -> Server | None:
         """Listen for the API where the configuration says so; nothing is answered yet. Raises ServiceError."""
         config = self.config
-        if config.api.tokens.file is None and not self._dev:
+        if not self._has_api:
             return None
         try:
             with needed("the API needs starlette and uvicorn", "service"):
@@ -312,10 +313,11 @@ class Service:
                 from streamer.service.api.tokens import Tokens
         except ModuleNotFoundError as error:
             raise ServiceError(f"api: {error}") from None
+        assert self.gateways is not None
         status = Status(pipeline, store, counts, registry, _sources(config), _sinks(config))
         tokens = None if config.api.tokens.file is None or self._dev else Tokens(config.api.tokens.file)
-        app = self.api = App(Handlers(self.engine, store, self.subscriptions, status), config.api, tokens)
-        registry.register(ApiCounts(app, self.subscriptions))
+        app = self.api = App(Handlers(self.engine, store, self.subscriptions, self.gateways, status), config.api, tokens)
+        registry.register(ApiCounts(app, self.subscriptions, self.gateways))
         server = Server(app, config.api)
         opened.callback(server.close)
         return server

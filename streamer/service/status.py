@@ -66,7 +66,7 @@ class Status:
             delivered, dead = counts.get(name, (0, 0))
             each = {"name": name, "type": section.type, "state": state, "delivered": delivered, "dead": dead}
             if (seen := spools.get(name)) is not None:
-                each["state"] = {"closed": "working", "disabled": "disabled"}.get(seen.state, "down")
+                each["state"] = {"closed": "working", "disabled": "disabled"}.get(seen.state or "", "down")
                 each["spool"] = {"messages": seen.messages, "bytes": seen.bytes, "oldest_s": seen.oldest}
             told.append(each)
         return told

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias, final
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, final
 
 from streamer.bloom.options import BloomOptions
 from streamer.config.loader import Loaded
@@ -73,8 +73,16 @@ class Declined(Exception):
         self.code = code
 
 
+class Versioned(Protocol):
+    """What has a tag: another version after each change."""
+
+    @property
+    def version(self) -> int:
+        """Return it."""
+
+
 #: Decides on what is there now whether a change may be; raises Declined.
-Condition: TypeAlias = Callable[[Stored | None], None]
+Condition: TypeAlias = Callable[[Versioned | None], None]
 
 
 @final

@@ -201,12 +201,13 @@ TAKEN = {
     "x": {
         *("matching.default_tenant", "matching.soft_delete", "subscriptions", "metrics.address", "metrics.name"),
         *("service.data_dir", "service.watch", "api.address", "api.tokens.file", "api.tls.certificate"),
+        "delivery.gateways.ca",
     },
     "[x]": {"subscriptions", "api.hosts", "api.origins"},
-    "[]": {"subscriptions", "routes", "api.hosts", "api.origins"},
+    "[]": {"subscriptions", "routes", "api.hosts", "api.origins", "delivery.gateways.ports", "delivery.gateways.networks"},
     "{}": {
         *("matching", "matching.bloom", "matching.cel", "matching.limits", "matching.layout", "metrics", "logging"),
-        *("sources", "sinks", "delivery", "delivery.retry", "delivery.spool", "service"),
+        *("sources", "sinks", "delivery", "delivery.retry", "delivery.spool", "delivery.gateways", "service"),
         *("api", "api.tokens", "api.tls", "api.limits", "api.quotas"),
     },
 }

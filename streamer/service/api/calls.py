@@ -107,7 +107,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Body: TypeAlias = Literal["subscription", "subscriptions", "event", "question"]
+Body: TypeAlias = Literal["subscription", "subscriptions", "event", "question", "gateway"]
 """What a request says: its schema is in the document."""
 
 

@@ -15,12 +15,14 @@ from streamer.engine.engine import Engine
 from streamer.engine.explain import explain
 from streamer.errors import DuplicateSubscriptionError, SubscriptionError
 from streamer.model import is_unicode
+from streamer.service import gateways
 from streamer.service.api import openapi
 from streamer.service.api.calls import LINES, METRICS, Answer, Call, after, answer, cursor, tags
 from streamer.service.api.problems import Problem, members
+from streamer.service.store.gateways import StoredGateway
 from streamer.service.store.sqlite import DeadLetter, Store, milliseconds
 from streamer.service.store.subscriptions import PAGE, Stored
-from streamer.service.subscriptions import Condition, Declined, Result, Subscriptions
+from streamer.service.subscriptions import Condition, Declined, Result, Subscriptions, Versioned
 from streamer.service.tenants import Written, claimed, outside, written
 from streamer.subscriptions.parse import parse_subscription
 
@@ -63,7 +65,10 @@ class Handlers:
         default_tenant: whose an administrator's request is that names no tenant.
     """
 
-    def __init__(self, engine: Engine, store: Store, subscriptions: Subscriptions, running: Running) -> None:
+    def __init__(
+        self, engine: Engine, store: Store, subscriptions: Subscriptions, own: gateways.Gateways, running: Running
+    ) -> None:
+        self._gateways = own
         self._engine, self._store, self._subscriptions, self._running = engine, store, subscriptions, running
         options: Options = engine._options
         self.default_tenant = options.default_tenant
@@ -121,14 +126,7 @@ class Handlers:
         row = self._subscriptions.get(call.whose, call.path["id"])
         if row is None:
             raise Declined("unknown", "no such subscription")
-        tag = _tag(row)
-        if (given := call.headers.get("if-match")) is not None:
-            _wants(tags(given), row)
-        if (given := call.headers.get("if-none-match")) is not None:
-            known = tags(given)
-            if known is None or tag in [each.removeprefix("W/") for each in known]:
-                return Answer(status=304, headers={"ETag": tag})
-        return _stored(row)
+        return _is_known(call, row) or _stored(row)
 
     def put_subscription(self, call: Call) -> Answer:
         """See the route."""
@@ -156,6 +154,46 @@ class Handlers:
         lease = call.query.get("lease")
         lease = None if lease is None else lease * 1000
         return _stored(self._subscriptions.renew(call.whose, call.path["id"], _condition(call), lease))
+
+    # Tenants' own gateways
+
+    def list_gateways(self, call: Call) -> Answer:
+        """See the route."""
+        limit, at = call.query.get("limit", 100), after(call.query["cursor"]) if "cursor" in call.query else ""
+        rows = self._gateways.page(call.whose, at, limit)
+        return answer(
+            {"items": [self._gateway(row) for row in rows], "next": cursor(rows[-1].id) if len(rows) == limit else None}
+        )
+
+    def get_gateway(self, call: Call) -> Answer:
+        """See the route."""
+        row = self._gateways.get(call.whose, call.path["id"])
+        if row is None:
+            raise Declined("unknown", "no such gateway")
+        return _is_known(call, row) or answer(self._gateway(row), headers={"ETag": _tag(row)})
+
+    def put_gateway(self, call: Call) -> Answer:
+        """See the route."""
+        settings, secrets = gateways.read(_members_of(call.body), self._gateways.config)
+        row, before = self._gateways.put(call.whose, call.path["id"], settings, secrets, _condition(call))
+        return answer(self._gateway(row), 201 if before is None else 200, headers={"ETag": _tag(row)})
+
+    def delete_gateway(self, call: Call) -> Answer:
+        """See the route."""
+        self._gateways.remove(call.whose, call.path["id"], _condition(call))
+        return Answer(status=204)
+
+    def _gateway(self, row: StoredGateway) -> dict[str, Any]:
+        return {
+            "tenant": row.tenant,
+            "id": row.id,
+            "etag": _tag(row),
+            "created": _time(row.created),
+            "updated": _time(row.updated),
+            "gateway": asdict(gateways.settings_of(row)),
+            "secrets": len(row.secrets),
+            **self._gateways.seen(row),
+        }
 
     # Questions
 
@@ -330,7 +368,18 @@ def _stored(row: Stored, status: int = 200) -> Answer:
     return Answer(shown(row), status, headers={"ETag": _tag(row)})
 
 
-def _tag(row: Stored) -> str:
+def _is_known(call: Call, row: Versioned) -> Answer | None:
+    """Return the answer to who knows what is there; None where it is to be shown. Raises Problem and Declined."""
+    if (given := call.headers.get("if-match")) is not None:
+        _wants(tags(given), row)
+    if (given := call.headers.get("if-none-match")) is not None:
+        known = tags(given)
+        if known is None or _tag(row) in [each.removeprefix("W/") for each in known]:
+            return Answer(status=304, headers={"ETag": _tag(row)})
+    return None
+
+
+def _tag(row: Versioned) -> str:
     return f'"{row.version}"'
 
 
@@ -368,7 +417,7 @@ def _condition(call: Call) -> Condition:
     wanted = None if if_match is None else (tags(if_match),)
     unwanted = None if if_none_match is None else (tags(if_none_match),)
 
-    def may(before: Stored | None) -> None:
+    def may(before: Versioned | None) -> None:
         if wanted is not None:
             _wants(wanted[0], before)
         if unwanted is not None and before is not None:
@@ -379,7 +428,7 @@ def _condition(call: Call) -> Condition:
     return may
 
 
-def _wants(known: list[str] | None, row: Stored | None) -> None:
+def _wants(known: list[str] | None, row: Versioned | None) -> None:
     if row is None:
         raise Declined("precondition", "If-Match: it is not there")
     if known is not None and _tag(row) not in known:

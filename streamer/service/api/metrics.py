@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from streamer.metrics.names import Metric
 from streamer.service.api.app import App
+from streamer.service.gateways import Gateways
 from streamer.service.subscriptions import Subscriptions
 
 REQUESTS = Metric("streamer_service_api_requests", "counter", ("route", "status"), "Requests that were answered.")
@@ -20,6 +21,7 @@ PAUSED = Metric("streamer_service_subscriptions_paused", "gauge", (), "Subscript
 EXPIRED = Metric(
     "streamer_service_subscriptions_expired", "counter", (), "Subscriptions that are gone since their lease was over."
 )
+GATEWAYS = Metric("streamer_service_gateways", "gauge", ("state",), "Tenants' own gateways.")
 
 METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
@@ -30,8 +32,8 @@ Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily
 class ApiCounts(Collector):
     """What an API has counted so far."""
 
-    def __init__(self, app: App, subscriptions: Subscriptions) -> None:
-        self._app, self._subscriptions = app, subscriptions
+    def __init__(self, app: App, subscriptions: Subscriptions, gateways: Gateways) -> None:
+        self._app, self._subscriptions, self._gateways = app, subscriptions, gateways
 
     def describe(self) -> Iterable[Family]:
         """Name the families, so that registering does not scrape."""
@@ -47,6 +49,7 @@ class ApiCounts(Collector):
             HELD: {(): totals["held"]},
             PAUSED: {(): totals["paused"]},
             EXPIRED: {(): self._subscriptions.expired},
+            GATEWAYS: {(state,): count for state, count in self._gateways.states().items()},
         }
         for metric, found in values.items():
             yield _family(metric, found)

@@ -10,6 +10,7 @@ from streamer.model import Limits, TopicDialect
 from streamer.service.api.calls import Body
 from streamer.service.api.problems import KINDS, MEDIA_TYPE
 from streamer.service.api.routes import ROUTES, Route
+from streamer.service.gateways import MOST_BATCH, MOST_SECRETS, MOST_URL
 from streamer.subscriptions.schema import subscription_schema
 from streamer.version import VERSION
 
@@ -54,7 +55,56 @@ _LETTER: Final = {
     "at": _TIME,
     "is_whole": _BOOL,
 }
+_HELD: Final = _object({"messages": _COUNT, "bytes": _COUNT, "oldest_s": {"type": "number"}})
+_URL: Final = {
+    "type": ["string", "null"],
+    "maxLength": MOST_URL,
+    "pattern": "^https?://[!-~]+$",
+    "description": "Where matches are posted; null where streams read them.",
+}
+_SETTINGS: Final = {
+    "url": _URL,
+    "batch": {"type": "integer", "minimum": 1, "maximum": MOST_BATCH, "description": "Messages of a request at most."},
+    "per": {"enum": ["match", "gateway"], "description": "Whether a message tells of one match, or of all of an event."},
+    "event": {"enum": ["full", "reference", "none"], "description": "What a message says of its event."},
+    "enabled": {"type": "boolean", "description": "Whether matches are handed out; else they wait."},
+}
+_GIVEN: Final = {
+    **_object(
+        {
+            **_SETTINGS,
+            "secrets": {
+                "type": "array",
+                "items": {"type": "string", "pattern": "^whsec_[A-Za-z0-9+/]+=*$"},
+                "maxItems": MOST_SECRETS,
+                "writeOnly": True,
+                "description": "What requests are signed with; without it, those that are there stay.",
+            },
+        },
+        *_SETTINGS,
+        "secrets",
+    ),
+    "additionalProperties": False,
+}
 _SCHEMAS: Final[Mapping[str, Any]] = {
+    "Gateway": _object(
+        {
+            "tenant": _TEXT,
+            "id": _TEXT,
+            "etag": _TEXT,
+            "created": _TIME,
+            "updated": _TIME,
+            "gateway": _object(_SETTINGS),
+            "secrets": {"type": "integer", "minimum": 0, "description": "How many there are."},
+            "state": {"enum": ["working", "down", "gone", "off", "streams"], "description": "`gone` is after 410."},
+            "pending": _HELD,
+            "history": _HELD,
+            "delivered": {"type": "integer", "minimum": 0, "description": "Matches since the service started."},
+            "dead": {"type": "integer", "minimum": 0, "description": "Matches given up since the service started."},
+        },
+        *("pending", "history"),
+    ),
+    "Gateways": _object({"items": _list(_ref("Gateway")), "next": _NEXT}),
     "Stored": _object(
         {
             "tenant": _TEXT,
@@ -173,6 +223,7 @@ _BODIES: Final[Mapping[Body, Any]] = {
     "subscriptions": _ref("Subscription"),
     "event": {"type": "object", "description": "An event, as the `matching.layout` of the configuration has it."},
     "question": _QUESTION,
+    "gateway": _GIVEN,
 }
 #: What any route may answer, and one that needs a token, and one that reads a body.
 _ALWAYS: Final = ("bad-request", "not-acceptable", "too-slow", "too-long", "host", "origin", "internal", "unavailable")
@@ -271,7 +322,7 @@ def _responses(route: Route) -> dict[str, Any]:
         responses[str(status)] = {"description": _WORDS[status]}
         if schema is not None:
             responses[str(status)]["content"] = {route.produces: {"schema": _ref(schema)}}
-        if schema == "Stored":
+        if schema in ("Stored", "Gateway"):
             responses[str(status)]["headers"] = {"ETag": {"schema": _TEXT}}
     kinds = [*_ALWAYS, *(_WITH_TOKEN if route.scope else ()), *(_WITH_BODY if route.body else ()), *route.problems]
     told: dict[int, list[str]] = {}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
 
 from streamer.errors import BulkSubscriptionError, CelError, EventError, ServiceError, SubscriptionError
+from streamer.service.gateways import GatewayError
 from streamer.service.subscriptions import Declined
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -33,6 +34,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "media-type": (415, "The body has another media type than one that is read"),
     "host": (421, "The server does not go by this name"),
     "subscription": (422, "The subscription cannot be accepted"),
+    "gateway": (422, "The gateway cannot be accepted"),
     "event": (422, "The event cannot be read"),
     "too-many": (429, "Too many requests"),
     "internal": (500, "A defect of the server"),
@@ -87,6 +89,8 @@ def of(error: Exception) -> Problem | None:
             return Problem("subscription", "some are bad; nothing was changed", errors=map(members, error.errors))
         case SubscriptionError():
             return Problem("subscription", error.reason, errors=[members(error)])
+        case GatewayError():
+            return Problem("gateway", error.reason, errors=[{"place": error.place, "reason": error.reason}])
         case EventError():
             return Problem("event", error.reason, errors=[members(error)])
         case ServiceError():

@@ -66,6 +66,7 @@ class Route:
 
 
 _ONE: Final = "/v1/subscriptions/{id}"
+_GATEWAY: Final = "/v1/gateways/{id}"
 _WRITES: Final[Mapping[str, Any]] = {"scope": "write", "params": (_TENANT,), "is_conditional": True}
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -166,6 +167,46 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Delete a subscription. No event that is read after the answer matches it.",
         answers={204: None},
         problems=("unknown", "other-origin", "precondition"),
+        **_WRITES,
+    ),
+    Route(
+        method="GET",
+        path="/v1/gateways",
+        handler="list_gateways",
+        summary="List a tenant's own gateways in the order of their ids.",
+        scope="read",
+        params=(_TENANT, _CURSOR, _limit(100, 1000)),
+        answers={200: "Gateways"},
+    ),
+    Route(
+        method="GET",
+        path=_GATEWAY,
+        handler="get_gateway",
+        summary="Show a gateway, and how it stands with it.",
+        scope="read",
+        params=(_TENANT,),
+        answers={200: "Gateway", 304: None},
+        problems=("unknown", "precondition"),
+        is_conditional=True,
+    ),
+    Route(
+        method="PUT",
+        path=_GATEWAY,
+        handler="put_gateway",
+        summary="Write a gateway. What is matched after the answer goes there; an endpoint that wanted no more is asked again.",
+        body="gateway",
+        consumes=(JSON,),
+        answers={200: "Gateway", 201: "Gateway"},
+        problems=("quota", "precondition", "gateway"),
+        **_WRITES,
+    ),
+    Route(
+        method="DELETE",
+        path=_GATEWAY,
+        handler="delete_gateway",
+        summary="Delete a gateway, and drop what waits for it.",
+        answers={204: None},
+        problems=("unknown", "precondition"),
         **_WRITES,
     ),
     Route(

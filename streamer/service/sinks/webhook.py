@@ -28,12 +28,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 from urllib.parse import urlsplit
 
 from mmh3 import mmh3_x64_128_digest
 
-from streamer.config.secret import SecretValue
 from streamer.errors import ConfigError, ServiceError
 from streamer.locks import Lock
 from streamer.service.guard import Forbidden, Guard, Resolve, resolve
@@ -79,6 +78,13 @@ def signature(keys: Sequence[bytes], identity: str, timestamp: int, body: bytes)
     return " ".join("v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode() for key in keys)
 
 
+class Revealing(Protocol):
+    """What knows a secret, and says it when it is used."""
+
+    def reveal(self) -> str:
+        """Return it. Raises ConfigError."""
+
+
 @final
 class Webhook:
     """Posts messages to one URL. Thread-safe: each thread that sends has a connection to itself meanwhile.
@@ -95,7 +101,7 @@ class Webhook:
     def __init__(
         self,
         url: str,
-        secrets: Sequence[SecretValue] = (),
+        secrets: Sequence[Revealing] = (),
         guard: Guard = Guard(),  # noqa: B008 - it is immutable
         *,
         timeout: float = 30.0,

@@ -17,10 +17,13 @@ they have delivered is deleted some at a time, in one commit: after a crash it i
 spool.py     who fills it, the thread that owns it, the threads that attempt
 delivery.py  one sink: its lines, what is on its way, what came of it
 breaker.py   how an endpoint is treated, and whether it is asked
+history.py   what a gateway without an endpoint was given, for those who read it
 ```
 """
 
 from streamer.service.spool.breaker import Terms
+from streamer.service.spool.delivery import Owner
+from streamer.service.spool.history import History
 from streamer.service.spool.spool import Spool, tally
 
-__all__ = ["Spool", "Terms", "tally"]
+__all__ = ["History", "Owner", "Spool", "Terms", "tally"]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final, Literal, final
+from typing import Any, Final, Literal, Self, final
+
+from streamer.config.schema import Delivery
 
 #: Requests of so many keys fail in a row before an endpoint is taken for down.
 TRIP: Final = 5
@@ -28,6 +30,7 @@ class Terms:
         on_exhausted: whether its key then goes on, or waits until the dead letter is replayed or dropped.
         bytes: room in the spool.
         when_full: whether sources wait for room, or the oldest messages become dead letters.
+        is_paused: whether nothing is begun.
     """
 
     concurrency: int = 8
@@ -39,6 +42,20 @@ class Terms:
     on_exhausted: Literal["dead_letter", "block"] = "dead_letter"
     bytes: int = 1024**3
     when_full: Literal["pause", "dead_letter"] = "pause"
+    is_paused: bool = False
+
+    @classmethod
+    def of(cls, delivery: Delivery, **more: Any) -> Self:
+        """Return the terms that a configuration has for all endpoints, and those that one has besides."""
+        common: dict[str, Any] = {
+            "first": delivery.retry.first.total_seconds(),
+            "most": delivery.retry.most.total_seconds(),
+            "attempts": delivery.retry.attempts,
+            "on_exhausted": delivery.on_exhausted,
+            "bytes": delivery.spool.bytes,
+            "when_full": delivery.spool.when_full,
+        }
+        return cls(**common | more)
 
     def delay(self, attempts: int) -> float:
         """Return how long to wait after so many attempts: twice as long each time, and some random part less."""

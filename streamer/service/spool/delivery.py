@@ -33,6 +33,9 @@ PAGE_BYTES: Final = 2 * 1024 * 1024
 QUIET: Final = 10.0
 _LOGGER: Final = logging.getLogger("streamer.service")
 
+#: What metrics call the webhooks of tenants' own gateways, all together; no sink has a colon in its name.
+WEBHOOKS: Final = "gateways:webhook"
+
 #: A key; of a message without one its number, so that it stands alone.
 Name: TypeAlias = int | tuple[int]
 
@@ -60,15 +63,40 @@ class Line:
 
 
 @final
+@dataclass(slots=True, eq=False)
+class Owner:
+    """A tenant, as far as its own gateways share what one tenant may have.
+
+    Attributes:
+        most_bytes, most_requests: of all of its gateways together.
+        bytes: that the spool holds for them, histories among them.
+        requests: on their way.
+    """
+
+    tenant: str
+    most_bytes: int
+    most_requests: int
+    bytes: int = 0
+    requests: int = 0
+
+
+@final
 class Delivery:
     """One sink: its lines, and what is on its way. Its thread alone uses it."""
 
-    def __init__(self, name: str, endpoint: Endpoint, terms: Terms, target: str, lane: Lane, store: Store) -> None:
-        self.name, self.endpoint, self.terms, self.target, self.lane = name, endpoint, terms, target, lane
+    def __init__(
+        self, name: str, endpoint: Endpoint, terms: Terms, target: str, lane: Lane, store: Store, owner: Owner | None = None
+    ) -> None:
+        self.name, self.endpoint, self.terms, self.target, self.lane, self.owner = name, endpoint, terms, target, lane, owner
+        self.label = name if owner is None else WEBHOOKS
+        self.is_forgotten = False
+        # A tenant's endpoint that fails is the tenant's business, and no news to who runs the service.
+        self._where, self._level = (f"sinks.{name}", 0) if owner is None else (name, logging.DEBUG)
         self._store = store
         self.breaker = Breaker(terms)
         self.is_gone = lane.gone is not None
-        self.messages, self.bytes, self.matches = store.held(lane)
+        self.messages = self.bytes = self.matches = 0
+        self.change(*store.held(lane))
         self.flying: set[int] = set()
         self.requests = 0
         self.results: Counter[str] = Counter()
@@ -81,15 +109,50 @@ class Delivery:
         self._alone: set[int] = set()
         self._additions, self._read_all = 0, -1
         self.settled_matches = self.settled_dead = self.settled_messages = self.settled_bytes = 0
+        self.delivered = self.dead = 0
         self._told = self._told_down = -inf
         self._is_told_down = False
+
+    def become(self, endpoint: Endpoint, terms: Terms, target: str) -> None:
+        """Deliver to another endpoint, or in another way, from the next request on; what is on its way ends as it began."""
+        self.endpoint.close()
+        self.endpoint, self.terms, self.target = endpoint, terms, target
+        self.breaker = Breaker(terms)
+        self.is_gone = False
+
+    def change(self, messages: int, size: int, matches: int) -> None:
+        """Note that the spool has more for it, or less."""
+        self.messages += messages
+        self.bytes += size
+        self.matches += matches
+        if self.owner is not None:
+            self.owner.bytes += size
+
+    def settled(self) -> tuple[int, int]:
+        """Note that what was settled is in the store; return the matches that are delivered, and those given up."""
+        delivered, dead = self.settled_matches, self.settled_dead
+        self.change(-self.settled_messages, -self.settled_bytes, -delivered - dead)
+        self.settled_matches = self.settled_dead = self.settled_messages = self.settled_bytes = 0
+        self.delivered, self.dead = self.delivered + delivered, self.dead + dead
+        return delivered, dead
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to begin, now or later."""
+        return not self._ready and self._is_at_end and not self._blocked
+
+    @property
+    def state(self) -> str:
+        """Whether its endpoint is asked: `closed`, `half_open`, `open`, or `disabled` after 410."""
+        return "disabled" if self.is_gone else self.breaker.state
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left that will be delivered without somebody's doing."""
-        if self.requests or (self.is_gone is False and (self._ready or not self._is_at_end)):
+        is_off = self.is_gone or self.terms.is_paused
+        if self.requests or (not is_off and (self._ready or not self._is_at_end)):
             return False
-        return self.is_gone or all(due == inf for due, _, _ in self._blocked)
+        return is_off or all(due == inf for due, _, _ in self._blocked)
 
     @property
     def blocked(self) -> int:
@@ -181,7 +244,7 @@ class Delivery:
             _, _, line = heappop(self._blocked)
             line.is_blocked = False
             self._ready.append(line)
-        if self.is_gone or not self.breaker.lets(now, self.requests):
+        if self.is_gone or self.terms.is_paused or not self.breaker.lets(now, self.requests):
             return None
         rows: list[Waiting] = []
         lines: list[Line] = []
@@ -207,6 +270,8 @@ class Delivery:
         if not rows:
             return None
         self.requests += 1
+        if self.owner is not None:
+            self.owner.requests += 1
         self.flying.update(row.number for row in rows)
         return rows, lines
 
@@ -218,6 +283,10 @@ class Delivery:
     def done(self, rows: Sequence[Waiting], lines: Sequence[Line], outcome: Outcome, changes: Changes, now: float) -> None:
         """Note what came of a request."""
         self.requests -= 1
+        if self.owner is not None:
+            self.owner.requests -= 1
+        if self.is_forgotten:
+            return
         self.flying.difference_update(row.number for row in rows)
         for row in rows:
             self._forget(row)
@@ -226,14 +295,13 @@ class Delivery:
             if self.breaker.bad(lines[0].name, now, outcome.after) and now - self._told_down > QUIET:
                 self._told_down, self._is_told_down = now, True
                 wait = self.breaker.until - now
-                _LOGGER.warning(
-                    "sinks.%s: does not answer as it should: %s; asked again in %.1f s", self.name, outcome.reason, wait
-                )
+                told = "%s: does not answer as it should: %s; asked again in %.1f s"
+                self._log(logging.WARNING, told, outcome.reason, wait)
             self._failed(rows, lines, outcome, changes, now)
             return
         if self.breaker.good() and self._is_told_down:
             self._is_told_down = False
-            _LOGGER.info("sinks.%s: answers again", self.name)
+            self._log(logging.INFO, "%s: answers again")
         if outcome.result == "delivered":
             for row in rows:
                 self._settle(row)
@@ -243,11 +311,8 @@ class Delivery:
         elif outcome.result == "gone":
             self.is_gone = True
             changes.gone.append((self.name, self.target))
-            _LOGGER.error(
-                "sinks.%s: its endpoint wants no more (%s), so nothing is sent to it, and its messages wait; "
-                "give it another url, or start with --enable %s",
-                *(self.name, outcome.reason, self.name),
-            )
+            told = "%s: its endpoint wants no more (%s), so nothing is sent to it, and its messages wait"
+            self._log(logging.ERROR, f"{told}; give it another url, or start with --enable %s", outcome.reason, self.name)
             self._put_back(rows, lines)
         elif len(rows) > 1:
             # One of them may be to blame, and is found by sending each alone.
@@ -317,10 +382,13 @@ class Delivery:
         now = time.monotonic()
         if now - self._told > QUIET:
             self._told = now
-            _LOGGER.warning("sinks.%s: a message is given up, and a dead letter: %s", self.name, reason)
+            self._log(logging.WARNING, "%s: a message is given up, and a dead letter: %s", reason)
 
-    def evict(self, size: int, changes: Changes) -> None:
-        """Give up the oldest messages that are not on their way, of so many bytes."""
+    def _log(self, level: int, text: str, *values: object) -> None:
+        _LOGGER.log(self._level or level, text, self._where, *values)
+
+    def evict(self, size: int, changes: Changes) -> int:
+        """Give up the oldest messages that are not on their way, of so many bytes; return of how many there were."""
         given_up: set[int] = set()
         names: set[Name] = set()
         after, freed = self.lane.first, 0
@@ -339,6 +407,7 @@ class Delivery:
                 self._forget(row)
         # A key that waited for a message that is given up now goes on.
         self.unblock(*given_up)
+        return freed
 
     def unblock(self, *numbers: int) -> None:
         """Let the keys go on that wait for these messages."""

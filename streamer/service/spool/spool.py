@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -18,11 +19,15 @@ from streamer.service import faults, letters
 from streamer.service.metrics import Counts, Gauges
 from streamer.service.protocols import Endpoint, Outcome
 from streamer.service.spool.breaker import Terms
-from streamer.service.spool.delivery import Delivery, Line
+from streamer.service.spool.delivery import WEBHOOKS, Delivery, Line, Owner
+from streamer.service.spool.history import STREAMS, History
 from streamer.service.store.sqlite import Changes, DeadLetter, Spooled, Store, Waiting, milliseconds
 
-#: Threads that attempt, for all endpoints together.
+#: Threads that attempt, for all endpoints together, and so many of them for tenants' own gateways.
 MOST_THREADS: Final = 256
+MOST_OWN: Final = 192
+#: A tenant that holds too much is cut by one part of so many more, so that it is not cut for each message.
+_PARTS: Final = 32
 #: What came of attempts is put down after so long, in seconds, or when it is so many messages.
 GATHER: Final = 0.02
 MOST_GATHERED: Final = 1_000
@@ -53,16 +58,21 @@ class Spool:
 
     Attributes:
         announce: is called with dead letters before they are put down, where that sink is not one of its own.
+        tell: is called with what histories have more, and its numbers, by the thread that put it there.
     """
 
     def __init__(self, store: Store, counts: Counts, dead_letter: str = "") -> None:
         self._store, self._counts = store, counts
         self.dead_letter = dead_letter
         self.announce: Callable[[Sequence[DeadLetter]], None] = lambda _: None
+        self.tell: Callable[[Sequence[tuple[History, int, Spooled]]], None] = lambda _: None
         self._deliveries: dict[str, Delivery] = {}
+        self._histories: dict[str, History] = {}
         self._inbox: queue.SimpleQueue[_Answer | _Asking | Callable[[], None] | None] = queue.SimpleQueue()
-        self._jobs: queue.SimpleQueue[tuple[Delivery, list[Waiting], list[Line]] | None] = queue.SimpleQueue()
-        self._lock = Lock()
+        self._jobs: queue.SimpleQueue[tuple[Delivery, Endpoint, list[Waiting], list[Line]] | None] = queue.SimpleQueue()
+        self._lock, self._holding = Lock(), Lock()
+        self._full: set[Owner] = set()
+        self._flying = self._own_flying = self._turns = 0
         self._is_stopping = self._is_complete = self._is_over = self._is_running = False
         self._threads = 0
         self._asking: _Asking | None = None
@@ -71,34 +81,51 @@ class Spool:
         self._since: float | None = None
         counts.gauges = self.gauges
 
-    def add(self, name: str, endpoint: Endpoint, terms: Terms, target: str) -> None:
-        """Deliver what is for a sink to an endpoint, from now on; one that had this name is taken out.
+    def add(
+        self, name: str, endpoint: Endpoint, terms: Terms, target: str, owner: Owner | None = None, *, again: bool = False
+    ) -> None:
+        """Deliver what is for a sink to an endpoint, from now on; in place of the one that had this name.
 
         Args:
             target: what changes when the endpoint is another one, and holds no secret. One that wanted no more is asked then.
+            owner: the tenant whose own gateway it is.
+            again: ask one that wanted no more in any case.
         """
-        lane = self._store.lane(name)
-        if lane.gone is not None:
-            if lane.target != target:
-                self._store.enable(name)
-            else:
-                _LOGGER.error("sinks.%s: its endpoint wanted no more; give it another url, or start with --enable %s", name, name)
-        delivery = Delivery(name, endpoint, terms, target, lane, self._store)
-        self._counts.found(delivery.matches)
-        if delivery.messages:
-            _LOGGER.info("sinks.%s: %d messages are in the spool", name, delivery.messages)
-        # Who goes over it meanwhile goes over the one before.
-        self._deliveries = {**self._deliveries, name: delivery}
-        self._inbox.put(None)
+        self._do(lambda: self._add(name, endpoint, terms, target, owner, again))
+
+    def add_history(self, name: str, owner: Owner, most_bytes: int, most_age: float) -> None:
+        """Keep what is for a sink for those who read it: so many bytes, and for so many seconds."""
+
+        def add() -> None:
+            if (before := self._histories.get(name)) is not None:
+                before.most_bytes, before.most_age = most_bytes, most_age
+                return
+            made = History(name, self._store.lane(name), self._store, owner, most_bytes, most_age)
+            self._histories = {**self._histories, name: made}
+
+        self._do(add)
+
+    def forget(self, name: str, delete: Callable[[], tuple[int, int, int]]) -> None:
+        """Drop what is held for the gateway of a tenant, and deliver no more to it.
+
+        Args:
+            delete: takes it out of the store, and returns messages, bytes and matches that it held.
+        """
+        self._do(lambda: self._forget(name, delete))
 
     @property
     def sinks(self) -> Collection[str]:
         """The names of the sinks that it delivers to."""
         return self._deliveries.keys()
 
-    def remove(self, name: str) -> None:
-        """Deliver no more to a sink; what is on its way ends, and its messages stay in the store."""
-        self._deliveries = {other: each for other, each in self._deliveries.items() if other != name}
+    @property
+    def histories(self) -> Mapping[str, History]:
+        """Those that there are, by the names of their sinks."""
+        return self._histories
+
+    def delivery(self, name: str) -> Delivery | None:
+        """Return how it stands with a sink; other threads only look."""
+        return self._deliveries.get(name)
 
     def enable(self, name: str) -> bool:
         """Deliver again to an endpoint that wanted no more; tell whether it was so."""
@@ -118,37 +145,89 @@ class Spool:
 
     def gauges(self) -> list[Gauges]:
         """Return what is to be seen of each sink now."""
-        now = milliseconds()
         seen = []
+        own: list[Delivery] = []
         for name, each in self._deliveries.items():
-            since = self._store.oldest(each.lane) if each.messages and not self._is_over else None
-            state = "disabled" if each.is_gone else each.breaker.state
-            age = 0.0 if since is None else max(now - since, 0) / 1000
-            seen.append(Gauges(name, each.messages, each.bytes, age, each.blocked, state, dict(each.results)))
+            if each.owner is None:
+                age = self.age(each)
+                seen.append(Gauges(name, each.messages, each.bytes, age, each.blocked, each.state, dict(each.results)))
+            else:
+                own.append(each)
+        if own:
+            results: Counter[str] = Counter()
+            for each in own:
+                results.update(each.results)
+            messages, size, blocked = (sum(getattr(each, part) for each in own) for part in ("messages", "bytes", "blocked"))
+            seen.append(Gauges(WEBHOOKS, messages, size, max(map(self.age, own)), blocked, None, results))
+        if kept := list(self._histories.values()):
+            messages, size = sum(each.messages for each in kept), sum(each.bytes for each in kept)
+            seen.append(Gauges(STREAMS, messages, size, max(map(self.age, kept)), 0, None, {}))
         return seen
+
+    def age(self, each: Delivery | History) -> float:
+        """Return for how many seconds the oldest message is held; 0 where there is none."""
+        since = self._store.oldest(each.lane) if each.messages and not self._is_over else None
+        return 0.0 if since is None else max(milliseconds() - since, 0) / 1000
 
     # Who fills it
 
     def await_room(self, sizes: Mapping[str, int]) -> None:
         """Wait until there is room for so many bytes for each sink; once it is stopping, there is."""
-        if all(self._has_room(self._deliveries.get(name), size) for name, size in sizes.items()):
+        fits = all(self._has_room(self._deliveries.get(name), size) for name, size in sizes.items())
+        if fits and all(owner.bytes + size <= owner.most_bytes for owner, size in self._of_owners(sizes).items()):
             return
         asking = _Asking(sizes)
         self._inbox.put(asking)
         while not asking.granted.wait(TICK * 5) and not self._is_over:
             pass
 
-    def added(self, sizes: Mapping[str, tuple[int, int, int]]) -> None:
-        """Learn that the store has more: of each sink the messages, their bytes and their matches."""
-        for name, (messages, size, matches) in sizes.items():
-            if (each := self._deliveries.get(name)) is None:
-                continue
-            with self._lock:
-                each.messages += messages
-                each.bytes += size
-                each.matches += matches
-                each.more()
+    def hold(self, spooled: Sequence[Spooled], commit: Callable[[], Sequence[tuple[int, Spooled]]]) -> None:
+        """Put messages into the spool, and learn of it in one step.
+
+        Args:
+            commit: does so in the store; returns those that have a sink still, with their numbers. The others are dropped.
+        """
+        with self._holding:
+            taken = commit()
+            self._learn(taken)
+        if len(taken) < len(spooled):
+            self._counts.drop(sum(each.matches for each in spooled) - sum(each.matches for _, each in taken))
+
+    def _learn(self, taken: Sequence[tuple[int, Spooled]]) -> None:
+        """Learn what the store has more."""
+        kept: list[tuple[History, int, Spooled]] = []
+        histories = self._histories
+        for name, (messages, size, matches) in tally(each for _, each in taken).items():
+            if (each := self._deliveries.get(name)) is not None:
+                with self._lock:
+                    each.change(messages, size, matches)
+                    each.more()
+                self._look_at(each.owner)
+            elif (history := histories.get(name)) is not None:
+                with self._lock:
+                    history.added(messages, size, matches)
+                self._look_at(history.owner)
+                self._counts.delivered({STREAMS: matches})
+        if histories:
+            kept = [(history, number, each) for number, each in taken if (history := histories.get(each.sink)) is not None]
+            for history, number, _ in kept:
+                history.last = number
+            if kept:
+                self.tell(kept)
         self._inbox.put(None)
+
+    def _look_at(self, owner: Owner | None) -> None:
+        if owner is not None and owner.bytes > owner.most_bytes:
+            self._full.add(owner)
+
+    def _of_owners(self, sizes: Mapping[str, int]) -> Counter[Owner]:
+        """Return how many bytes are for tenants' own gateways, by tenant."""
+        found: Counter[Owner] = Counter()
+        for name, size in sizes.items():
+            each = self._deliveries.get(name) or self._histories.get(name)
+            if each is not None and each.owner is not None:
+                found[each.owner] += size
+        return found
 
     def complete(self) -> None:
         """Learn that nothing more will be added: it ends when all is delivered or given up."""
@@ -162,6 +241,38 @@ class Spool:
 
     def _has_room(self, each: Delivery | None, size: int) -> bool:
         return self._is_stopping or each is None or not each.bytes or each.bytes + size <= each.terms.bytes
+
+    def _add(self, name: str, endpoint: Endpoint, terms: Terms, target: str, owner: Owner | None, again: bool) -> None:
+        lane = self._store.lane(name)
+        if lane.gone is not None:
+            if again or lane.target != target:
+                self._store.enable(name)
+            elif owner is None:
+                _LOGGER.error("sinks.%s: its endpoint wanted no more; give it another url, or start with --enable %s", name, name)
+        if (before := self._deliveries.get(name)) is not None:
+            before.become(endpoint, terms, target)
+            return
+        delivery = Delivery(name, endpoint, terms, target, lane, self._store, owner)
+        self._counts.found(delivery.matches)
+        if delivery.messages and owner is None:
+            _LOGGER.info("sinks.%s: %d messages are in the spool", name, delivery.messages)
+        # Who goes over it meanwhile goes over the one before.
+        self._deliveries = {**self._deliveries, name: delivery}
+
+    def _forget(self, name: str, delete: Callable[[], tuple[int, int, int]]) -> None:
+        self._settle()
+        with self._holding:
+            _, _, matches = delete()
+            history, each = self._histories.get(name), self._deliveries.get(name)
+            self._histories = {other: found for other, found in self._histories.items() if other != name}
+            self._deliveries = {other: found for other, found in self._deliveries.items() if other != name}
+        if history is not None:
+            history.forget()
+        elif each is not None:
+            each.is_forgotten = True
+            each.change(-each.messages, -each.bytes, -each.matches)
+            each.endpoint.close()
+            self._counts.drop(matches)
 
     def _do(self, action: Callable[[], _T]) -> _T:
         """Do something in its own thread, if it has one by now."""
@@ -227,6 +338,8 @@ class Spool:
                 item()
             elif item is not None:
                 each, rows, lines, outcome = item
+                self._flying -= 1
+                self._own_flying -= each.owner is not None
                 if isinstance(outcome, BaseException):
                     raise outcome
                 now = time.monotonic()
@@ -240,16 +353,31 @@ class Spool:
                 return True
 
     def _begin(self, now: float) -> None:
-        wanted = min(sum(each.terms.concurrency for each in self._deliveries.values()), MOST_THREADS)
-        while self._threads < wanted:
-            self._threads += 1
-            threading.Thread(target=self._attempt, name=f"streamer-spool-{self._threads}", daemon=True).start()
-        for each in self._deliveries.values():
+        while self._full:
+            self._make_room(self._full.pop())
+        for history in self._histories.values():
+            history.look(now)
+        # Where there are not requests enough for all, another one is the first to have some each time.
+        each_of = list(self._deliveries.values())
+        self._turns = (self._turns + 1) % max(len(each_of), 1)
+        for each in each_of[self._turns :] + each_of[: self._turns]:
             if self._is_stopping:
                 return
+            if each.is_idle:
+                continue
             each.load(now)
-            while (job := each.take(now)) is not None:
-                self._jobs.put((each, *job))
+            while self._may_begin(each) and (job := each.take(now)) is not None:
+                self._flying += 1
+                self._own_flying += each.owner is not None
+                if self._flying > self._threads:
+                    self._threads += 1
+                    threading.Thread(target=self._attempt, name=f"streamer-spool-{self._threads}", daemon=True).start()
+                self._jobs.put((each, each.endpoint, *job))
+
+    def _may_begin(self, each: Delivery) -> bool:
+        if each.owner is None:
+            return self._flying < MOST_THREADS
+        return self._own_flying < MOST_OWN and each.owner.requests < each.owner.most_requests and self._flying < MOST_THREADS
 
     def _grant(self) -> None:
         asking = self._asking
@@ -258,14 +386,34 @@ class Spool:
         for name, size in asking.sizes.items():
             each = self._deliveries.get(name)
             if each is not None and not self._has_room(each, size) and each.terms.when_full == "dead_letter":
-                self._settle()
-                self._touched.add(each)
-                each.evict(each.bytes + size - each.terms.bytes, self._changes)
-                self._settle()
-            if not self._has_room(each, size):
+                self._evict(each, each.bytes + size - each.terms.bytes)
+            # No tenant's endpoint keeps the sources waiting: what is on its way to one has room besides.
+            if each is not None and each.owner is None and not self._has_room(each, size):
                 return
+        for owner, size in self._of_owners(asking.sizes).items():
+            self._make_room(owner, size)
         self._asking = None
         asking.granted.set()
+
+    def _make_room(self, owner: Owner, size: int = 0) -> None:
+        """Take of a tenant's own what is too much: first of what streams have been given, then of what waits."""
+        if owner.bytes + size <= owner.most_bytes:
+            return
+        left = max(owner.most_bytes - size - owner.most_bytes // _PARTS, 0)
+        kept = [each for each in self._histories.values() if each.owner is owner]
+        for history in sorted(kept, key=lambda each: each.bytes, reverse=True):
+            while owner.bytes > left and history.cut(milliseconds(), owner.bytes - left):
+                pass
+        waiting = [each for each in self._deliveries.values() if each.owner is owner]
+        for each in sorted(waiting, key=lambda each: each.bytes, reverse=True):
+            if owner.bytes > left:
+                self._evict(each, owner.bytes - left)
+
+    def _evict(self, each: Delivery, size: int) -> None:
+        self._settle()
+        self._touched.add(each)
+        each.evict(size, self._changes)
+        self._settle()
 
     def _settle_if_due(self, now: float) -> None:
         if self._since is not None and (now - self._since >= GATHER or len(self._changes) >= MOST_GATHERED):
@@ -281,11 +429,8 @@ class Spool:
         touched, self._touched = self._touched, set()
         for each in touched:
             with self._lock:
-                each.messages -= each.settled_messages
-                each.bytes -= each.settled_bytes
-                each.matches -= each.settled_matches + each.settled_dead
-            self._counts.delivered({each.name: each.settled_matches}, {each.name: each.settled_dead})
-            each.settled_matches = each.settled_dead = each.settled_messages = each.settled_bytes = 0
+                delivered, given_up = each.settled()
+            self._counts.delivered({each.label: delivered}, {each.label: given_up})
 
     def _settle_changes(self, changes: Changes) -> None:
         dead = [letter for _, letter in changes.dead]
@@ -294,9 +439,9 @@ class Spool:
             about = letters.spooled(self.dead_letter, dead)
         elif dead:
             self.announce(dead)
-        self._store.settle(changes, about)
-        if about:
-            self.added(tally(about))
+        taken = self._store.settle(changes, about)
+        if taken:
+            self._learn(taken)
 
     def _enable(self, name: str) -> bool:
         was = self._store.enable(name)
@@ -306,15 +451,18 @@ class Spool:
 
     def _replay(self, letters: Sequence[DeadLetter]) -> None:
         self._settle()
-        letters = self._left(letters)
+        letters = [letter for letter in self._left(letters) if letter.sink in self._deliveries]
         self._store.respool(letters)
         for letter in letters:
-            if letter.sink in self._deliveries:
-                if letter.spooled is not None:
-                    self._deliveries[letter.sink].unblock(letter.spooled)
-                else:
-                    self._counts.found(letter.matches)
-                    self.added({letter.sink: (1, len(letter.record), letter.matches)})
+            each = self._deliveries[letter.sink]
+            if letter.spooled is not None:
+                each.unblock(letter.spooled)
+                continue
+            self._counts.found(letter.matches)
+            with self._lock:
+                each.change(1, len(letter.record), letter.matches)
+                each.more()
+        self._inbox.put(None)
 
     def _drop(self, letters: Sequence[DeadLetter]) -> int:
         self._settle()
@@ -325,12 +473,8 @@ class Spool:
                 each = self._deliveries[letter.sink]
                 each.unblock(letter.spooled)
                 with self._lock:
-                    each.messages, each.bytes, each.matches = (
-                        each.messages - 1,
-                        each.bytes - letter.size,
-                        each.matches - letter.matches,
-                    )
-                self._counts.delivered({}, {letter.sink: letter.matches})
+                    each.change(-1, -letter.size, -letter.matches)
+                self._counts.delivered({}, {each.label: letter.matches})
         return count
 
     def _left(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
@@ -341,8 +485,8 @@ class Spool:
 
     def _attempt(self) -> None:
         while (job := self._jobs.get()) is not None:
-            each, rows, lines = job
-            self._inbox.put((each, rows, lines, _tried(each.endpoint.send, rows)))
+            each, endpoint, rows, lines = job
+            self._inbox.put((each, rows, lines, _tried(endpoint.send, rows)))
 
 
 def tally(spooled: Iterable[Spooled]) -> dict[str, tuple[int, int, int]]:

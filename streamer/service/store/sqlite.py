@@ -13,6 +13,7 @@ was before, and what came after is read from the sources again.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
 import time
@@ -32,6 +33,7 @@ APPLICATION: Final = 0x5374726D
 #: So many bytes of a record that could not be delivered are kept; what is longer can be shown, and not replayed.
 MOST_KEPT: Final = 1024 * 1024
 _DATABASE: Final = "store.db"
+_LOGGER: Final = logging.getLogger("streamer.service")
 #: Bytes that a store which failed must take to be writable again: more than most changes need.
 _TRIED: Final = 256 * 1024
 
@@ -91,10 +93,26 @@ UPGRADES: Final[list[str]] = [
     );
     CREATE INDEX spool_keys ON spool (key, number) WHERE key IS NOT NULL;
     """,
+    # Of a lane, `last` is the number of a message that was trimmed, and `mark` tells it from others of its name or number.
+    """
+    CREATE TABLE gateways (
+        tenant TEXT NOT NULL, id TEXT NOT NULL, settings TEXT NOT NULL, secrets TEXT NOT NULL, version INTEGER NOT NULL,
+        created INTEGER NOT NULL, updated INTEGER NOT NULL,
+        PRIMARY KEY (tenant, id)
+    ) WITHOUT ROWID;
+    ALTER TABLE lanes ADD COLUMN last INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE lanes ADD COLUMN mark TEXT NOT NULL DEFAULT '';
+    UPDATE lanes SET mark = lower(hex(randomblob(4)));
+    """,
 ]
 
-#: Messages of a lane have numbers of this many bits.
+#: Messages of a lane have numbers of this many bits, and so many lanes there can be.
 _BITS: Final = 44
+_LANES: Final = 2 ** (63 - _BITS)
+#: What the name of the sink of a tenant's own gateway begins with, which is `gateway:TENANT/ID`, percent-encoded.
+OWN: Final = "gateway:"
+#: Where dead letters leave no room, this part of it is taken from those of tenants' own gateways.
+_FORGOTTEN: Final = 16
 #: When a message is due that waits for its dead letter to be replayed or dropped.
 NEVER: Final = 2**62
 
@@ -199,6 +217,7 @@ class Lane:
         gone: when its endpoint said that it wants no more, in milliseconds since the epoch; None where it did not.
         target: a hash of the endpoint that said so.
         last: the number of the message that came last.
+        mark: what tells it from another lane that had its name or number.
     """
 
     name: str
@@ -206,6 +225,7 @@ class Lane:
     gone: int | None
     target: str | None
     last: int = 0
+    mark: str = ""
 
     @property
     def first(self) -> int:
@@ -321,20 +341,24 @@ class Store:
         dead: Sequence[DeadLetter] = (),
         dropped: Sequence[int] = (),
         spooled: Sequence[Spooled] = (),
-    ) -> None:
+    ) -> list[tuple[int, Spooled]]:
         """Put positions down together with dead letters and messages; a dead letter that is there already has failed once more.
 
         Args:
             dropped: numbers of dead letters that were delivered now.
             spooled: messages for the spool, in their order.
+
+        Returns:
+            The messages with their numbers, but for those whose sink was forgotten meanwhile.
         """
         size = self._room_for(dead)
+        taken: list[tuple[int, Spooled]] = []
         with self.transaction() as execute:
             _bury(execute, dead)
             if dead:
                 faults.point("store.dead")
             if spooled:
-                self._spool(spooled)
+                taken = self._spool(spooled)
                 faults.point("store.spooled")
             for number in dropped:
                 execute("DELETE FROM dead_letters WHERE id = ?", (number,))
@@ -349,11 +373,17 @@ class Store:
                     )
         self._dead = self._measured() if dropped else self._dead + size
         faults.point("store.committed")
+        return taken
 
     def _room_for(self, dead: Sequence[DeadLetter]) -> int:
         """Return how many bytes some dead letters take. Raises ServiceError where there is no room for them."""
         size = sum(len(each.record) + len(each.reason) for each in dead)
-        if self._dead + size > self._most and self._measured() + size > self._most:
+        if self._dead + size <= self._most:
+            return size
+        self._dead = self._measured()
+        while self._dead + size > self._most and self._forget_letters():
+            self._dead = self._measured()
+        if self._dead + size > self._most:
             raise ServiceError(
                 f"{self.directory}: the dead letters would take more than the {self._most:,} bytes of "
                 "delivery.dead_letter_bytes; streamer dead-letters shows, replays and drops them"
@@ -363,6 +393,25 @@ class Store:
     def _measured(self) -> int:
         """Return how much room the dead letters take; what is added up meanwhile may be more, since some fail again."""
         return int(self.rows(_ROOM)[0][0])
+
+    def _forget_letters(self) -> bool:
+        """Forget the oldest letters of the tenant whose own gateways have most of them; tell whether there were any.
+
+        So no tenant ends the service by an endpoint that takes nothing, nor has others' letters forgotten.
+        """
+        whose = self.rows(_MOST_OF_A_TENANT)
+        if not whose:
+            return False
+        last = freed = 0
+        for number, size in self.rows(_OLDEST_OF_A_TENANT, whose[0][0]):
+            last, freed = number, freed + size
+            if freed >= self._most // _FORGOTTEN:
+                break
+        with self.transaction() as execute:
+            count = execute(_FORGET_OLDEST, (whose[0][0], last)).rowcount
+        told = whose[0][0].removeprefix(OWN).rstrip("/")
+        _LOGGER.warning("there is no more room for dead letters: %d of the gateways of tenant %s are forgotten", count, told)
+        return True
 
     def dead_letters(self) -> int:
         """Count the dead letters."""
@@ -391,16 +440,42 @@ class Store:
     def lane(self, name: str) -> Lane:
         """Return what the spool holds for a sink, which it knows from now on."""
         if name not in self._lanes:
-            rows = self.rows("SELECT number, gone, target FROM lanes WHERE name = ?", name)
+            rows = self.rows("SELECT number, gone, target, last, mark FROM lanes WHERE name = ?", name)
             if not rows:
                 with self.transaction() as execute:
-                    execute("INSERT INTO lanes (name) VALUES (?)", (name,))
+                    ((number,),) = execute(_FREE_LANE).fetchall()
+                    if number >= _LANES:
+                        raise ServiceError(f"{self.directory}: there are {_LANES:,} sinks and gateways, and no room for more")
+                    execute("INSERT INTO lanes (number, name, mark) VALUES (?, ?, lower(hex(randomblob(4))))", (number, name))
                 return self.lane(name)
             lane = Lane(name, *rows[0])
             ((last,),) = self.rows("SELECT max(number) FROM spool WHERE number > ? AND number < ?", *_range(lane))
-            lane.last = last or lane.first
+            lane.last = max(last or lane.first, lane.last)
             self._lanes[name] = lane
         return self._lanes[name]
+
+    def forget(self, name: str, execute: Any) -> tuple[int, int, int]:
+        """Drop what the spool holds for a sink, and all that is known of it, within a transaction; return what that was.
+
+        Its dead letters stay. What is to be spooled for it from now on is left out.
+        """
+        lane = self.lane(name)
+        (held,) = execute(_HELD, _range(lane)).fetchall()
+        execute("DELETE FROM spool WHERE number > ? AND number < ?", _range(lane))
+        execute("DELETE FROM lanes WHERE number = ?", (lane.number,))
+        execute("UPDATE dead_letters SET spooled = NULL WHERE sink = ?", (name,))
+        del self._lanes[name]
+        return held[0], held[1], held[2]
+
+    def trim(self, lane: Lane, last: int) -> None:
+        """Take the oldest messages of a lane out, up to one. Their numbers are not given again."""
+        with self.transaction() as execute:
+            execute("UPDATE lanes SET last = max(last, ?) WHERE number = ?", (last, lane.number))
+            execute("DELETE FROM spool WHERE number > ? AND number <= ?", (lane.first, last))
+
+    def oldest_of(self, lane: Lane, most: int) -> list[tuple[int, int, int]]:
+        """Return number, bytes and time of the oldest messages of a lane."""
+        return self.rows(_OLDEST_OF, *_range(lane), most)
 
     def held(self, lane: Lane) -> tuple[int, int, int]:
         """Count the messages for a sink, their bytes, and the matches that they tell of."""
@@ -412,19 +487,20 @@ class Store:
         names = [name for (name,) in self.rows("SELECT name FROM lanes ORDER BY number")]
         return [(name, count) for name in names if (count := self.held(self.lane(name))[0])]
 
-    def _spool(self, spooled: Sequence[Spooled]) -> None:
-        """Insert messages, within a transaction."""
+    def _spool(self, spooled: Sequence[Spooled]) -> list[tuple[int, Spooled]]:
+        """Insert messages, within a transaction; return those whose lane there is, with their numbers."""
         now = milliseconds()
-        rows = []
-        taken: dict[str, int] = {}
-        for sink, key, message, matches, source, partition, position, part, body in spooled:
-            # What a transaction that fails has taken is not used again; nothing follows from numbers but order.
-            number = taken.get(sink) or self._lanes[sink].last
-            taken[sink] = number = number + 1
-            rows.append((number, key, message, matches, 0, 0, now, source, partition, position, part, body))
-        for sink, number in taken.items():
-            self._lanes[sink].last = number
-        self._database.executemany(f"INSERT INTO spool VALUES ({', '.join('?' * len(Waiting._fields))})", rows)
+        taken = []
+        for each in spooled:
+            if (lane := self._lanes.get(each.sink)) is not None:
+                # What a transaction that fails has taken is not used again; nothing follows from numbers but order.
+                lane.last += 1
+                taken.append((lane.last, each))
+        self._database.executemany(
+            f"INSERT INTO spool VALUES ({', '.join('?' * len(Waiting._fields))})",
+            ((number, key, message, matches, 0, 0, now, *where) for number, (_, key, message, matches, *where) in taken),
+        )
+        return taken
 
     def waiting(self, lane: Lane, after: int, most: int, most_bytes: int) -> list[Waiting]:
         """Return messages for a sink in their order, from the first after one; the last of them may pass the bound in bytes."""
@@ -449,12 +525,16 @@ class Store:
         rows = self.rows("SELECT at FROM spool WHERE number > ? AND number < ? ORDER BY number LIMIT 1", *_range(lane))
         return rows[0][0] if rows else None
 
-    def settle(self, changes: Changes, spooled: Sequence[Spooled] = ()) -> None:
+    def settle(self, changes: Changes, spooled: Sequence[Spooled] = ()) -> list[tuple[int, Spooled]]:
         """Put down what came of messages: what is delivered or given up leaves the spool.
 
         Args:
             spooled: messages for the spool that follow from that.
+
+        Returns:
+            These with their numbers, as `commit` does.
         """
+        taken: list[tuple[int, Spooled]] = []
         dead = [letter for _, letter in changes.dead]
         size = self._room_for(dead)
         left = [(number,) for number in changes.delivered]
@@ -466,10 +546,11 @@ class Store:
             for name, target in changes.gone:
                 execute("UPDATE lanes SET gone = ?, target = ? WHERE name = ?", (milliseconds(), target, name))
             if spooled:
-                self._spool(spooled)
+                taken = self._spool(spooled)
             faults.point("spool.settling")
         self._dead += size
         faults.point("spool.settled")
+        return taken
 
     def enable(self, name: str) -> bool:
         """Deliver again to a sink whose endpoint wanted no more; tell whether it was so."""
@@ -611,6 +692,21 @@ _BURY: Final = (
 _HELD: Final = (
     "SELECT count(*), coalesce(sum(length(body)), 0), coalesce(sum(matches), 0) FROM spool WHERE number > ? AND number < ?"
 )
+_OLDEST_OF: Final = "SELECT number, length(body), at FROM spool WHERE number > ? AND number < ? ORDER BY number LIMIT ?"
+_FREE_LANE: Final = (
+    "SELECT min(number) + 1 FROM (SELECT 0 AS number UNION ALL SELECT number FROM lanes)"
+    " WHERE number + 1 NOT IN (SELECT number FROM lanes)"
+)
+_TENANT: Final = "substr(sink, 1, instr(sink, '/'))"
+_OF_GATEWAYS: Final = f"sink GLOB '{OWN}*' AND spooled IS NULL"
+_MOST_OF_A_TENANT: Final = (
+    f"SELECT {_TENANT} FROM dead_letters WHERE {_OF_GATEWAYS}"
+    " GROUP BY 1 ORDER BY sum(length(record) + length(reason)) DESC LIMIT 1"
+)
+_OLDEST_OF_A_TENANT: Final = (
+    f"SELECT id, length(record) + length(reason) FROM dead_letters WHERE {_OF_GATEWAYS} AND {_TENANT} = ? ORDER BY id"
+)
+_FORGET_OLDEST: Final = f"DELETE FROM dead_letters WHERE {_OF_GATEWAYS} AND {_TENANT} = ? AND id <= ?"
 _WAITING: Final = f"SELECT {', '.join(Waiting._fields)} FROM spool WHERE number > ? AND number < ? ORDER BY number LIMIT ?"
 _WAITING_OF: Final = (
     f"SELECT {', '.join(Waiting._fields)} FROM spool WHERE key = ? AND number > ? AND number <= ? ORDER BY number LIMIT ?"

@@ -1,0 +1,326 @@
+"""Tenants' own gateways: written by the API while all runs, and where the matches of their subscriptions go.
+
+```
+API ──► checked ──► store: one commit ──► spool: an endpoint, or a history ──► speaker: matches go there
+```
+
+Contract: a write is answered when matches go where it says. Of one event, all matches go by one state of all gateways. A deletion
+takes what is pending with it in one commit, and counts it as dropped; what was matched before and is held after is dropped, too.
+No tenant finds another's gateway, nor has its matches. What an endpoint may be is for who runs the service to say.
+
+A gateway has a URL for all its life, or none: what waits for an endpoint and what streams were given are not of one kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from typing import Any, Final, Literal, final
+from urllib.parse import quote
+
+from pydantic_core import PydanticCustomError
+
+from streamer.config.schema import Config, checked_url, refused
+from streamer.errors import ConfigError
+from streamer.locks import Lock
+from streamer.model import is_unicode
+from streamer.service import faults
+from streamer.service.guard import Guard
+from streamer.service.messages import Shape, Speaker, Way
+from streamer.service.sinks.webhook import Webhook, signing_key
+from streamer.service.spool import History, Owner, Spool, Terms
+from streamer.service.store.gateways import GatewayTable, StoredGateway
+from streamer.service.store.sqlite import OWN, Store, milliseconds
+from streamer.service.subscriptions import Condition, Declined
+
+#: Characters of an id, bytes of a URL, and messages of a request.
+MOST_ID: Final = 255
+MOST_URL: Final = 2048
+MOST_BATCH: Final = 1000
+MOST_SECRETS: Final = 2
+
+
+@final
+class GatewayError(ValueError):
+    """A gateway cannot be accepted.
+
+    Attributes:
+        place: the member at fault.
+        reason: never with a URL or a secret.
+    """
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.place, self.reason = place, reason
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a gateway says.
+
+    Attributes:
+        url: where matches are posted; None where streams read them.
+        batch: messages of a request at most.
+        event, per: the shape of messages.
+        enabled: whether they are handed out; else they wait.
+    """
+
+    url: str | None = None
+    batch: int = 1
+    per: Literal["match", "gateway"] = "match"
+    event: Literal["full", "reference", "none"] = "full"
+    enabled: bool = True
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A secret that the store has."""
+
+    text: str = field(repr=False)
+
+    def reveal(self) -> str:
+        return self.text
+
+
+def sink_of(tenant: str, gateway_id: str) -> str:
+    """Return the name of the sink of a tenant's own gateway, which no other has, and no sink of a configuration."""
+    return f"{OWN}{quote(tenant, safe='')}/{quote(gateway_id, safe='')}"
+
+
+def read(members: Mapping[str, Any], config: Config) -> tuple[Settings, tuple[str, ...] | None]:
+    """Read what somebody writes; the secrets are None where it names none, so that those that are there stay.
+
+    Raises:
+        GatewayError: it cannot be accepted.
+    """
+    rules = config.delivery.gateways
+    known = {*Settings.__dataclass_fields__, "secrets"}
+    for name in members:
+        if name not in known:
+            raise GatewayError("", f"no such member; there are: {', '.join(sorted(known))}")
+    settings = Settings(
+        url=_url(members.get("url"), rules.ports, allow_http=rules.allow_http),
+        batch=members.get("batch", 1),
+        per=_one_of("per", members.get("per", "match"), ("match", "gateway")),
+        event=_one_of("event", members.get("event", "full"), ("full", "reference", "none")),
+        enabled=members.get("enabled", True),
+    )
+    if type(settings.batch) is not int or not 1 <= settings.batch <= MOST_BATCH:
+        raise GatewayError("batch", f"expected a whole number from 1 to {MOST_BATCH}")
+    if not isinstance(settings.enabled, bool):
+        raise GatewayError("enabled", "expected true or false")
+    secrets = _secrets(members["secrets"]) if "secrets" in members else None
+    if settings.url is None and (secrets or settings.batch != 1):
+        raise GatewayError("secrets" if secrets else "batch", "only a gateway with a url has this")
+    return settings, secrets
+
+
+def _url(url: Any, ports: tuple[int, ...], *, allow_http: bool) -> str | None:
+    if url is None:
+        return None
+    if not isinstance(url, str) or len(url) > MOST_URL:
+        raise GatewayError("url", f"expected https://HOST/PATH of {MOST_URL:,} characters at most, or null")
+    try:
+        reason = refused(checked_url(url), ports, allow_http=allow_http)
+    except PydanticCustomError as error:
+        reason = error.message()
+    if reason is not None:
+        raise GatewayError("url", reason.replace(", or allow_http: true", ""))
+    return url
+
+
+def _one_of(place: str, value: Any, known: tuple[str, ...]) -> Any:
+    if value not in known:
+        raise GatewayError(place, f"expected {' or '.join(known)}")
+    return value
+
+
+def _secrets(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > MOST_SECRETS:
+        raise GatewayError("secrets", f"expected a list of {MOST_SECRETS} at most")
+    for number, secret in enumerate(value):
+        try:
+            # A mapping would be where a configuration says that a secret is: no tenant may have the service look there.
+            if not isinstance(secret, str) or not secret.isascii():
+                raise ConfigError("expected a secret of Standard Webhooks: whsec_ and base64")
+            signing_key(secret)
+        except ConfigError as error:
+            raise GatewayError(f"secrets[{number}]", error.reason) from None
+    return tuple(value)
+
+
+@final
+class Gateways:
+    """The gateways of all tenants. Any thread may use it; changes take turns.
+
+    Attributes:
+        forgotten: is called with the history of a gateway that was deleted or disabled.
+    """
+
+    def __init__(self, store: Store, spool: Spool, speaker: Speaker, config: Config) -> None:
+        self._store, self._table, self._spool, self._speaker = store, GatewayTable(store), spool, speaker
+        self.config = config
+        self._lock = Lock()
+        self._owners: dict[str, Owner] = {}
+        self._held: dict[str, dict[str, StoredGateway]] = {}
+        self.forgotten: Callable[[History], None] = lambda _: None
+        ways: dict[tuple[str, str | None], Way] = {}
+        for row in self._table.all():
+            self._held.setdefault(row.tenant, {})[row.id] = row
+            ways[row.tenant, row.id] = self._open(row)
+        speaker.own = ways
+
+    # Looking
+
+    def get(self, tenant: str, gateway_id: str) -> StoredGateway | None:
+        """Return one."""
+        return self._held.get(tenant, {}).get(gateway_id)
+
+    def page(self, tenant: str, after: str, most: int) -> list[StoredGateway]:
+        """Return those of a tenant in the order of their ids, from the first after one."""
+        held = dict(self._held.get(tenant, {}))
+        return [held[gateway_id] for gateway_id in sorted(held) if gateway_id > after][:most]
+
+    def history(self, row: StoredGateway) -> History | None:
+        """Return what streams of a gateway read; None where it has a URL."""
+        return self._spool.histories.get(sink_of(row.tenant, row.id))
+
+    def seen(self, row: StoredGateway) -> dict[str, Any]:
+        """Return how it stands with one: `state`, what is held, and what was delivered and given up since the start."""
+        sink, settings = sink_of(row.tenant, row.id), settings_of(row)
+        if (history := self._spool.histories.get(sink)) is not None:
+            held = {"messages": history.messages, "bytes": history.bytes, "oldest_s": round(self._spool.age(history), 3)}
+            return {"state": self._state(row), "history": held, "delivered": history.delivered, "dead": 0}
+        each = self._spool.delivery(sink)
+        if each is None or settings.url is None:
+            return {"state": self._state(row), "delivered": 0, "dead": 0}
+        held = {"messages": each.messages, "bytes": each.bytes, "oldest_s": round(self._spool.age(each), 3)}
+        return {"state": self._state(row), "pending": held, "delivered": each.delivered, "dead": each.dead}
+
+    def states(self) -> Counter[str]:
+        """Count the gateways by their state."""
+        return Counter(self._state(row) for held in list(self._held.values()) for row in list(held.values()))
+
+    def _state(self, row: StoredGateway) -> str:
+        settings = settings_of(row)
+        if not settings.enabled:
+            return "off"
+        if settings.url is None:
+            return "streams"
+        each = self._spool.delivery(sink_of(row.tenant, row.id))
+        return {"closed": "working", "disabled": "gone"}.get("closed" if each is None else each.state, "down")
+
+    # Changing
+
+    def put(
+        self, tenant: str, gateway_id: str, settings: Settings, secrets: tuple[str, ...] | None, may: Condition
+    ) -> tuple[StoredGateway, StoredGateway | None]:
+        """Hold one, or put it in the place of the one that is there; return it, and the one that was there.
+
+        An endpoint that wanted no more is asked again.
+
+        Raises:
+            GatewayError: it cannot be accepted.
+            Declined: it may not be now.
+            ServiceError: the store failed, or the service is ending. In all three cases nothing was changed.
+        """
+        for place, text in (("id", gateway_id), ("tenant", tenant)):
+            if not 0 < len(text) <= MOST_ID or "\0" in text or not is_unicode(text):
+                raise GatewayError(place, f"expected 1 to {MOST_ID} characters, without U+0000")
+        with self._lock:
+            held = self._held.get(tenant, {})
+            before = held.get(gateway_id)
+            may(before)
+            most = self.config.api.quotas.gateways
+            if before is None and len(held) >= most:
+                raise Declined("quota", f"a tenant may hold {most:,} gateways of its own")
+            if before is not None and (settings_of(before).url is None) != (settings.url is None):
+                raise GatewayError("url", "a gateway has a url for all its life, or none: delete it first")
+            if secrets is None:
+                secrets = () if before is None else before.secrets
+            now, text = milliseconds(), json.dumps(asdict(settings))
+            created = now if before is None else before.created
+            row = StoredGateway(tenant=tenant, id=gateway_id, settings=text, secrets=secrets, created=created, updated=now)
+            if before is not None and (before.settings, before.secrets) == (text, secrets):
+                row = before
+            else:
+                # The lane first: what can fail for want of room fails here, with nothing changed.
+                self._store.lane(sink_of(tenant, gateway_id))
+                row = self._table.write(row)
+                faults.point("gateways.committed")
+            way = self._open(row, again=True)
+            self._held = {**self._held, tenant: {**held, gateway_id: row}}
+            self._speaker.own = {**self._speaker.own, (tenant, gateway_id): way}
+            if not settings.enabled and (history := self.history(row)) is not None:
+                self.forgotten(history)
+            return row, before
+
+    def remove(self, tenant: str, gateway_id: str, may: Condition) -> None:
+        """Hold one no more, and drop what is pending for it. Raises Declined and ServiceError; nothing was changed then."""
+        with self._lock:
+            row = self._held.get(tenant, {}).get(gateway_id)
+            if row is None:
+                raise Declined("unknown", "no such gateway")
+            may(row)
+            history, sink = self.history(row), sink_of(tenant, gateway_id)
+            own = self._speaker.own
+            # What is matched from now on goes by the routes; what was before is dropped when it is held.
+            self._speaker.own = {key: way for key, way in own.items() if key != (tenant, gateway_id)}
+            try:
+                self._spool.forget(sink, lambda: self._table.delete(row, sink))
+            except BaseException:
+                self._speaker.own = own
+                raise
+            left = {other: each for other, each in self._held[tenant].items() if other != gateway_id}
+            self._held = {**self._held, tenant: left}
+            if not left:
+                del self._held[tenant]
+                self._owners.pop(tenant, None)
+            if history is not None:
+                self.forgotten(history)
+
+    def close(self) -> None:
+        """Close what is open."""
+        for held in self._held.values():
+            for row in held.values():
+                if (each := self._spool.delivery(sink_of(row.tenant, row.id))) is not None:
+                    each.endpoint.close()
+
+    def _open(self, row: StoredGateway, *, again: bool = False) -> Way:
+        """Let the spool hold what is for one; return how it comes there."""
+        config, settings, sink = self.config, settings_of(row), sink_of(row.tenant, row.id)
+        delivery, rules, quota = config.delivery, config.delivery.gateways, config.api.quotas.spool
+        owner = self._owners.setdefault(row.tenant, Owner(row.tenant, quota, rules.concurrency_of_a_tenant))
+        if settings.url is None:
+            self._spool.add_history(sink, owner, min(rules.history, quota), rules.history_time.total_seconds())
+        else:
+            endpoint = Webhook(
+                settings.url,
+                [_Kept(secret) for secret in row.secrets],
+                Guard(rules.networks),
+                timeout=rules.timeout.total_seconds(),
+                connect_timeout=rules.connect_timeout.total_seconds(),
+                in_batches=settings.batch > 1,
+                authority=rules.ca,
+            )
+            terms = Terms.of(
+                delivery,
+                concurrency=rules.concurrency,
+                batch=settings.batch,
+                bytes=min(delivery.spool.bytes, quota),
+                # No tenant's endpoint keeps the sources waiting, and so all other tenants.
+                when_full="dead_letter",
+                is_paused=not settings.enabled,
+            )
+            self._spool.add(sink, endpoint, terms, sha256(settings.url.encode()).hexdigest(), owner, again=again)
+        return Way(sink, Shape(settings.event, settings.per))
+
+
+def settings_of(row: StoredGateway) -> Settings:
+    """Return what a gateway of the store says."""
+    return Settings(**json.loads(row.settings))
