@@ -159,13 +159,13 @@ def _rebase(members: Mapping[str, Any], directory: Path) -> None:
     tokens, tls = (api.get("tokens"), api.get("tls")) if isinstance(api, dict) else (None, None)
     service = members.get("service")
     ours = [(service, "data_dir"), (service, "watch"), (tokens, "file"), (tls, "certificate"), (tls, "key")]
-    secrets = [
-        secret
-        for each in sections
-        if isinstance(each, dict)
-        for secret in (each["secret"] if isinstance(each.get("secret"), list) else [each.get("secret")])
-    ]
-    places = [(each, name) for each in sections for name in ("path", "ca")] + [(secret, "file") for secret in secrets]
+    secrets: list[Any] = []
+    for each in sections:
+        if isinstance(each, dict):
+            secrets += each["secret"] if isinstance(each.get("secret"), list) else [each.get("secret")]
+            secrets += [each.get("dsn"), sasl.get("password") if isinstance(sasl := each.get("sasl"), dict) else None]
+    places = [(each, name) for each in sections for name in ("path", "ca", "certificate", "key")]
+    places += [(secret, "file") for secret in secrets]
     for section, name in [*places, *ours]:
         if isinstance(section, dict) and isinstance(path := section.get(name), str) and path:
             section[name] = str(directory / path)

@@ -26,11 +26,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias, final
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias, final
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -384,7 +385,7 @@ class Source(Section):
 
 
 class LinesSource(Source):
-    """Where lines come from."""
+    """Where lines come from, or messages whose values are read as lines are."""
 
     format: SourceFormat = "json"
     """What a line is: `json` is an event as `matching.layout` says; the others are messages for a decoder (docs/sources.md)."""
@@ -437,7 +438,140 @@ class PostgresSource(Source):
     """How often the server is told how far changes are delivered, and so may forget them; more often if it waits for less."""
 
 
-AnySource: TypeAlias = Annotated[FileSource | StdinSource | PostgresSource, Field(discriminator="type")]
+def _broker(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not colon or not _HOST.fullmatch(host) or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise PydanticCustomError("broker", "{shown}: expected HOST:PORT", {"shown": repr(shown(text))})
+    return text
+
+
+def _several(value: Any) -> Any:
+    """Take one text for a list of it, and one with commas for several; there is one at least."""
+    listed = [each.strip() for each in value.split(",")] if isinstance(value, str) else _listed(value)
+    if not listed:
+        raise PydanticCustomError("several", "expected one, or a list of some", {})
+    return listed
+
+
+def _topic(text: str) -> str:
+    if not _TOPIC.fullmatch(text) or text in (".", ".."):
+        expected = "expected a topic of Kafka: up to 249 letters, digits, '.', '_' and '-'"
+        raise PydanticCustomError("topic", "{reason}", {"reason": f"{shown(text)!r}: {expected}"})
+    return text
+
+
+def _topics(text: str) -> str:
+    if not text.startswith("^"):
+        return _topic(text)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise PydanticCustomError("topic", "{reason}", {"reason": f"{shown(text)!r}: no pattern: {error}"}) from None
+    return text
+
+
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+#: What of librdkafka may be set: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md. All else is what the
+#: service needs as it is (group, commits, order, acknowledgements), runs or loads code, or is a secret.
+OF_CLIENTS: Final = frozenset(
+    "broker.address.family broker.address.ttl client.dns.lookup client.id client.rack connections.max.idle.ms metadata.max.age.ms"
+    " receive.message.max.bytes reconnect.backoff.max.ms reconnect.backoff.ms socket.connection.setup.timeout.ms"
+    " socket.keepalive.enable socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes socket.timeout.ms"
+    " ssl.cipher.suites ssl.curves.list ssl.sigalgs.list topic.metadata.refresh.interval.ms".split()
+)
+OF_CONSUMERS: Final = OF_CLIENTS | frozenset(
+    "check.crcs fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms"
+    " fetch.wait.max.ms group.instance.id heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms"
+    " queued.max.messages.kbytes queued.min.messages session.timeout.ms".split()
+)
+OF_PRODUCERS: Final = OF_CLIENTS | frozenset(
+    "batch.num.messages batch.size compression.level compression.type linger.ms message.max.bytes request.timeout.ms"
+    " retry.backoff.max.ms retry.backoff.ms".split()
+)
+_SEVERAL: Final = WithJsonSchema(
+    {"anyOf": [{"type": "array", "items": {"type": "string"}, "minItems": 1}, {"type": "string", "minLength": 1}]}
+)
+Brokers: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeValidator(_several), _SEVERAL]
+Topics: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(_topics)], ...], BeforeValidator(_several), _SEVERAL]
+
+
+@final
+class Sasl(Section):
+    """Who one is for the brokers of Kafka."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    """How it is proved; null for not at all."""
+    user: str | None = None
+    """The name."""
+    password: Secret | None = None
+    """The password: where it stands, never itself."""
+
+    @model_validator(mode="after")
+    def _all_or_none(self) -> Self:
+        given = [name for name in ("mechanism", "user", "password") if getattr(self, name) is not None]
+        if given and len(given) < 3:
+            missing = [name for name in ("mechanism", "user", "password") if name not in given]
+            raise _wrong_inside([((name,), f"expected beside {' and '.join(given)}") for name in missing])
+        return self
+
+
+class Kafka(Section):
+    """How brokers of Kafka are reached."""
+
+    brokers: Brokers
+    """Brokers to begin with, as `host:9092` or a list; they name the others."""
+    tls: Bool = False
+    """Whether to speak TLS. The names of the brokers are checked."""
+    ca: File | None = None
+    """Certificates to trust in place of the system's, in PEM; relative to the configuration file."""
+    certificate: File | None = None
+    """A certificate of the client in PEM, where brokers want one; relative to the configuration file."""
+    key: File | None = None
+    """Its private key in PEM; relative to the configuration file."""
+    sasl: Sasl = Field(default_factory=Sasl)
+    options: Annotated[dict[str, str | int | float | bool], BeforeValidator(_named)] = Field(default_factory=dict)
+    """Settings of librdkafka, by their names (docs/service.md says which)."""
+
+    #: Which options there may be.
+    ALLOWED: ClassVar[frozenset[str]] = OF_CLIENTS
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        wrong: list[tuple[tuple[str | int, ...], str]] = []
+        for name in self.options:
+            if name not in self.ALLOWED:
+                near = get_close_matches(name, self.ALLOWED, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else "; docs/service.md has all"
+                wrong.append((("options", name), f"no setting of librdkafka that may be given here{hint}"))
+        of_tls = [name for name in ("ca", "certificate", "key") if getattr(self, name) is not None]
+        wrong += [((name,), "expected tls: true beside it") for name in of_tls if not self.tls]
+        if (self.certificate is None) != (self.key is None):
+            wrong.append((("key" if self.key is None else "certificate",), "expected certificate and key, or none of them"))
+        if wrong:
+            raise _wrong_inside(wrong)
+        return self
+
+
+@final
+class KafkaSource(Kafka, LinesSource):
+    """Messages of topics of Kafka, shared with other processes of one consumer group (docs/service.md)."""
+
+    type: Literal["kafka"]
+    """What kind of source it is."""
+    topics: Topics
+    """Names of topics, or patterns that begin with `^`, such as `^shop\\..*`; one, or a list."""
+    group: Annotated[str, Field(min_length=1, max_length=249)] = "streamer"
+    """The consumer group: processes that name one share the partitions."""
+    start: Literal["earliest", "latest"] = "earliest"
+    """Where a topic is begun that neither the store nor the group has a position of: at its beginning, or with what comes now."""
+    on_lost: Literal["fail", "skip"] = "fail"
+    """Where unread messages are gone, as after retention or where a topic is made anew: end; or go on with what is there."""
+
+    ALLOWED = OF_CONSUMERS
+
+
+AnySource: TypeAlias = Annotated[FileSource | StdinSource | PostgresSource | KafkaSource, Field(discriminator="type")]
 
 
 class Sink(Section):
@@ -581,6 +715,23 @@ def refused(url: str, ports: Sequence[int], *, allow_http: bool) -> str | None:
     if port not in ports and (is_tls or port != 80):
         return f"port {port} is none of `ports`: {', '.join(map(str, ports))}"
     return None
+
+
+@final
+class KafkaSink(Kafka, Sink):
+    """A topic of Kafka. Messages are held once all replicas in sync have them."""
+
+    type: Literal["kafka"]
+    """What kind of sink it is."""
+    topic: Annotated[str, AfterValidator(_topic)]
+    """The topic; you make it."""
+    timeout: Duration = timedelta(minutes=5)
+    """How long brokers may take to hold what was sent, retries included. Then the service ends, and nothing is lost."""
+
+    ALLOWED = OF_PRODUCERS
+
+
+AnySink: TypeAlias = Annotated[FileSink | StdoutSink | WebhookSink | KafkaSink, Field(discriminator="type")]
 
 
 @final
@@ -774,7 +925,8 @@ class Config(Section):
     )
     """Where `streamer serve` reads events, by names that you choose; none is standard input."""
     sinks: Annotated[
-        dict[Name, Annotated[FileSink | StdoutSink | WebhookSink, Field(discriminator="type")]], BeforeValidator(_named)
+        dict[Name, Annotated[FileSink | StdoutSink | WebhookSink | KafkaSink, Field(discriminator="type")]],
+        BeforeValidator(_named),
     ] = Field(default_factory=dict, json_schema_extra={"additionalProperties": False})
     """Where `streamer serve` delivers matches, by names that you choose; none is standard output."""
     routes: Annotated[tuple[Route, ...], BeforeValidator(_listed)] = ()
@@ -809,12 +961,27 @@ class Config(Section):
         for name, source in self.sources.items():
             if isinstance(source, PostgresSource) and (other := slots.setdefault((source.dsn, source.slot), name)) != name:
                 wrong.append((("sources", name, "slot"), f"sources.{other} reads this slot"))
+        wrong += self._of_kafka()
         for what, sections in (("sources", self.sources), ("sinks", self.sinks)):
             of_streams = [name for name, each in sections.items() if each.type in ("stdin", "stdout")]
             wrong += [((what, name, "type"), f"only one of the {what} can be {sections[name].type}") for name in of_streams[1:]]
         if wrong:
             raise _wrong_inside(wrong)
         return self
+
+    def _of_kafka(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield what is wrong between sources and sinks of Kafka: two members of one group, a topic that is read and written."""
+        read = {name: each for name, each in self.sources.items() if isinstance(each, KafkaSource)}
+        groups: dict[tuple[frozenset[str], str], str] = {}
+        for name, source in read.items():
+            if (other := groups.setdefault((frozenset(source.brokers), source.group), name)) != name:
+                yield ("sources", name, "group"), f"sources.{other} is of this group; name the topics of both in one"
+        written = {name: each for name, each in self.sinks.items() if isinstance(each, KafkaSink)}
+        for name, sink in written.items():
+            for other, source in read.items():
+                patterns = [topic if topic.startswith("^") else re.escape(topic) for topic in source.topics]
+                if {*source.brokers} & {*sink.brokers} and any(re.fullmatch(each, sink.topic) for each in patterns):
+                    yield ("sinks", name, "topic"), f"sources.{other} reads this topic"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Config:

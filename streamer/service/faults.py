@@ -26,7 +26,9 @@ POINTS: Final = frozenset(
         "source.rotated",  # a file was found to be another one
         "source.slot",  # a replication slot was made, and the store does not know it
         "source.lost",  # one was made in the place of a lost one
+        "source.revoked",  # a partition is given up, and all that was read of it is held or dropped
         "source.snapshot",  # all rows were read, and the store does not know it
+        "sink.refused",  # a sink does not take some messages, and their dead letters are not in the store
         "sink.cut",  # the torn last line of a file was cut off
         "reload.checked",  # a new configuration is good, and not in force
     }

@@ -83,13 +83,14 @@ def taken(decode: Decoder | None, batch: Batch) -> Taken:
             if isinstance(record, Refused):
                 raise record.error
             key = None if batch.keys is None else batch.keys[number]
-            events: list[Decoded] = [(record, text_of(key))] if decode is None else decode(record, key)
+            # A tombstone needs no decoder: the engine ignores it under every layout.
+            events: list[Decoded] = [(record, text_of(key))] if decode is None or record == b"null" else decode(record, key)
         except EventError as error:
             refused.append((Place(number, batch.positions(number), -1, None), error))
             continue
-        for index, (text, key) in enumerate(events):
+        for index, (text, own) in enumerate(events):
             texts.append(text)
-            places.append((number, index, key))
+            places.append((number, index, own))
     return Taken(batch, texts, refused, places)
 
 

@@ -1,4 +1,4 @@
-"""A dead letter as a message for the sink of `delivery.dead_letter`: a CloudEvent, as matches are."""
+"""Dead letters of messages; and as messages, CloudEvents as matches are, for the sink of `delivery.dead_letter`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from mmh3 import mmh3_x64_128_digest
 
 from streamer.service.messages import rfc3339
-from streamer.service.store.sqlite import DeadLetter, Spooled
+from streamer.service.store.sqlite import DeadLetter, Spooled, Waiting, milliseconds
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -44,6 +44,34 @@ def message(letter: DeadLetter) -> tuple[str, bytes]:
         "data": data,
     }
     return identity, _JSON(told).encode() + b"\n"
+
+
+def undelivered(
+    sink: str, message: Spooled | Waiting, code: str, reason: str, attempts: int = 1, *, waits: int | None = None
+) -> DeadLetter:
+    """Return the letter of a message that is given up.
+
+    Args:
+        waits: where in the spool it waits for its letter, if it does.
+    """
+    return DeadLetter(
+        source=message.source,
+        partition=message.partition,
+        position=message.position,
+        part=message.part,
+        stage="deliver",
+        code=code,
+        reason=reason,
+        attempts=attempts,
+        at=milliseconds(),
+        size=len(message.body),
+        record=message.body,
+        sink=sink,
+        message=message.message,
+        matches=message.matches,
+        key=message.key,
+        spooled=waits,
+    )
 
 
 def spooled(sink: str, letters: Iterable[DeadLetter]) -> list[Spooled]:

@@ -43,6 +43,8 @@ _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _BEGIN: Final = b'{"specversion":"1.0","id":"'
 _ID: Final = slice(len(_BEGIN), len(_BEGIN) + 32)
 _KEYED: Final = b',"partitionkey":'
+_BEFORE_DATA: Final = b',"datacontenttype":'
+_STRING: Final = json.JSONDecoder().raw_decode
 _TYPES: Final = {
     "enter": b'streamer.match.enter","subject":',
     "stay": b'streamer.match.stay","subject":',
@@ -60,6 +62,25 @@ _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 def quoted(text: str) -> bytes:
     """Return a text as JSON."""
     return _JSON(text).encode()
+
+
+def id_of(message: bytes) -> str:
+    """Return the id of a message."""
+    return message[_ID].decode()
+
+
+def key_of(message: bytes) -> bytes | None:
+    """Return the `partitionkey` of a message; None where it has none."""
+    # In a text its quote would be escaped, so this is the attribute. An event behind it may have one of this name.
+    at = message.find(_KEYED, 0, message.find(_BEFORE_DATA))
+    if at < 0:
+        return None
+    begin = at + len(_KEYED) + 1
+    end = message.index(b'"', begin)
+    if b"\\" not in (plain := message[begin:end]):
+        return plain
+    key, _ = _STRING(message[begin - 1 :].decode())
+    return str(key).encode()
 
 
 @final
@@ -246,7 +267,7 @@ class Speaker:
         assert sink is not None
         key, where = about.key, (about.source, about.partition, about.place.position, about.place.part)
         return [
-            Spooled(sink, key, message[_ID].decode(), count, *where, message)
+            Spooled(sink, key, id_of(message), count, *where, message)
             for message, count in zip(told.messages, told.counts, strict=True)
         ]
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,9 +27,9 @@ from streamer.engine.engine import Engine
 from streamer.errors import EventError
 from streamer.locks import Lock
 from streamer.service import faults, formats, letters
-from streamer.service.messages import Speaker
+from streamer.service.messages import Speaker, Told
 from streamer.service.metrics import Counts
-from streamer.service.protocols import Batch, EndOfSource, Position, Sink, SinkGone, Source
+from streamer.service.protocols import Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
 from streamer.service.spool import Spool, tally
 from streamer.service.store.sqlite import Confirmed, DeadLetter, Store
 from streamer.service.waiting import PART_BYTES, Part, Waiting
@@ -124,7 +125,7 @@ class Pipeline:
                 part.matched += 1
                 for told in self._speaker.messages(feed.name, batch.partition, place, texts[at], found):
                     if told.sink is None or told.sink in self._sinks:
-                        part.add(told.sink, told.messages, told.matches)
+                        part.add(told)
                     else:
                         part.spool(self._speaker.spooled(told))
                     if part.size >= PART_BYTES:
@@ -146,15 +147,15 @@ class Pipeline:
                 self._spool.complete()
 
     def _hold(self, parts: Sequence[Part]) -> None:
-        dead = [letter for part in parts for letter in part.dead]
+        with self._writing:
+            refused = self._write(parts)
+        dead = [letter for part in parts for letter in part.dead] + refused
         spooled = [each for part in parts for each in part.spooled]
         if dead and self._spool is not None and self._dead_letter is not None and self._dead_letter in self._spool.sinks:
             spooled += letters.spooled(self._dead_letter, dead)
         sums = tally(spooled)
         if self._spool is not None and sums:
             self._spool.await_room({sink: size for sink, (_, size, _) in sums.items()})
-        with self._writing:
-            self._write(parts)
         if dead:
             self._announce(dead)
         faults.point("sink.flushed")
@@ -166,28 +167,61 @@ class Pipeline:
             self._spool.hold(spooled, commit)
         elif confirmed or dead or dropped:
             commit()
+        lost: Counter[str] = Counter()
+        for letter in refused:
+            lost[letter.sink] += letter.matches
+        delivering: Counter[str] = Counter()
         for part in parts:
-            self._counts.delivered(part.delivering)
+            delivering += part.delivering
+        self._counts.delivered(delivering - lost, lost)
         for each in confirmed.values():
             if each.position is not None:
                 self._feeds[each.source].source.acknowledge(each.partition, each.position)
         faults.point("pipeline.acknowledged")
 
-    def _write(self, parts: Sequence[Part]) -> None:
-        written = dict.fromkeys(sink for part in parts for sink in part.messages)
+    def _write(self, parts: Sequence[Part]) -> list[DeadLetter]:
+        """Have messages held; return the letters of those that their sinks will never take."""
+        written: dict[str, list[Told]] = {}
         for part in parts:
-            for sink, messages in part.messages.items():
-                self._sinks[sink].write(messages)
+            for sink, told in part.told.items():
+                self._sinks[sink].write([message for each in told for message in each.messages])
+                written.setdefault(sink, []).extend(told)
         faults.point("sink.written")
-        for sink in written:
-            self._sinks[sink].flush()
+        refused = []
+        for sink, told in written.items():
+            if outcomes := self._sinks[sink].flush():
+                messages = [message for each in told for message in self._speaker.spooled(each)]
+                refused += [letters.undelivered(sink, messages[at], each.code, each.reason) for at, each in outcomes]
+        if refused:
+            faults.point("sink.refused")
+        return refused
 
     def _announce(self, dead: Sequence[DeadLetter]) -> None:
         """Write messages about dead letters, where their sink is one that is written to. The spool's thread calls it, too."""
         if self._dead_letter is not None and self._dead_letter in self._sinks:
-            with self._writing:
-                self._sinks[self._dead_letter].write([letters.message(letter)[1] for letter in dead])
-                self._sinks[self._dead_letter].flush()
+            # A sink is not told of its own.
+            if not (told := [letter for letter in dead if letter.sink != self._dead_letter]):
+                return
+            for at, outcome in self._given(self._dead_letter, [letters.message(letter)[1] for letter in told]):
+                of = told[at]
+                _LOGGER.warning(
+                    "sinks.%s: it is not told of a dead letter of %s, %s %s: %s",
+                    *(self._dead_letter, of.source, of.partition, of.position, outcome.reason),
+                )
+
+    def _given(self, sink: str, messages: Sequence[bytes]) -> Sequence[tuple[int, Outcome]]:
+        with self._writing:
+            self._sinks[sink].write(messages)
+            return self._sinks[sink].flush()
+
+    def resend(self, letter: DeadLetter) -> bool:
+        """Write a message again that its sink would not take, and drop its letter; False where the sink does not take it now."""
+        if self._given(letter.sink, [letter.record]):
+            return False
+        self._store.drop([letter.id])
+        self._counts.found(letter.matches)
+        self._counts.delivered({letter.sink: letter.matches})
+        return True
 
     def _counted(self, part: Part) -> Part:
         self._counts.read(part)
@@ -242,6 +276,8 @@ class Pipeline:
             Whether it could be read again, or has a sink.
         """
         if letter.stage == "deliver":
+            if letter.sink in self._sinks:
+                return self.resend(letter)
             if self._spool is None or letter.sink not in self._spool.sinks:
                 return False
             self._spool.replay([letter])

@@ -89,6 +89,24 @@ class Source(Protocol):
         """Close it; what was not acknowledged comes again."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an attempt to deliver.
+
+    Attributes:
+        result: `delivered`; `later` if another attempt may do better; `never` if none will; `gone` if the endpoint wants no more.
+        code: one of a few words or a status that say why; it is a metric's and a dead letter's.
+        reason: what went wrong. It holds no secret, no row, and nothing that the endpoint has said.
+        after: seconds that the endpoint asks to be left alone.
+    """
+
+    result: Literal["delivered", "later", "never", "gone"]
+    code: str = ""
+    reason: str = ""
+    after: float | None = None
+
+
 class SinkGone(Exception):
     """Nobody takes what this sink would write: a pipe whose reader went away."""
 
@@ -105,29 +123,15 @@ class Sink(Protocol):
     def write(self, messages: Sequence[bytes]) -> None:
         """Take messages, in order. Raises ServiceError and SinkGone."""
 
-    def flush(self) -> None:
-        """Return once all that was written is held: it outlives this process and a loss of power. Raises as `write`."""
+    def flush(self) -> Sequence[tuple[int, Outcome]]:
+        """Return once all that was written is held: it outlives this process and a loss of power. Raises as `write`.
+
+        Returns:
+            What it will never take, by the message's number since the last time: the others are held.
+        """
 
     def close(self) -> None:
         """Close it."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of one attempt to deliver.
-
-    Attributes:
-        result: `delivered`; `later` if another attempt may do better; `never` if none will; `gone` if the endpoint wants no more.
-        code: one of a few words or a status that say why; it is a metric's and a dead letter's.
-        reason: what went wrong. It holds no secret, no row, and nothing that the endpoint has said.
-        after: seconds that the endpoint asks to be left alone.
-    """
-
-    result: Literal["delivered", "later", "never", "gone"]
-    code: str = ""
-    reason: str = ""
-    after: float | None = None
 
 
 class Endpoint(Protocol):

@@ -188,8 +188,8 @@ class Service:
             for letter in messages:
                 if letter.sink.startswith(OWN) and letter.sink not in own:
                     raise ServiceError(f"dead letter {letter.id}: there is no {letter.sink} any more")
-                if letter.sink not in self._endpoints and letter.sink not in own:
-                    raise ServiceError(f"dead letter {letter.id}: the configuration has no webhook {letter.sink!r}")
+                if letter.sink not in {*self._endpoints, *self._sinks, *own}:
+                    raise ServiceError(f"dead letter {letter.id}: the configuration has no sink {letter.sink!r}")
             for letter in records:
                 if letter.source not in self._feeds:
                     raise ServiceError(f"dead letter {letter.id}: the configuration has no source {letter.source!r}")
@@ -197,15 +197,17 @@ class Service:
                     kept = f"{len(letter.record):,} of its {letter.size:,} bytes were kept"
                     raise ServiceError(f"dead letter {letter.id}: {kept}; it can be shown and dropped, and not replayed")
             self._open_sinks(opened)
-            if messages:
-                store.respool(messages)
+            if spooled := [letter for letter in messages if letter.sink not in self._sinks]:
+                store.respool(spooled)
             counts = Counts()
             spool = self._spool(store, counts)
             if spool is not None:
                 # It delivers nothing here: what is matched stays in the spool for the next run.
                 spool.stop()
-            good, bad = self._pipeline(store, counts, spool).replay(records)
-            return good + len(messages), bad
+            pipeline = self._pipeline(store, counts, spool)
+            good, bad = pipeline.replay(records)
+            taken = [letter in spooled or pipeline.resend(letter) for letter in messages]
+            return good + sum(taken), bad + len(taken) - sum(taken)
 
     def _open_store(self, opened: ExitStack) -> Store:
         config = self.config

@@ -14,6 +14,7 @@ from typing import Final, final
 from streamer.errors import EventError
 from streamer.locks import Lock
 from streamer.service.formats import Place
+from streamer.service.messages import Told
 from streamer.service.protocols import Batch, Refused
 from streamer.service.store.sqlite import Confirmed, DeadLetter, Spooled, dead_letter
 
@@ -23,7 +24,7 @@ PART_BYTES: Final = 1024 * 1024
 MOST_BYTES: Final = 32 * 1024 * 1024
 #: A part takes so much besides its messages.
 _OVERHEAD: Final = 1024
-#: A message for the spool takes so much besides its body.
+#: A message for the spool, or what is told of an event, takes so much besides its bytes.
 _OF_A_MESSAGE: Final = 256
 
 
@@ -33,6 +34,7 @@ class Part:
     """Messages of one source in their order, and what is confirmed once they are held.
 
     Attributes:
+        told: messages for each sink that is written to.
         delivering: how many matches the messages of each sink tell of.
         spooled: messages that go to their sinks by way of the spool.
         dropped: dead letters that need not be kept once they are held.
@@ -42,7 +44,7 @@ class Part:
     """
 
     source: str
-    messages: dict[str, list[bytes]] = field(default_factory=dict)
+    told: dict[str, list[Told]] = field(default_factory=dict)
     delivering: Counter[str] = field(default_factory=Counter)
     spooled: list[Spooled] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
@@ -53,16 +55,16 @@ class Part:
     unrouted: int = 0
     size: int = _OVERHEAD
 
-    def add(self, sink: str | None, messages: list[bytes], matches: int) -> None:
-        """Add messages for a sink, which tell of so many matches; None where no route leads to one."""
-        if sink is None:
-            self.unrouted += matches
+    def add(self, told: Told) -> None:
+        """Add messages for a sink; those that no route leads to one are counted."""
+        if (sink := told.sink) is None:
+            self.unrouted += told.matches
             return
-        if (held := self.messages.get(sink)) is None:
-            held = self.messages[sink] = []
-        held += messages
-        self.delivering[sink] += matches
-        self.size += sum(map(len, messages))
+        if (held := self.told.get(sink)) is None:
+            held = self.told[sink] = []
+        held.append(told)
+        self.delivering[sink] += told.matches
+        self.size += sum(map(len, told.messages)) + _OF_A_MESSAGE
 
     def spool(self, messages: list[Spooled]) -> None:
         """Add messages for the spool."""

@@ -8,7 +8,7 @@ import pytest
 
 from streamer import BulkConfigError, Config
 from streamer.config.loader import fields_of, show_place
-from streamer.config.schema import FileSink, FileSource, Route, StdinSource
+from streamer.config.schema import FileSink, FileSource, KafkaSource, Route, StdinSource
 from streamer.config.secret import SecretValue
 from streamer.config.show import show, table
 from streamer.engine.reload import changes, check
@@ -60,7 +60,7 @@ routes:
   - {gateway: x, snk: y}
 """
     ) == [
-        "s.yaml:2:13: sources.a.type: expected 'file' or 'stdin' or 'postgres', not 'kafak'",
+        "s.yaml:2:13: sources.a.type: expected 'file' or 'stdin' or 'postgres' or 'kafka', not 'kafak'; did you mean 'kafka'?",
         "s.yaml:3:6: sources.b: expected a type, and there is none",
         "s.yaml:4:6: sources.c.path: expected a value, and there is none",
         "s.yaml:4:19: sources.c.pth: no such name; did you mean 'path'?",
@@ -193,3 +193,53 @@ def test_a_change_of_a_section_with_a_name_is_told_by_its_place() -> None:
     assert [show_place(place) for place in changes(old.config, new.config)] == ["sources.orders.follow", "sources.more"]
     with pytest.raises(BulkConfigError, match=r"s.yaml:2:48: sources.orders.follow: cannot change while the engine runs"):
         check(old.config, new)
+
+
+KAFKA = "type: kafka, brokers: 'a:9092, [::1]:9093'"
+
+
+def test_a_section_of_kafka() -> None:
+    text = (
+        f"sources: {{a: {{{KAFKA}, topics: [orders, '^shop\\..*'], tls: true, ca: ca.pem, options: {{fetch.min.bytes: 9}},"
+        " sasl: {mechanism: PLAIN, user: u, password: {file: secret}}}}\n"
+        "sinks: {b: {type: kafka, brokers: a:9092, topic: matches}}"
+    )
+    config = load(text).config
+    source = config.sources["a"]
+    assert isinstance(source, KafkaSource)
+    assert (source.brokers, source.topics) == (("a:9092", "[::1]:9093"), ("orders", r"^shop\..*"))
+    assert (source.ca, source.sasl.password) == (Path("/etc/streamer/ca.pem"), SecretValue("file", "/etc/streamer/secret"))
+    assert load(show(load(text))).config == config
+
+
+@pytest.mark.parametrize(
+    ("fields", "reasons"),
+    [
+        ("brokers: a", ["brokers[0]: 'a': expected HOST:PORT"]),
+        ("brokers: 'a:99999'", ["brokers[0]: 'a:99999': expected HOST:PORT"]),
+        ("topics: []", ["topics: expected one, or a list of some"]),
+        ("topics: a b", ["topics[0]: 'a b': expected a topic of Kafka: up to 249 letters, digits, '.', '_' and '-'"]),
+        ("topics: '^('", ["topics[0]: '^(': no pattern: missing ), unterminated subpattern at position 1"]),
+        ("sasl: {user: u}", ["sasl.mechanism: expected beside user", "sasl.password: expected beside user"]),
+        ("ca: x", ["ca: expected tls: true beside it"]),
+        ("tls: true, key: x", ["certificate: expected certificate and key, or none of them"]),
+        ("options: {group.id: x}", ["options.group.id: no setting of librdkafka that may be given here; did you mean"]),
+        ("options: {plugin.library.paths: x}", ["options.plugin.library.paths: no setting of librdkafka that may be given here"]),
+        ("options: {linger.ms: 1}", ["options.linger.ms: no setting of librdkafka that may be given here"]),
+    ],
+)
+def test_what_is_wrong_in_a_section_of_kafka(fields: str, reasons: list[str]) -> None:
+    name = fields.partition(":")[0]
+    given = ", ".join(each for each in (KAFKA.partition(", ")[0], "brokers: 'a:1'", "topics: t") if not each.startswith(name))
+    found = wrong(f"sources: {{a: {{{given}, {fields}}}}}")
+    assert [reason in error for error, reason in zip(found, reasons, strict=True)] == [True] * len(reasons), found
+
+
+def test_sections_of_kafka_that_do_not_go_together() -> None:
+    text = (
+        "sources: {{a: {{{k}, topics: '^o.*'}}, b: {{{k}, topics: t}}}}\n"
+        "sinks: {{c: {{type: kafka, brokers: 'a:9092', topic: orders}}}}"
+    )
+    first, second = wrong(text.format(k=KAFKA))
+    assert "sources.b.group: sources.a is of this group" in first
+    assert "sinks.c.topic: sources.a reads this topic" in second

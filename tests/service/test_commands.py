@@ -214,7 +214,7 @@ def test_checking_changes_nothing_and_says_what_is_wrong(run: Run, start: Start,
         (CONFIG.replace("in.jsonl", "no/such"), "streamer: sources.orders: "),
         (CONFIG.replace("out.jsonl", "no/such"), "streamer: sinks.out: "),
         (CONFIG.replace("subs.jsonl", "nosuch"), "streamer.yaml:1:16: subscriptions[0]: nosuch: No such file or directory"),
-        (CONFIG.replace("type: file, path: in", "type: kafka, path: in"), "or 'postgres', not 'kafka'"),
+        (CONFIG.replace("type: file, path: in", "type: nats, path: in"), "or 'kafka', not 'nats'"),
     ):
         (place / "streamer.yaml").write_text(wrong)
         ran = run("serve", "-c", "streamer.yaml", "--check")

@@ -112,7 +112,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, engine: streamer.Engine, eve
     """A broker whose topic `changes` has real events, with and without keys, and bad ones among them."""
     if (reason := missing()) is not None:
         pytest.fail(reason)
-    from tests.spark.kafka import NotThere, broker, spark_and_connector
+    from tests.tools.kafka import NotThere, broker, spark_and_connector
 
     folder = tmp_path_factory.mktemp("kafka")
     engine.save(folder / "subscriptions.snapshot")

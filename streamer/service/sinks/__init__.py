@@ -1,6 +1,8 @@
 """Where matches go, one kind of sink a file."""
 
-from streamer.config.schema import FileSink, Sink, StdoutSink, WebhookSink
+from streamer.config.schema import FileSink, KafkaSink, Sink, StdoutSink, WebhookSink
+from streamer.errors import ServiceError
+from streamer.extras import needed
 from streamer.service import protocols
 from streamer.service.guard import Guard
 from streamer.service.sinks.file import FileAppender
@@ -9,12 +11,19 @@ from streamer.service.sinks.webhook import Webhook
 
 
 def made(section: Sink) -> protocols.Sink:
-    """Return the sink that a section describes, not opened yet."""
+    """Return the sink that a section describes, not opened yet. Raises ServiceError where its driver is not installed."""
     match section:
         case FileSink():
             return FileAppender(section.path)
         case StdoutSink():
             return Stdout()
+        case KafkaSink():
+            try:
+                with needed("writing Kafka needs confluent-kafka", "kafka"):
+                    from streamer.service.sinks.kafka import KafkaTopic
+            except ImportError as error:
+                raise ServiceError(str(error)) from error
+            return KafkaTopic(section)
     raise TypeError(f"no sink of type {section.type!r}")
 
 

@@ -16,6 +16,7 @@ from typing import Final, final
 
 from streamer.errors import ServiceError
 from streamer.service import faults
+from streamer.service.protocols import Outcome
 
 _LOGGER: Final = logging.getLogger("streamer.service")
 _STEP: Final = 64 * 1024
@@ -56,11 +57,12 @@ class FileAppender:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
 
-    def flush(self) -> None:
+    def flush(self) -> Sequence[tuple[int, Outcome]]:
         """See `Sink`."""
         with self._told():
             assert self._file is not None
             os.fsync(self._file)
+        return ()
 
     def close(self) -> None:
         """See `Sink`."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from streamer.errors import ServiceError
-from streamer.service.protocols import SinkGone
+from streamer.service.protocols import Outcome, SinkGone
 
 #: What cannot be synced: a pipe, a terminal, a socket.
 _NO_FILE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
@@ -41,13 +41,14 @@ class Stdout:
         except OSError as error:
             raise ServiceError(f"standard output: {error.strerror or error}") from error
 
-    def flush(self) -> None:
+    def flush(self) -> Sequence[tuple[int, Outcome]]:
         """See `Sink`."""
         try:
             os.fsync(self._file)
         except OSError as error:
             if error.errno not in _NO_FILE:
                 raise ServiceError(f"standard output: {error.strerror or error}") from error
+        return ()
 
     def close(self) -> None:
         """See `Sink`."""

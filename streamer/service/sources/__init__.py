@@ -1,6 +1,6 @@
 """Where events come from, one kind of source a file."""
 
-from streamer.config.schema import FileSource, PostgresSource, Source, StdinSource
+from streamer.config.schema import FileSource, KafkaSource, PostgresSource, Source, StdinSource
 from streamer.errors import ServiceError
 from streamer.extras import needed
 from streamer.service import protocols
@@ -22,4 +22,11 @@ def made(section: Source, max_event_bytes: int) -> protocols.Source:
             except ImportError as error:
                 raise ServiceError(str(error)) from error
             return PostgresChanges(section)
+        case KafkaSource():
+            try:
+                with needed("reading Kafka needs confluent-kafka", "kafka"):
+                    from streamer.service.sources.kafka import KafkaMessages
+            except ImportError as error:
+                raise ServiceError(str(error)) from error
+            return KafkaMessages(section, max_bytes=max_event_bytes)
     raise TypeError(f"no source of type {section.type!r}")

@@ -15,9 +15,10 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final, TypeAlias, final
 
+from streamer.service.letters import undelivered
 from streamer.service.protocols import Endpoint, Outcome
 from streamer.service.spool.breaker import Breaker, Terms
-from streamer.service.store.sqlite import NEVER, Changes, DeadLetter, Lane, Store, Waiting, milliseconds
+from streamer.service.store.sqlite import NEVER, Changes, Lane, Store, Waiting
 
 #: So much of a sink's messages is in memory.
 MOST_HELD: Final = 2_000
@@ -343,7 +344,7 @@ class Delivery:
                     is_over = True
                     changes.tried.append((attempts, NEVER, row.number))
                     changes.dead.append(
-                        (row.number, _letter(self.name, row, outcome.code, outcome.reason, attempts, blocks=True))
+                        (row.number, undelivered(self.name, row, outcome.code, outcome.reason, attempts, waits=row.number))
                     )
                     self._tell(outcome.reason)
                 left = left or row
@@ -375,7 +376,7 @@ class Delivery:
     def _bury(self, row: Waiting, code: str, reason: str, attempts: int, changes: Changes) -> None:
         self._settle(row)
         self.settled_dead += row.matches
-        changes.dead.append((row.number, _letter(self.name, row, code, reason, attempts)))
+        changes.dead.append((row.number, undelivered(self.name, row, code, reason, attempts)))
         self._tell(reason)
 
     def _tell(self, reason: str) -> None:
@@ -414,24 +415,3 @@ class Delivery:
         wanted = frozenset(numbers)
         self._blocked = [(0.0 if line.last + 1 in wanted else due, order, line) for due, order, line in self._blocked]
         heapify(self._blocked)
-
-
-def _letter(sink: str, row: Waiting, code: str, reason: str, attempts: int, *, blocks: bool = False) -> DeadLetter:
-    return DeadLetter(
-        source=row.source,
-        partition=row.partition,
-        position=row.position,
-        part=row.part,
-        stage="deliver",
-        code=code,
-        reason=reason,
-        attempts=attempts,
-        at=milliseconds(),
-        size=len(row.body),
-        record=row.body,
-        sink=sink,
-        message=row.message,
-        matches=row.matches,
-        key=row.key,
-        spooled=row.number if blocks else None,
-    )

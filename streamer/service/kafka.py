@@ -1,0 +1,190 @@
+"""What the source and the sink of Kafka share: how brokers are reached, and what they say of topics.
+
+librdkafka connects again by itself, for ever, and says what went wrong besides its answers. So whoever waits for an answer hears
+the last of that as the reason, and not only that time has passed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple, TypeVar, final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
+
+from streamer.config.schema import OF_CLIENTS, OF_CONSUMERS, OF_PRODUCERS, Kafka
+from streamer.errors import ConfigError, ServiceError
+
+#: How long brokers may take to answer, in seconds.
+ANSWER: Final = 10.0
+#: What waiting does not mend.
+LASTING: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError._AUTHENTICATION,
+    }
+)
+#: Of a topic that there is not.
+UNKNOWN: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+#: What an admin client does not know, and would warn of.
+_OF_OTHERS: Final = (OF_CONSUMERS | OF_PRODUCERS) - OF_CLIENTS
+#: Of a topic at brokers before 2.8.
+_NO_ID: Final = "A" * 22
+_LOGGER: Final = logging.getLogger("streamer.service")
+_T = TypeVar("_T")
+
+
+def settings(section: Kafka, heard: Callable[[KafkaError], None]) -> dict[str, Any]:
+    """Return settings for a client of librdkafka.
+
+    Args:
+        heard: is told what goes wrong besides answers.
+
+    Raises:
+        ServiceError: the password cannot be read.
+    """
+    made: dict[str, Any] = {
+        "client.id": "streamer",
+        **section.options,
+        "bootstrap.servers": ",".join(section.brokers),
+        "security.protocol": f"{'SASL_' if section.sasl.mechanism else ''}{'SSL' if section.tls else 'PLAINTEXT'}",
+        "error_cb": heard,
+        # What it would write to standard error, for each attempt to connect, `heard` is told, too.
+        "log_level": 0,
+        "logger": _LOGGER,
+    }
+    files = {"ssl.ca.location": section.ca, "ssl.certificate.location": section.certificate, "ssl.key.location": section.key}
+    made |= {name: str(path) for name, path in files.items() if path is not None}
+    if section.sasl.password is not None:
+        try:
+            password = section.sasl.password.reveal()
+        except ConfigError as error:
+            raise ServiceError(f"sasl.password: {error}") from None
+        made |= {"sasl.mechanism": section.sasl.mechanism, "sasl.username": section.sasl.user, "sasl.password": password}
+    return made
+
+
+def made(client: Callable[[dict[str, Any]], _T], given: dict[str, Any]) -> _T:
+    """Make a client. Raises ServiceError where librdkafka refuses a setting."""
+    try:
+        return client(given)
+    except KafkaException as error:
+        raise ServiceError(said(error)) from None
+
+
+def said(error: KafkaError | KafkaException) -> str:
+    """Return what an error says, in one line."""
+    told: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
+    return " ".join((told.str() or told.name()).split())
+
+
+def code(error: KafkaException) -> int:
+    """Return the number of an error."""
+    return int(error.args[0].code())
+
+
+@final
+class Topic(NamedTuple):
+    """A topic that there is.
+
+    Attributes:
+        id: tells it from another one of the same name, earlier or later; empty where brokers have none.
+        may: what we may do with it, as far as brokers say so; else None.
+    """
+
+    id: str
+    partitions: int
+    may: frozenset[AclOperation] | None
+
+
+@final
+class Cluster:
+    """What can be asked of brokers. Any thread may ask. Raises ServiceError where none answers, or what it may not be asked."""
+
+    def __init__(self, section: Kafka) -> None:
+        self._section = section
+        self._last: KafkaError | None = None
+        given = settings(section, self._heard)
+        self._admin = made(AdminClient, {name: given[name] for name in given.keys() - _OF_OTHERS})
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Return those of some topics that there are."""
+        wanted = TopicCollection(list(names))
+        found = {}
+        for name, answer in self._ask(
+            lambda: self._admin.describe_topics(wanted, request_timeout=ANSWER, include_authorized_operations=True)
+        ).items():
+            try:
+                told = answer.result()
+            except KafkaException as error:
+                if code(error) not in UNKNOWN:
+                    raise self._failed(error, f"topic {name}") from None
+            else:
+                identity = "" if told.topic_id is None or str(told.topic_id) == _NO_ID else str(told.topic_id)
+                may = None if told.authorized_operations is None else frozenset(told.authorized_operations)
+                found[name] = Topic(identity, len(told.partitions), may)
+        return found
+
+    def names(self) -> list[str]:
+        """Return the names of all topics that we may see."""
+        try:
+            return list(self._admin.list_topics(timeout=ANSWER).topics)
+        except KafkaException as error:
+            raise self._failed(error) from None
+
+    def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return the first offset of each partition, and the one after its last."""
+        wanted = list(partitions)
+        first, end = (
+            {
+                (each.topic, each.partition): self._answer(answer, f"partition {each.topic}/{each.partition}").offset
+                for each, answer in self._ask(
+                    lambda spec=spec: self._admin.list_offsets(  # type: ignore[misc]
+                        {TopicPartition(*each): spec for each in wanted}, request_timeout=ANSWER
+                    )
+                ).items()
+            }
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        )
+        return {each: (first[each], end[each]) for each in wanted}
+
+    def config(self, topic: str) -> Mapping[str, str]:
+        """Return the settings of a topic; none where brokers do not tell them, or not us."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            (answer,) = self._admin.describe_configs([resource], request_timeout=ANSWER).values()
+            return {name: str(entry.value) for name, entry in answer.result().items()}
+        except KafkaException as error:
+            if code(error) in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._UNSUPPORTED_FEATURE):
+                return {}
+            raise self._failed(error, f"topic {topic}") from None
+
+    def _ask(self, question: Callable[[], Mapping[Any, Future[Any]]]) -> Mapping[Any, Future[Any]]:
+        try:
+            return question()
+        except KafkaException as error:
+            raise self._failed(error) from None
+
+    def _answer(self, answer: Future[Any], what: str) -> Any:
+        try:
+            return answer.result()
+        except KafkaException as error:
+            raise self._failed(error, what) from None
+
+    def _failed(self, error: KafkaException, what: str = "") -> ServiceError:
+        self._admin.poll(0)  # what was heard meanwhile
+        if code(error) in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            reason = said(self._last if self._last is not None else error)
+            return ServiceError(f"no broker answers at {', '.join(self._section.brokers)}: {reason}")
+        return ServiceError(f"{what}: {said(error)}" if what else said(error))
+
+    def _heard(self, error: KafkaError) -> None:
+        # That all are down follows from what was said before.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._last is None:
+            self._last = error

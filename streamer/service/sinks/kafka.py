@@ -1,0 +1,212 @@
+"""A topic of Kafka. Messages are held once all replicas in sync have them.
+
+Contract: of one key, messages are in the topic in the order in which they were written. The producer is idempotent, so brokers
+take no message of a partition before all that were sent ahead of it, and none twice. librdkafka would go on behind a message
+that brokers refuse; with `enable.gapless.guarantee` it stops there instead. Then a new producer sends what is left: what stood
+in a refused batch alone, one after the other, so that the one that is at fault is found.
+
+A message that is longer than the topic takes is found before it is sent, as long as nobody lowers the topic's limit meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
+
+from streamer.config.schema import KafkaSink
+from streamer.errors import ServiceError
+from streamer.service import kafka
+from streamer.service.messages import id_of, key_of
+from streamer.service.protocols import Outcome
+
+#: What a message is: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md
+_TYPE: Final = b"application/cloudevents+json; charset=UTF-8"
+#: What does not get better by being sent again, and what it is called.
+_NEVER: Final = {KafkaError.MSG_SIZE_TOO_LARGE: "too_large", KafkaError.INVALID_RECORD: "invalid_record"}
+#: Of a message that stood in a batch with one that is refused, or behind it.
+_INNOCENT: Final = frozenset(
+    {
+        KafkaError._GAPLESS_GUARANTEE,
+        KafkaError._FATAL,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._PURGE_QUEUE,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
+#: Bytes that wait in the client at most.
+_WAITING_KIB: Final = 64 * 1024
+#: How long the client is waited for at once, in seconds.
+_WAIT: Final = 0.25
+_LIMIT: Final = "message.max.bytes"
+
+
+@final
+class KafkaTopic:
+    """Produces to one topic."""
+
+    def __init__(self, section: KafkaSink) -> None:
+        self._section = section
+        self._timeout = section.timeout.total_seconds()
+        self._producer: Producer | None = None
+        self._last: str | None = None
+        self._progress = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin to count messages anew."""
+        self._written: list[bytes] = []
+        self._pending = 0  # sent, and not known to be held
+        self._refused: dict[int, Outcome] = {}
+        self._failed: dict[int, KafkaError] = {}
+
+    def check(self) -> None:
+        """See `Sink`."""
+        topic = self._section.topic
+        cluster = kafka.Cluster(self._section)
+        found = cluster.topics([topic]).get(topic)
+        if found is None:
+            raise ServiceError(f"no topic {topic} at {', '.join(self._section.brokers)}, or none that we may see; make it first")
+        if found.may is not None and AclOperation.WRITE not in found.may:
+            raise ServiceError(f"topic {topic}: this user may not write it")
+        config = cluster.config(topic)
+        if "compact" in config.get("cleanup.policy", ""):
+            raise ServiceError(f"topic {topic} keeps the last message of a key alone: expected cleanup.policy=delete")
+        self._settings = self._settled(config)
+
+    def _settled(self, config: Any) -> dict[str, Any]:
+        """Return the producer's settings; a message is as long as the topic allows, unless `options` say another limit."""
+        limit = int(config.get("max.message.bytes") or 0)
+        given = {
+            "compression.type": "lz4",
+            "linger.ms": 5,
+            **({_LIMIT: max(min(limit, 1_000_000_000), 1000)} if limit else {}),
+            **kafka.settings(self._section, self._heard),
+            "enable.idempotence": True,
+            "enable.gapless.guarantee": True,
+            "acks": "all",
+            "partitioner": "murmur2_random",  # a key is where Java's clients look for it
+            # Here is said how long to wait, so that no message is given up by the client.
+            "message.timeout.ms": 0,
+            "queue.buffering.max.kbytes": _WAITING_KIB,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+        # A batch that is longer than a message may be would be refused whole.
+        given["batch.size"] = min(int(given.get("batch.size", 1_000_000)), int(given.get(_LIMIT, 1_000_000)))
+        return given
+
+    def open(self) -> None:
+        """See `Sink`."""
+        self.check()
+        self._renew()
+
+    def write(self, messages: Sequence[bytes]) -> None:
+        """See `Sink`."""
+        self._progress = time.monotonic()
+        for message in messages:
+            self._written.append(message)
+            self._send(len(self._written) - 1)
+        self._hear(0)
+
+    def flush(self) -> Sequence[tuple[int, Outcome]]:
+        """See `Sink`."""
+        self._progress = time.monotonic()
+        self._await_all()
+        while self._failed:
+            self._recover()
+        refused = sorted(self._refused.items())
+        self._begin()
+        return refused
+
+    def close(self) -> None:
+        """See `Sink`."""
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+    def _send(self, number: int) -> None:
+        assert self._producer is not None
+        message = self._written[number]
+        headers: list[tuple[str, str | bytes | None]] = [("id", id_of(message)), ("content-type", _TYPE)]
+        while True:
+            try:
+                self._producer.produce(
+                    self._section.topic,
+                    value=message.removesuffix(b"\n"),
+                    key=key_of(message),
+                    headers=headers,
+                    on_delivery=partial(self._reported, number),
+                )
+                self._pending += 1
+                return
+            except BufferError:
+                self._poll()
+            except KafkaException as error:
+                if kafka.code(error) in _NEVER:
+                    self._refuse(number, error.args[0])
+                else:
+                    # What comes behind a refused one fails here at once.
+                    self._failed[number] = error.args[0]
+                return
+
+    def _reported(self, number: int, error: KafkaError | None, _: Message) -> None:
+        self._pending -= 1
+        self._progress = time.monotonic()
+        if error is not None:
+            self._failed[number] = error
+
+    def _hear(self, wait: float) -> None:
+        assert self._producer is not None
+        try:
+            # `flush` of the client would call back with this error pending.
+            self._producer.poll(wait)
+        except KafkaException as error:
+            self._last = kafka.said(error)  # the producer has stopped, and reports what it has not sent
+
+    def _await_all(self) -> None:
+        while self._pending:
+            self._poll()
+
+    def _poll(self) -> None:
+        """Hear what became of messages. Raises ServiceError where brokers hold none of them for too long."""
+        self._hear(_WAIT)
+        if time.monotonic() - self._progress > self._timeout:
+            raise ServiceError(
+                f"topic {self._section.topic}: brokers held nothing for {self._timeout:g} s: {self._last or 'no answer'}; "
+                "what was read comes again at the next start"
+            )
+
+    def _recover(self) -> None:
+        """Send again what failed, in its order. Raises ServiceError where that would not help."""
+        failed, self._failed = dict(sorted(self._failed.items())), {}
+        suspects = {number for number, error in failed.items() if error.code() in _NEVER}
+        if not suspects:
+            error = next((each for each in failed.values() if each.code() not in _INNOCENT), next(iter(failed.values())))
+            raise ServiceError(f"topic {self._section.topic}: {kafka.said(error)}")
+        self._renew()
+        for number in failed:
+            if number not in suspects:
+                self._send(number)
+                continue
+            self._await_all()
+            self._send(number)
+            self._await_all()
+            # Behind another one that failed, nothing more is sent: this producer has stopped.
+            if self._failed.keys() == {number} and (error := self._failed[number]).code() in _NEVER:
+                del self._failed[number]
+                self._refuse(number, error)
+                self._renew()
+        self._await_all()
+
+    def _renew(self) -> None:
+        self._producer = kafka.made(Producer, self._settings)
+
+    def _refuse(self, number: int, error: KafkaError) -> None:
+        self._refused[number] = Outcome("never", _NEVER[error.code()], kafka.said(error))
+
+    def _heard(self, error: KafkaError) -> None:
+        self._last = kafka.said(error)

@@ -1,0 +1,495 @@
+"""Messages of topics of Kafka, of which each process of one consumer group has some partitions.
+
+```
+            one thread, which always polls                     the pipeline's threads
+ brokers ──► consume ──► [ by partition, bounded ] ──► read ──► … sinks ──► store ──► acknowledge
+                │  pause where it is full, resume                                          │
+                └──◄ commit to the group, each second ◄────────────────────────────────────┘
+```
+
+Contract: a partition is read from where the *store* has it. The group is told later, and asked only where the store knows
+nothing. So a process that dies between the two reads nothing twice, and nobody who moves the group's offsets loses messages.
+
+Who does not poll for `max.poll.interval.ms` is taken for dead, and a rebalance waits for whoever does not poll. So a thread of
+its own polls while a sink is slow: it pauses its partitions, and goes on asking for nothing.
+
+A partition that is asked back is given up once all of it that was read is held, after `DRAIN` seconds at most: its next owner
+begins behind that. What was not held by then comes twice. Of a partition that was *lost* there is nothing to wait for.
+
+A partition's name has the id of its topic, where brokers have one: a topic that is made anew under an old name has other
+partitions. Transactions' markers take offsets, too; so the next offset is one after the last message, and no count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from streamer.config.schema import KafkaSource
+from streamer.errors import EventCode, EventError, ServiceError
+from streamer.locks import Lock
+from streamer.service import faults, kafka, protocols
+from streamer.service.protocols import Batch, Record, Refused
+from streamer.service.sources.lines import KEPT
+
+#: How long a partition that is asked back is waited for, in seconds, until what was read of it is held.
+DRAIN: Final = 10.0
+#: The group is told how far messages are held so often, in seconds.
+COMMIT: Final = 1.0
+#: So often one looks whether topics were made anew, in seconds.
+LOOK: Final = 30.0
+#: So many bytes wait to be read at most; partitions are paused, and resumed when there are half of them.
+MOST_BYTES: Final = 16 * 1024 * 1024
+#: A message takes so much besides its value.
+_OVERHEAD: Final = 512
+#: Messages that are taken from the client at once, and that are a batch at most.
+_AT_ONCE: Final = 1000
+#: How long the client is waited for, in seconds.
+_WAIT: Final = 0.1
+#: A key that is longer is told by its hash, so that no message has it whole.
+_LONGEST_KEY: Final = 1024
+#: Of confluent_kafka: parts of one that came from a broker are never None, but for value and key.
+Message: TypeAlias = Any
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+
+@final
+@dataclass(slots=True, eq=False)
+class _Partition:
+    """A partition that is ours. Offsets are of the message that follows.
+
+    Attributes:
+        next: of all that came of it.
+        given: of what the pipeline was given.
+        held: of what the store has.
+        told: of what the group has.
+        messages: that came, and were not given.
+    """
+
+    name: str
+    topic: str
+    number: int
+    next: int
+    given: int
+    held: int
+    told: int = -1
+    epoch: int | None = None
+    messages: list[Message] = field(default_factory=list)
+    is_paused: bool = False
+
+    def at(self, offset: int, epoch: int | None = None) -> TopicPartition:
+        return TopicPartition(self.topic, self.number, offset, leader_epoch=-1 if epoch is None else epoch)
+
+
+@final
+class KafkaMessages:
+    """The values of messages, with their keys."""
+
+    def __init__(self, section: KafkaSource, *, max_bytes: int) -> None:
+        self._section, self._max_bytes = section, max_bytes
+        self._changed = threading.Condition(Lock())
+        self._ours: dict[tuple[str, int], _Partition] = {}
+        self._ready: deque[_Partition] = deque()
+        self._gone: deque[str] = deque()
+        self._size = 0
+        self._stored: dict[str, str] = {}
+        self._is_closing = False
+        self._failed: Exception | None = None
+        self._polling: threading.Thread | None = None
+        self._down_since: float | None = None
+
+    # Opening
+
+    def check(self) -> None:
+        """See `Source`."""
+        self._cluster = kafka.Cluster(self._section)
+        named = [topic for topic in self._section.topics if not topic.startswith("^")]
+        found = self._cluster.topics(named) if named else dict.fromkeys(self._cluster.names())
+        if missing := [topic for topic in named if topic not in found]:
+            raise ServiceError(f"no topic {', '.join(missing)} at {', '.join(self._section.brokers)}, or none that we may read")
+        consumer = self._consumer()
+        try:
+            # The group's coordinator answers, or says that we may not.
+            consumer.committed([TopicPartition(topic, 0) for topic in named[:1] or list(found)[:1]], timeout=kafka.ANSWER)
+        except KafkaException as error:
+            raise ServiceError(f"group {self._section.group}: {kafka.said(error)}") from None
+        finally:
+            consumer.close()
+
+    def open(self, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
+        """See `Source`."""
+        self.check()
+        self._stored, self._begin = dict(confirmed), begin
+        self._client = self._consumer()
+        self._polling = threading.Thread(target=self._poll, name="streamer-kafka", daemon=True)
+        self._polling.start()
+
+    def _consumer(self) -> Consumer:
+        return kafka.made(
+            Consumer,
+            {
+                "queued.max.messages.kbytes": 16 * 1024,
+                "isolation.level": "read_committed",
+                **kafka.settings(self._section, self._heard),
+                "group.id": self._section.group,
+                "partition.assignment.strategy": "cooperative-sticky",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "allow.auto.create.topics": False,
+            },
+        )
+
+    # What the pipeline calls
+
+    def read(self, wait: float) -> Batch | None:
+        """See `Source`."""
+        with self._changed:
+            if not self._ready and not self._gone and self._failed is None:
+                self._changed.wait(wait)
+            if self._failed is not None:
+                raise self._failed
+            if self._gone:
+                return Batch(self._gone.popleft(), [], _nowhere, None, is_last=True)
+            if not self._ready:
+                return None
+            partition = self._ready.popleft()
+            messages, partition.messages = partition.messages[:_AT_ONCE], partition.messages[_AT_ONCE:]
+            if partition.messages:
+                self._ready.append(partition)
+            self._size -= sum(map(_size, messages))
+            last = messages[-1]
+            partition.given = last.offset() + 1
+        return self._batch(partition, messages, _place(partition.given, last.leader_epoch()))
+
+    def _batch(self, partition: _Partition, messages: Sequence[Message], confirm: str) -> Batch:
+        offsets = [message.offset() for message in messages]
+        records: list[Record] = []
+        for message in messages:
+            value = message.value()
+            if value is None:
+                records.append(b"null")  # a tombstone
+            elif len(value) <= self._max_bytes:
+                records.append(value)
+            else:
+                reason = f"the message is longer than the {self._max_bytes} bytes that are allowed"
+                error = EventError(EventCode.TOO_LONG, reason, offset=self._max_bytes)
+                records.append(Refused(error, value[:KEPT], len(value)))
+        keys = [_key(message.key()) for message in messages]
+        return Batch(partition.name, records, offsets.__getitem__, confirm, keys=keys)
+
+    def acknowledge(self, partition: str, confirm: str) -> None:
+        """See `Source`."""
+        with self._changed:
+            if partition in self._stored:
+                self._stored[partition] = confirm
+            for each in self._ours.values():
+                if each.name == partition:
+                    place = json.loads(confirm)
+                    each.held, each.epoch = max(each.held, place["offset"]), place.get("epoch")
+                    self._changed.notify_all()
+
+    def close(self) -> None:
+        """See `Source`."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        if self._polling is not None:
+            self._polling.join(DRAIN)
+
+    # The thread that polls
+
+    def _poll(self) -> None:
+        try:
+            self._client.subscribe(
+                list(self._section.topics),
+                on_assign=self._kept(self._assigned),
+                on_revoke=self._kept(self._revoked),
+                on_lost=self._kept(self._lost),
+            )
+            told = looked = time.monotonic()
+            while not self._is_closing and self._failed is None:
+                # `consume` alone would wait until so many came, or until its time is over.
+                first = self._client.poll(_WAIT)
+                if first is not None:
+                    self._take([first, *self._client.consume(_AT_ONCE - 1, 0)])
+                self._breathe()
+                now = time.monotonic()
+                if now - told >= COMMIT:
+                    told = now
+                    self._tell(self._ours.values(), wait=False)
+                if now - looked >= LOOK:
+                    looked = now
+                    self._look()
+            self._tell(self._ours.values(), wait=True)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            # Whoever takes over need not wait until we are taken for dead.
+            self._is_closing = True
+            self._client.close()
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            # The first one is what went wrong.
+            self._failed = self._failed or (ServiceError(kafka.said(error)) if isinstance(error, KafkaException) else error)
+            self._changed.notify_all()
+
+    def _kept(self, callback: Callable[[Consumer, Sequence[TopicPartition]], None]) -> Callable[[Consumer, Any], None]:
+        """Return a callback that keeps what it raises: the client makes another error of it."""
+
+        def called(client: Consumer, partitions: Sequence[TopicPartition]) -> None:
+            try:
+                callback(client, partitions)
+            except Exception as error:
+                self._fail(error)
+
+        return called
+
+    def _take(self, messages: Sequence[Message]) -> None:
+        failed = [message for message in messages if message.error() is not None]
+        with self._changed:
+            for message in messages if not failed else [each for each in messages if each.error() is None]:
+                partition = self._ours.get((message.topic(), message.partition()))
+                # What was on its way when a partition was given up, or begun elsewhere, is no longer wanted.
+                if partition is None or message.offset() < partition.next:
+                    continue
+                partition.next = message.offset() + 1
+                if not partition.messages:
+                    self._ready.append(partition)
+                partition.messages.append(message)
+                self._size += _size(message)
+            self._changed.notify_all()
+        if len(failed) < len(messages) and self._down_since is not None:
+            _LOGGER.info("brokers answer again, after %d s", time.monotonic() - self._down_since)
+            self._down_since = None
+        for message in failed:
+            self._meet(message.error(), message)
+
+    def _breathe(self) -> None:
+        """Pause where too much waits to be read, and go on where it was."""
+        if self._size >= MOST_BYTES:
+            wanted = [each for each in self._ours.values() if not each.is_paused]
+        elif self._size <= MOST_BYTES // 2:
+            wanted = [each for each in self._ours.values() if each.is_paused]
+        else:
+            return
+        if wanted:
+            act = self._client.resume if wanted[0].is_paused else self._client.pause
+            act([each.at(each.next) for each in wanted])
+            for each in wanted:
+                each.is_paused = not each.is_paused
+
+    def _tell(self, partitions: Any, *, wait: bool) -> None:
+        """Tell the group how far messages are held. It is asked only where the store knows nothing, so that may fail."""
+        with self._changed:
+            wanted = [each for each in partitions if each.held > each.told]
+            offsets = [each.at(each.held, each.epoch) for each in wanted]
+        if offsets:
+            try:
+                if wait:
+                    self._client.commit(offsets=offsets, asynchronous=False)
+                else:
+                    self._client.commit(offsets=offsets)
+                for each, place in zip(wanted, offsets, strict=True):
+                    each.told = place.offset
+            except KafkaException as error:
+                _LOGGER.warning("group %s: it is not told how far messages are held: %s", self._section.group, kafka.said(error))
+
+    def _meet(self, error: KafkaError, message: Message) -> None:
+        """Meet an error that came in the place of a message. Raises ServiceError where waiting does not help."""
+        where = f"{message.topic()}/{message.partition()}"
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+            if (partition := self._ours.get((message.topic(), message.partition()))) is not None:
+                self._reopen([partition], lost=True)
+        elif error.fatal() or error.code() in kafka.LASTING:
+            raise ServiceError(f"{where if message.topic() else self._section.group}: {kafka.said(error)}")
+        elif error.code() != KafkaError._PARTITION_EOF:
+            _LOGGER.warning("%s: %s; tried again", where if message.topic() else "brokers", kafka.said(error))
+
+    def _heard(self, error: KafkaError) -> None:
+        if error.code() in kafka.LASTING:
+            self._fail(ServiceError(kafka.said(error)))
+        elif self._down_since is None and error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
+            self._down_since = time.monotonic()
+            _LOGGER.warning("%s; tried again until brokers answer", kafka.said(error))
+
+    # Who has which partitions
+
+    def _assigned(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        begun = self._begun([(each.topic, each.partition) for each in partitions])
+        with self._changed:
+            self._ours |= {(each.topic, each.number): each for each in begun}
+        client.incremental_assign([each.at(each.next, each.epoch) for each in begun])
+        _LOGGER.info("%s", f"assigned: {_shown(begun)}")
+
+    def _revoked(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        ours = self._drop(partitions)
+        if not self._is_closing and not self._is_drained(ours):
+            _LOGGER.warning(
+                "%s: given up before all that was read was held; that comes again from whoever reads on", _shown(ours)
+            )
+        faults.point("source.revoked")
+        self._tell(ours, wait=True)
+        self._forget(ours)
+
+    def _lost(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        ours = self._drop(partitions)
+        _LOGGER.warning("%s: lost, since the group took this process for dead; what is in flight comes again", _shown(ours))
+        self._forget(ours)
+
+    def _drop(self, partitions: Sequence[TopicPartition]) -> list[_Partition]:
+        """Drop what came of some partitions and was not given."""
+        with self._changed:
+            ours = [each for key in partitions if (each := self._ours.get((key.topic, key.partition))) is not None]
+            self._empty(ours)
+            return ours
+
+    def _empty(self, partitions: Sequence[_Partition]) -> None:
+        for each in partitions:
+            self._size -= sum(map(_size, each.messages))
+            each.messages = []
+            if each in self._ready:
+                self._ready.remove(each)
+
+    def _is_drained(self, partitions: Sequence[_Partition]) -> bool:
+        """Wait until all that the pipeline was given is held; tell whether it is."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._is_closing or self._failed is not None or all(each.held >= each.given for each in partitions), DRAIN
+            ) and all(each.held >= each.given for each in partitions)
+
+    def _forget(self, partitions: Sequence[_Partition]) -> None:
+        with self._changed:
+            for each in partitions:
+                self._ours.pop((each.topic, each.number), None)
+        _LOGGER.info("%s", f"given up: {_shown(partitions)}")
+
+    # Where a partition is begun
+
+    def _begun(self, wanted: Sequence[tuple[str, int]], *, lost: bool = False) -> list[_Partition]:
+        """Return partitions as they are to be read: from where the store has them, else the group, else from `start`.
+
+        Args:
+            lost: whether the brokers say that a place is gone.
+
+        Raises:
+            ServiceError: unread messages are gone, or brokers do not answer.
+        """
+        topics = self._cluster.topics(dict.fromkeys(topic for topic, _ in wanted))
+        ends = self._cluster.offsets(wanted)
+        asked = self._client.committed([TopicPartition(*each) for each in wanted], timeout=kafka.ANSWER)
+        of_group = {(each.topic, each.partition): each.offset for each in asked}
+        known = list(self._stored)
+        found = []
+        for topic, number in wanted:
+            first, end = ends[topic, number]
+            identity = topics[topic].id if topic in topics else ""
+            name = self._named(topic, number, identity)
+            if (text := self._stored.get(name)) is not None:
+                place = json.loads(text)
+                offset, epoch = place["offset"], place.get("epoch")
+                if lost or not first <= offset <= end:
+                    offset, epoch = self._after_loss(f"{topic}/{number}", offset, first, end), None
+            else:
+                offset, epoch = self._anew(topic, number, identity, known, of_group[topic, number], first, end), None
+                self._stored[name] = _place(offset, None)
+                self._begin(name, self._stored[name])
+            found.append(_Partition(name, topic, number, offset, offset, offset, epoch=epoch))
+        return found
+
+    def _named(self, topic: str, number: int, identity: str) -> str:
+        plain = f"{topic}/{number}"
+        if not identity:
+            # Brokers that knew one once are asked again later.
+            return next((name for name in reversed(self._stored) if _parts(name)[0] == plain), plain)
+        return plain if plain in self._stored else f"{plain}@{identity}"
+
+    def _anew(self, topic: str, number: int, identity: str, known: Sequence[str], of_group: int, first: int, end: int) -> int:
+        """Return where a partition begins that the store does not know. Names that it does are *known*."""
+        of_topic = [name for name in known if _parts(name)[0].rpartition("/")[0] == topic]
+        earlier = [name for name in of_topic if _parts(name)[0] == f"{topic}/{number}"]
+        if earlier:
+            self._refuse(f"topic {topic} was made anew; what was not read of the one before is gone")
+            self._gone.extend(earlier)
+            for name in earlier:
+                del self._stored[name]
+            return first
+        if first <= of_group <= end:
+            return of_group
+        # A partition that was added to a topic is read whole: what is in it came since.
+        is_added = any(_parts(name)[1] == identity for name in of_topic)
+        return first if self._section.start == "earliest" or is_added else end
+
+    def _after_loss(self, where: str, offset: int, first: int, end: int) -> int:
+        """Return where a partition goes on whose place is gone."""
+        if offset < first:
+            self._refuse(f"{where}: {first - offset} offsets, from {offset} on, are gone: retention was faster")
+            return first
+        self._refuse(f"{where}: it was cut off before offset {offset}, or its leader had not all of it")
+        return min(offset, end)
+
+    def _refuse(self, reason: str) -> None:
+        """Say what is lost. Raises ServiceError where that must not be."""
+        if self._section.on_lost == "fail":
+            raise ServiceError(f"{reason}. With on_lost: skip the service goes on with what is there")
+        _LOGGER.warning("%s; what is there is read", reason)
+
+    def _reopen(self, partitions: Sequence[_Partition], *, lost: bool) -> None:
+        """Begin partitions of ours again, where they are to be begun now."""
+        with self._changed:
+            self._empty(partitions)
+        for each in self._begun([(each.topic, each.number) for each in partitions], lost=lost):
+            with self._changed:
+                self._ours[each.topic, each.number] = each
+            self._client.seek(each.at(each.next))
+
+    def _look(self) -> None:
+        """Find topics that were made anew while they were read."""
+        with_id = {each.topic for each in self._ours.values() if "@" in each.name}
+        try:
+            topics = self._cluster.topics(with_id) if with_id else {}
+        except ServiceError as error:
+            _LOGGER.debug("topics: %s", error)
+            return
+        ids = {name: topic.id for name, topic in topics.items() if topic.id}
+        if anew := [each for each in self._ours.values() if _parts(each.name)[1] != ids.get(each.topic, _parts(each.name)[1])]:
+            self._reopen(anew, lost=False)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return what a partition's name is made of: `topic/number`, and the topic's id."""
+    plain, _, identity = name.partition("@")
+    return plain, identity
+
+
+def _place(offset: int, epoch: int | None) -> str:
+    """Write what the store has of a partition: the offset of the next message, and the epoch of the leader that had the last."""
+    return json.dumps({"offset": offset} if epoch is None or epoch < 0 else {"offset": offset, "epoch": epoch})
+
+
+def _size(message: Message) -> int:
+    return len(message) + len(message.key() or b"") + _OVERHEAD
+
+
+def _key(key: bytes | None) -> bytes | str | None:
+    """Return a message's key; of one that is long its hash."""
+    return key if key is None or len(key) <= _LONGEST_KEY else hashlib.sha256(key).hexdigest()
+
+
+def _shown(partitions: Sequence[_Partition]) -> str:
+    names = [f"{each.topic}/{each.number}" for each in partitions[:10]]
+    return ", ".join(names) + (f" and {len(partitions) - 10} more" if len(partitions) > 10 else "") or "no partition"
+
+
+def _nowhere(_: int) -> int:
+    raise IndexError
