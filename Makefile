@@ -15,7 +15,8 @@ RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -name target -prune -o
 
 # Tests of a file share a worker, with what is expensive to start or there but once: a session of Spark, a port.
 # What pytest runs: TEST names files or folders, BACKEND one backend; all of it on all backends that are here, if neither is given.
-PYTEST = STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n logical --dist loadfile --durations 20 $(TEST)
+# A JVM starts with the options that are kept beside the tools, where there are any.
+PYTEST = JDK_JAVA_OPTIONS="$$(cat $(VENV)/.java 2>/dev/null)" STREAMER_BACKEND=$(or $(BACKEND),$(if $(RUST),auto,reference)) $(PY) -m pytest -q -n logical --dist loadfile --durations 20 $(TEST)
 
 # The reference always runs; the native engine wherever this version has one and its core was built.
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
@@ -77,10 +78,10 @@ endif
 peers: ## compile the benchmark beside other engines, which is a workspace of its own
 	$(if $(RUST),cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target/peers-check)
 
-pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend
+pytest: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are quick, on each backend
 	$(PYTEST)
 
-slow: $(VENV)/.dev-$(KIND) ## the tests that are slow, on each backend
+slow: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are slow, on each backend
 	$(PYTEST) -m $(if $(TEST),'not integration',slow)
 
 wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
@@ -121,6 +122,9 @@ $(VENV)/.%-pure: pyproject.toml setup.py | $(PY)
 	@rm -f streamer/_native*.so
 	$(PY) -m pip install -qq --editable '.[$*]'
 	@rm -f $(VENV)/.*-native; touch $@
+
+$(VENV)/.java: $(VENV)/.dev-$(KIND)
+	@$(PY) -m tests.tools.java_options $@
 
 $(PY):
 	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python; do \

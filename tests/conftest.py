@@ -36,13 +36,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     if len(backends_under_test()) > 1:
         for item in items:
-            if item.get_closest_marker("slow_on_the_reference") and item.callspec.params.get("backend") == "reference":
+            if item.get_closest_marker("slow_on_the_reference") and _of(item, "reference"):
                 item.add_marker(pytest.mark.slow)
     if config.getoption("case") is None:
         return
     of_table = [item for item in items if "cases" in getattr(item, "fixturenames", ())]
     config.hook.pytest_deselected(items=[item for item in items if item not in of_table])
     items[:] = of_table
+
+
+def _of(item: pytest.Function, backend: str) -> bool:
+    return "backend" in item.fixturenames and item.callspec.params["backend"] == backend
 
 
 def pytest_report_header() -> str:

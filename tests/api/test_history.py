@@ -20,6 +20,9 @@ from streamer.metrics.history import MOST_FILTERS, History, Rebuilds, Sample, re
 from streamer.metrics.plot import Mark, marks, names, plot, stopped
 from streamer.metrics.plot import _draw as draw_samples
 
+# What they test is the same on each core; on the reference it runs with what takes long.
+pytestmark = pytest.mark.slow_on_the_reference
+
 MakeEngine = Callable[..., Engine]
 
 STATE = FilterState(
@@ -190,6 +193,7 @@ def test_the_filters_asked_most_are_drawn() -> None:
     assert names([sample(0.0, *filters)]) == [("default", f"c{n}") for n in (4, 3, 2, 1, 0)]
 
 
+@pytest.mark.slow
 def test_a_picture_says_that_it_leaves_filters_out(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for count, told in ((3, False), (5, True)):

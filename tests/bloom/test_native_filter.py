@@ -177,6 +177,7 @@ def _any_kind(rng: random.Random, number: int) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [_clauses, _any_kind])
 def test_keys_have_the_same_bytes_on_both_sides(make: Callable[[random.Random, int], dict[str, Any]]) -> None:
     rng = random.Random(5)
@@ -199,6 +200,7 @@ def test_keys_have_the_same_bytes_on_both_sides(make: Callable[[random.Random, i
     assert checked > 1500
 
 
+@pytest.mark.slow
 def test_the_keys_of_a_hundred_thousand_are_gathered_and_filled_at_once() -> None:
     core = _core()
     core.write(

@@ -37,6 +37,7 @@ def filled() -> PortableBloomFilter:
     return made
 
 
+@pytest.mark.slow
 def test_a_million_keys_set_the_same_bits_here_and_there(filled: PortableBloomFilter) -> None:
     plain = PortableBloomFilter(MILLION, 0.01)
     for key in _keys(MILLION, 1):

@@ -20,6 +20,9 @@ from streamer.cli.main import app
 from streamer.core.histogram import Histogram
 from tests.cli.conftest import COMMAND, EVENTS, SUBSCRIPTIONS, Run
 
+# What they test is the same on each core; on the reference it runs with what takes long.
+pytestmark = pytest.mark.slow_on_the_reference
+
 
 def lines(output: bytes) -> list[Any]:
     return [json.loads(line) for line in output.splitlines()]

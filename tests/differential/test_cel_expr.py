@@ -101,6 +101,7 @@ def _compare(seeds: range, covered: Counter[str] | None = None) -> Counter[str]:
     return counted
 
 
+@pytest.mark.slow
 def test_a_few_thousand_expressions_come_to_the_same_verdict() -> None:
     counted = _compare(range(4000))
     assert min(counted["true"], counted["false"], counted["error"]) > 1000, counted

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from celpy.celparser import CELParseError, CELParser
 
 from streamer.cel_eval.parse import RESERVED, parse
@@ -52,6 +53,7 @@ def expressions() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_both_grammars_accept_the_same_but_for_what_is_listed() -> None:
     theirs, counted = CELParser(), Counter[str]()
     for source in expressions():

@@ -21,6 +21,9 @@ import pytest
 from streamer import Engine
 from streamer.metrics import METRICS, dashboard, names, rules, table
 
+# What they test is the same on each core; on the reference it runs with what takes long.
+pytestmark = pytest.mark.slow_on_the_reference
+
 MakeEngine = Callable[..., Engine]
 
 ROOT = Path(__file__).parents[2]

@@ -164,6 +164,7 @@ def test_three_hundred_thousand_pairs_come_to_the_same() -> None:
     record("evaluations", "native not lowered, reference, with cost units", verdicts | Counter(told))
 
 
+@pytest.mark.slow
 def test_the_size_of_any_text_as_a_regexp_is_the_same() -> None:
     programs = native("data.s.matches(data.r)", LAYOUT, "default")
     program = compile_cel("data.s.matches(data.r)", LIMITS)
@@ -210,6 +211,7 @@ def test_every_cel_case_of_the_table_comes_to_the_same() -> None:
     assert min(compared[verdict.value] for verdict in Verdict) > 50, compared
 
 
+@pytest.mark.slow
 def test_every_hostile_expression_comes_to_the_same() -> None:
     compared = Counter[str | None]()
     for row in hostile.load():

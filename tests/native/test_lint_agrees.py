@@ -77,6 +77,7 @@ def test_random_subscriptions_are_found_suspicious_by_both(part: int) -> None:
         assert found[code] > 20
 
 
+@pytest.mark.slow
 def test_the_subscriptions_of_the_table_are_found_suspicious_by_both() -> None:
     found: Counter[FindingCode] = Counter()
     for case in load_all():

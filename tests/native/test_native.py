@@ -263,6 +263,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_interpreter_ends_while_the_merging_thread_is_at_work() -> None:
     ran = python(
         """

@@ -8,6 +8,8 @@ import re
 from collections import Counter
 from typing import Any, get_args
 
+import pytest
+
 from streamer.cel_eval import ProgramCache
 from streamer.errors import SubscriptionError
 from streamer.events.layout import EventLayout
@@ -101,6 +103,7 @@ def test_what_is_probably_meant_is_accepted(part: int) -> None:
     assert min(found[kind] for kind in ("cel", "short", "filters[0].field", "topic")) > 20, found
 
 
+@pytest.mark.slow
 def test_what_is_meant_by_the_patterns_of_the_table_is_accepted() -> None:
     found = 0
     for text in {text for case in load_all() for text in case.subscriptions}:

@@ -21,6 +21,9 @@ from streamer.service.api.tokens import Tokens
 from tests.cli.conftest import Run, place, run, warm  # noqa: F401  # fixtures
 from tests.service.api import BIG, LINES, Api, order, running, until
 
+# What they test is the same on each core; on the reference it runs with what takes long.
+pytestmark = pytest.mark.slow_on_the_reference
+
 
 @pytest.fixture
 def api(tmp_path: Path, backend: str) -> Iterator[Api]:

@@ -22,6 +22,9 @@ from streamer.service.store.sqlite import look
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
 from tests.tools.records import append, stamp
 
+# What they test is the same on each core; on the reference it runs with what takes long.
+pytestmark = pytest.mark.slow_on_the_reference
+
 COUNT = 4000
 #: So large that there are many batches.
 EVENTS = b"".join((event(number, number % 300, pad="x" * 400) if number % 50 else b"{") + b"\n" for number in range(COUNT))

@@ -22,6 +22,9 @@ from tests.service.conftest import SUBSCRIPTIONS, event
 from tests.service.receiver import Receiver
 from tests.tools.records import append, stamp
 
+# What they test is the same on each core; on the reference it runs with what takes long.
+pytestmark = pytest.mark.slow_on_the_reference
+
 COUNT, KEYS = 3000, 60
 EVENTS = b"".join(event(number % KEYS, seq=number, pad="x" * 300) + b"\n" for number in range(COUNT))
 

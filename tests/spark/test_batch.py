@@ -143,6 +143,7 @@ def test_a_damaged_snapshot_is_refused_by_the_driver_and_spoils_no_good_one(
     assert match_events(events, tmp_path / "good", strategy="broadcast").count() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_batch_size_says_how_many_events_a_worker_matches_at_once(
     spark: SparkSession, backend: str, strategy: Any, monkeypatch: pytest.MonkeyPatch
@@ -273,6 +274,7 @@ def pairs(matches: DataFrame) -> set[tuple[str, str]]:
     return {(row.event_id, row.subscription_id) for row in matches.collect()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_subscriptions_come_in_any_form(spark: SparkSession, strategy: Any, tmp_path: Path) -> None:
     lines = tmp_path / "subscriptions.jsonl"
@@ -359,6 +361,7 @@ def test_filters_may_stop_events_before_a_snapshot_is_opened(spark: SparkSession
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nothing_comes_of_nothing(spark: SparkSession, strategy: Any) -> None:
     """No events, no subscriptions, no subscriptions to what the events are of, partitions without a row."""
@@ -373,6 +376,7 @@ def test_nothing_comes_of_nothing(spark: SparkSession, strategy: Any) -> None:
     assert matches.rejected.count() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_bad_event_fails_the_job_only_where_it_was_asked_for(spark: SparkSession, strategy: Any) -> None:
     # Cogroup counts what can be read before, and does not fail there.
@@ -393,6 +397,7 @@ def test_bad_subscriptions_are_refused_before_anything_is_matched(spark: SparkSe
         match_events(texts(spark), spark.createDataFrame([(text,) for text in twice], "s string"), strategy=strategy)
 
 
+@pytest.mark.slow
 def test_auto_goes_by_size_and_says_why(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     subscriptions = spark.createDataFrame([(json.dumps(each),) for each in ORDERS], "text string")
     with caplog.at_level(logging.INFO, "streamer.spark"):
@@ -424,6 +429,7 @@ def test_what_cannot_be_is_refused_at_once(spark: SparkSession) -> None:
     assert pairs(match_events(events, engine, layout="change")) == IDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "broadcast with filters"])
 def test_a_bad_event_that_fails_the_job_is_told_by_row_id_code_and_what_is_kept(
     spark: SparkSession, backend: str, strategy: str
@@ -468,6 +474,7 @@ def test_what_is_of_another_kind_is_said_in_a_sentence(spark: SparkSession, tmp_
         match_events(events, engine, wish=1)
 
 
+@pytest.mark.slow
 def test_a_path_may_be_a_url_of_this_machine_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "snapshot"
     orders().save(path)

@@ -20,6 +20,9 @@ import pyarrow as pa
 from streamer.spark import worker
 from streamer.spark.opened import Opened
 
+# What they test is the same on each core; on the reference it runs with what takes long.
+pytestmark = pytest.mark.slow_on_the_reference
+
 
 class Recorder:
     """An engine that remembers where the text of the events lay that it was given."""
@@ -144,6 +147,7 @@ print(sum(map(run, batches)), peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("native" not in _backend.available(), reason="the reference would take minutes")
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read of Linux's /proc")
 @pytest.mark.parametrize(("cold", "hot", "matches"), [(0, 1024, 20_000), (20_000, 10_000, 1000)])

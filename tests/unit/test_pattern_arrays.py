@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,6 +80,7 @@ def test_a_pattern_matches_if_some_choice_of_leaves_is_consistent(source: Any, e
     assert evaluate_pattern(pattern, event) is Verdict.of(oracle(pattern, event))
 
 
+@pytest.mark.slow
 @given(sources(), EVENTS)
 def test_leaves_of_a_flattener_match_as_the_event_does(source: Any, event: Any) -> None:
     pattern = parsed(source)
@@ -111,6 +113,7 @@ def _filled(event: Any, pointer: tuple[str, ...], value: Any) -> Any:
     return event
 
 
+@pytest.mark.slow
 @given(sources(), EVENTS, st.data())
 def test_a_verdict_despite_a_hole_holds_whatever_the_hole_contains(source: Any, event: Any, data: st.DataObject) -> None:
     pattern = parsed(source)

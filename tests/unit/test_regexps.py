@@ -98,6 +98,7 @@ def test_more_than_ten_thousand_states_are_refused_without_building_them() -> No
     assert time.thread_time() - began < 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("category", ["L", "Lu", "M", "N", "Nd", "P", "S", "Z", "Cc", "Cf", "Co", "C", "Cn"])
 def test_a_category_and_its_complement_part_all_characters(category: str) -> None:
     every = "".join(map(chr, (*range(0x3000), 0xE000, 0x1F600, 0x10FFFF)))
