@@ -42,8 +42,7 @@ test-all: $(if $(TEST),slow,test site peers slow wheel) ## `make test`, the site
 	@echo "make test-all: passed"
 
 test-integration: $(VENV)/.dev-$(KIND) ## what test-all leaves out: rounds that are recorded, and a broker of Kafka that is fetched
-	@set -e; for backend in $(BACKENDS); do echo "== pytest -m integration, $$backend"; \
-	  STREAMER_BACKEND=$$backend $(PY) -m pytest -q -m integration $(TEST); done
+	STREAMER_BACKEND=$(or $(BACKEND),auto) $(PY) -m pytest -q -m integration $(TEST)
 
 lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
 	$(PY) -m ruff check .
@@ -82,7 +81,7 @@ pytest: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are 
 	$(PYTEST)
 
 slow: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are slow, on each backend
-	$(PYTEST) -m $(if $(TEST),'not integration',slow)
+	$(PYTEST) -m '$(if $(TEST),,slow and )not integration'
 
 wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
 	@$(PY) -m tests.tools.check_wheel

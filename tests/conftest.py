@@ -36,8 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     if len(backends_under_test()) > 1:
         for item in items:
-            if item.get_closest_marker("slow_on_the_reference") and _of(item, "reference"):
-                item.add_marker(pytest.mark.slow)
+            if item.get_closest_marker("later_on_the_reference") and _of(item, "reference"):
+                item.add_marker(pytest.mark.integration if item.get_closest_marker("slow") else pytest.mark.slow)
     if config.getoption("case") is None:
         return
     of_table = [item for item in items if "cases" in getattr(item, "fixturenames", ())]

@@ -119,7 +119,7 @@ def test_an_event_that_waits_for_the_one_before_it_is_late_by_that() -> None:
     assert sorted(played.alone)[20] < 5_000_000
 
 
-@pytest.mark.slow_on_the_reference
+@pytest.mark.later_on_the_reference
 def test_the_demo_replays_real_flights_to_subscriptions_of_every_kind(backend: str) -> None:
     engine = Engine()
     engine.add_jsonl(HAND_WRITTEN)

@@ -201,7 +201,7 @@ def test_what_the_caller_changes_later_is_not_what_was_added(engine: MakeEngine)
     assert e.apply([subscription]).replaced == ("s",)
 
 
-@pytest.mark.slow_on_the_reference
+@pytest.mark.later_on_the_reference
 def test_labels_of_any_depth_and_in_a_circle_are_taken_as_they_are(engine: MakeEngine) -> None:
     e = engine()
     deep: list[Any] = []

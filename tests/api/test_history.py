@@ -21,7 +21,7 @@ from streamer.metrics.plot import Mark, marks, names, plot, stopped
 from streamer.metrics.plot import _draw as draw_samples
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 MakeEngine = Callable[..., Engine]
 

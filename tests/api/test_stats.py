@@ -100,7 +100,7 @@ def test_an_engine_that_holds_nothing_has_stats_too(engine: MakeEngine) -> None:
     assert "0 subscriptions" in str(stats)
 
 
-@pytest.mark.slow_on_the_reference
+@pytest.mark.later_on_the_reference
 def test_the_estimated_rate_is_near_the_one_that_is_measured(engine: MakeEngine) -> None:
     e = engine()
     e.add_many({"id": f"s{n}", "collection": "c", "filters": [{"field": "a", "op": "==", "value": n}]} for n in range(2000))

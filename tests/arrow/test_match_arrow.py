@@ -115,7 +115,7 @@ class Anything:
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.mark.slow_on_the_reference
+@pytest.mark.later_on_the_reference
 @pytest.mark.parametrize("validation", ["full", "lazy"])
 @in_parts(PARTS)
 def test_the_events_of_the_table_match_what_they_match_alone(backend: str, validation: str, part: int) -> None:
@@ -172,7 +172,7 @@ def laid_out(rng: random.Random, texts: list[bytes | None], kind: Any) -> Any:
     return pa.chunked_array(chunks, kind)
 
 
-@pytest.mark.slow_on_the_reference
+@pytest.mark.later_on_the_reference
 @pytest.mark.parametrize("seed", range(12))
 def test_random_events_match_what_they_match_alone(backend: str, seed: int) -> None:
     rng = random.Random(seed)

@@ -42,7 +42,7 @@ def e(engine: Any) -> Engine:
     return made
 
 
-@pytest.mark.slow_on_the_reference
+@pytest.mark.later_on_the_reference
 @pytest.mark.parametrize("seed", range(8))
 def test_rows_are_answered_as_events_are(engine: Any, seed: int) -> None:
     rng = random.Random(seed)
@@ -204,7 +204,7 @@ def test_it_travels_after_it_was_asked(e: Engine) -> None:
         assert twin.probe_arrow(pa.array(ROWS)).to_pylist() == EXPECTED
 
 
-@pytest.mark.slow_on_the_reference
+@pytest.mark.later_on_the_reference
 def test_large_arrays_are_asked_block_by_block(e: Engine) -> None:
     rng = random.Random(3)
     values = [rng.randrange(-300, 300) for _ in range(20_000)]

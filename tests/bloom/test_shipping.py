@@ -81,7 +81,7 @@ def test_of_events_of_others_it_knows_nothing(e: Engine) -> None:
         guard.ask(b"{")
 
 
-@pytest.mark.slow_on_the_reference
+@pytest.mark.later_on_the_reference
 @pytest.mark.parametrize("seed", range(20))
 def test_what_was_shipped_loses_no_match(engine: Any, seed: int) -> None:
     rng = random.Random(seed)

@@ -21,7 +21,7 @@ from streamer.core.histogram import Histogram
 from tests.cli.conftest import COMMAND, EVENTS, SUBSCRIPTIONS, Run
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 
 def lines(output: bytes) -> list[Any]:

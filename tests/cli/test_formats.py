@@ -15,7 +15,7 @@ import pytest
 from tests.cli.conftest import COMMAND, Run
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 BAD = """\
 {"id": "good"}

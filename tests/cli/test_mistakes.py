@@ -44,7 +44,7 @@ def test_lint_says_what_was_probably_meant(engine: Callable[..., Engine], row: M
     assert not [finding for finding in e.lint() if finding.code == "probable_mistake"]
 
 
-@pytest.mark.slow_on_the_reference
+@pytest.mark.later_on_the_reference
 @pytest.mark.parametrize("layout", sorted({layout_of(row) for row in ROWS}))
 def test_lint_and_check_tell_the_line_of_each_mistake(run: Run, place: Path, layout: str) -> None:
     rows = [row for row in ROWS if layout_of(row) == layout]

@@ -20,7 +20,7 @@ from streamer.terminal import json_text, printable
 from tests.cli.conftest import COMMAND, Run
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 #: Clears the screen, begins a C1 sequence, turns the line around, ends the line.
 EVIL = "\x1b[2J\x9b31m\u202e\r\nx\u2028\x7f"

@@ -28,7 +28,7 @@ _MEMBERS = {
     "cel_error": str,
     "subscription_error": dict,
     "event_error": dict,
-    "slow_on_the_reference": bool,
+    "later_on_the_reference": bool,
 }
 _ERROR_MEMBERS = {
     "subscription_error": {"type", "place", "contains", "line", "column"},
@@ -51,7 +51,7 @@ class Row:
         cel_error: the reason that is counted for the CEL expression.
         subscription_error: the type, and attributes of the error; `contains` is a part of its message.
         event_error: attributes of the error.
-        slow_on_the_reference: it takes half a second or more there.
+        later_on_the_reference: it takes half a second or more there.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Row:
     cel_error: str | None = None
     subscription_error: Mapping[str, Any] | None = None
     event_error: Mapping[str, Any] | None = None
-    slow_on_the_reference: bool = False
+    later_on_the_reference: bool = False
 
     def __repr__(self) -> str:
         return f"<Row: {self.name}>"
@@ -113,7 +113,7 @@ def _row(members: dict[str, Any]) -> Row:
         cel_error=members.get("cel_error"),
         subscription_error=members.get("subscription_error"),
         event_error=members.get("event_error"),
-        slow_on_the_reference=members.get("slow_on_the_reference", False),
+        later_on_the_reference=members.get("later_on_the_reference", False),
     )
 
 

@@ -22,7 +22,7 @@ from streamer import Engine
 from streamer.metrics import METRICS, dashboard, names, rules, table
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 MakeEngine = Callable[..., Engine]
 

@@ -25,7 +25,7 @@ from streamer import Engine
 from streamer.metrics.address import parse_address
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 MakeEngine = Callable[..., Engine]
 

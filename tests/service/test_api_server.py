@@ -25,7 +25,7 @@ from streamer.service.api.problems import Problem
 from tests.service.api import BIG, LINES, Api, order, running, until
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 QUICK = {"head_time": "300ms", "body_time": "300ms", "idle_time": "1s"}
 

@@ -22,7 +22,7 @@ from tests.cli.conftest import Run, place, run, warm  # noqa: F401  # fixtures
 from tests.service.api import BIG, LINES, Api, order, running, until
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 
 @pytest.fixture

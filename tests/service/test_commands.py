@@ -21,7 +21,7 @@ from tests.cli.conftest import Run, place, run, warm  # noqa: F401  # fixtures
 from tests.service.conftest import SUBSCRIPTIONS, event, lines
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 COMMAND = (sys.executable, "-m", "streamer")
 CONFIG = """\

@@ -23,7 +23,7 @@ from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
 from tests.tools.records import append, stamp
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 COUNT = 4000
 #: So large that there are many batches.

@@ -21,7 +21,7 @@ from tests.service.api import BIG, Api, order, running, until
 from tests.service.receiver import Receiver
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 SECRETS = ["whsec_" + base64.b64encode(letter * 32).decode() for letter in (b"a", b"b", b"c")]
 DELIVERY = {"retry": {"first": "20ms", "most": "50ms", "attempts": 3}}

@@ -25,7 +25,7 @@ from tests.service.conftest import Make, event, lines
 from tests.tools.mock_kafka import PRODUCE, MockCluster
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 #: A mock cluster waits so long for a member that left before the next one may join.
 QUICK = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 100}

@@ -11,7 +11,7 @@ from streamer.errors import ServiceError
 from streamer.service.sinks.file import FileAppender
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 
 @pytest.fixture

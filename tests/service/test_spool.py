@@ -23,7 +23,7 @@ from tests.service.conftest import Make, event
 from tests.service.receiver import Receiver
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 GOOD, DOWN = Outcome("delivered", "200"), Outcome("later", "503", "HTTP status 503")
 FAST = Terms(first=0.02, most=0.1, attempts=4)

@@ -23,7 +23,7 @@ from tests.service.receiver import Receiver
 from tests.tools.records import append, stamp
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 COUNT, KEYS = 3000, 60
 EVENTS = b"".join(event(number % KEYS, seq=number, pad="x" * 300) + b"\n" for number in range(COUNT))

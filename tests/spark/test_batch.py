@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # What matches in a worker is tested on both backends elsewhere; what Spark does besides is the same on each.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 STRATEGIES = ("broadcast", "cogroup")
 #: So few that a small set is split, and a few events are salted.

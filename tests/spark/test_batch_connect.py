@@ -55,6 +55,7 @@ spark.stop()
 
 
 @pytest.mark.slow
+@pytest.mark.later_on_the_reference
 def test_spark_connect_gives_the_same(tmp_path: Path, backend: str) -> None:
     if (reason := missing()) is not None:
         pytest.skip(reason)

@@ -21,7 +21,7 @@ from streamer.spark import CogroupOptions, match_events
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
 
 #: What runs in a worker, by strategy and by where a plan takes it from.
 PLACES = {

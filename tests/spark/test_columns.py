@@ -20,7 +20,7 @@ from streamer.spark import match_events, match_stream, matches_of, publish, reje
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
 
 STRATEGIES = ("broadcast", "cogroup")
 GOOD, BAD = '{"id": "e1", "collection": "c"}', '{"id": "e2"'

@@ -34,7 +34,7 @@ from streamer.spark.job.watch import Watch
 from streamer.spark.versions import publish
 from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
 
 SUBSCRIPTIONS = [
     {

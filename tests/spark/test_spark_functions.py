@@ -19,7 +19,7 @@ from streamer.spark import match_events, match_stream, register
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
 
 VIP = {"id": "vip", "collection": "users", "cel": "is_vip(data.id)", "cel_evaluator": "portable"}
 #: Another collection, whose sections are opened apart.

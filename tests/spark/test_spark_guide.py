@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.test_readme import ROOT, run_page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
 
 #: Files that the page names; the JVM has a working directory of its own, which is no place for a test's.
 NAMES = ("subscriptions", "incoming", "matches", "checkpoint", "by-batch", "another")

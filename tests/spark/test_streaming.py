@@ -24,7 +24,7 @@ from streamer.spark.schema import matches_of, rejected_of, tallies_of
 from streamer.spark.streaming import BatchWriter, Settled, match_batches, match_stream, write_by_gateway
 from streamer.spark.versions import find, publish
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
 
 
 def engine(*ids: str) -> Engine:

@@ -21,7 +21,7 @@ from streamer.spark import worker
 from streamer.spark.opened import Opened
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.slow_on_the_reference
+pytestmark = pytest.mark.later_on_the_reference
 
 
 class Recorder:
