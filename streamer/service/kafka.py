@@ -7,11 +7,12 @@ the last of that as the reason, and not only that time has passed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, TypeVar, final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 
 from streamer.config.schema import OF_CLIENTS, OF_CONSUMERS, OF_PRODUCERS, Kafka
@@ -19,6 +20,8 @@ from streamer.errors import ConfigError, ServiceError
 
 #: How long brokers may take to answer, in seconds.
 ANSWER: Final = 10.0
+#: What passes by itself is asked again after so long, in seconds.
+_SOON: Final = 0.2
 #: What waiting does not mend.
 LASTING: Final = frozenset(
     {
@@ -28,6 +31,22 @@ LASTING: Final = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
         KafkaError.UNSUPPORTED_SASL_MECHANISM,
         KafkaError._AUTHENTICATION,
+    }
+)
+#: What passes by itself: brokers that are away, that begin, or that hand over.
+PASSING: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._WAIT_COORD,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REBALANCE_IN_PROGRESS,
     }
 )
 #: Of a topic that there is not.
@@ -87,6 +106,24 @@ def said(error: KafkaError | KafkaException) -> str:
 def code(error: KafkaException) -> int:
     """Return the number of an error."""
     return int(error.args[0].code())
+
+
+class Away(ServiceError):
+    """Brokers do not answer now."""
+
+
+def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Return what a group has of partitions. Raises ServiceError; Away where its coordinator does not answer in time."""
+    deadline = time.monotonic() + ANSWER
+    while True:
+        try:
+            return consumer.committed(list(partitions), timeout=ANSWER)
+        except KafkaException as error:
+            if code(error) not in PASSING:
+                raise ServiceError(said(error)) from None
+            if time.monotonic() > deadline:
+                raise Away(said(error)) from None
+            time.sleep(_SOON)
 
 
 @final
@@ -179,9 +216,9 @@ class Cluster:
 
     def _failed(self, error: KafkaException, what: str = "") -> ServiceError:
         self._admin.poll(0)  # what was heard meanwhile
-        if code(error) in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+        if code(error) in PASSING:
             reason = said(self._last if self._last is not None else error)
-            return ServiceError(f"no broker answers at {', '.join(self._section.brokers)}: {reason}")
+            return Away(f"no broker answers at {', '.join(self._section.brokers)}: {reason}")
         return ServiceError(f"{what}: {said(error)}" if what else said(error))
 
     def _heard(self, error: KafkaError) -> None:

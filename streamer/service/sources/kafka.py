@@ -7,8 +7,9 @@
                 └──◄ commit to the group, each second ◄────────────────────────────────────┘
 ```
 
-Contract: a partition is read from where the *store* has it. The group is told later, and asked only where the store knows
-nothing. So a process that dies between the two reads nothing twice, and nobody who moves the group's offsets loses messages.
+Contract: a partition is read from where the *store* has it, and the group is told later. So a process that dies between the two
+reads nothing twice. The group's offset counts where it is ahead and has our mark: another process of the group, with a store of
+its own, had all before it held. One without the mark, which somebody else has set, counts only where the store knows nothing.
 
 Who does not poll for `max.poll.interval.ms` is taken for dead, and a rebalance waits for whoever does not poll. So a thread of
 its own polls while a sink is slow: it pauses its partitions, and goes on asking for nothing.
@@ -43,6 +44,8 @@ from streamer.service.sources.lines import KEPT
 
 #: How long a partition that is asked back is waited for, in seconds, until what was read of it is held.
 DRAIN: Final = 10.0
+#: Brokers that do not say where partitions begin are asked again for so long, in seconds; a group waits for that.
+ASSIGN: Final = 60.0
 #: The group is told how far messages are held so often, in seconds.
 COMMIT: Final = 1.0
 #: So often one looks whether topics were made anew, in seconds.
@@ -87,7 +90,8 @@ class _Partition:
     is_paused: bool = False
 
     def at(self, offset: int, epoch: int | None = None) -> TopicPartition:
-        return TopicPartition(self.topic, self.number, offset, leader_epoch=-1 if epoch is None else epoch)
+        """Return the partition at an offset, with our mark for the group: its name, which no topic that is made anew has."""
+        return TopicPartition(self.topic, self.number, offset, self.name, leader_epoch=-1 if epoch is None else epoch)
 
 
 @final
@@ -119,9 +123,9 @@ class KafkaMessages:
         consumer = self._consumer()
         try:
             # The group's coordinator answers, or says that we may not.
-            consumer.committed([TopicPartition(topic, 0) for topic in named[:1] or list(found)[:1]], timeout=kafka.ANSWER)
-        except KafkaException as error:
-            raise ServiceError(f"group {self._section.group}: {kafka.said(error)}") from None
+            kafka.committed(consumer, [TopicPartition(topic, 0) for topic in named[:1] or list(found)[:1]])
+        except ServiceError as error:
+            raise ServiceError(f"group {self._section.group}: {error}") from None
         finally:
             consumer.close()
 
@@ -326,7 +330,15 @@ class KafkaMessages:
     # Who has which partitions
 
     def _assigned(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        begun = self._begun([(each.topic, each.partition) for each in partitions])
+        wanted, deadline = [(each.topic, each.partition) for each in partitions], time.monotonic() + ASSIGN
+        while True:
+            try:
+                begun = self._begun(wanted)
+                break
+            except kafka.Away as away:
+                if self._is_closing or time.monotonic() > deadline:
+                    raise
+                _LOGGER.warning("%s; tried again, to begin %d partitions", away, len(wanted))
         with self._changed:
             self._ours |= {(each.topic, each.number): each for each in begun}
         client.incremental_assign([each.at(each.next, each.epoch) for each in begun])
@@ -377,7 +389,7 @@ class KafkaMessages:
     # Where a partition is begun
 
     def _begun(self, wanted: Sequence[tuple[str, int]], *, lost: bool = False) -> list[_Partition]:
-        """Return partitions as they are to be read: from where the store has them, else the group, else from `start`.
+        """Return partitions as they are to be read: from where the store or the group has them, else from `start`.
 
         Args:
             lost: whether the brokers say that a place is gone.
@@ -386,22 +398,27 @@ class KafkaMessages:
             ServiceError: unread messages are gone, or brokers do not answer.
         """
         topics = self._cluster.topics(dict.fromkeys(topic for topic, _ in wanted))
+        asked = kafka.committed(self._client, [TopicPartition(*each) for each in wanted])
+        of_group = {(each.topic, each.partition): each for each in asked}
+        # Behind what the group has: another process may read on meanwhile.
         ends = self._cluster.offsets(wanted)
-        asked = self._client.committed([TopicPartition(*each) for each in wanted], timeout=kafka.ANSWER)
-        of_group = {(each.topic, each.partition): each.offset for each in asked}
         known = list(self._stored)
         found = []
         for topic, number in wanted:
-            first, end = ends[topic, number]
+            (first, end), theirs = ends[topic, number], of_group[topic, number]
             identity = topics[topic].id if topic in topics else ""
             name = self._named(topic, number, identity)
             if (text := self._stored.get(name)) is not None:
                 place = json.loads(text)
                 offset, epoch = place["offset"], place.get("epoch")
+                if theirs.metadata == name and theirs.offset > offset:
+                    offset, epoch = theirs.offset, None
                 if lost or not first <= offset <= end:
                     offset, epoch = self._after_loss(f"{topic}/{number}", offset, first, end), None
             else:
-                offset, epoch = self._anew(topic, number, identity, known, of_group[topic, number], first, end), None
+                # With the mark of another topic it says nothing of this one.
+                of_this = theirs.offset if _parts(theirs.metadata or "")[1] in ("", identity) else -1
+                offset, epoch = self._anew(topic, number, identity, known, of_this, first, end), None
                 self._stored[name] = _place(offset, None)
                 self._begin(name, self._stored[name])
             found.append(_Partition(name, topic, number, offset, offset, offset, epoch=epoch))

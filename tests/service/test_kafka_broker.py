@@ -1,0 +1,380 @@
+"""A real broker of Kafka: services that are killed and stopped lose nothing, and what only a broker does."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+
+from streamer import BACKEND
+from streamer.config.schema import KafkaSink, KafkaSource
+from streamer.errors import ServiceError
+from streamer.service.sinks.kafka import KafkaTopic
+from streamer.service.sources import kafka as source_of_kafka
+from streamer.service.sources.kafka import KafkaMessages
+from tests.service.conftest import SUBSCRIPTIONS, event
+from tests.service.test_kafka import message
+from tests.tools.kafka import broker
+from tests.tools.records import append, stamp
+
+pytestmark = pytest.mark.slow
+
+PARTITIONS = 6
+KEYS = 40
+
+
+class Broker:
+    """A broker, with topics that are named once."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.admin = AdminClient({"bootstrap.servers": address})
+        self._count = 0
+
+    def topic(self, partitions: int = PARTITIONS, name: str | None = None, **config: str) -> str:
+        """Make a topic; return its name."""
+        self._count += 1
+        name = name or f"t{self._count}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        (made,) = self.admin.create_topics([NewTopic(name, partitions, 1, config=settings)]).values()
+        made.result(30)
+        return name
+
+    def delete(self, name: str) -> None:
+        (deleted,) = self.admin.delete_topics([name]).values()
+        deleted.result(30)
+
+    def set(self, name: str, option: str, value: str) -> None:
+        entry = ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+        (changed,) = self.admin.incremental_alter_configs([resource]).values()
+        changed.result(30)
+
+    def send(self, topic: str, first: int, last: int) -> None:
+        """Send events of some keys, of which all match."""
+        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
+        for number in range(first, last):
+            producer.produce(topic, value=event(number, pad="x" * 200), key=b"k%d" % (number % KEYS))
+        assert producer.flush(60) == 0
+
+    def written(self, topic: str) -> list[Any]:
+        """Return the messages of a topic; those of one key are in their order."""
+        settings = {
+            "bootstrap.servers": self.address,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
+        }
+        reader = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+        found, ended = [], 0
+        partitions = len(reader.list_topics(topic, timeout=30).topics[topic].partitions)
+        reader.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        while ended < partitions:
+            for each in reader.consume(5000, 0.2):
+                if each.error() is None:
+                    found.append(json.loads(each.value()))
+                else:
+                    assert each.error().code() == KafkaError._PARTITION_EOF
+                    ended += 1
+        reader.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with broker(tmp_path_factory.mktemp("kafka")) as address:
+        yield Broker(address)
+
+
+def check(messages: list[Any], count: int) -> int:
+    """Check that all was delivered, with one id each, and that what came first of a key is in order; return what came twice."""
+    ids: dict[int, str] = {}
+    last: dict[str, int] = {}
+    for each in messages:
+        number = each["data"]["event"]["id"]
+        if number in ids:
+            assert ids[number] == each["id"]
+            continue
+        ids[number] = each["id"]
+        assert last.get(each["partitionkey"], -1) < number, "out of order"
+        last[each["partitionkey"]] = number
+    assert sorted(ids) == list(range(count)), f"{count - len(ids)} are lost"
+    assert len(set(ids.values())) == count
+    return len(messages) - count
+
+
+class Process:
+    """A service in a process of its own, with a store of its own."""
+
+    def __init__(self, kafka: Broker, place: Path, name: str, source: str, sink: str, **options: Any) -> None:
+        self.place = place / name
+        self.place.mkdir()
+        self.log = self.place / "log"
+        (self.place / "subs.jsonl").write_bytes(SUBSCRIPTIONS)
+        given = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, **options}
+        config = {
+            "subscriptions": "subs.jsonl",
+            "sources": {
+                "orders": {"type": "kafka", "brokers": kafka.address, "topics": source, "group": source, "options": given}
+            },
+            "sinks": {"out": {"type": "kafka", "brokers": kafka.address, "topic": sink}},
+            "service": {"data_dir": "data"},
+        }
+        (self.place / "streamer.yaml").write_text(yaml.safe_dump(config))
+        self.running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "streamer", "serve", "-c", "streamer.yaml"]
+        path = os.pathsep.join(each for each in sys.path if each)
+        with open(self.log, "ab") as log:
+            self.running = subprocess.Popen(command, stderr=log, cwd=self.place, env=os.environ | {"PYTHONPATH": path})
+
+    def signal(self, number: int) -> None:
+        assert self.running is not None
+        self.running.send_signal(number)
+
+    def kill(self) -> None:
+        if self.running is not None:
+            self.running.kill()
+            self.running.wait()
+            self.running = None
+
+    def end(self) -> None:
+        """End it as a supervisor does."""
+        assert self.running is not None
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        assert self.running.wait(60) == 0, self.log.read_text()[-3000:]
+        self.running = None
+
+
+def wait_for_all(kafka: Broker, sink: str, count: int, processes: list[Process], seconds: float = 120) -> list[Any]:
+    deadline = time.monotonic() + seconds
+    while True:
+        found = kafka.written(sink)
+        if len({each["id"] for each in found}) >= count:
+            return found
+        for each in processes:
+            assert each.running is None or each.running.poll() is None, each.log.read_text()[-3000:]
+        told = "\n".join(each.log.read_text()[-1500:] for each in processes)
+        assert time.monotonic() < deadline, f"{len(found)} of {count}\n{told}"
+        time.sleep(0.2)
+
+
+def kill_again_and_again(kafka: Broker, place: Path, kills: int, events: int) -> tuple[int, int]:
+    """Kill a service at random moments so often, while events come; return how many those were, and what came twice."""
+    seed = random.randrange(2**32)
+    rng = random.Random(seed)
+    source, sink = kafka.topic(), kafka.topic()
+    # A member with a name of its own takes its partitions over from the one that was killed.
+    process = Process(kafka, place, "one", source, sink, **{"group.instance.id": "one"})
+    sent = killed = 0
+    try:
+        while killed < kills:
+            kafka.send(source, sent, sent + events)
+            sent += events
+            begun = process.log.stat().st_size if process.log.exists() else 0
+            process.start()
+            deadline = time.monotonic() + 60
+            while b"assigned" not in process.log.read_bytes()[begun:]:
+                assert time.monotonic() < deadline, process.log.read_text()[-3000:]
+                assert process.running is not None
+                assert process.running.poll() is None, process.log.read_text()[-3000:]
+                time.sleep(0.002)
+            time.sleep(rng.expovariate(1 / 0.05))
+            process.kill()
+            killed += 1
+        process.start()
+        found = wait_for_all(kafka, sink, sent, [process])
+        process.end()
+    finally:
+        process.kill()
+    twice = check(found, sent)
+    return sent, twice
+
+
+def test_a_service_that_is_killed_at_random_moments_loses_nothing(kafka: Broker, tmp_path: Path) -> None:
+    kill_again_and_again(kafka, tmp_path, 3, 3000)
+
+
+def test_a_group_of_which_members_are_killed_and_stopped_loses_nothing(kafka: Broker, tmp_path: Path) -> None:
+    storm(kafka, tmp_path, rounds=2, pause=8.0)
+
+
+def storm(kafka: Broker, place: Path, rounds: int, pause: float) -> dict[str, int]:
+    """Run three processes of one group, of which one is killed and one stopped by turns, while events come."""
+    rng = random.Random(random.randrange(2**32))
+    source, sink = kafka.topic(), kafka.topic()
+    processes = [Process(kafka, place, name, source, sink) for name in ("a", "b", "c")]
+    sent = 0
+    try:
+        for each in processes:
+            each.start()
+        for _ in range(rounds):
+            killed, stopped = rng.sample(processes, 2)
+            until = time.monotonic() + pause
+            kafka.send(source, sent, sent + 2000)
+            sent += 2000
+            time.sleep(rng.uniform(0, 1))
+            stopped.signal(signal.SIGSTOP)
+            killed.kill()
+            killed.start()
+            # Longer than the group waits for somebody who says nothing.
+            while time.monotonic() < until:
+                kafka.send(source, sent, sent + 100)
+                sent += 100
+                time.sleep(0.1)
+            stopped.signal(signal.SIGCONT)
+        found = wait_for_all(kafka, sink, sent, processes)
+        for each in processes:
+            each.end()
+    finally:
+        for each in processes:
+            with suppress(ProcessLookupError, AssertionError):
+                each.signal(signal.SIGCONT)
+            each.kill()
+    return {"events": sent, "killed": rounds, "stopped": rounds, "delivered_twice": check(found, sent)}
+
+
+@pytest.mark.integration
+def test_a_service_that_is_killed_a_hundred_times_loses_nothing(kafka: Broker, tmp_path: Path) -> None:
+    """What came of it is a line of tests/records/service.jsonl."""
+    began, sent, twice = time.monotonic(), 0, 0
+    for number in range(10):
+        place = tmp_path / str(number)
+        place.mkdir()
+        more, again = kill_again_and_again(kafka, place, 10, 2000)
+        sent, twice = sent + more, twice + again
+    line = {
+        **stamp(),
+        "what": "topic to topic of Kafka, killed at random moments while events come, 10 times and then run to its end",
+        "python": platform.python_version(),
+        "backend": BACKEND,
+        "seconds": round(time.monotonic() - began),
+        "killed": 100,
+        "runs": 10,
+        "matches": sent,
+        "lost": 0,
+        "out_of_order": 0,
+        "delivered_twice": twice,
+    }
+    append("service", line)
+
+
+@pytest.mark.integration
+def test_a_group_of_which_members_are_killed_and_stopped_again_and_again(kafka: Broker, tmp_path: Path) -> None:
+    """What came of it is a line of tests/records/service.jsonl."""
+    began = time.monotonic()
+    seen = storm(kafka, tmp_path, rounds=15, pause=10.0)
+    line = {
+        **stamp(),
+        "what": "three processes of one group of Kafka, of which one is killed and one stopped for 10 s, again and again",
+        "python": platform.python_version(),
+        "backend": BACKEND,
+        "seconds": round(time.monotonic() - began),
+        **seen,
+        "lost": 0,
+        "out_of_order": 0,
+    }
+    append("service", line)
+
+
+def read(source: KafkaMessages, positions: dict[str, str], count: int, seconds: float = 30) -> list[Any]:
+    found: list[Any] = []
+    deadline = time.monotonic() + seconds
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} came"
+        if (batch := source.read(0.1)) is not None:
+            found += batch.records
+            if batch.is_last:
+                positions.pop(batch.partition)
+            else:
+                positions[batch.partition] = batch.confirm or ""
+                source.acknowledge(batch.partition, batch.confirm or "")
+    return found
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read_is_found(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_of_kafka, "LOOK", 0.5)
+    topic = kafka.topic(1)
+    positions: dict[str, str] = {}
+    options = {"topic.metadata.refresh.interval.ms": 300}
+    section: dict[str, Any] = {"type": "kafka", "brokers": kafka.address, "topics": topic, "group": topic, "on_lost": "skip"}
+    source = KafkaMessages(KafkaSource(**section, options=options), max_bytes=10_000)
+    source.open(positions, positions.__setitem__)
+    kafka.send(topic, 0, 10)
+    read(source, positions, 10)
+    kafka.delete(topic)
+    time.sleep(1)
+    kafka.topic(1, name=topic)
+    kafka.send(topic, 100, 120)
+    found = read(source, positions, 20)
+    assert [json.loads(each)["id"] for each in found] == list(range(100, 120))
+    source.close()
+    assert len(positions) == 1
+
+
+def test_what_a_transaction_takes_back_is_not_read_and_its_markers_are_passed_over(kafka: Broker) -> None:
+    topic = kafka.topic(1)
+    producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": topic})
+    producer.init_transactions(30)
+    for number, commit in ((1, True), (2, False), (3, True)):
+        producer.begin_transaction()
+        producer.produce(topic, value=b"%d" % number)
+        producer.commit_transaction(30) if commit else producer.abort_transaction(30)
+    positions: dict[str, str] = {}
+    section: dict[str, Any] = {"type": "kafka", "brokers": kafka.address, "topics": topic, "group": topic}
+    for expected in ([b"1", b"3"], [b"4"]):
+        source = KafkaMessages(KafkaSource(**section), max_bytes=10_000)
+        source.open(positions, positions.__setitem__)
+        assert read(source, positions, len(expected)) == expected
+        source.close()
+        producer.begin_transaction()
+        producer.produce(topic, value=b"4")
+        producer.commit_transaction(30)
+
+
+def test_a_limit_that_is_lowered_while_messages_are_written_refuses_only_what_is_longer(kafka: Broker) -> None:
+    topic = kafka.topic(1)
+    sink = KafkaTopic(KafkaSink(type="kafka", brokers=kafka.address, topic=topic, timeout="20s", options={"linger.ms": 50}))  # type: ignore[arg-type]
+    sink.open()
+    sink.write([message(0)])
+    assert sink.flush() == []
+    kafka.set(topic, "max.message.bytes", "2000")
+    pads = [os.urandom(3000).hex() if number in (5, 6, 17) else "" for number in range(1, 31)]
+    sink.write([message(number, pad=0).replace(b'"pad":""', b'"pad":"%b"' % pad.encode()) for number, pad in enumerate(pads, 1)])
+    assert [(number, outcome.code) for number, outcome in sink.flush()] == [(4, "too_large"), (5, "too_large"), (16, "too_large")]
+    sink.close()
+    order = [int(each["id"], 16) for each in kafka.written(topic)]
+    assert order == [number for number in range(31) if number not in (5, 6, 17)]
+    again = KafkaTopic(KafkaSink(type="kafka", brokers=kafka.address, topic=topic))
+    again.open()
+    again.write([message(40, pad=3000), message(41)])
+    assert [(number, outcome.code) for number, outcome in again.flush()] == [(0, "too_large")]
+    again.close()
+
+
+def test_a_compacted_topic_is_refused(kafka: Broker) -> None:
+    sink = KafkaTopic(KafkaSink(type="kafka", brokers=kafka.address, topic=kafka.topic(1, cleanup_policy="compact")))
+    with pytest.raises(ServiceError, match=r"keeps the last message of a key alone: expected cleanup\.policy=delete"):
+        sink.check()
