@@ -29,7 +29,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -48,7 +48,8 @@ from streamer.service.formats import Place
 from streamer.service.guard import Guard
 from streamer.service.messages import Shape, Speaker
 from streamer.service.metrics import Counts
-from streamer.service.pipeline import Feed, Pipeline
+from streamer.service.pipeline import Feed, Pipeline, Setup
+from streamer.service.protocols import Sink, Source
 from streamer.service.routes import Routes
 from streamer.service.sinks.file import FileAppender
 from streamer.service.sinks.webhook import Webhook, signature
@@ -118,6 +119,10 @@ def write_events(work: Work, path: Path) -> None:
             file.write(line[:-1] + b', "note": "' + b"x" * (308 - len(line) - 12) + b'"}\n')
 
 
+def _setup(source: Source, sinks: Mapping[str, Sink], speaker: Speaker) -> Setup:
+    return Setup({"orders": Feed("orders", source, None)}, sinks, speaker)
+
+
 def _speaker(shape: Shape) -> Speaker:
     return Speaker(Options.checked(), Routes((), "out"), {"out": shape})
 
@@ -139,7 +144,8 @@ def run_service(engine: streamer.Engine, events: Path, out: Path, data: Path) ->
     with closing(Store(data)) as store, closing(sink), closing(source):
         sink.open()
         source.open({}, lambda partition, position: store.begin("orders", partition, position))
-        pipeline = Pipeline(engine, store, [Feed("orders", source, None)], {"out": sink}, _speaker(Shape()), Counts())
+        counts = Counts()
+        pipeline = Pipeline(engine, store, _setup(source, {"out": sink}, _speaker(Shape())), counts, Spool(store, counts))
         pipeline.start()
         while not pipeline.wait(1):
             pass
@@ -235,7 +241,7 @@ def measure_postgres(work: Work, variable: str) -> str:
                 sink.open()
                 source.open({}, lambda partition, position: store.begin("orders", partition, position))
                 speaker = Speaker(Options.checked(layout=cdc.LAYOUT), Routes((), "out"), {"out": Shape()})
-                pipeline = Pipeline(engine, store, [Feed("orders", source, None)], {"out": sink}, speaker, counts)
+                pipeline = Pipeline(engine, store, _setup(source, {"out": sink}, speaker), counts, Spool(store, counts))
                 began, cpu = time.perf_counter(), time.process_time()
                 pipeline.start()
                 while counts.totals()["events_read"] < work.events and not pipeline.wait(0.02):
@@ -362,7 +368,7 @@ def post_by_service(port: int, engine: streamer.Engine, events: Path, data: Path
         counts = Counts()
         spool = Spool(store, counts)
         spool.add("out", endpoint, Terms(concurrency=AT_ONCE, batch=batch), "")
-        pipeline = Pipeline(engine, store, [Feed("orders", source, None)], {}, _speaker(Shape()), counts, spool=spool)
+        pipeline = Pipeline(engine, store, _setup(source, {}, _speaker(Shape())), counts, spool)
         pipeline.start()
         while not pipeline.wait(1):
             pass

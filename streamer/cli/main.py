@@ -27,6 +27,7 @@ from streamer.cli.plot import plot as plot_command
 from streamer.cli.schema import app as schema_app
 from streamer.cli.serve import app as dead_letters_app
 from streamer.cli.serve import serve as serve_command
+from streamer.cli.serve import spool_app
 from streamer.cli.setup import (
     COLLECTION,
     CONFIG,
@@ -93,6 +94,7 @@ for command in (
     snapshot_app,
     serve_command,
     dead_letters_app,
+    spool_app,
     tokens_app,
     debug_app,
 ):

@@ -21,6 +21,7 @@ from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, set_u
 
 if TYPE_CHECKING:
     from streamer.config.loader import Loaded
+    from streamer.config.schema import Config
     from streamer.service.serve import Service
     from streamer.service.store.sqlite import DeadLetter, Store
 
@@ -166,6 +167,62 @@ def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path
         sys.exit(SOME_BAD)
 
 
+@click.group(name="spool", short_help="Look after messages that wait for webhooks.", no_args_is_help=True)
+def spool_app() -> None:
+    """List the messages that wait for webhooks, and forget those of sinks that are none any more."""
+
+
+@spool_app.command(name="list", epilog=EXIT_CODES.replace(" 1 {one};", ""))
+@CONFIG
+@DATA_DIR
+@PLAIN_FORMAT
+def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
+    """List the sinks that messages wait for, also while the service runs."""
+    from streamer.service.store.sqlite import look_at_spool
+
+    try:
+        lanes = look_at_spool(_directory(config, data_dir))
+    except ServiceError as error:
+        fail(str(error))
+    if report is PlainFormat.text:
+        show(f"{'SINK':<20}  {'MESSAGES':>10}  {'BYTES':>14}")
+    for name, messages, size in lanes:
+        if report is PlainFormat.json:
+            show_json({"sink": name, "messages": messages, "bytes": size})
+        else:
+            show(f"{name:<20}  {messages:>10}  {size:>14}")
+
+
+@spool_app.command(name="forget", epilog=EXIT_CODES.format(one="there is no message for a sink"))
+@click.argument("sinks", metavar="SINK...", nargs=-1, required=True, help="Names of sinks that were taken out.")
+@CONFIG
+@DATA_DIR
+def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None) -> None:
+    """Forget the messages for sinks that the configuration has no more. The service must not run meanwhile."""
+    from streamer.config.schema import WebhookSink
+    from streamer.service.store.sqlite import Store
+
+    directory = _directory(config, data_dir)
+    if not directory.is_dir():
+        fail(f"{directory}: no store")
+    known = _read(config).sinks if config is not None else {}
+    for name in sinks:
+        if isinstance(known.get(name), WebhookSink):
+            fail(f"sinks.{name}: the configuration has it, and its messages are delivered; take it out first")
+    is_missing = False
+    try:
+        store = Store(directory)
+        for name in sinks:
+            forgotten = store.clear(name) or 0
+            note(f"sinks.{name}: {count(forgotten, 'message')} forgotten")
+            is_missing = is_missing or not forgotten
+        store.close()
+    except ServiceError as error:
+        fail(str(error))
+    if is_missing:
+        sys.exit(SOME_BAD)
+
+
 def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | None) -> Callable[[], Loaded]:
     """Return what reads the configuration, again for each reload; options win over it."""
     if "-" in subscriptions:
@@ -212,10 +269,12 @@ def _service(read: Callable[[], Loaded], *, dev: bool = False) -> Service:
 def _directory(config: str | None, data_dir: Path | None) -> Path:
     from streamer.service.serve import data_dir as directory
 
-    if data_dir is not None:
-        return data_dir
+    return data_dir if data_dir is not None else directory(_read(config))
+
+
+def _read(config: str | None) -> Config:
     try:
-        return directory(_loading((), config, None)().config if config is None else load(config).config)
+        return _loading((), config, None)().config if config is None else load(config).config
     except BulkConfigError as bulk:
         refuse(bulk)
 

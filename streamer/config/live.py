@@ -1,4 +1,4 @@
-"""What of a configuration may change while an engine runs."""
+"""What of a configuration may change while an engine runs, and what while a service does."""
 
 from __future__ import annotations
 
@@ -16,8 +16,23 @@ LIVE: Final[tuple[Place, ...]] = (
     ("matching", "cel", "evaluation_timeout"),
     ("logging",),
 )
+#: Those that a service may change besides: an engine has no use for them.
+SERVED: Final[tuple[Place, ...]] = (
+    ("subscriptions",),
+    ("sources",),
+    ("sinks",),
+    ("routes",),
+    ("delivery",),
+    ("api",),
+    ("service", "watch"),
+)
 
 
 def is_live(place: Place) -> bool:
     """Tell whether the value at a place may change while an engine runs."""
     return any(place[: len(live)] == live for live in LIVE)
+
+
+def is_served(place: Place) -> bool:
+    """Tell whether the value at a place may change while a service runs."""
+    return is_live(place) or any(place[: len(live)] == live for live in SERVED)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from streamer.config.live import is_live
+from streamer.config.live import is_live, is_served
 from streamer.config.loader import Loaded, Place, items_of, kinds_of, section_of
 from streamer.config.schema import Config, Section, shown_layout
 from streamer.config.units import format_duration
@@ -92,7 +92,8 @@ def _tables(section: type[Section], above: tuple[str, ...], defaults: Mapping[st
             yield f"{_first_line(section)}\n"
         yield "| field | default | reload | meaning |\n|---|---|---|---|"
         for name, info in own.items():
-            live = "yes" if is_live((*above, name)) else "no"
+            place = (*above, name.removesuffix("[]"))
+            live = "yes" if is_live(place) else "service" if is_served(place) else "no"
             default = "needed" if info.is_required() else f"`{_value(defaults[name])}`"
             yield f"| `{name}` | {default} | {live} | {' '.join((info.description or '').split())} |"
         yield ""

@@ -236,6 +236,11 @@ class Engine:
             raise ConfigError("this engine was made without a configuration; Engine.from_config makes one that can reload")
         return self._configured.reload(source, self._reconfigure)
 
+    def refuse_reload(self, error: Exception) -> None:
+        """Note that a configuration around this engine was not taken, and why, as `last_reload` and the metrics tell."""
+        if self._configured is not None:
+            self._configured.refuse(error)
+
     def _reconfigure(self, config: Config) -> None:
         options = config.engine_options()
         live = {name: options[name] for name in ("limits", "cache_size", "bloom", "batch_size", "threads")}

@@ -58,14 +58,18 @@ def changes(old: Config, new: Config) -> Iterator[Place]:
             yield place
 
 
-def check(old: Config, new: Loaded) -> tuple[Place, ...]:
-    """Return what a running engine is to change.
+def check(old: Config, new: Loaded, may: Callable[[Place], bool] = is_live, otherwise: str = _FIXED) -> tuple[Place, ...]:
+    """Return what a running engine is to change, or what runs around it.
+
+    Args:
+        may: tells whether a place may change.
+        otherwise: what is said of a place that may not.
 
     Raises:
-        BulkConfigError: something that needs a new engine differs; every such place is named, with where its new value stands.
+        BulkConfigError: something that may not change differs; every such place is named, with where its new value stands.
     """
     changed = tuple(changes(old, new.config))
-    if fixed := [new.error(place, _FIXED) for place in changed if not is_live(place)]:
+    if fixed := [new.error(place, otherwise) for place in changed if not may(place)]:
         raise BulkConfigError(sorted(fixed, key=lambda error: (error.line is None, error.line or 0, error.column or 0)))
     return changed
 
@@ -91,6 +95,10 @@ class Configured:
         self.last = Reload(good=True, at=now, good_at=now)
         self._lock = Lock()
 
+    def refuse(self, error: Exception) -> None:
+        """Note that a configuration was not taken, and why; the one in force stays."""
+        self.last = replace(self.last, good=False, at=time.time(), error=str(error))
+
     def reload(self, source: str | os.PathLike[str] | Config | None, take: Callable[[Config], None]) -> Reload:
         """Read a configuration and take it; see `Engine.reload`.
 
@@ -106,7 +114,7 @@ class Configured:
                     new = read()
                     changed = check(before.config, new)
                 except (ConfigError, OSError) as error:
-                    self.last = replace(self.last, good=False, at=time.time(), error=str(error))
+                    self.refuse(error)
                     raise
                 now = time.time()
                 last = Reload(good=True, at=now, good_at=now, changed=tuple(map(show_place, changed)))

@@ -31,6 +31,7 @@ POINTS: Final = frozenset(
         "sink.refused",  # a sink does not take some messages, and their dead letters are not in the store
         "sink.cut",  # the torn last line of a file was cut off
         "reload.checked",  # a new configuration is good, and not in force
+        "reload.paused",  # its sources are open, and those that it replaces are closed
     }
 )
 

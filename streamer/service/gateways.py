@@ -284,6 +284,21 @@ class Gateways:
             if history is not None:
                 self.forgotten(history)
 
+    def take(self, speaker: Speaker, config: Config) -> None:
+        """Go on with another configuration, of which no message was made so far."""
+        with self._lock:
+            before, self.config = self.config, config
+            speaker.own, self._speaker = self._speaker.own, speaker
+            if (before.delivery, before.api.quotas) != (config.delivery, config.api.quotas):
+                for owner in self._owners.values():
+                    owner.most_bytes, owner.most_requests = (
+                        config.api.quotas.spool,
+                        config.delivery.gateways.concurrency_of_a_tenant,
+                    )
+                for held in self._held.values():
+                    for row in held.values():
+                        self._open(row)
+
     def close(self) -> None:
         """Close what is open."""
         for held in self._held.values():

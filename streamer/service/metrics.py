@@ -28,7 +28,9 @@ MATCHES = Metric(
 )
 DELIVERED = Metric("streamer_service_matches_delivered", "counter", _SINK, "Matches that their sink holds.")
 DEAD = Metric("streamer_service_matches_dead", "counter", _SINK, "Matches that their sink would not take; they are dead letters.")
-DROPPED = Metric("streamer_service_matches_dropped", "counter", (), "Matches of gateways without a route, or that were deleted.")
+DROPPED = Metric(
+    *("streamer_service_matches_dropped", "counter", ()), "Matches of gateways without a route, and messages that were forgotten."
+)
 PENDING = Metric("streamer_service_matches_pending", "gauge", (), "Matches that wait for their sinks.")
 LETTERS = Metric("streamer_service_dead_letters", "gauge", (), "Dead letters in the store.")
 SPOOLED = Metric("streamer_service_spool_messages", "gauge", _SINK, "Messages in the spool.")

@@ -18,13 +18,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, final
 
 from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
-from streamer.errors import EventError
+from streamer.errors import EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, formats, letters
 from streamer.service.messages import Speaker, Told
@@ -50,41 +51,44 @@ class Feed:
 
 
 @final
-class Pipeline:
-    """Runs until all sources have ended, `stop` is called, or something fails.
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a configuration says of a pipeline. A reload puts another one in its place, whole.
 
-    Args:
-        sinks: that are written to here; *spool* has the others.
+    Attributes:
+        sinks: that are written to here; the spool has the others.
         at_once: events that are matched together, at most.
         dead_letter: the sink that gets a message about each dead letter; None for none.
+    """
+
+    feeds: Mapping[str, Feed]
+    sinks: Mapping[str, Sink]
+    speaker: Speaker
+    at_once: int = AT_ONCE
+    dead_letter: str | None = None
+
+
+@final
+class Pipeline:
+    """Runs until all sources have ended, `stop` is called, or something fails.
 
     Attributes:
         failed: what ended it; None where nothing failed.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        store: Store,
-        feeds: Sequence[Feed],
-        sinks: Mapping[str, Sink],
-        speaker: Speaker,
-        counts: Counts,
-        at_once: int = AT_ONCE,
-        spool: Spool | None = None,
-        dead_letter: str | None = None,
-    ) -> None:
-        self._engine, self._store, self._sinks, self._speaker, self._counts = engine, store, sinks, speaker, counts
-        self._feeds = {feed.name: feed for feed in feeds}
-        self._at_once = at_once
+    def __init__(self, engine: Engine, store: Store, setup: Setup, counts: Counts, spool: Spool) -> None:
+        self._engine, self._store, self._setup, self._counts = engine, store, setup, counts
         self._spool = spool
-        self._dead_letter = dead_letter
         self._writing = Lock()
-        if spool is not None:
-            spool.announce = self._announce
+        # Held by who matches beside the sources, and by who puts another setup in place.
+        self._turn = Lock()
+        self._is_paused = False
+        self._parked = self._reading = self._running = 0
+        spool.announce = self._announce
         self._waiting = Waiting()
         self._is_stopping = False
         self._lock = Lock()
+        self._moved = threading.Condition(self._lock)
         self._ended = threading.Event()
         self.failed: Exception | None = None
         self._read_at: dict[str, float] = {}
@@ -95,6 +99,8 @@ class Pipeline:
 
     def _consume(self, feed: Feed) -> None:
         while not self._is_stopping:
+            if self._is_paused and not self._park(feed):
+                return
             try:
                 batch = feed.source.read(WAIT)
             except EndOfSource:
@@ -107,13 +113,14 @@ class Pipeline:
                     faults.point("pipeline.queued")
 
     def _matched(self, feed: Feed, batch: Batch, only: int | None = None) -> Iterator[Part]:
+        setup = self._setup
         taken = formats.taken(feed.decode, batch)
         part = Part(feed.name)
         for place, error in taken.refused:
             part.refuse(feed.name, batch, place, error)
         part.events += len(taken.refused)
-        for first in range(0, len(taken.texts), self._at_once):
-            texts = taken.texts[first : first + self._at_once]
+        for first in range(0, len(taken.texts), setup.at_once):
+            texts = taken.texts[first : first + setup.at_once]
             part.events += len(texts)
             for at, found in self._engine.match_batch(texts).matched():
                 place = taken.place(first + at)
@@ -123,11 +130,11 @@ class Pipeline:
                     part.refuse(feed.name, batch, place, found)
                     continue
                 part.matched += 1
-                for told in self._speaker.messages(feed.name, batch.partition, place, texts[at], found):
-                    if told.sink is None or told.sink in self._sinks:
+                for told in setup.speaker.messages(feed.name, batch.partition, place, texts[at], found):
+                    if told.sink is None or told.sink in setup.sinks:
                         part.add(told)
                     else:
-                        part.spool(self._speaker.spooled(told))
+                        part.spool(setup.speaker.spooled(told))
                     if part.size >= PART_BYTES:
                         yield self._counted(part)
                         part = Part(feed.name)
@@ -143,18 +150,18 @@ class Pipeline:
                 self._hold(parts)
                 self._delivering_since = None
         finally:
-            if self._spool is not None:
-                self._spool.complete()
+            self._spool.complete()
 
     def _hold(self, parts: Sequence[Part]) -> None:
         with self._writing:
             refused = self._write(parts)
         dead = [letter for part in parts for letter in part.dead] + refused
         spooled = [each for part in parts for each in part.spooled]
-        if dead and self._spool is not None and self._dead_letter is not None and self._dead_letter in self._spool.sinks:
-            spooled += letters.spooled(self._dead_letter, dead)
+        sink = self._setup.dead_letter
+        if dead and sink is not None and sink in self._spool.sinks:
+            spooled += letters.spooled(sink, dead)
         sums = tally(spooled)
-        if self._spool is not None and sums:
+        if sums:
             self._spool.await_room({sink: size for sink, (_, size, _) in sums.items()})
         if dead:
             self._announce(dead)
@@ -163,7 +170,7 @@ class Pipeline:
         confirmed = {(each.source, each.partition): each for part in parts if (each := part.confirmed) is not None}
         dropped = [number for part in parts for number in part.dropped]
         commit = partial(self._store.commit, confirmed.values(), dead, dropped, spooled)
-        if self._spool is not None and spooled:
+        if spooled:
             self._spool.hold(spooled, commit)
         elif confirmed or dead or dropped:
             commit()
@@ -176,7 +183,7 @@ class Pipeline:
         self._counts.delivered(delivering - lost, lost)
         for each in confirmed.values():
             if each.position is not None:
-                self._feeds[each.source].source.acknowledge(each.partition, each.position)
+                self._setup.feeds[each.source].source.acknowledge(each.partition, each.position)
         faults.point("pipeline.acknowledged")
 
     def _write(self, parts: Sequence[Part]) -> list[DeadLetter]:
@@ -184,13 +191,13 @@ class Pipeline:
         written: dict[str, list[Told]] = {}
         for part in parts:
             for sink, told in part.told.items():
-                self._sinks[sink].write([message for each in told for message in each.messages])
+                self._setup.sinks[sink].write([message for each in told for message in each.messages])
                 written.setdefault(sink, []).extend(told)
         faults.point("sink.written")
         refused = []
         for sink, told in written.items():
-            if outcomes := self._sinks[sink].flush():
-                messages = [message for each in told for message in self._speaker.spooled(each)]
+            if outcomes := self._setup.sinks[sink].flush():
+                messages = [message for each in told for message in self._setup.speaker.spooled(each)]
                 refused += [letters.undelivered(sink, messages[at], each.code, each.reason) for at, each in outcomes]
         if refused:
             faults.point("sink.refused")
@@ -198,21 +205,23 @@ class Pipeline:
 
     def _announce(self, dead: Sequence[DeadLetter]) -> None:
         """Write messages about dead letters, where their sink is one that is written to. The spool's thread calls it, too."""
-        if self._dead_letter is not None and self._dead_letter in self._sinks:
+        with self._writing:
+            sink = self._setup.dead_letter
             # A sink is not told of its own.
-            if not (told := [letter for letter in dead if letter.sink != self._dead_letter]):
+            told = [letter for letter in dead if letter.sink != sink]
+            if sink is None or sink not in self._setup.sinks or not told:
                 return
-            for at, outcome in self._given(self._dead_letter, [letters.message(letter)[1] for letter in told]):
+            for at, outcome in self._given(sink, [letters.message(letter)[1] for letter in told]):
                 of = told[at]
                 _LOGGER.warning(
                     "sinks.%s: it is not told of a dead letter of %s, %s %s: %s",
-                    *(self._dead_letter, of.source, of.partition, of.position, outcome.reason),
+                    *(sink, of.source, of.partition, of.position, outcome.reason),
                 )
 
     def _given(self, sink: str, messages: Sequence[bytes]) -> Sequence[tuple[int, Outcome]]:
         with self._writing:
-            self._sinks[sink].write(messages)
-            return self._sinks[sink].flush()
+            self._setup.sinks[sink].write(messages)
+            return self._setup.sinks[sink].flush()
 
     def resend(self, letter: DeadLetter) -> bool:
         """Write a message again that its sink would not take, and drop its letter; False where the sink does not take it now."""
@@ -231,20 +240,83 @@ class Pipeline:
 
     def start(self) -> None:
         """Begin, in threads of its own."""
+        feeds = self._setup.feeds.values()
+        self._reading = len(feeds)
         # No source has a name with a capital.
-        work = {"Deliver": self._deliver} | {name: partial(self._read_out, feed) for name, feed in self._feeds.items()}
-        self._running, self._reading = len(work), len(self._feeds)
-        if self._spool is not None:
-            work["Spool"] = self._spool.run
-            self._running += 1
+        self._begin({"Deliver": self._deliver, "Spool": self._spool.run} | self._readers(feeds))
+
+    def _readers(self, feeds: Iterable[Feed]) -> dict[str, Callable[[], None]]:
+        return {feed.name: partial(self._read_out, feed) for feed in feeds}
+
+    def _begin(self, work: Mapping[str, Callable[[], None]]) -> None:
+        with self._lock:
+            self._running += len(work)
         for name, run in work.items():
             threading.Thread(target=self._run, args=(run,), name=f"streamer-{name}", daemon=True).start()
 
     def stop(self) -> None:
         """Read no more. What was read is delivered, or in the spool, and then it has ended."""
         self._is_stopping = True
-        if self._spool is not None:
-            self._spool.stop()
+        self._spool.stop()
+
+    # Another setup
+
+    @contextmanager
+    def paused(self, seconds: float) -> Iterator[None]:
+        """Have all that was read delivered, or in the spool, and nothing read meanwhile.
+
+        Raises:
+            ServiceError: it was not delivered within so many seconds, or all is ending; what was read is delivered all the same.
+        """
+        deadline = time.monotonic() + seconds
+        with self._turn:
+            self._is_paused = True
+            try:
+                self._drain(deadline)
+                yield
+            finally:
+                with self._moved:
+                    self._is_paused = False
+                    self._moved.notify_all()
+
+    def _drain(self, deadline: float) -> None:
+        with self._moved:
+            if not self._reading:
+                raise ServiceError("all sources have ended, and so the service is ending")
+            is_parked = self._moved.wait_for(lambda: self._parked == self._reading, deadline - time.monotonic())
+        is_drained = self._waiting.drained(max(deadline - time.monotonic(), 0.0))
+        if self._is_stopping:
+            raise ServiceError("the service is ending")
+        if not is_parked:
+            raise ServiceError("a source did not come to rest")
+        if not is_drained:
+            raise ServiceError("the sinks do not hold what was read before; that may be tried again")
+
+    @property
+    def setup(self) -> Setup:
+        """The one in force."""
+        return self._setup
+
+    def take(self, setup: Setup) -> None:
+        """Go on with another setup; while paused. Feeds that both have are read on; others were opened, or are closed."""
+        before = self._setup.feeds
+        new = [feed for name, feed in setup.feeds.items() if before.get(name) is not feed]
+        with self._writing:
+            self._setup = setup
+        with self._lock:
+            self._reading += len(new)
+            self._ended_feeds -= {feed.name for feed in new} | (before.keys() - setup.feeds.keys())
+        self._begin(self._readers(new))
+
+    def _park(self, feed: Feed) -> bool:
+        """Wait while it is paused; tell whether the feed is one of the setup then."""
+        with self._moved:
+            self._parked += 1
+            self._moved.notify_all()
+            while self._is_paused:
+                self._moved.wait()
+            self._parked -= 1
+        return self._setup.feeds.get(feed.name) is feed
 
     @property
     def has_read(self) -> bool:
@@ -276,29 +348,40 @@ class Pipeline:
             Whether it could be read again, or has a sink.
         """
         if letter.stage == "deliver":
-            if letter.sink in self._sinks:
-                return self.resend(letter)
-            if self._spool is None or letter.sink not in self._spool.sinks:
+            with self._turn:
+                if letter.sink in self._setup.sinks:
+                    return self.resend(letter)
+            if letter.sink not in self._spool.sinks:
                 return False
             self._spool.replay([letter])
             return True
-        parts = self._again(letter)
-        for part in parts:
-            self._waiting.put(part)
+        with self._turn:
+            if letter.source not in self._setup.feeds:
+                return False
+            parts = self._again(letter)
+            for part in parts:
+                self._waiting.put(part)
         return not any(part.dead for part in parts)
 
     def drop_beside(self, letter: DeadLetter) -> bool:
         """Drop a dead letter while all runs, and the message that waits for it; tell whether it was there."""
-        if self._spool is not None and letter.sink in self._spool.sinks:
-            return bool(self._spool.drop([letter]))
-        return bool(self._store.drop([letter.id]))
+        return bool(self._spool.drop([letter]))
 
     def enable(self, sink: str) -> bool | None:
         """Ask an endpoint again that wanted no more; tell whether it was so, or None where there is no such endpoint."""
-        return self._spool.enable(sink) if self._spool is not None and sink in self._spool.sinks else None
+        return self._spool.enable(sink) if sink in self._spool.sinks else None
+
+    def forget(self, sink: str) -> int | None:
+        """Forget the messages for a sink that nothing is delivered to any more; return how many, None for any other sink."""
+        return self._spool.clear(sink)
+
+    def fail(self, error: Exception) -> None:
+        """End with an error that was found elsewhere; nothing more is confirmed."""
+        self.failed = self.failed or error
+        self._give_up()
 
     def _again(self, letter: DeadLetter) -> list[Part]:
-        feed = self._feeds[letter.source]
+        feed = self._setup.feeds[letter.source]
         batch = Batch(letter.partition, [letter.record], partial(_always, letter.position), None)
         parts = list(self._matched(feed, batch, None if letter.part < 0 else letter.part))
         if not any(part.dead for part in parts):
@@ -323,9 +406,13 @@ class Pipeline:
         try:
             self._consume(feed)
         finally:
-            self._ended_feeds.add(feed.name)
+            if self._is_paused:
+                self._park(feed)
             with self._lock:
+                if self._setup.feeds.get(feed.name) is feed:
+                    self._ended_feeds.add(feed.name)
                 self._reading -= 1
+                self._moved.notify_all()
                 if not self._reading:
                     self._waiting.end()
 
@@ -337,8 +424,7 @@ class Pipeline:
             self._give_up()
         except Exception as error:
             # The first one is what went wrong; others may follow from it.
-            self.failed = self.failed or error
-            self._give_up()
+            self.fail(error)
         finally:
             with self._lock:
                 self._running -= 1
@@ -348,8 +434,7 @@ class Pipeline:
     def _give_up(self) -> None:
         self._is_stopping = True
         self._waiting.end(drop=True)
-        if self._spool is not None:
-            self._spool.stop()
+        self._spool.stop()
 
 
 def _always(position: Position, _: int) -> Position:

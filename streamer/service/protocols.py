@@ -86,7 +86,7 @@ class Source(Protocol):
         """Learn that all up to there is delivered, and in the store. Raises ServiceError."""
 
     def close(self) -> None:
-        """Close it; what was not acknowledged comes again."""
+        """Close it, whether it was opened or not; what was not acknowledged comes again."""
 
 
 @final
@@ -131,7 +131,7 @@ class Sink(Protocol):
         """
 
     def close(self) -> None:
-        """Close it."""
+        """Close it, whether it was opened or not."""
 
 
 class Endpoint(Protocol):

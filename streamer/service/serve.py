@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
+import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, final
 
-from streamer import cdc
 from streamer.config.loader import Loaded
-from streamer.config.schema import (
-    Config,
-    FileSink,
-    FileSource,
-    LinesSource,
-    Metrics,
-    Sink,
-    Source,
-    StdinSource,
-    StdoutSink,
-    WebhookSink,
-)
-from streamer.core.options import Options
-from streamer.engine.batch import AT_ONCE
+from streamer.config.schema import Config, FileSink, FileSource, LinesSource, Source
 from streamer.engine.engine import Engine
-from streamer.engine.reload import check
 from streamer.errors import BulkConfigError, ConfigError, ServiceError
-from streamer.extras import needed
-from streamer.service import faults, sinks, sources, subscriptions
-from streamer.service.formats import Decoder, decoder
+from streamer.service import subscriptions
+from streamer.service.entrance import Entrance
 from streamer.service.gateways import Gateways, sink_of
-from streamer.service.messages import Shape, Speaker
 from streamer.service.metrics import Counts
-from streamer.service.pipeline import Feed, Pipeline
-from streamer.service.routes import Routes
-from streamer.service.spool import Spool, Terms
+from streamer.service.parts import named, of_engine, open_feed, parts_of
+from streamer.service.pipeline import Pipeline
+from streamer.service.reload import Reloaded, Running
+from streamer.service.spool import Spool
 from streamer.service.status import Status
 from streamer.service.store.sqlite import OWN, DeadLetter, Store
 from streamer.service.subscriptions import Quotas, Subscriptions
@@ -51,7 +37,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from streamer.service.api.app import App
-    from streamer.service.api.server import Server
+    from streamer.service.api.handlers import Handlers
 
 #: How long what was read may take to be delivered, in seconds, once somebody wants the service to end.
 DRAIN: Final = 10.0
@@ -95,34 +81,32 @@ class Service:
         fitting(self._loaded, dev=dev)
         self._watched = subscriptions.Watch(self._loaded.config)
         self._found, self._places = subscriptions.read(self._loaded)
-        config = self._loaded.config
-        self.engine = Engine.from_config(_of_engine(config))
+        self.engine = Engine.from_config(of_engine(self._loaded.config))
         subscriptions.put(self.engine, self._loaded, self._found, self._places)
-        longest = config.matching.limits.max_event_bytes
-        self._feeds = {
-            name: Feed(name, sources.made(section, longest), _decoder(section)) for name, section in _sources(config).items()
-        }
-        sections = _sinks(config)
-        self._sinks = {name: sinks.made(each) for name, each in sections.items() if not isinstance(each, WebhookSink)}
-        self._endpoints = {name: sinks.endpoint(each) for name, each in sections.items() if isinstance(each, WebhookSink)}
+        self._parts = parts_of(self._loaded.config)
+        self._running: Running | None = None
         self._asked: list[int] = []
-        self.api: App | None = None
-        self.api_port: int | None = None
+        self._wanted: queue.SimpleQueue[Future[Reloaded]] = queue.SimpleQueue()
 
     @property
     def config(self) -> Config:
         """The configuration in force."""
-        return self._loaded.config
+        return self._loaded.config if self._running is None else self._running.config
+
+    @property
+    def api(self) -> App | None:
+        """The API, where the configuration has one and the service runs."""
+        return None if self._running is None else self._running.entrance.app
+
+    @property
+    def api_port(self) -> int | None:
+        """Where it listens."""
+        server = None if self._running is None else self._running.entrance.server
+        return None if server is None or not server.is_started else server.port
 
     def check(self) -> None:
         """Find out whether sources and sinks could be opened, and change nothing. Raises ServiceError."""
-        for name, feed in self._feeds.items():
-            with _named("sources", name):
-                feed.source.check()
-        for name, sink in self._sinks.items():
-            with _named("sinks", name):
-                sink.check()
-        self._check_endpoints()
+        self._parts.check()
 
     def run(self, enable: Iterable[str] = ()) -> None:
         """Run until the sources end, or a signal says so. Raises ServiceError.
@@ -136,32 +120,35 @@ class Service:
                 if not store.enable(name):
                     _LOGGER.warning("--enable %s: it was not disabled", name)
             self._open_sinks(opened)
-            for name, feed in self._feeds.items():
-                opened.callback(feed.source.close)
-                with _named("sources", name):
-                    feed.source.open(store.positions(name), _beginning(store, name))
+            for feed in self._parts.feeds.values():
+                open_feed(feed, store)
             counts = self.counts = Counts(store.dead_letters)
             spool = self._spool(store, counts)
-            pipeline = self._pipeline(store, counts, spool)
-            if self.gateways is not None:
-                opened.callback(self.gateways.close)
+            setup = self._parts.setup()
+            gateways = self.gateways = Gateways(store, spool, setup.speaker, self.config)
+            opened.callback(gateways.close)
+            pipeline = Pipeline(self.engine, store, setup, counts, spool)
             registry = self._serve_metrics(opened, counts)
-            api = self._open_api(opened, pipeline, store, counts, registry)
+            status = Status(pipeline, store, counts, registry, lambda: self.config, self._ask_reload)
+            entrance = Entrance(lambda: _handlers(self, store, status), registry, self.subscriptions, gateways, dev=self._dev)
+            opened.callback(entrance.close)
+            running = self._running = Running(
+                self._loaded, self._parts, self.engine, store, self.subscriptions, gateways, pipeline, spool, entrance
+            )
+            api = entrance.prepared(self.config.api)
+            opened.callback(api.cancel)
             self.subscriptions.start()
             opened.enter_context(self._signals())
             _LOGGER.info("started: %d subscriptions, %s", len(self.engine), data_dir(self.config))
             pipeline.start()
-            if api is not None:
-                api.start()
-                self.api_port = api.port
-                _LOGGER.info("api: %s", api.url)
-            self._watch(pipeline, spool)
+            api.take()
+            self._watch(running)
             told = counts.totals()
             _LOGGER.info(
                 "ended: %d events read, %d rejected, %d matches, %d delivered, %d dropped",
                 *(told[name] for name in ("events_read", "events_rejected", "matches", "matches_delivered", "matches_dropped")),
             )
-            for name, count in spool.waits_for().items() if spool is not None else ():
+            for name, count in spool.waits_for().items():
                 _LOGGER.info("sinks.%s: %d messages stay in the spool for the next run", name, count)
             if pipeline.failed is not None:
                 raise pipeline.failed
@@ -180,6 +167,7 @@ class Service:
             ServiceError: one whose source is not configured, or that was too long to be kept whole; and as `run`.
         """
         with ExitStack() as opened:
+            parts = self._parts
             store = self._open_store(opened)
             chosen = list(choose(store))
             messages = [letter for letter in chosen if letter.stage == "deliver"]
@@ -188,23 +176,24 @@ class Service:
             for letter in messages:
                 if letter.sink.startswith(OWN) and letter.sink not in own:
                     raise ServiceError(f"dead letter {letter.id}: there is no {letter.sink} any more")
-                if letter.sink not in {*self._endpoints, *self._sinks, *own}:
+                if letter.sink not in {*parts.endpoints, *parts.sinks, *own}:
                     raise ServiceError(f"dead letter {letter.id}: the configuration has no sink {letter.sink!r}")
             for letter in records:
-                if letter.source not in self._feeds:
+                if letter.source not in parts.feeds:
                     raise ServiceError(f"dead letter {letter.id}: the configuration has no source {letter.source!r}")
                 if not letter.is_whole:
                     kept = f"{len(letter.record):,} of its {letter.size:,} bytes were kept"
                     raise ServiceError(f"dead letter {letter.id}: {kept}; it can be shown and dropped, and not replayed")
             self._open_sinks(opened)
-            if spooled := [letter for letter in messages if letter.sink not in self._sinks]:
+            if spooled := [letter for letter in messages if letter.sink not in parts.sinks]:
                 store.respool(spooled)
             counts = Counts()
             spool = self._spool(store, counts)
-            if spool is not None:
-                # It delivers nothing here: what is matched stays in the spool for the next run.
-                spool.stop()
-            pipeline = self._pipeline(store, counts, spool)
+            # It delivers nothing here: what is matched stays in the spool for the next run.
+            spool.stop()
+            setup = parts.setup()
+            Gateways(store, spool, setup.speaker, self.config)
+            pipeline = Pipeline(self.engine, store, setup, counts, spool)
             good, bad = pipeline.replay(records)
             taken = [letter in spooled or pipeline.resend(letter) for letter in messages]
             return good + sum(taken), bad + len(taken) - sum(taken)
@@ -222,62 +211,26 @@ class Service:
         return store
 
     def _open_sinks(self, opened: ExitStack) -> None:
-        for name, sink in self._sinks.items():
-            opened.callback(sink.close)
-            with _named("sinks", name):
+        opened.callback(self._close_parts)
+        for name, sink in self._parts.sinks.items():
+            with named("sinks", name):
                 sink.open()
-        self._check_endpoints()
-        for endpoint in self._endpoints.values():
-            opened.callback(endpoint.close)
+        self._parts.check_endpoints()
 
-    def _check_endpoints(self) -> None:
-        for name, endpoint in self._endpoints.items():
-            with _named("sinks", name):
-                endpoint.check()
-            section = self.config.sinks[name]
-            if isinstance(section, WebhookSink) and not section.secret:
-                _LOGGER.warning("sinks.%s: no secret, so who receives its messages cannot tell who has sent them", name)
+    def _close_parts(self) -> None:
+        (self._parts if self._running is None else self._running.parts).close()
 
-    def _spool(self, store: Store, counts: Counts) -> Spool | None:
-        """Return what delivers to endpoints; None where there are none, and none can come by the API."""
-        for name, count in store.lanes():
-            if name not in self._endpoints and not name.startswith(OWN):
-                _LOGGER.warning(
-                    "the spool has %d messages for %s, which is no webhook of this configuration; they stay", count, name
+    def _spool(self, store: Store, counts: Counts) -> Spool:
+        """Return what delivers to endpoints."""
+        for name, count, _ in store.lanes():
+            if name not in self._parts.endpoints and not name.startswith(OWN):
+                told = (
+                    "the spool has %d messages for %s, which is no webhook of this configuration; `streamer spool` forgets them"
                 )
-        if not self._endpoints and not self._has_api and not store.rows("SELECT 1 FROM gateways LIMIT 1"):
-            return None
-        delivery = self.config.delivery
-        spool = Spool(store, counts, delivery.dead_letter or "")
-        for name, endpoint in self._endpoints.items():
-            section = self.config.sinks[name]
-            assert isinstance(section, WebhookSink)
-            terms = Terms.of(delivery, concurrency=section.concurrency, batch=section.batch, batch_bytes=section.batch_bytes)
-            spool.add(name, endpoint, terms, hashlib.sha256(section.url.encode()).hexdigest())
+                _LOGGER.warning(told, count, name)
+        spool = Spool(store, counts)
+        self._parts.fill(spool)
         return spool
-
-    @property
-    def _has_api(self) -> bool:
-        return self.config.api.tokens.file is not None or self._dev
-
-    def _pipeline(self, store: Store, counts: Counts, spool: Spool | None) -> Pipeline:
-        config = self.config
-        shapes = {name: Shape(section.event, section.per) for name, section in _sinks(config).items()}
-        routes = Routes(config.routes, next(iter(shapes)) if not config.routes else None)
-        speaker = Speaker(Options.checked(**_of_engine(config).engine_options()), routes, shapes)
-        at_once = config.matching.batch_size or AT_ONCE
-        self.gateways = None if spool is None else Gateways(store, spool, speaker, config)
-        return Pipeline(
-            self.engine,
-            store,
-            list(self._feeds.values()),
-            self._sinks,
-            speaker,
-            counts,
-            at_once,
-            spool,
-            config.delivery.dead_letter,
-        )
 
     def _serve_metrics(self, opened: ExitStack, counts: Counts) -> CollectorRegistry:
         """Put all metrics on a registry, and serve it where the configuration says so."""
@@ -298,31 +251,6 @@ class Service:
         opened.callback(server.close)
         _LOGGER.info("metrics: %s", server.url)
         return registry
-
-    def _open_api(
-        self, opened: ExitStack, pipeline: Pipeline, store: Store, counts: Counts, registry: CollectorRegistry
-    ) -> Server | None:
-        """Listen for the API where the configuration says so; nothing is answered yet. Raises ServiceError."""
-        config = self.config
-        if not self._has_api:
-            return None
-        try:
-            with needed("the API needs starlette and uvicorn", "service"):
-                from streamer.service.api.app import App
-                from streamer.service.api.handlers import Handlers
-                from streamer.service.api.metrics import ApiCounts
-                from streamer.service.api.server import Server
-                from streamer.service.api.tokens import Tokens
-        except ModuleNotFoundError as error:
-            raise ServiceError(f"api: {error}") from None
-        assert self.gateways is not None
-        status = Status(pipeline, store, counts, registry, _sources(config), _sinks(config))
-        tokens = None if config.api.tokens.file is None or self._dev else Tokens(config.api.tokens.file)
-        app = self.api = App(Handlers(self.engine, store, self.subscriptions, self.gateways, status), config.api, tokens)
-        registry.register(ApiCounts(app, self.subscriptions, self.gateways))
-        server = Server(app, config.api)
-        opened.callback(server.close)
-        return server
 
     # Signals
 
@@ -347,18 +275,21 @@ class Service:
             for number, action in before.items():
                 signal.signal(number, action)
 
-    def _watch(self, pipeline: Pipeline, spool: Spool | None) -> None:
+    def _watch(self, running: Running) -> None:
         """Wait for the end, and for signals."""
+        pipeline, spool = running.pipeline, running.spool
         deadline, looked, told = None, 0.0, time.monotonic()
         while not pipeline.wait(_LOOK):
             if signal.SIGHUP in self._asked:
                 self._asked.remove(signal.SIGHUP)
-                self._reload()
+                self.reload()
+            while not self._wanted.empty():
+                self.reload(self._wanted.get().set_result)
             if self.config.service.watch is not None and time.monotonic() - looked >= _LOOK_AT_FILES:
                 looked = time.monotonic()
                 if self._watched.is_due():
                     self._take_files()
-            if spool is not None and pipeline.has_read and time.monotonic() > told + _TELL:
+            if pipeline.has_read and time.monotonic() > told + _TELL:
                 told = time.monotonic()
                 for name, count in spool.waits_for().items():
                     _LOGGER.info(
@@ -389,21 +320,35 @@ class Service:
             return
         _LOGGER.info("service.watch: %d subscriptions changed", count)
 
-    def _reload(self) -> None:
-        """Take the configuration and its files of subscriptions anew, or say why not and leave all as it is."""
-        try:
-            new = self._load()
-            check(self.config, new)
-            found, places = subscriptions.read(new)
-            faults.point("reload.checked")
-            count = self.subscriptions.begin(new, found, places) if subscriptions.are_from_files(new.config) else 0
-            changed = self.engine.reload(_of_engine(new.config)).changed
-        except (BulkConfigError, OSError, ServiceError) as error:
-            _tell_refused("reload", error)
-            return
-        self._loaded = new
-        self._in_force(new)
-        _LOGGER.info("reload: %d subscriptions changed; %s", count, ", ".join(changed) or "the configuration is as it was")
+    def reload(self, answer: Callable[[Reloaded], None] = lambda _: None) -> Reloaded:
+        """Take the configuration and its files of subscriptions anew, or say why not and leave all as it is; while it runs."""
+        running = self._running
+        assert running is not None
+        told = running.reload(self._load, partial(fitting, dev=self._dev), answer)
+        if not told.errors:
+            self._loaded = running.loaded
+            self._watched = subscriptions.Watch(self.config)
+            self._in_force(self._loaded)
+        return told
+
+    def _ask_reload(self) -> Reloaded:
+        """Have the main thread reload, and wait for it. Raises ServiceError."""
+        asked: Future[Reloaded] = Future()
+        self._wanted.put(asked)
+        running = self._running
+        assert running is not None
+        while True:
+            try:
+                return asked.result(_LOOK)
+            except TimeoutError:
+                if running.pipeline.wait(0) or self._asked:
+                    raise ServiceError("the service is ending") from None
+
+
+def _handlers(service: Service, store: Store, status: Status) -> Handlers:
+    from streamer.service.api.handlers import Handlers
+
+    return Handlers(service.engine, store, service.subscriptions, service.gateways, status)
 
 
 def fitting(loaded: Loaded, *, dev: bool = False) -> None:
@@ -451,44 +396,12 @@ def _is_one_file(one: Path, other: Path) -> bool:
         return False  # one of them is not there yet
 
 
-def _decoder(source: Source) -> Decoder | None:
-    return decoder(source.format) if isinstance(source, LinesSource) else None
-
-
 def _what_decodes(source: Source) -> str:
     """Return the field that says that a source is decoded."""
     return "format" if isinstance(source, LinesSource) else "type"
-
-
-def _sources(config: Config) -> Mapping[str, Source]:
-    return config.sources or {"stdin": StdinSource(type="stdin")}
-
-
-def _sinks(config: Config) -> Mapping[str, Sink]:
-    return config.sinks or {"stdout": StdoutSink(type="stdout")}
-
-
-def _of_engine(config: Config) -> Config:
-    """Return what of a configuration is the engine's: the service has the subscriptions, and serves the metrics."""
-    matching = config.matching
-    if any(source.is_decoded for source in config.sources.values()):
-        matching = matching.model_copy(update={"layout": cdc.LAYOUT})
-    return config.model_copy(update={"matching": matching, "subscriptions": (), "metrics": Metrics()})
-
-
-def _beginning(store: Store, source: str) -> Callable[[str, str], None]:
-    return lambda partition, position: store.begin(source, partition, position)
 
 
 def _tell_refused(what: str, error: Exception) -> None:
     for each in error.errors if isinstance(error, BulkConfigError) else (error,):
         _LOGGER.error("%s: %s", what, each)
     _LOGGER.error("%s: nothing was changed", what)
-
-
-@contextmanager
-def _named(kind: str, name: str) -> Iterator[None]:
-    try:
-        yield
-    except ServiceError as error:
-        raise ServiceError(f"{kind}.{name}: {error}") from error

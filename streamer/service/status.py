@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, Final, final
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from streamer.config.schema import PostgresSource, Sink, Source
+from streamer.config.schema import Config, PostgresSource, WebhookSink
 from streamer.service.metrics import Counts
+from streamer.service.parts import sinks_of, sources_of
 from streamer.service.pipeline import Pipeline
-from streamer.service.store.sqlite import DeadLetter, Store
+from streamer.service.reload import Reloaded
+from streamer.service.store.sqlite import OWN, DeadLetter, Store
 
 #: A source that read nothing for so many seconds is idle.
 IDLE: Final = 10.0
@@ -30,17 +32,17 @@ class Status:
         store: Store,
         counts: Counts,
         registry: CollectorRegistry,
-        sources: Mapping[str, Source],
-        sinks: Mapping[str, Sink],
+        config: Callable[[], Config],
+        reload: Callable[[], Reloaded],
     ) -> None:
         self._pipeline, self._store, self._counts, self._registry = pipeline, store, counts, registry
-        self._sources, self._sinks = sources, sinks
+        self._config, self._reload = config, reload
 
     def sources(self) -> list[dict[str, Any]]:
         """Return the sources, with their positions and counts. Raises ServiceError."""
         counts = self._counts.of_sources()
         told = []
-        for name, section in self._sources.items():
+        for name, section in sources_of(self._config()).items():
             read, matched, rejected = counts.get(name, (0, 0, 0))
             told.append(
                 {
@@ -62,13 +64,18 @@ class Status:
         spools = {each.sink: each for each in self._counts.gauges()}
         state = "stalled" if self._is_stalled() else "working"
         told = []
-        for name, section in self._sinks.items():
+        for name, section in sinks_of(self._config()).items():
             delivered, dead = counts.get(name, (0, 0))
             each = {"name": name, "type": section.type, "state": state, "delivered": delivered, "dead": dead}
             if (seen := spools.get(name)) is not None:
                 each["state"] = {"closed": "working", "disabled": "disabled"}.get(seen.state or "", "down")
                 each["spool"] = {"messages": seen.messages, "bytes": seen.bytes, "oldest_s": seen.oldest}
             told.append(each)
+        known = self._config().sinks
+        for name, count, size in self._store.lanes():
+            if not isinstance(known.get(name), WebhookSink) and not name.startswith(OWN):
+                each = {"name": name, "type": "webhook", "state": "removed", "delivered": 0, "dead": 0}
+                told.append(each | {"spool": {"messages": count, "bytes": size, "oldest_s": 0.0}})
         return told
 
     def trouble(self) -> str | None:
@@ -81,7 +88,7 @@ class Status:
 
     def replay(self, letter: DeadLetter) -> bool:
         """Match a dead letter again, and deliver what it matches; False where its source is gone, or it cannot be read again."""
-        return (letter.stage == "deliver" or letter.source in self._sources) and self._pipeline.replay_beside(letter)
+        return self._pipeline.replay_beside(letter)
 
     def drop(self, letter: DeadLetter) -> bool:
         """Drop a dead letter; tell whether it was there."""
@@ -90,6 +97,14 @@ class Status:
     def enable(self, sink: str) -> bool | None:
         """Ask an endpoint again that wanted no more; tell whether it was so, or None where there is no such endpoint."""
         return self._pipeline.enable(sink)
+
+    def forget(self, sink: str) -> int | None:
+        """Forget the messages for a sink that was taken out of the configuration; None where it was not. Raises ServiceError."""
+        return self._pipeline.forget(sink)
+
+    def reload(self) -> Reloaded:
+        """Take the configuration anew, or say why not. Raises ServiceError: the service is ending."""
+        return self._reload()
 
     def metrics(self) -> bytes:
         """Return the metrics, as Prometheus reads them."""

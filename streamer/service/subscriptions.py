@@ -206,11 +206,12 @@ class Subscriptions:
 
     Attributes:
         expired: how many leases were over since it was made.
+        quotas: how much a tenant may hold; a reload may change them.
     """
 
     def __init__(self, engine: Engine, store: Store, quotas: Quotas | None = None) -> None:
         self._engine, self._store, self._table = engine, store, Table(store)
-        self._quotas = quotas or Quotas()
+        self.quotas = quotas or Quotas()
         self._lock = Lock()
         self._wake = threading.Event()
         self._is_closed = False
@@ -421,8 +422,8 @@ class Subscriptions:
 
     def _check_quotas(self, tenant: str, held: int, unindexed: int) -> None:
         for bound, count, what in (
-            (self._quotas.subscriptions, held, "subscriptions"),
-            (self._quotas.unindexed, unindexed, "subscriptions of which no condition can be looked up"),
+            (self.quotas.subscriptions, held, "subscriptions"),
+            (self.quotas.unindexed, unindexed, "subscriptions of which no condition can be looked up"),
         ):
             if bound is not None and count > bound:
                 raise Declined("quota", f"a tenant may hold {bound:,} {what}")

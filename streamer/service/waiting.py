@@ -90,7 +90,7 @@ class Waiting:
         self._changed = threading.Condition(Lock())
         self._parts: list[Part] = []
         self._size = 0
-        self._is_over = False
+        self._is_taken = self._is_over = False
 
     def put(self, part: Part) -> None:
         """Add a part, once there is room; it is forgotten where nobody will deliver it."""
@@ -103,18 +103,29 @@ class Waiting:
                 self._changed.notify_all()
 
     def take(self) -> list[Part]:
-        """Wait for parts, and return all there are; none once it is over and all were taken."""
+        """Wait for parts, and return all there are; none once it is over and all were taken.
+
+        Who asks again has delivered what was returned before.
+        """
         with self._changed:
+            self._is_taken = False
+            self._changed.notify_all()
             while not self._parts and not self._is_over:
                 self._changed.wait()
             parts, self._parts, self._size = self._parts, [], 0
+            self._is_taken = bool(parts)
             self._changed.notify_all()
             return parts
+
+    def drained(self, seconds: float) -> bool:
+        """Wait until all that was put is delivered, for so long at most; tell whether it is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._parts and not self._is_taken, seconds)
 
     def end(self, *, drop: bool = False) -> None:
         """Say that no more will come; with *drop* that nothing is delivered any more."""
         with self._changed:
             self._is_over = True
             if drop:
-                self._parts, self._size = [], 0
+                self._parts, self._size, self._is_taken = [], 0, False
             self._changed.notify_all()

@@ -182,7 +182,7 @@ def test_each_kind_has_a_table() -> None:
     text = table()
     for title in ("`sources.NAME`, `type: file`", "`sinks.NAME`, `type: stdout`", "`routes[]`"):
         assert f"### {title}\n" in text
-    assert "| `path` | needed | no |" in text
+    assert "| `path` | needed | service |" in text
 
 
 def test_a_change_of_a_section_with_a_name_is_told_by_its_place() -> None:

@@ -51,12 +51,14 @@ class Api:
     Attributes:
         directory: where its files are: `in.jsonl`, which it follows, `out.jsonl`, `data`, `tokens.json`.
         token: what requests carry where they do not say.
+        config: what the next reload reads.
     """
 
     port: int
     directory: Path
     service: Service
     token: str
+    config: dict[str, Any]
 
     def ask(
         self, method: str, path: str, body: Any = None, *, token: str | None = None, headers: Mapping[str, str] | None = None
@@ -146,7 +148,7 @@ def running(directory: Path, *, dev: bool = False, **sections: Any) -> Iterator[
     if failed:
         raise failed[0]
     try:
-        yield Api(service.api_port or 0, directory, service, token)
+        yield Api(service.api_port or 0, directory, service, token, config)
     finally:
         service.stop()
         thread.join(30)

@@ -274,11 +274,11 @@ def test_what_files_hold_is_theirs(tmp_path: Path, backend: str) -> None:
         assert api.ask("PUT", "/v1/subscriptions/mine", BIG).status == 201
         # And what the API holds, files cannot take: such a reload is refused, whole.
         (tmp_path / "subs.jsonl").write_text('{"id": "new", "tenant": "acme"}\n{"id": "mine", "tenant": "acme"}\n')
-        api.service._reload()
+        api.service.reload()
         assert api.ask("GET", "/v1/subscriptions/new").status == 404
         assert api.ask("GET", ONE).status == 200
         (tmp_path / "subs.jsonl").write_text('{"id": "new", "tenant": "acme"}\n')
-        api.service._reload()
+        api.service.reload()
         assert [each["id"] for each in api.ask("GET", "/v1/subscriptions").json["items"]] == ["mine", "new"]
         assert sorted(api.service.engine) == ["acme\0mine", "acme\0new"]
     with running(tmp_path, subscriptions=[str(tmp_path / "subs.jsonl")]) as api:
@@ -335,7 +335,7 @@ def test_writes_during_reloads_are_all_there(tmp_path: Path, backend: str) -> No
             while not done.is_set():
                 number += 1
                 path.write_text(f'{{"id": "f{number}", "tenant": "acme"}}\n')
-                api.service._reload()
+                api.service.reload()
 
         thread = threading.Thread(target=reload)
         thread.start()

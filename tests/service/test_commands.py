@@ -197,8 +197,8 @@ def test_a_reload_takes_subscriptions_and_what_may_change_or_nothing(start: Star
     assert "subs.jsonl:2: subscription 'bad': cel: " in reload(1)
     until(lambda: "reload: nothing was changed" in log(place))
     (place / "subs.jsonl").write_bytes(b'{"id": "all"}\n')
-    (place / "streamer.yaml").write_text(CONFIG.replace("out.jsonl", "elsewhere.jsonl"))
-    assert "streamer.yaml:3:33: sinks.out.path: cannot change while the engine runs" in reload(3)
+    (place / "streamer.yaml").write_text(CONFIG.replace("data}", "elsewhere}").replace("out.jsonl", "elsewhere.jsonl"))
+    assert "streamer.yaml:4:21: service.data_dir: cannot change while the service runs; start it again" in reload(3)
     with open(place / "in.jsonl", "ab") as file:
         file.write(event(4) + b"\n" + event(5, 5) + b"\n")
     until(lambda: written(place) == ["1", "3", "5"])
@@ -274,6 +274,24 @@ def test_dead_letters_are_listed_beside_the_service_and_replayed_and_dropped_wit
         assert b"no dead letter 8, 9" in ran.stderr
     assert run("dead-letters", "drop", "--data-dir", "data").returncode == 2
     assert run("dead-letters", "list", "--data-dir", "nosuch").stderr == b"streamer: nosuch: no store\n"
+
+
+def test_messages_of_a_sink_that_is_none_any_more_are_listed_and_forgotten(run: Run, start: Start, place: Path) -> None:  # noqa: F811
+    """They are listed beside the service, too."""
+    hook = "{type: webhook, url: 'http://127.0.0.1:9/', allow_http: true, ports: [9], networks: [127.0.0.0/8]}"
+    (place / "streamer.yaml").write_text(CONFIG.replace("{type: file, path: out.jsonl}", hook))
+    running = start("serve", "-c", "streamer.yaml")
+    listed = until(lambda: run("spool", "list", "--data-dir", "data", "-f", "json").stdout)
+    told = json.loads(listed)
+    assert (told["sink"], told["messages"]) == ("out", 1)
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(60) == 0
+    refused = run("spool", "forget", "out", "-c", "streamer.yaml")
+    assert (refused.returncode, b"sinks.out: the configuration has it" in refused.stderr) == (2, True)
+    (place / "streamer.yaml").write_text(CONFIG)
+    assert b"sinks.out: 1 message forgotten" in run("spool", "forget", "out", "-c", "streamer.yaml").stderr
+    assert run("spool", "forget", "out", "-c", "streamer.yaml").returncode == 1
+    assert run("spool", "list", "-c", "streamer.yaml").stdout.decode().splitlines()[1:] == []
 
 
 def test_its_metrics_stand_beside_the_engines(start: Start, place: Path) -> None:  # noqa: F811

@@ -18,8 +18,7 @@ from streamer.config.loader import Loaded
 from streamer.service import faults
 from streamer.service.metrics import Counts
 from streamer.service.serve import fitting
-from streamer.service.store.sqlite import Store, look
-from streamer.service.store.subscriptions import Table
+from streamer.service.store.sqlite import look
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
 
 
@@ -328,17 +327,6 @@ def test_bad_subscriptions_are_named_with_file_and_line_and_the_users_id(make: M
     assert "subscription 'b': cel: " in str(refused.value.errors[0])
     assert "twice" in str(refused.value.errors[1])
     assert not (tmp_path / "data").exists()
-
-
-def test_a_reload_that_fails_once_it_is_checked_changes_nothing(make: Make, tmp_path: Path) -> None:
-    service = make()
-    faults.arm("reload.checked", fail)
-    (tmp_path / "subs.jsonl").write_bytes(b'{"id": "other"}\n')
-    store = Store(tmp_path / "data")
-    with pytest.raises(Fault):
-        service._reload()
-    assert (len(service.engine), Table(store).active()) == (2, [])
-    store.close()
 
 
 def test_each_source_of_several_keeps_its_order(make: Make, tmp_path: Path) -> None:

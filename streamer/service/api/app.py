@@ -58,14 +58,20 @@ class App:
     """
 
     def __init__(self, handlers: Any, section: Api, tokens: Tokens | None) -> None:
-        self._handlers, self._section, self._tokens = handlers, section, tokens
-        self._limits = Limits(section)
+        self._handlers = handlers
         self._pool = ThreadPoolExecutor(_THREADS, "streamer-api")
         self._probes = ThreadPoolExecutor(_PROBES, "streamer-probe")
-        self._names = {"localhost", section.address.lower(), *(name.lower() for name in section.hosts)}
-        self._origins = {origin.lower().rstrip("/") for origin in section.origins}
         self.door = Door(section.limits)
         self.counts: Counter[tuple[str, str]] = Counter()
+        self.take(section, tokens)
+
+    def take(self, section: Api, tokens: Tokens | None) -> None:
+        """Answer as a section says, from the next request on; while no event loop uses it."""
+        self._section, self._tokens = section, tokens
+        self._limits = Limits(section)
+        self._names = {"localhost", section.address.lower(), *(name.lower() for name in section.hosts)}
+        self._origins = {origin.lower().rstrip("/") for origin in section.origins}
+        self.door.limits = section.limits
 
     def close(self) -> None:
         """Begin nothing more."""

@@ -19,6 +19,7 @@ from streamer.service import gateways
 from streamer.service.api import openapi
 from streamer.service.api.calls import LINES, METRICS, Answer, Call, after, answer, cursor, tags
 from streamer.service.api.problems import Problem, members
+from streamer.service.reload import Reloaded
 from streamer.service.store.gateways import StoredGateway
 from streamer.service.store.sqlite import DeadLetter, Store, milliseconds
 from streamer.service.store.subscriptions import PAGE, Stored
@@ -52,6 +53,12 @@ class Running(Protocol):
 
     def enable(self, sink: str) -> bool | None:
         """Ask an endpoint again that wanted no more; None where there is no such endpoint. Raises ServiceError."""
+
+    def forget(self, sink: str) -> int | None:
+        """Forget the messages for a sink that was taken out of the configuration; None where it was not. Raises ServiceError."""
+
+    def reload(self) -> Reloaded:
+        """Take the configuration anew, or say why not. Raises ServiceError: the service is ending."""
 
     def metrics(self) -> bytes:
         """Return the metrics, as Prometheus reads them."""
@@ -328,6 +335,27 @@ class Handlers:
         if self._running.enable(call.path["name"]) is None:
             raise Problem("unknown", "no such sink, or none of webhooks")
         return Answer(status=204)
+
+    def forget_sink(self, call: Call) -> Answer:
+        """See the route."""
+        count = self._running.forget(call.path["name"])
+        if count is None:
+            raise Problem("unknown", "no such sink, or one that matches are delivered to")
+        return answer({"messages": count})
+
+    def reload(self, _: Call) -> Answer:
+        """See the route."""
+        told = self._running.reload()
+        if told.errors:
+            raise Problem("configuration", told.errors[0], errors=[{"reason": each} for each in told.errors])
+        return answer({"changed": told.changed, "subscriptions": told.subscriptions})
+
+    def last_reload(self, _: Call) -> Answer:
+        """See the route."""
+        last = self._engine.last_reload
+        assert last is not None
+        told = {"good": last.good, "at": _time(int(last.at * 1000)), "good_at": _time(int(last.good_at * 1000))}
+        return answer(told if last.error is None or last.good else told | {"error": last.error})
 
     def document(self, _: Call) -> Answer:
         """See the route."""

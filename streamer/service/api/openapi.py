@@ -177,7 +177,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                     {
                         "name": _TEXT,
                         "type": _TEXT,
-                        "state": {"enum": ["working", "stalled", "down", "disabled"]},
+                        "state": {"enum": ["working", "stalled", "down", "disabled", "removed"]},
                         "delivered": _COUNT,
                         "dead": _COUNT,
                         "spool": _object({"messages": _COUNT, "bytes": _COUNT, "oldest_s": {"type": "number"}}),
@@ -187,6 +187,9 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             )
         }
     ),
+    "Forgotten": _object({"messages": _COUNT}),
+    "Reloaded": _object({"changed": _list(_TEXT), "subscriptions": _COUNT}),
+    "LastReload": _object({"good": _BOOL, "at": _TEXT, "good_at": _TEXT, "error": _TEXT}, "error"),
     "Document": {"type": "object"},
     "Text": _TEXT,
     "Health": _object({"status": {"const": "alive"}}),

@@ -22,6 +22,8 @@ from streamer.service.api.connections import maker
 
 #: How long requests that are being answered may take once the service ends, in seconds.
 _DRAIN: Final = 2.0
+#: How long a connection that was accepted last may take to send its request, where another server goes on, in seconds.
+_GRACE: Final = 0.05
 #: Connections that wait to be accepted.
 _BACKLOG: Final = 1024
 _LOGGER: Final = logging.getLogger("streamer.service.api")
@@ -31,6 +33,9 @@ _LOGGER: Final = logging.getLogger("streamer.service.api")
 class Server:
     """Serves an application until it is closed. It listens from the beginning, and answers once it is started.
 
+    Args:
+        before: a server that listens; of the same address it takes over what has come there and was not accepted.
+
     Attributes:
         port: where it listens.
         url: what leads to it.
@@ -39,39 +44,37 @@ class Server:
         ServiceError: it cannot listen there, or the certificate cannot be used.
     """
 
-    def __init__(self, app: App, section: Api) -> None:
+    def __init__(self, app: App, section: Api, before: Server | None = None) -> None:
         self._app, self._section = app, section
         self._tls = Certificates(section) if section.tls.certificate is not None else None
-        try:
-            family, kind, _, _, address = socket.getaddrinfo(
-                section.address, section.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            self._socket = socket.socket(family, kind)
-            try:
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                self._socket.bind(address)
-                self._socket.listen(_BACKLOG)
-            except BaseException:
-                self._socket.close()
-                raise
-        except OSError as error:
-            where = f"{section.address}, port {section.port}"
-            raise ServiceError(f"api: cannot listen at {where}: {error.strerror or error}") from None
+        same = before is not None and (before._section.address, before._section.port) == (section.address, section.port)
+        self._socket: socket.socket = before._socket.dup() if before is not None and same else _listening(section)
         self.port = int(self._socket.getsockname()[1])
         host = f"[{section.address}]" if ":" in section.address else section.address
         self.url = f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._grace = 0.0
         self._is_over = asyncio.Event()
         self._begun = threading.Event()
         self._thread = threading.Thread(target=self._run, name="streamer-api", daemon=True)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it answers."""
+        return self._begun.is_set()
 
     def start(self) -> None:
         """Begin to answer."""
         self._thread.start()
         self._begun.wait()
 
-    def close(self) -> None:
-        """Answer what is being answered, for 2 s at most, and stop."""
+    def close(self, *, gives_way: bool = False) -> None:
+        """Answer what is being answered, for 2 s at most, and stop.
+
+        Args:
+            gives_way: whether another server goes on. Who has just connected is answered, then.
+        """
+        self._grace = _GRACE if gives_way else 0.0
         if self._loop is not None:
             try:
                 self._loop.call_soon_threadsafe(self._is_over.set)
@@ -79,7 +82,6 @@ class Server:
                 pass  # it is over already
             self._thread.join()
         self._socket.close()
-        self._app.close()
 
     def _run(self) -> None:
         try:
@@ -122,6 +124,9 @@ class Server:
                 state.default_headers = _headers()
                 if self._tls is not None:
                     self._tls.look()
+        # What was accepted by now becomes a connection as long as the server is open, and is left hanging by a closed one.
+        loop.remove_reader(self._socket)
+        await asyncio.sleep(self._grace)
         server.close()
         for connection in list(state.connections):
             connection.shutdown()
@@ -130,6 +135,26 @@ class Server:
         for connection in list(state.connections):
             if connection.transport is not None:
                 connection.transport.abort()
+
+
+def _listening(section: Api) -> socket.socket:
+    """Return a socket that listens. Raises ServiceError."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            section.address, section.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(_BACKLOG)
+        except BaseException:
+            listening.close()
+            raise
+    except OSError as error:
+        where = f"{section.address}, port {section.port}"
+        raise ServiceError(f"api: cannot listen at {where}: {error.strerror or error}") from None
+    return listening
 
 
 def _headers() -> list[tuple[bytes, bytes]]:

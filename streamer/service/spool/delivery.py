@@ -116,10 +116,11 @@ class Delivery:
 
     def become(self, endpoint: Endpoint, terms: Terms, target: str) -> None:
         """Deliver to another endpoint, or in another way, from the next request on; what is on its way ends as it began."""
-        self.endpoint.close()
+        if endpoint is not self.endpoint:
+            self.endpoint.close()
+        if (target, terms) != (self.target, self.terms):
+            self.breaker = Breaker(terms)
         self.endpoint, self.terms, self.target = endpoint, terms, target
-        self.breaker = Breaker(terms)
-        self.is_gone = False
 
     def change(self, messages: int, size: int, matches: int) -> None:
         """Note that the spool has more for it, or less."""

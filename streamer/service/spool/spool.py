@@ -67,6 +67,7 @@ class Spool:
         self.announce: Callable[[Sequence[DeadLetter]], None] = lambda _: None
         self.tell: Callable[[Sequence[tuple[History, int, Spooled]]], None] = lambda _: None
         self._deliveries: dict[str, Delivery] = {}
+        self._removed: dict[str, Delivery] = {}
         self._histories: dict[str, History] = {}
         self._inbox: queue.SimpleQueue[_Answer | _Asking | Callable[[], None] | None] = queue.SimpleQueue()
         self._jobs: queue.SimpleQueue[tuple[Delivery, Endpoint, list[Waiting], list[Line]] | None] = queue.SimpleQueue()
@@ -92,6 +93,19 @@ class Spool:
             again: ask one that wanted no more in any case.
         """
         self._do(lambda: self._add(name, endpoint, terms, target, owner, again))
+
+    def remove(self, name: str) -> None:
+        """Deliver no more to a sink; what is on its way ends, and its messages stay in the store."""
+        self._do(lambda: self._remove(name))
+
+    def clear(self, name: str) -> int | None:
+        """Forget the messages for a sink that was taken out; return how many there were, None where it was not, or never was.
+
+        Raises:
+            ServiceError: requests to it are on their way, or the store failed.
+        """
+        is_mine = name in self._deliveries or name in self._histories
+        return self._do(lambda: None if is_mine else self._clear(name))
 
     def add_history(self, name: str, owner: Owner, most_bytes: int, most_age: float) -> None:
         """Keep what is for a sink for those who read it: so many bytes, and for so many seconds."""
@@ -129,7 +143,7 @@ class Spool:
 
     def enable(self, name: str) -> bool:
         """Deliver again to an endpoint that wanted no more; tell whether it was so."""
-        return self._do(lambda: self._enable(name))
+        return self._do(lambda: self._enable(name, self._deliveries.get(name)))
 
     def replay(self, letters: Sequence[DeadLetter]) -> None:
         """Put messages that were given up into the spool again; the letters are dropped. See `Store.respool`."""
@@ -244,20 +258,39 @@ class Spool:
 
     def _add(self, name: str, endpoint: Endpoint, terms: Terms, target: str, owner: Owner | None, again: bool) -> None:
         lane = self._store.lane(name)
+        if (before := self._deliveries.get(name) or self._removed.pop(name, None)) is not None:
+            # One sink has one delivery for as long as the process runs: so its keys keep their order.
+            if before.is_gone and (again or before.target != target):
+                self._settle()
+                self._enable(name, before)
+            before.become(endpoint, terms, target)
+            self._deliveries = {**self._deliveries, name: before}
+            return
         if lane.gone is not None:
             if again or lane.target != target:
                 self._store.enable(name)
             elif owner is None:
                 _LOGGER.error("sinks.%s: its endpoint wanted no more; give it another url, or start with --enable %s", name, name)
-        if (before := self._deliveries.get(name)) is not None:
-            before.become(endpoint, terms, target)
-            return
         delivery = Delivery(name, endpoint, terms, target, lane, self._store, owner)
         self._counts.found(delivery.matches)
         if delivery.messages and owner is None:
             _LOGGER.info("sinks.%s: %d messages are in the spool", name, delivery.messages)
         # Who goes over it meanwhile goes over the one before.
         self._deliveries = {**self._deliveries, name: delivery}
+
+    def _remove(self, name: str) -> None:
+        if (each := self._deliveries.get(name)) is not None:
+            self._removed[name] = each
+            self._deliveries = {other: found for other, found in self._deliveries.items() if other != name}
+
+    def _clear(self, name: str) -> int | None:
+        self._settle()
+        if (each := self._removed.get(name)) is not None:
+            if each.requests:
+                raise ServiceError(f"sinks.{name}: requests to it are on their way; try again once they have ended")
+            del self._removed[name]
+            self._counts.drop(each.matches)
+        return self._store.clear(name)
 
     def _forget(self, name: str, delete: Callable[[], tuple[int, int, int]]) -> None:
         self._settle()
@@ -321,14 +354,19 @@ class Spool:
 
     def _has_ended(self) -> bool:
         if self._is_stopping:
-            return not any(each.requests for each in self._deliveries.values())
+            return not any(each.requests for each in (*self._deliveries.values(), *self._removed.values()))
         return all(each.is_done for each in self._deliveries.values())
 
     def _read_inbox(self) -> bool:
         """Wait for something for a while, and take all there is; tell whether there was something."""
         wait = TICK if self._since is None else max(self._since + GATHER - time.monotonic(), 0.0)
         try:
-            item = self._inbox.get(timeout=wait) if wait else self._inbox.get_nowait()
+            # Without a sink there is nothing that is due by itself.
+            item = (
+                self._inbox.get(timeout=wait if self._deliveries or self._histories else None)
+                if wait
+                else self._inbox.get_nowait()
+            )
         except queue.Empty:
             return False
         while True:
@@ -443,10 +481,10 @@ class Spool:
         if taken:
             self._learn(taken)
 
-    def _enable(self, name: str) -> bool:
+    def _enable(self, name: str, delivery: Delivery | None) -> bool:
         was = self._store.enable(name)
-        if name in self._deliveries:
-            self._deliveries[name].is_gone = False
+        if delivery is not None:
+            delivery.is_gone = False
         return was
 
     def _replay(self, letters: Sequence[DeadLetter]) -> None:
@@ -469,8 +507,8 @@ class Spool:
         letters = self._left(letters)
         count = self._store.drop([letter.id for letter in letters])
         for letter in letters:
-            if letter.spooled is not None and letter.sink in self._deliveries:
-                each = self._deliveries[letter.sink]
+            each = self._deliveries.get(letter.sink) or self._removed.get(letter.sink)
+            if letter.spooled is not None and each is not None:
                 each.unblock(letter.spooled)
                 with self._lock:
                     each.change(-1, -letter.size, -letter.matches)

@@ -18,7 +18,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, final
@@ -270,7 +270,9 @@ class Store:
 
     Args:
         directory: made if it is not there, for its owner alone.
-        dead_letter_bytes: room for dead letters.
+
+    Attributes:
+        dead_letter_bytes: room for dead letters; a reload may change it.
 
     Raises:
         ServiceError: another process uses it, it is no store, of a later version, damaged, or cannot be written.
@@ -278,7 +280,7 @@ class Store:
 
     def __init__(self, directory: Path, *, dead_letter_bytes: int = 1024**3) -> None:
         self.directory = directory
-        self._most = dead_letter_bytes
+        self.dead_letter_bytes = dead_letter_bytes
         self._turn = Lock()
         self._is_failing = False
         with self._told():
@@ -378,14 +380,14 @@ class Store:
     def _room_for(self, dead: Sequence[DeadLetter]) -> int:
         """Return how many bytes some dead letters take. Raises ServiceError where there is no room for them."""
         size = sum(len(each.record) + len(each.reason) for each in dead)
-        if self._dead + size <= self._most:
+        if self._dead + size <= self.dead_letter_bytes:
             return size
         self._dead = self._measured()
-        while self._dead + size > self._most and self._forget_letters():
+        while self._dead + size > self.dead_letter_bytes and self._forget_letters():
             self._dead = self._measured()
-        if self._dead + size > self._most:
+        if self._dead + size > self.dead_letter_bytes:
             raise ServiceError(
-                f"{self.directory}: the dead letters would take more than the {self._most:,} bytes of "
+                f"{self.directory}: the dead letters would take more than the {self.dead_letter_bytes:,} bytes of "
                 "delivery.dead_letter_bytes; streamer dead-letters shows, replays and drops them"
             )
         return size
@@ -405,7 +407,7 @@ class Store:
         last = freed = 0
         for number, size in self.rows(_OLDEST_OF_A_TENANT, whose[0][0]):
             last, freed = number, freed + size
-            if freed >= self._most // _FORGOTTEN:
+            if freed >= self.dead_letter_bytes // _FORGOTTEN:
                 break
         with self.transaction() as execute:
             count = execute(_FORGET_OLDEST, (whose[0][0], last)).rowcount
@@ -482,10 +484,11 @@ class Store:
         ((messages, size, matches),) = self.rows(_HELD, *_range(lane))
         return messages, size, matches
 
-    def lanes(self) -> list[tuple[str, int]]:
-        """Return the sinks that the spool holds messages for, and how many."""
+    def lanes(self) -> list[tuple[str, int, int]]:
+        """Return the sinks that the spool holds messages for, how many, and their bytes."""
         names = [name for (name,) in self.rows("SELECT name FROM lanes ORDER BY number")]
-        return [(name, count) for name in names if (count := self.held(self.lane(name))[0])]
+        held = [(name, *self.held(self.lane(name))[:2]) for name in names]
+        return [each for each in held if each[1]]
 
     def _spool(self, spooled: Sequence[Spooled]) -> list[tuple[int, Spooled]]:
         """Insert messages, within a transaction; return those whose lane there is, with their numbers."""
@@ -559,6 +562,14 @@ class Store:
         if name in self._lanes:
             self._lanes[name].gone = self._lanes[name].target = None
         return bool(found)
+
+    def clear(self, name: str) -> int | None:
+        """Forget the messages for a sink; return how many there were, None where it never had any. Their dead letters stay."""
+        if not self.rows("SELECT 1 FROM lanes WHERE name = ?", name):
+            return None
+        self.lane(name)
+        with self.transaction() as execute:
+            return self.forget(name, execute)[0]
 
     def respool(self, letters: Sequence[DeadLetter]) -> None:
         """Put messages that were given up into the spool again, with their ids; the letters are dropped.
@@ -658,23 +669,34 @@ def look(directory: Path, after: int = 0, most: int = 1000, number: int | None =
     Args:
         number: only this one.
     """
+    with _beside(directory) as database:
+        if number is not None:
+            after, most = number - 1, 1
+        found = _letters(database.execute(_LETTERS, (after, most)).fetchall())
+        return [each for each in found if number in (None, each.id)]
+
+
+def look_at_spool(directory: Path) -> list[tuple[str, int, int]]:
+    """Read as `Store.lanes`, beside the process that uses the store. Raises ServiceError."""
+    with _beside(directory) as database:
+        lanes = [Lane(*row) for row in database.execute("SELECT name, number, gone, target FROM lanes ORDER BY number")]
+        held = [(lane.name, *database.execute(_HELD, _range(lane)).fetchone()[:2]) for lane in lanes]
+        return [each for each in held if each[1]]
+
+
+@contextmanager
+def _beside(directory: Path) -> Iterator[sqlite3.Connection]:
+    """Open a store to read it beside the process that uses it. Raises ServiceError."""
     path = directory / _DATABASE
     if not path.exists():
         raise ServiceError(f"{directory}: no store")
-    with told(directory):
-        database = _reader(path)
-        try:
-            if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-                raise ServiceError(f"{path}: no store of Streamer")
-            if (version := database.execute("PRAGMA user_version").fetchone()[0]) < len(UPGRADES):
-                reason = f"written by an earlier version of Streamer: schema {version}; it is upgraded when the service starts"
-                raise ServiceError(f"{path}: {reason}")
-            if number is not None:
-                after, most = number - 1, 1
-            found = _letters(database.execute(_LETTERS, (after, most)).fetchall())
-            return [each for each in found if number in (None, each.id)]
-        finally:
-            database.close()
+    with told(directory), closing(_reader(path)) as database:
+        if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+            raise ServiceError(f"{path}: no store of Streamer")
+        if (version := database.execute("PRAGMA user_version").fetchone()[0]) < len(UPGRADES):
+            reason = f"written by an earlier version of Streamer: schema {version}; it is upgraded when the service starts"
+            raise ServiceError(f"{path}: {reason}")
+        yield database
 
 
 _ROOM: Final = "SELECT coalesce(sum(length(record) + length(reason)), 0) FROM dead_letters"

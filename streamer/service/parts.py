@@ -1,0 +1,187 @@
+"""What a configuration is made into: sources, sinks, endpoints; and which of them a reload leaves as they are.
+
+A source is the one that it was if its section is; a sink, under whatever name, if it writes to where it wrote. So what is read on
+is not read again, and a file that is written on has one writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, final
+
+from streamer import cdc
+from streamer.config.schema import (
+    Api,
+    Config,
+    Delivery,
+    LinesSource,
+    Metrics,
+    Sink,
+    Source,
+    StdinSource,
+    StdoutSink,
+    WebhookSink,
+)
+from streamer.config.schema import Service as ServiceSection
+from streamer.core.options import Options
+from streamer.engine.batch import AT_ONCE
+from streamer.errors import ServiceError
+from streamer.service import protocols, sinks, sources
+from streamer.service.formats import decoder
+from streamer.service.messages import Shape, Speaker
+from streamer.service.pipeline import Feed, Setup
+from streamer.service.routes import Routes
+from streamer.service.spool import Spool, Terms
+from streamer.service.store.sqlite import OWN, Store
+
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+
+@final
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one configuration, opened or not."""
+
+    config: Config
+    feeds: Mapping[str, Feed]
+    sinks: Mapping[str, protocols.Sink]
+    endpoints: Mapping[str, protocols.Endpoint]
+
+    def setup(self) -> Setup:
+        """Return what the pipeline does with them."""
+        config = self.config
+        shapes = {name: Shape(section.event, section.per) for name, section in sinks_of(config).items()}
+        routes = Routes(config.routes, next(iter(shapes)) if not config.routes else None)
+        speaker = Speaker(Options.checked(**of_engine(config).engine_options()), routes, shapes)
+        at_once = config.matching.batch_size or AT_ONCE
+        return Setup(self.feeds, self.sinks, speaker, at_once, config.delivery.dead_letter)
+
+    def check(self, but: Parts | None = None) -> None:
+        """Find out whether they could be opened, those aside that others have opened; change nothing. Raises ServiceError."""
+        for name, feed in self.new_feeds(but).items():
+            with named("sources", name):
+                feed.source.check()
+        for name, sink in self.new_sinks(but).items():
+            with named("sinks", name):
+                sink.check()
+        self.check_endpoints(but)
+
+    def check_endpoints(self, but: Parts | None = None) -> None:
+        """Find out whether endpoints can be used at all. Raises ServiceError."""
+        for name, endpoint in self.endpoints.items():
+            if but is not None and but.endpoints.get(name) is endpoint:
+                continue
+            with named("sinks", name):
+                endpoint.check()
+            section = self.config.sinks[name]
+            if isinstance(section, WebhookSink) and not section.secret:
+                _LOGGER.warning("sinks.%s: no secret, so who receives its messages cannot tell who has sent them", name)
+
+    def new_feeds(self, before: Parts | None) -> dict[str, Feed]:
+        """Return the feeds that others have not."""
+        return {name: feed for name, feed in self.feeds.items() if before is None or before.feeds.get(name) is not feed}
+
+    def new_sinks(self, before: Parts | None) -> dict[str, protocols.Sink]:
+        """Return the sinks that others have not, by whatever name."""
+        known = () if before is None else tuple(before.sinks.values())
+        return {name: sink for name, sink in self.sinks.items() if not any(sink is each for each in known)}
+
+    def again(self, name: str) -> Feed:
+        """Return a feed to be opened anew, where the one that there was is closed."""
+        return _feed(name, sources_of(self.config)[name], self.config)
+
+    def fill(self, spool: Spool) -> None:
+        """Have the spool deliver to these endpoints, and to no other."""
+        delivery = self.config.delivery
+        spool.dead_letter = delivery.dead_letter or ""
+        for name in [name for name in spool.sinks if name not in self.endpoints and not name.startswith(OWN)]:
+            spool.remove(name)
+        for name, endpoint in self.endpoints.items():
+            section = self.config.sinks[name]
+            assert isinstance(section, WebhookSink)
+            spool.add(name, endpoint, _terms(section, delivery), hashlib.sha256(section.url.encode()).hexdigest())
+
+    def close(self, but: Parts | None = None) -> None:
+        """Close all but what others have."""
+        for feed in self.new_feeds(but).values():
+            feed.source.close()
+        for sink in self.new_sinks(but).values():
+            sink.close()
+        for name, endpoint in self.endpoints.items():
+            if but is None or but.endpoints.get(name) is not endpoint:
+                endpoint.close()
+
+
+def parts_of(config: Config, before: Parts | None = None) -> Parts:
+    """Make the parts of a configuration, of those that there are as far as they are the same."""
+    feeds = {name: _feed(name, section, config) for name, section in sources_of(config).items()}
+    written: dict[str, protocols.Sink] = {}
+    endpoints: dict[str, protocols.Endpoint] = {}
+    old_sinks = [] if before is None else [(_place(sinks_of(before.config)[name]), sink) for name, sink in before.sinks.items()]
+    for name, section in sinks_of(config).items():
+        if not isinstance(section, WebhookSink):
+            written[name] = next((sink for place, sink in old_sinks if place == _place(section)), None) or sinks.made(section)
+        elif before is not None and name in before.endpoints and _place(before.config.sinks[name]) == _place(section):
+            endpoints[name] = before.endpoints[name]
+        else:
+            endpoints[name] = sinks.endpoint(section)
+    if before is not None:
+        old = sources_of(before.config)
+        feeds |= {name: before.feeds[name] for name, section in sources_of(config).items() if old.get(name) == section}
+    return Parts(config, feeds, written, endpoints)
+
+
+def _place(section: Sink) -> Sink:
+    """Return what of a section says where it writes to, and how."""
+    return section.model_copy(update={"event": "full", "per": "match"})
+
+
+def _feed(name: str, section: Source, config: Config) -> Feed:
+    source = sources.made(section, config.matching.limits.max_event_bytes)
+    return Feed(name, source, decoder(section.format) if isinstance(section, LinesSource) else None)
+
+
+def _terms(section: WebhookSink, delivery: Delivery) -> Terms:
+    return Terms.of(delivery, concurrency=section.concurrency, batch=section.batch, batch_bytes=section.batch_bytes)
+
+
+def sources_of(config: Config) -> Mapping[str, Source]:
+    """Return the sources of a configuration: standard input where it names none."""
+    return config.sources or {"stdin": StdinSource(type="stdin")}
+
+
+def sinks_of(config: Config) -> Mapping[str, Sink]:
+    """Return the sinks of a configuration: standard output where it names none."""
+    return config.sinks or {"stdout": StdoutSink(type="stdout")}
+
+
+def of_engine(config: Config) -> Config:
+    """Return what of a configuration is the engine's: the service has the subscriptions, and serves the metrics."""
+    matching = config.matching
+    if any(source.is_decoded for source in config.sources.values()):
+        matching = matching.model_copy(update={"layout": cdc.LAYOUT})
+    mine = {"sources": {}, "sinks": {}, "routes": (), "delivery": Delivery(), "api": Api(), "service": ServiceSection()}
+    return config.model_copy(update={"matching": matching, "subscriptions": (), "metrics": Metrics(), **mine})
+
+
+def open_feed(feed: Feed, store: Store) -> None:
+    """Open a source where it was confirmed last. Raises ServiceError."""
+    with named("sources", feed.name):
+        feed.source.open(store.positions(feed.name), _beginning(store, feed.name))
+
+
+def _beginning(store: Store, source: str) -> Callable[[str, str], None]:
+    return lambda partition, position: store.begin(source, partition, position)
+
+
+@contextmanager
+def named(kind: str, name: str) -> Iterator[None]:
+    """Say of an error whose it is."""
+    try:
+        yield
+    except ServiceError as error:
+        raise ServiceError(f"{kind}.{name}: {error}") from error
