@@ -17,6 +17,7 @@
 //! and takes two cache lines for a hit in a table that is not in cache.
 
 use crate::map::Array;
+use crate::prefetch::prefetch;
 use crate::stored::{ImageReader, ImageWriter};
 use bytemuck::{Pod, Zeroable};
 
@@ -90,6 +91,12 @@ impl Table {
             }
             at = (at + 1) & mask;
         }
+    }
+
+    /// Ask for the line where a search for *hash* begins.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.slots, hash as usize & self.slots.len().wrapping_sub(1));
     }
 
     /// Heap bytes held.

@@ -61,6 +61,9 @@ pub(super) struct Search<'s, 'v, 'f> {
     pub scratch: &'v mut MatcherScratch,
 }
 
+/// Of so many values at a path the memory is asked for before it is needed.
+const PREFETCHED_VALUES: usize = 4;
+
 /// What an event has at a path is few up to here: to look again costs less than to remember.
 const MANY_VALUES: usize = 256;
 
@@ -107,11 +110,25 @@ impl Search<'_, '_, '_> {
         }
         let probes = bucket.probes as usize..bucket.probes_end as usize;
         if probes.len() <= MANY_PATHS || self.positions.is_empty() {
+            if number == 0 {
+                self.prefetch(probes.clone());
+            }
             for at in probes {
                 self.probe(number, self.index.probes[at], again);
             }
         } else {
             self.probe_present(number, probes, again);
+        }
+    }
+
+    /// Ask for where the values at the first bucket's paths are looked up. It is the largest table of the index, so each look waits
+    /// for memory: asked for together, they wait once.
+    fn prefetch(&mut self, probes: std::ops::Range<usize>) {
+        let index = self.index;
+        for Probe { path, .. } in index.probes[probes].iter().filter(|probe| probe.matcher == EQUALITIES) {
+            for at in self.values.at(self.map[*path as usize], self.store.mode(*path)).take(PREFETCHED_VALUES) {
+                index.dictionary.prefetch(value_hash(self.seed, self.values.get(at).hash, *path));
+            }
         }
     }
 

@@ -36,5 +36,5 @@ pub(super) fn any_atom_holds(store: &Store, clause: &ClauseView<'_>, values: &mu
     if let Some(wide) = store.wide(clause) {
         return wide.holds(&store.encoded, values, at);
     }
-    clause.atoms.into_iter().any(|atom| atom_holds(&atom.view, values, at))
+    clause.atoms.any_holds(|view| atom_holds(view, values, at))
 }

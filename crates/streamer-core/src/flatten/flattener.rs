@@ -118,7 +118,7 @@ impl Flattener {
                 records::find_unknown(trie, entries, event, &resolved)?;
             }
             if let Some((start, node)) = resolved.fallback {
-                let mut scan = Scan::<CHECKED> { text: event, trie, entries: &mut *entries, scratch, max_depth, missing: 0 };
+                let mut scan = Scan::<CHECKED>::new(event, trie, &mut *entries, scratch, max_depth);
                 scan.fallback(start, node)?;
             }
             Ok(resolved)
@@ -160,7 +160,7 @@ fn pass_over<'t, const CHECKED: bool>(
     text: &'t [u8],
     max_depth: usize,
 ) -> Result<(&'t str, Scanned), EventError> {
-    let scanned = Scan::<CHECKED> { text, trie, entries, scratch, max_depth, missing: trie.needed }.event();
+    let scanned = Scan::<CHECKED>::new(text, trie, entries, scratch, max_depth).event();
     let read = match &scanned {
         // Lazily, what lies beyond is not looked at.
         Ok(scanned) if !CHECKED => scanned.end,

@@ -63,7 +63,7 @@ impl Flattener {
             entries.begin(trie.nodes.len());
         } else {
             let max_depth = limits.max_depth;
-            let mut scan = Scan::<false> { text: event, trie, entries: &mut *entries, scratch, max_depth, missing: trie.needed };
+            let mut scan = Scan::<false>::new(event, trie, &mut *entries, scratch, max_depth);
             if !matches!(scan.event(), Ok(scanned) if scanned.not_an_object.is_none()) {
                 return unread;
             }
@@ -103,14 +103,7 @@ impl Flattener {
         let Flattener { entries, scratch, .. } = self;
         let mut read = 0;
         if trie.needed > 0 {
-            let mut scan = Scan::<false> {
-                text: event,
-                trie,
-                entries: &mut *entries,
-                scratch,
-                max_depth: limits.max_depth,
-                missing: trie.needed,
-            };
+            let mut scan = Scan::<false>::new(event, trie, &mut *entries, scratch, limits.max_depth);
             read = scan.event().ok()?.end;
         } else {
             entries.begin(trie.nodes.len());

@@ -171,7 +171,7 @@ impl Flattener {
         let text = &*old.text;
         // The event was not too deep; its document may stand deeper now than `before` did.
         let max_depth = usize::MAX;
-        let mut scan = Scan::<CHECKED> { text, trie, entries: &mut *entries, scratch, max_depth, missing: trie.needed };
+        let mut scan = Scan::<CHECKED>::new(text, trie, &mut *entries, scratch, max_depth);
         let scanned = scan.event();
         let read = match &scanned {
             Ok(scanned) if !CHECKED => scanned.end,
@@ -192,7 +192,7 @@ impl Flattener {
             if trie.nodes[node as usize].flags & FALLBACK != 0
                 && let Some(start) = entries.value(node).map(|entry| entry.start as usize)
             {
-                let mut scan = Scan::<CHECKED> { text, trie, entries: &mut *entries, scratch, max_depth, missing: 0 };
+                let mut scan = Scan::<CHECKED>::new(text, trie, &mut *entries, scratch, max_depth);
                 scan.fallback(start, node)?;
             }
         }

@@ -7,7 +7,7 @@
 use super::entries::{ArrayElement, DEAD, Entries, Entry, NO_ENTRY, Position};
 use super::trie::{ENVELOPE, FALLBACK, INDEXES, LEAVES, NOWHERE, OPTIONAL, PathTrie, ROOT, THROUGH, TrieNode, VALUE};
 use crate::json::skip;
-use crate::json::token::{self, JsonFault, Result, peek, space};
+use crate::json::token::{self, JsonFault, Result, Strings, peek, space};
 use crate::value::{Kind, Number};
 
 /// What is remembered between events, so that nothing is allocated after warm-up.
@@ -58,16 +58,27 @@ pub(crate) struct Scanned {
 
 /// A pass. With `CHECKED` all of the event is checked, otherwise only what is walked.
 pub(crate) struct Scan<'s, const CHECKED: bool> {
-    pub(crate) text: &'s [u8],
-    pub(crate) trie: &'s PathTrie,
-    pub(crate) entries: &'s mut Entries,
-    pub(crate) scratch: &'s mut ScanScratch,
-    pub(crate) max_depth: usize,
+    text: &'s [u8],
+    trie: &'s PathTrie,
+    entries: &'s mut Entries,
+    scratch: &'s mut ScanScratch,
+    strings: Strings,
+    max_depth: usize,
     /// Members of the root that a lazy reading still needs.
-    pub(crate) missing: u32,
+    missing: u32,
 }
 
-impl<const CHECKED: bool> Scan<'_, CHECKED> {
+impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
+    pub(crate) fn new(
+        text: &'s [u8],
+        trie: &'s PathTrie,
+        entries: &'s mut Entries,
+        scratch: &'s mut ScanScratch,
+        max_depth: usize,
+    ) -> Self {
+        Scan { text, trie, entries, scratch, strings: Strings::default(), max_depth, missing: trie.needed }
+    }
+
     /// Read an event.
     pub(crate) fn event(&mut self) -> Result<Scanned> {
         self.entries.begin(self.trie.nodes.len());
@@ -86,6 +97,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
 
     /// Read the value at *start* again, now for what is wanted below *node*.
     pub(crate) fn fallback(&mut self, start: usize, node: u32) -> Result<()> {
+        self.missing = 0;
         self.walk(start, node, true).map(|_| ())
     }
 
@@ -101,7 +113,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         if CHECKED {
             // Scalars first: most of what is skipped.
             match peek(self.text, at) {
-                b'"' => Ok(token::string(self.text, at)?.0),
+                b'"' => Ok(self.strings.read(self.text, at)?.0),
                 b'-' | b'0'..=b'9' => Ok(token::number(self.text, at)?.0),
                 b'{' | b'[' => {
                     let depth = self.scratch.frames.len();
@@ -283,7 +295,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
             if peek(text, at) != b'"' {
                 return Err(token::expected_name(text, at));
             }
-            let (end, escaped) = token::string(text, at)?;
+            let (end, escaped) = self.strings.read(text, at)?;
             let colon = space(text, end);
             if peek(text, colon) != b':' {
                 return Err(token::expected_colon(text, colon));
@@ -305,7 +317,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
                 self.scratch.seen[child as usize].to = self.entries.all.len() as u32;
             } else {
                 // Strings, most of what is passed over, without a call.
-                at = if first == b'"' { token::string(text, value)?.0 } else { self.skip(value)? };
+                at = if first == b'"' { self.strings.read(text, value)?.0 } else { self.skip(value)? };
             }
             at = space(text, at);
             if peek(text, at) != b',' {
@@ -381,7 +393,7 @@ impl<const CHECKED: bool> Scan<'_, CHECKED> {
         let text = self.text;
         match first {
             b'"' => {
-                let (end, escaped) = token::string(text, at)?;
+                let (end, escaped) = self.strings.read(text, at)?;
                 let entry = self.record(node, Kind::String, at, end, position);
                 if escaped {
                     let from = self.entries.plain.len();

@@ -61,9 +61,15 @@ pub(crate) fn run<L: Loop>(work: L) -> L::Output {
 
 /// Four small ones.
 #[derive(Clone, Copy)]
-struct Four([Block16; 4]);
+pub(crate) struct Four([Block16; 4]);
 
 impl Four {
+    /// See [`Block16::special`].
+    #[inline(always)]
+    pub(crate) fn special(self) -> u64 {
+        self.join(Block16::special)
+    }
+
     #[inline(always)]
     fn join(self, mask: impl Fn(Block16) -> u32) -> u64 {
         let [a, b, c, d] = self.0.map(|block| u64::from(mask(block)));

@@ -2,7 +2,7 @@
 
 use super::block::{self, Block64};
 use super::numbers;
-use super::token::{self, JsonFault, Result, peek, space};
+use super::token::{self, JsonFault, Result, Strings, peek, space};
 
 /// Skip the value that begins at *at*, checking all of it. Returns the offset after it.
 ///
@@ -14,6 +14,7 @@ pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize
     let mut objects = 0_u64;
     // Up to here lists are not tried as lists of numbers.
     let mut untried = 0;
+    let mut strings = Strings::default();
     loop {
         // Here a value begins.
         match peek(text, at) {
@@ -28,7 +29,7 @@ pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize
                     continue;
                 }
             }
-            b'"' => at = token::string(text, at)?.0,
+            b'"' => at = strings.read(text, at)?.0,
             b'-' | b'0'..=b'9' => at = token::number(text, at)?.0,
             bracket @ (b'{' | b'[') => {
                 if depth + nesting >= max_depth {
@@ -38,7 +39,7 @@ pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize
                 if peek(text, at) != bracket + 2 {
                     push(&mut objects, &mut nesting, open, bracket == b'{');
                     if bracket == b'{' {
-                        at = name(text, at)?;
+                        at = name(&mut strings, text, at)?;
                     }
                     continue;
                 }
@@ -57,7 +58,7 @@ pub(crate) fn checked(text: &[u8], mut at: usize, depth: usize, max_depth: usize
                 b',' => {
                     at = space(text, at + 1);
                     if in_object {
-                        at = name(text, at)?;
+                        at = name(&mut strings, text, at)?;
                     }
                     break;
                 }
@@ -84,11 +85,11 @@ fn push(objects: &mut u64, nesting: &mut usize, open: &mut Vec<u64>, is_object: 
 
 /// Skip a member's name, its colon and white space.
 #[inline(always)]
-fn name(text: &[u8], at: usize) -> Result<usize> {
+fn name(strings: &mut Strings, text: &[u8], at: usize) -> Result<usize> {
     if peek(text, at) != b'"' {
         return Err(token::expected_name(text, at));
     }
-    let at = space(text, token::string(text, at)?.0);
+    let at = space(text, strings.read(text, at)?.0);
     if peek(text, at) != b':' {
         return Err(token::expected_colon(text, at));
     }

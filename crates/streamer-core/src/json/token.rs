@@ -1,6 +1,6 @@
 //! The tokens of JSON: where each ends, or where and why it is none. Offsets of errors are those of `testdata/README.md`.
 
-use super::block::Block16;
+use super::block::{Block16, Block64, Four};
 use crate::error::{EventCode, EventError};
 
 /// What is wrong with a text, without allocation.
@@ -57,6 +57,46 @@ pub(crate) fn peek(text: &[u8], at: usize) -> u8 {
 pub(crate) fn string(text: &[u8], at: usize) -> Result<(usize, bool)> {
     let at = plain(text, at + 1);
     if peek(text, at) == b'"' { Ok((at + 1, false)) } else { string_with_escapes(text, at).map(|end| (end, true)) }
+}
+
+/// Reads one string of a text after the other: what can end one is looked for in 64 bytes at once, for all strings in them.
+///
+/// Where the next token begins is known after a shift and a count, in a third of the time that a look at the string's bytes takes.
+#[derive(Debug, Default)]
+pub(crate) struct Strings {
+    from: usize,
+    special: u64,
+}
+
+impl Strings {
+    /// Do what [`string`] does. The text is the same each time.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, text: &[u8], at: usize) -> Result<(usize, bool)> {
+        let at = self.plain(text, at + 1);
+        if peek(text, at) == b'"' { Ok((at + 1, false)) } else { string_with_escapes(text, at).map(|end| (end, true)) }
+    }
+
+    #[inline(always)]
+    fn plain(&mut self, text: &[u8], at: usize) -> usize {
+        let offset = at.wrapping_sub(self.from);
+        if offset < 64 && self.special >> offset != 0 {
+            return at + (self.special >> offset).trailing_zeros() as usize;
+        }
+        self.look(text, at)
+    }
+
+    #[inline(never)]
+    fn look(&mut self, text: &[u8], mut at: usize) -> usize {
+        while let Some(bytes) = text.get(at..at + 64) {
+            self.from = at;
+            self.special = Four::new(bytes.try_into().expect("64 bytes")).special();
+            if self.special != 0 {
+                return at + self.special.trailing_zeros() as usize;
+            }
+            at += 64;
+        }
+        plain(text, at)
+    }
 }
 
 /// The first quote, backslash or control character from *at* on, or the end of the text.
@@ -235,5 +275,41 @@ pub(crate) fn expected_more(text: &[u8], at: usize, in_object: bool) -> JsonFaul
         unexpected(text, at, "expected ',' or '}'", "expected ',' or '}', but the text ends")
     } else {
         unexpected(text, at, "expected ',' or ']'", "expected ',' or ']', but the text ends")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::automaton::testing::Dice;
+
+    #[test]
+    fn strings_are_read_one_after_the_other_as_by_themselves() {
+        let mut dice = Dice::new(31);
+        for _ in 0..500 {
+            let mut text = String::new();
+            while text.len() < 300 {
+                text.push_str(dice.pick::<&str>(&[
+                    "a",
+                    "\"",
+                    "\\n",
+                    "\\u00e9",
+                    "é",
+                    " ",
+                    "\u{1}",
+                    "0123456789abcdef",
+                    "\":\"",
+                    "\",\"",
+                ]));
+            }
+            let text = text.as_bytes();
+            let mut strings = Strings::default();
+            // Not only forwards: an element of an array may be read twice.
+            let mut at = 0;
+            while at < text.len() {
+                assert_eq!(strings.read(text, at), string(text, at), "{at} of {}", String::from_utf8_lossy(text));
+                at = if dice.chance(2) { dice.below(at as u64 + 1) as usize } else { at + 1 + dice.below(9) as usize };
+            }
+        }
     }
 }

@@ -182,6 +182,19 @@ impl<'a> Iterator for Atoms<'a> {
     }
 }
 
+impl<'a> Atoms<'a> {
+    /// Whether *holds* says so of one of them. What iterating moves twice stays where it was read.
+    #[inline]
+    pub fn any_holds(self, mut holds: impl FnMut(&AtomView<'a>) -> bool) -> bool {
+        let mut words = self.words;
+        (0..self.left).any(|_| {
+            let (view, length) = self.pool.atom(words);
+            words = &words[length..];
+            holds(&view)
+        })
+    }
+}
+
 impl Pool {
     /// A text by its number.
     #[inline]
