@@ -457,7 +457,10 @@ def test_explain_tells_why_of_one_that_is_held_or_given(api: Api) -> None:
     assert (given["subscription_id"], given["matched"], given["transition"]) == ("x", True, "enter")
     assert api.ask("POST", "/v1/explain", {"id": "nosuch", "event": small}).kind == "unknown"
     assert api.ask("POST", "/v1/explain", {"subscription": {"cel": "("}, "event": small}).kind == "subscription"
-    assert api.ask("POST", "/v1/explain", {"subscription": [], "event": small}).kind == "subscription"
+    for given, kind in (([], "a list"), (None, "null"), (0, "a number")):
+        refused = api.ask("POST", "/v1/explain", {"subscription": given, "event": small})
+        assert refused.kind == "subscription"
+        assert kind in refused.json["detail"]
     assert api.ask("POST", "/v1/explain", {"id": "big", "event": {"collection": 7}}).kind == "event"
     for body in ({}, {"event": {}}, {"id": "big"}, {"id": 7, "event": {}}, {"id": "big", "event": 7}, [], {"x": 1, "event": {}}):
         assert api.ask("POST", "/v1/explain", body).kind == "bad-request", body

@@ -347,6 +347,16 @@ def test_requests_that_come_at_once_are_answered_in_turn(api: Api) -> None:
     assert (told.count(b"HTTP/1.1 201"), told.count(b"HTTP/1.1 200"), told.count(b"HTTP/1.1 204")) == (1, 20, 1)
 
 
+def test_a_target_may_have_the_form_that_proxies_are_sent(api: Api) -> None:
+    head = f"Host: localhost\r\nAuthorization: Bearer {api.token}\r\nConnection: close\r\n\r\n"
+    for target, expected in (
+        ("http://localhost/v1/subscriptions?x=1", 400),
+        ("http://elsewhere/v1/subscriptions", 200),
+        ("http://localhost", 404),
+    ):
+        assert status(api.raw(f"GET {target} HTTP/1.1\r\n{head}".encode())) == expected
+
+
 def test_a_body_with_two_ends_is_refused_and_what_follows_is_no_request(api: Api) -> None:
     head = f"POST /v1/match HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {api.token}\r\n"
     for framing in ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"):

@@ -86,6 +86,7 @@ def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(
     assert known.find(later) is not None
     path.unlink()
     assert known.find(later) is None
+    assert "the file is gone, so no token is in force" in caplog.text
     path.write_text("{}")
     with pytest.raises(ServiceError, match="no file of tokens"):
         Tokens(path)

@@ -224,6 +224,16 @@ def test_no_response_takes_longer_or_more_than_it_may(
     assert "smtp" not in outcome.reason
 
 
+def test_who_refuses_a_body_before_it_is_there_has_refused_it(raw: Callable[..., Raw], to: Callable[..., Webhook]) -> None:
+    def refuse(connected: socket.socket) -> None:
+        connected.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        connected.shutdown(socket.SHUT_RDWR)
+
+    server = raw(refuse)
+    outcome = to(server.port).send([ID], [b"x" * 50_000_000])
+    assert (outcome.result, outcome.code, server.taken) == ("never", "413", 1)
+
+
 def test_a_connection_that_was_closed_meanwhile_is_made_anew(raw: Callable[..., Raw], to: Callable[..., Webhook]) -> None:
     server = raw(lambda connected: connected.sendall(OK + b"Content-Length: 0\r\n\r\n"))
     hook = to(server.port)

@@ -229,7 +229,11 @@ class App:
 
 def _raw_path(request: Request) -> bytes:
     raw: bytes = request.scope.get("raw_path") or b""
-    return raw.partition(b"?")[0]
+    path = raw.partition(b"?")[0]
+    if not path.startswith(b"/") and b"://" in path:
+        # A target may have the form that proxies are sent (RFC 9112, 3.2.2); whom it names is Host's to say.
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
+    return path
 
 
 def _decoded(value: bytes) -> str:

@@ -242,8 +242,8 @@ class Handlers:
                 raise Declined("unknown", "no such subscription")
             each = written(row.text, call.whose)
         else:
-            text = _text({"id": "given", **question["subscription"]}) if isinstance(question["subscription"], dict) else b"0"
-            each = claimed(text, call.whose)
+            given = question["subscription"]
+            each = claimed(_text({"id": "given", **given} if isinstance(given, dict) else given), call.whose)
         if not isinstance(question["event"], dict):
             raise Problem("bad-request", "event: expected an object")
         engine = Engine._of(self._options)

@@ -193,6 +193,9 @@ class Tokens:
                 self._tokens = {token.id: token for token in read(self._path)}
             except ServiceError as error:
                 _LOGGER.error("%s; the tokens that were in force stay", error)
+            else:
+                if mark is None:
+                    _LOGGER.error("%s: the file is gone, so no token is in force", self._path)
         _, _, rest = text.partition("_")
         token = self._tokens.get(rest.partition("_")[0])
         known = _NOTHING if token is None else token.sha256

@@ -192,13 +192,23 @@ class Webhook:
 
     def _post(self, connection: _Connection, headers: dict[str, str], body: bytes, deadline: float) -> Outcome:
         connection.wire.begin(deadline, MOST_READ)
-        connection.request("POST", self._target, body, headers)
-        response = connection.getresponse()
+        cut: ConnectionError | None = None
+        try:
+            connection.request("POST", self._target, body, headers)
+        except ConnectionError as error:
+            cut = error
+        try:
+            # Who wants no more of a body may have said why, as 413 does, before it hung up.
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException):
+            if cut is None:
+                raise
+            raise cut from None
         try:
             connection.wire.begin(min(deadline, time.monotonic() + BODY), connection.wire.left)
             response.read(MOST_READ + 1)
             # Whoever answers 101 speaks something else from there on.
-            is_whole = response.isclosed() and not response.will_close and response.status >= 200
+            is_whole = cut is None and response.isclosed() and not response.will_close and response.status >= 200
         except (OSError, http.client.HTTPException, ValueError):
             # The head has told how it ended.
             is_whole = False
