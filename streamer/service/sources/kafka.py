@@ -110,6 +110,8 @@ class KafkaMessages:
         self._failed: Exception | None = None
         self._polling: threading.Thread | None = None
         self._down_since: float | None = None
+        # Who waits for longer than that is taken for dead.
+        self._patience = min(DRAIN, float(section.options.get("max.poll.interval.ms", 300_000)) / 2000)
 
     # Opening
 
@@ -342,6 +344,8 @@ class KafkaMessages:
         with self._changed:
             self._ours |= {(each.topic, each.number): each for each in begun}
         client.incremental_assign([each.at(each.next, each.epoch) for each in begun])
+        # One that was paused when it was given up may still be.
+        client.resume([each.at(each.next) for each in begun])
         _LOGGER.info("%s", f"assigned: {_shown(begun)}")
 
     def _revoked(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
@@ -377,7 +381,8 @@ class KafkaMessages:
         """Wait until all that the pipeline was given is held; tell whether it is."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._is_closing or self._failed is not None or all(each.held >= each.given for each in partitions), DRAIN
+                lambda: self._is_closing or self._failed is not None or all(each.held >= each.given for each in partitions),
+                self._patience,
             ) and all(each.held >= each.given for each in partitions)
 
     def _forget(self, partitions: Sequence[_Partition]) -> None:
@@ -465,7 +470,9 @@ class KafkaMessages:
         """Begin partitions of ours again, where they are to be begun now."""
         with self._changed:
             self._empty(partitions)
-        for each in self._begun([(each.topic, each.number) for each in partitions], lost=lost):
+        begun = self._begun([(each.topic, each.number) for each in partitions], lost=lost)
+        for each, before in zip(begun, partitions, strict=True):
+            each.is_paused = before.is_paused
             with self._changed:
                 self._ours[each.topic, each.number] = each
             self._client.seek(each.at(each.next))
