@@ -3,6 +3,7 @@
 ```console
 python -m benchmarks.service [--smoke | --record] [--pairs 5]
 PG=postgresql://… python -m benchmarks.service --postgres PG [--smoke | --record]
+python -m benchmarks.service --kafka localhost:9092 [--smoke | --record]
 ```
 
 The loop is `for line in engine.match_jsonl(path)`. It makes the messages by the service's own code, and writes them to a file
@@ -16,6 +17,9 @@ nothing and keeps nothing. Who receives is a process of its own, on the same mac
 
 With `--postgres`, the name of a variable that says how to connect as a superuser, the service reads as many changes from a
 replication slot. They are in the server's log before the clock runs; the server decodes them meanwhile, on the same machine.
+
+With `--kafka`, the address of a broker, the service reads as many messages from a topic of six partitions, and writes what they
+match to a file, or to another topic. The clock runs from the first message on, so that a group's beginning is left out.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -123,8 +127,8 @@ def _setup(source: Source, sinks: Mapping[str, Sink], speaker: Speaker) -> Setup
     return Setup({"orders": Feed("orders", source, None)}, sinks, speaker)
 
 
-def _speaker(shape: Shape) -> Speaker:
-    return Speaker(Options.checked(), Routes((), "out"), {"out": shape})
+def _speaker(shape: Shape, layout: EventLayout | None = None) -> Speaker:
+    return Speaker(Options.checked(layout=layout or EventLayout()), Routes((), "out"), {"out": shape})
 
 
 def run_loop(engine: streamer.Engine, events: Path, out: Path, _: Path) -> None:
@@ -205,6 +209,78 @@ TOGETHER = 100
 GOAL = 20_000
 
 
+def read_all(
+    engine: streamer.Engine, source: Source, sink: Sink, events: int, layout: EventLayout, data: Path
+) -> tuple[float, float]:
+    """Let the service read so many events; return seconds, of the clock and of the processor, from the first one on."""
+    counts = Counts()
+    with closing(Store(data)) as store, closing(sink), closing(source):
+        sink.open()
+        source.open({}, lambda partition, position: store.begin("orders", partition, position))
+        setup = _setup(source, {"out": sink}, _speaker(Shape(), layout))
+        pipeline = Pipeline(engine, store, setup, counts, Spool(store, counts))
+        pipeline.start()
+        while not counts.of_sources() and not pipeline.wait(0.001):
+            pass
+        began, cpu = time.perf_counter(), time.process_time()
+        while counts.totals()["events_read"] < events and not pipeline.wait(0.02):
+            pass
+        pipeline.stop()
+        while not pipeline.wait(1):
+            pass
+        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+        if pipeline.failed is not None:
+            raise pipeline.failed
+    return seconds, cpu
+
+
+def measure_kafka(work: Work, address: str) -> Iterator[str]:
+    """Read the messages of a topic; yield rows of the report. Raises WrongMatches."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    from streamer.config.schema import KafkaSink, KafkaSource
+    from streamer.service.kafka import Cluster
+    from streamer.service.sinks.kafka import KafkaTopic
+    from streamer.service.sources.kafka import KafkaMessages
+
+    admin, engine = AdminClient({"bootstrap.servers": address}), engine_of(work)
+    # Names that were not there: what is deleted takes its time to go.
+    name = f"streamer-benchmark-{time.time_ns()}"
+    names = [name, f"{name}-out"]
+    for made in admin.create_topics([NewTopic(each, 6, 1) for each in names]).values():
+        made.result(60)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            events = Path(folder) / "events.jsonl"
+            write_events(work, events)
+            producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "queue.buffering.max.messages": 10**6})
+            with open(events, "rb") as file:
+                for number, line in enumerate(file):
+                    producer.produce(name, value=line.rstrip(), key=b"%d" % number)
+            if producer.flush(120):
+                raise WrongMatches(f"{work.name}: the broker does not hold all events")
+            out = Path(folder) / "out.jsonl"
+            to_topic = KafkaSink(type="kafka", brokers=(address,), topic=names[1])
+            for group, sink in (("file", FileAppender(out)), ("topic", KafkaTopic(to_topic))):
+                section = KafkaSource(type="kafka", brokers=(address,), topics=(name,), group=f"{name}-{group}")
+                source = KafkaMessages(section, max_bytes=2**20)
+                seconds, cpu = read_all(engine, source, sink, work.events, EventLayout(), Path(folder) / group)
+                if group == "file":
+                    found = out.read_bytes().count(b"\n")
+                else:
+                    found = sum(
+                        end - first for first, end in Cluster(to_topic).offsets([(names[1], n) for n in range(6)]).values()
+                    )
+                if found != work.matches:
+                    raise WrongMatches(f"{work.name}: {found} matches of {work.matches} from Kafka to a {group}")
+                rate = f"{cpu / work.events * 1e6:.1f} | {work.events / seconds:,.0f}"
+                yield f"| {work.name}, from Kafka to a {group} | {found:,} | {rate} | {GOAL:,} |"
+    finally:
+        for gone in admin.delete_topics(names).values():
+            gone.result(60)
+
+
 def measure_postgres(work: Work, variable: str) -> str:
     """Read the changes of a table; return a row of the report. Raises WrongMatches."""
     import psycopg
@@ -236,22 +312,7 @@ def measure_postgres(work: Work, variable: str) -> str:
                 )
             source = PostgresChanges(PostgresSource(type="postgres", dsn=dsn, slot=name, publication=name))
             out = Path(folder) / "out.jsonl"
-            sink, counts = FileAppender(out), Counts()
-            with closing(Store(Path(folder) / "data")) as store, closing(sink), closing(source):
-                sink.open()
-                source.open({}, lambda partition, position: store.begin("orders", partition, position))
-                speaker = Speaker(Options.checked(layout=cdc.LAYOUT), Routes((), "out"), {"out": Shape()})
-                pipeline = Pipeline(engine, store, _setup(source, {"out": sink}, speaker), counts, Spool(store, counts))
-                began, cpu = time.perf_counter(), time.process_time()
-                pipeline.start()
-                while counts.totals()["events_read"] < work.events and not pipeline.wait(0.02):
-                    pass
-                pipeline.stop()
-                while not pipeline.wait(1):
-                    pass
-                seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-                if pipeline.failed is not None:
-                    raise pipeline.failed
+            seconds, cpu = read_all(engine, source, FileAppender(out), work.events, cdc.LAYOUT, Path(folder) / "data")
             with open(out, "rb") as file:
                 found = sum(1 for _ in file)
         finally:
@@ -263,7 +324,7 @@ def measure_postgres(work: Work, variable: str) -> str:
     )
 
 
-POSTGRES_HEADER = "| work | matches | µs of CPU a change | changes/s | at least |\n|---|--:|--:|--:|--:|"
+CHANGES_HEADER = "| work | matches | µs of CPU a change | changes/s | at least |\n|---|--:|--:|--:|--:|"
 HEADER = (
     "| work | matches | µs of CPU an event | events/s | CPU, loop ÷ service | at least | time, loop ÷ service | at least |\n"
     "|---|--:|--:|--:|--:|--:|--:|--:|"
@@ -437,18 +498,31 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--record", action="store_true", help="write a dated record")
     parser.add_argument("--pairs", type=int, default=5, help="how often the two take turns")
     parser.add_argument("--postgres", metavar="VARIABLE", help="read changes from the server that a variable names, instead")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="read messages from the broker there, instead")
     options = parser.parse_args(arguments)
+    if options.kafka:
+        record = Record(
+            "service-kafka", machine(), "Kafka to file and to Kafka, 308 bytes an event, the broker on the same machine."
+        )
+        try:
+            rows = [CHANGES_HEADER, *measure_kafka((SMOKE if options.smoke else WORK)[0], options.kafka)]
+        except WrongMatches as wrong:
+            sys.exit(f"wrong: {wrong}")
+        print("\n".join(rows))
+        if options.record:
+            print(record.write(rows))
+        return
     if options.postgres:
         work = (SMOKE if options.smoke else WORK)[0]
         record = Record("service-postgres", machine(), "PostgreSQL to file, changes of about 250 bytes, 100 a transaction.")
-        print(POSTGRES_HEADER)
+        print(CHANGES_HEADER)
         try:
             row = measure_postgres(work, options.postgres)
         except WrongMatches as wrong:
             sys.exit(f"wrong: {wrong}")
         print(row)
         if options.record:
-            print(record.write([POSTGRES_HEADER, row]))
+            print(record.write([CHANGES_HEADER, row]))
         return
     record = Record("service", machine(), "File to file, 308 bytes an event; medians of pairs that took turns.")
     rows = []

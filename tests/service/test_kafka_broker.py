@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from streamer import BACKEND
+from benchmarks import service as benchmark
 from streamer.config.schema import KafkaSink, KafkaSource
 from streamer.errors import ServiceError
 from streamer.service.sinks.kafka import KafkaTopic
@@ -147,7 +147,9 @@ class Process:
         command = [sys.executable, "-m", "streamer", "serve", "-c", "streamer.yaml"]
         path = os.pathsep.join(each for each in sys.path if each)
         with open(self.log, "ab") as log:
-            self.running = subprocess.Popen(command, stderr=log, cwd=self.place, env=os.environ | {"PYTHONPATH": path})
+            self.running = subprocess.Popen(
+                command, stderr=log, cwd=self.place, env=os.environ | {"PYTHONPATH": path, "STREAMER_BACKEND": "native"}
+            )
 
     def signal(self, number: int) -> None:
         assert self.running is not None
@@ -269,7 +271,7 @@ def test_a_service_that_is_killed_a_hundred_times_loses_nothing(kafka: Broker, t
         **stamp(),
         "what": "topic to topic of Kafka, killed at random moments while events come, 10 times and then run to its end",
         "python": platform.python_version(),
-        "backend": BACKEND,
+        "backend": "native",
         "seconds": round(time.monotonic() - began),
         "killed": 100,
         "runs": 10,
@@ -290,7 +292,7 @@ def test_a_group_of_which_members_are_killed_and_stopped_again_and_again(kafka: 
         **stamp(),
         "what": "three processes of one group of Kafka, of which one is killed and one stopped for 10 s, again and again",
         "python": platform.python_version(),
-        "backend": BACKEND,
+        "backend": "native",
         "seconds": round(time.monotonic() - began),
         **seen,
         "lost": 0,
@@ -378,3 +380,10 @@ def test_a_compacted_topic_is_refused(kafka: Broker) -> None:
     sink = KafkaTopic(KafkaSink(type="kafka", brokers=kafka.address, topic=kafka.topic(1, cleanup_policy="compact")))
     with pytest.raises(ServiceError, match=r"keeps the last message of a key alone: expected cleanup\.policy=delete"):
         sink.check()
+
+
+def test_the_benchmark_finds_the_matches_that_it_must(kafka: Broker, backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    benchmark.main(["--smoke", "--kafka", kafka.address])
+    out = capsys.readouterr().out
+    assert "from Kafka to a file | 400 |" in out
+    assert "from Kafka to a topic | 400 |" in out
