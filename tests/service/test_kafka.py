@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from streamer.service.sources.kafka import KafkaMessages
 from streamer.service.store.sqlite import look
 from tests.service.conftest import Make, event, lines
 from tests.tools.mock_kafka import PRODUCE, MockCluster
+
+# What they test is the same on each core; on the reference it runs with what takes long.
+pytestmark = pytest.mark.later_on_the_reference
 
 # What they test is the same on each core; on the reference it runs with what takes long.
 pytestmark = pytest.mark.later_on_the_reference
@@ -78,6 +82,9 @@ class Topic:
         found = consumer.committed([TopicPartition(self.name, number) for number in range(3)], timeout=10)
         consumer.close()
         return [each.offset for each in found]
+
+    def count_of_ids(self) -> int:
+        return len({each["id"] for each, _, _ in self.written()})
 
     def written(self) -> list[tuple[Any, bytes | None, dict[str, bytes]]]:
         """Return the messages of the topic, with their keys and headers."""
@@ -243,6 +250,7 @@ def test_memory_is_bounded_and_nobody_is_taken_for_dead_while_a_sink_is_slow(
     assert sum(len(batch.records) for batch in batches(source, 4000)) >= 4000
 
 
+@pytest.mark.slow
 def test_a_partition_is_given_up_once_what_was_read_of_it_is_held(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
     for partition in range(3):
         topic.count(partition * 100, partition * 100 + 100, partition=partition)
@@ -401,6 +409,32 @@ def test_brokers_that_are_away_are_waited_for_so_long() -> None:
     cluster.close()
 
 
+def test_brokers_that_were_away_are_gone_on_with(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = MockCluster()
+    topic = Topic(cluster, "orders")
+    quick = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50}
+    sink = KafkaTopic(KafkaSink(type="kafka", brokers=cluster.address, topic="orders", options=quick))  # type: ignore[arg-type]
+    sink.open()
+    source = topic.open(options=QUICK | quick)
+    topic.count(0, 10)
+    read(topic, source, 10)
+    cluster.down()
+    sink.write([message(1), message(2)])
+    flushed: list[Any] = []
+    flushing = threading.Thread(target=lambda: flushed.append(sink.flush()))
+    flushing.start()
+    assert source.read(0.3) is None
+    assert flushing.is_alive()
+    cluster.up()
+    assert [json.loads(each)["id"] for each in read(topic, source, 2)] == [f"{number:032x}" for number in (1, 2)]
+    flushing.join(10)
+    assert flushed == [[]]
+    source.close()
+    sink.close()
+    cluster.close()
+    assert "tried again until brokers answer" in caplog.text
+
+
 # All of it
 
 
@@ -446,3 +480,74 @@ def test_from_topic_to_topic_with_letters_that_are_replayed(
     assert make(**sections).replay(lambda store: [letters["deliver"]]) == (1, 0)
     assert {each["partitionkey"] for each, _, _ in out.written()} == {"7", "3", "9"}
     assert [letter.stage for letter in look(tmp_path / "data")] == ["decode"]
+
+
+QUICK_POINTS = ("source.begin", "sink.written", "sink.refused", "store.committed", "pipeline.acknowledged", "source.revoked")
+SLOW_POINTS = ("source.read", "pipeline.matched", "pipeline.queued", "sink.flushed", "store.dead")
+
+
+@pytest.mark.parametrize("point", [*QUICK_POINTS, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW_POINTS)])
+def test_a_failure_at_any_point_loses_nothing(make: Make, topic: Topic, cluster: MockCluster, tmp_path: Path, point: str) -> None:
+    """All of what came, good and bad, is in the topic or a letter; what came twice has one id; of a key it is in order."""
+    out, count = Topic(cluster, f"{topic.name}-out"), 300
+    bad, large = 7, 11
+    for partition in range(3):
+        topic.send(
+            *(
+                (
+                    b"k%d" % partition,
+                    b"{" if number % 50 == bad else event(number, pad="x" * (5000 if number % 50 == large else 9)),
+                )
+                for number in range(partition, count, 3)
+            ),
+            partition=partition,
+        )
+    sections: dict[str, Any] = {
+        "sinks": {"out": {"type": "kafka", "brokers": cluster.address, "topic": out.name, "options": {"message.max.bytes": 3000}}}
+    }
+
+    def fail() -> None:
+        raise Fault
+
+    faults.arm(point, fail)
+    for run in ("one", "two"):
+        # Another group begins at once. What the store has is asked first.
+        source = {
+            "type": "kafka",
+            "brokers": cluster.address,
+            "topics": topic.name,
+            "group": f"{topic.name}-{run}",
+            "options": QUICK,
+        }
+        service = make(**sections, sources={"orders": source})
+        running = threading.Thread(target=_until_it_fails, args=(service,))
+        running.start()
+        deadline = time.monotonic() + 20
+        while running.is_alive() and (run == "one" or len(look(tmp_path / "data")) < 12 or out.count_of_ids() < count - 12):
+            if point == "source.revoked" and run == "one" and out.count_of_ids() == count - 12:
+                service.stop()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        service.stop()
+        running.join(20)
+        faults.disarm()
+    ids: dict[int, str] = {}
+    last: dict[str, int] = {}
+    for each, _, _ in out.written():
+        number = each["data"]["event"]["id"]
+        if number not in ids:
+            assert last.get(each["partitionkey"], -1) < number
+            last[each["partitionkey"]] = number
+        assert ids.setdefault(number, each["id"]) == each["id"]
+    assert sorted(ids) == [number for number in range(count) if number % 50 not in (bad, large)]
+    assert [letter.stage for letter in look(tmp_path / "data")].count("deliver") == 6
+    assert len(look(tmp_path / "data")) == 12
+
+
+class Fault(Exception):
+    """What a test lets happen."""
+
+
+def _until_it_fails(service: Any) -> None:
+    with suppress(Fault):
+        service.run()

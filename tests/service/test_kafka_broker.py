@@ -37,7 +37,7 @@ from tests.service.test_kafka import message
 from tests.tools.kafka import broker
 from tests.tools.records import append, stamp
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
 
 PARTITIONS = 6
 KEYS = 40
