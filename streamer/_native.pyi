@@ -519,6 +519,16 @@ class Hits:
     def in_order(self) -> Hits:
         """Return the same hits in the order in which their subscriptions were added."""
 
+    @property
+    def encoder(self) -> Hits:
+        """What writes messages of these hits; see `streamer.core.protocol.Encoder`."""
+
+    def attributes(self, event: bytes, key: str | None) -> bytes | None:
+        """Return what messages say of the event, or None where that is left to Python."""
+
+    def messages(self, place: bytes, source: str, attributes: bytes, tail: bytes) -> list[bytes]:
+        """Return a message for each match, in their order."""
+
 @final
 class Matcher:
     """Patterns or topics under names, without subscriptions around them; `streamer.automaton` is made of it.

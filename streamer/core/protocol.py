@@ -94,6 +94,27 @@ class Selection:
     collection: str | None = None
 
 
+class Encoder(Protocol):
+    """Writes the messages of hits as `streamer.service.messages` does, byte for byte, with no object of Python for a match."""
+
+    def attributes(self, event: bytes, key: str | None) -> bytes | None:
+        """Return what all messages say of the event; None where that is left to Python.
+
+        Args:
+            key: that of the record, if it says one; else the event's id.
+        """
+
+    def messages(self, place: bytes, source: str, attributes: bytes, tail: bytes) -> list[bytes]:
+        """Return a message for each match, aligned with the positions.
+
+        Args:
+            place: what the ids are made of besides transition and subscription.
+            source: what stands from the end of the id to the type.
+            attributes: as returned.
+            tail: what follows the labels.
+        """
+
+
 class Hits(Protocol):
     """The subscriptions that one event matched, packed, in no promised order.
 
@@ -124,6 +145,10 @@ class Hits(Protocol):
 
     def in_order(self) -> Hits:
         """Return the same hits in the order in which their subscriptions were added."""
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """What writes the messages of these hits; None where that is left to Python."""
 
 
 class HitsOfSeveral(Protocol):

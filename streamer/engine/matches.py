@@ -80,6 +80,11 @@ class Matches(Sequence[Match]):
         return f"<Matches: {len(self)} [{shown}{more}]>"
 
 
+def packed(matches: Matches) -> Hits:
+    """Return what matches stand on, for who reads many of them without an object for each."""
+    return matches._hits
+
+
 @final
 class BatchMatches(Sequence[Matches | EventError]):
     """What several events matched, in their order: `Matches`, or the `EventError` in a bad event's place, with its `index`.

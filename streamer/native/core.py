@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 CHUNK: Final = 4096
 #: So many subscriptions are kept compiled, and so many labels; past it all are forgotten.
 COMPILED: Final = 20_000
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @final
@@ -140,6 +141,10 @@ class Host:
             known = self._labels = {}
         labels = known[held] = parse_subscription(held).labels
         return labels
+
+    def labels_text(self, held: Held) -> str:
+        """Return the labels of a subscription as messages carry them."""
+        return _JSON(self.labels(held) or {})
 
     def compiled(self, held: Held) -> CompiledSubscription:
         """Return a subscription that is held, compiled."""

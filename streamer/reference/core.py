@@ -100,6 +100,10 @@ class ReferenceHits:
     def in_order(self) -> ReferenceHits:
         return ReferenceHits(sorted(self._pairs, key=lambda pair: pair[0].order), self.ignored)
 
+    @property
+    def encoder(self) -> None:
+        return None
+
 
 @final
 class ReferenceBatch(list[ReferenceHits | EventError]):

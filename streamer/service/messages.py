@@ -12,6 +12,9 @@
 The id is a hash of source, partition, position, index in the record, tenant, subscription and transition. None of them changes
 when a record is read again after a crash, so a message that is delivered twice has one id. The engine checked all of the event,
 so its bytes are one JSON object whatever a row says.
+
+The native core writes the messages of single matches (`crates/streamer-py/src/messages.rs`).
+What stands here is what it must write, and what runs on the reference.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ from typing import Any, Final, Literal, NamedTuple, final
 from mmh3 import mmh3_x64_128_digest
 
 from streamer.core.options import Options
-from streamer.engine.matches import Matches
+from streamer.core.protocol import Hits
+from streamer.engine.matches import Matches, packed
 from streamer.events.layout import Constant
 from streamer.events.places import resolve
 from streamer.events.reading import parse_rfc3339, read_event
@@ -53,7 +57,7 @@ _TYPES: Final = {
 }
 _CERTAIN: Final = b',"certain":true'
 _UNCERTAIN: Final = b',"certain":false'
-#: Matches of an event that are objects of Python at once.
+#: Matches of an event of which messages are made at once.
 AT_ONCE: Final = 10_000
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -241,25 +245,36 @@ class Speaker:
     def messages(self, source: str, partition: str, place: Place, event: bytes, found: Matches) -> Iterator[Told]:
         """Yield messages about one event, sink by sink."""
         where = f"{source}\0{partition}\0{place.position}\0{place.part}\0".encode()
-        about = _About(source, f'","source":"/streamer/{source}","type":"'.encode(), where, event, partition, place)
+        about = _About(source, f'","source":"/streamer/{source}","type":"', where, event, partition, place)
         own, only = self.own, self._routes.only
-        for at in range(0, len(found), AT_ONCE):
+        count = len(found)
+        for at in range(0, count, AT_ONCE):
             # In order of adding where there are many, so that what stands together does again after a crash.
-            some = list(found if len(found) <= AT_ONCE else found.sorted()[at : at + AT_ONCE])
+            some = found if count <= AT_ONCE else found.sorted()[at : at + AT_ONCE]
+            hits = packed(some)
             if not about.attributes:
-                tenant = next((name for each in some if (name := outside(each.subscription_id)[0]) != "*"), None)
-                about.attributes = self._parts.attributes(event, place.key, tenant)
+                about.attributes = self._attributes(event, place.key, hits)
             if only is not None and not own:
                 yield about.told(self._ways[only], some, at)
                 continue
-            ways: dict[Way | None, list[Match]] = {}
-            for match in some:
-                way = own.get((outside(match.subscription_id)[0], match.gateway_id)) if own else None
-                if way is None and (sink := self._routes.sink(match.gateway_id)) is not None:
+            ways: dict[Way | None, list[int]] = {}
+            for position, (held, gateway) in enumerate(zip(hits.ids(), hits.gateway_ids(), strict=True)):
+                way = own.get((outside(held)[0], gateway)) if own else None
+                if way is None and (sink := self._routes.sink(gateway)) is not None:
                     way = self._ways[sink]
-                ways.setdefault(way, []).append(match)
-            for way, matches in ways.items():
-                yield Told(None, [], len(matches), about) if way is None else about.told(way, matches, at)
+                ways.setdefault(way, []).append(position)
+            for way, taken in ways.items():
+                if way is None:
+                    yield Told(None, [], len(taken), about)
+                else:
+                    yield about.told(way, Matches(hits.take(taken), event), at)
+
+    def _attributes(self, event: bytes, key: str | None, hits: Hits) -> bytes:
+        encoder = hits.encoder
+        if encoder is not None and (made := encoder.attributes(event, key)) is not None:
+            return made
+        tenant = next((name for held in hits.ids() if (name := outside(held)[0]) != "*"), None)
+        return self._parts.attributes(event, key, tenant)
 
     def spooled(self, told: Told) -> list[Spooled]:
         """Return messages as the spool takes them: each with its id, and the key by which it stands in order."""
@@ -278,15 +293,9 @@ class _About:
 
     __slots__ = ("_event", "_type", "_where", "attributes", "partition", "place", "source")
 
-    def __init__(self, source: str, type_: bytes, where: bytes, event: bytes, partition: str, place: Place) -> None:
-        self.source, self._type, self._where, self._event, self.partition, self.place = (
-            source,
-            type_,
-            where,
-            event,
-            partition,
-            place,
-        )
+    def __init__(self, source: str, type_: str, where: bytes, event: bytes, partition: str, place: Place) -> None:
+        self.source, self.partition, self.place = source, partition, place
+        self._type, self._where, self._event = type_, where, event
         self.attributes = b""
 
     @property
@@ -295,16 +304,20 @@ class _About:
         _, is_keyed, whose = self.attributes.partition(_KEYED)
         return int.from_bytes(mmh3_x64_128_digest(whose)[:8], "little", signed=True) if is_keyed else None
 
-    def told(self, way: Way, matches: list[Match], at: int) -> Told:
+    def told(self, way: Way, matches: Matches, at: int) -> Told:
         """Return the messages of some matches, of which the first has the number *at*."""
         if way.shape.per == "gateway":
             messages, counts = self._of_gateways(way.shape, matches, at)
+            return Told(way.sink, messages, len(matches), self, counts)
+        if (encoder := packed(matches).encoder) is not None:
+            messages = encoder.messages(self._where, self._type, self.attributes, self._tail(way.shape))
         else:
-            messages, counts = self._of_matches(way.shape, matches), [1] * len(matches)
-        return Told(way.sink, messages, len(matches), self, counts)
+            messages = self._of_matches(way.shape, matches)
+        return Told(way.sink, messages, len(messages), self, [1] * len(messages))
 
-    def _of_matches(self, shape: Shape, matches: list[Match]) -> list[bytes]:
-        where, attributes, type_, tail = self._where, self.attributes, self._type, self._tail(shape)
+    def _of_matches(self, shape: Shape, matches: Matches) -> list[bytes]:
+        """Return what the encoder of a core does, which this says in Python."""
+        where, attributes, type_, tail = self._where, self.attributes, self._type.encode(), self._tail(shape)
         made = []
         for match in matches:
             transition, labels, held, gateway = match.transition, match.labels, match.subscription_id, match.gateway_id
@@ -328,7 +341,7 @@ class _About:
             )
         return made
 
-    def _of_gateways(self, shape: Shape, matches: list[Match], first: int) -> tuple[list[bytes], list[int]]:
+    def _of_gateways(self, shape: Shape, matches: Matches, first: int) -> tuple[list[bytes], list[int]]:
         tail = self._tail(shape)
         groups: dict[tuple[str, str | None], list[Match]] = {}
         for match in matches:
@@ -348,7 +361,7 @@ class _About:
                         (
                             _BEGIN,
                             mmh3_x64_128_digest(self._where + whose).hex().encode(),
-                            self._type,
+                            self._type.encode(),
                             b'streamer.matches"',
                             self.attributes,
                             b"" if gateway is None else b',"gateway":' + quoted(gateway),

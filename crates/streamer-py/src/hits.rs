@@ -4,13 +4,15 @@ use crate::errors::guard;
 use crate::gil;
 use crate::host;
 use crate::interrupts;
+use crate::messages::{self, Common, Encoder};
 use crate::shared::{Found, Shared};
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
 use std::sync::{Arc, OnceLock};
-use streamer_core::engine::{Change, Event, Outcome, Pin, Record, Transition, Version};
+use streamer_core::engine::{Change, Event, Identity, Outcome, Pin, Record, Transition, Version};
 use streamer_core::error::Ignored;
+use streamer_core::flatten::Validation;
 
 /// An update that carries the document before it: what matched that, found when the first match asks for its transition.
 pub struct OldSide {
@@ -93,16 +95,20 @@ impl Hits {
         })
     }
 
+    /// How a match came about, and whether that is certain.
+    fn outcome_of(&self, py: Python<'_>, position: usize, record: &Record) -> PyResult<Outcome> {
+        match self.outcome(position) {
+            Some(outcome) => Ok(outcome),
+            None => Ok(Outcome { transition: self.transition(py, self.slots[position], record)?, certain: true }),
+        }
+    }
+
     /// How the match of a slot came about that matches as the event changes the document.
-    fn transition<'py>(&self, py: Python<'py>, slot: u32, record: &Record) -> PyResult<Bound<'py, PyAny>> {
-        let known = |transition: Option<Transition>| match transition {
-            Some(transition) => PyString::intern(py, transition.as_str()).into_any(),
-            None => py.None().into_bound(py),
-        };
+    fn transition(&self, py: Python<'_>, slot: u32, record: &Record) -> PyResult<Option<Transition>> {
         let old = match (self.change.transition(record.flags), &self.old_side) {
-            (Some(transition), _) => return Ok(known(transition)),
+            (Some(transition), _) => return Ok(transition),
             (None, Some(old)) => old,
-            (None, None) => return Ok(known(None)),
+            (None, None) => return Ok(None),
         };
         let stays = match old.stays.get() {
             Some(stays) => stays,
@@ -114,7 +120,7 @@ impl Hits {
         let transition = |stays: &Vec<u32>| {
             if stays.binary_search(&slot).is_ok() { Transition::Stay } else { Transition::Enter }
         };
-        Ok(known(stays.as_ref().map(transition)))
+        Ok(stays.as_ref().map(transition))
     }
 }
 
@@ -178,10 +184,8 @@ impl Hits {
     fn match_<'py>(&self, py: Python<'py>, position: usize, event: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         guard(py, || {
             let record = self.record(position)?;
-            let (transition, certain) = match self.outcome(position) {
-                Some(outcome) => (outcome.transition.map(Transition::as_str).into_pyobject(py)?, outcome.certain),
-                None => (self.transition(py, self.slots[position], &record)?, true),
-            };
+            let Outcome { transition, certain } = self.outcome_of(py, position, &record)?;
+            let transition = transition.map(|transition| PyString::intern(py, transition.as_str()));
             let labels = match record.flags & host::flags::LABELS {
                 0 => py.None().into_bound(py),
                 _ => self.shared.host.bind(py).call_method1("labels", (host::source_of(py, &record),))?,
@@ -202,6 +206,55 @@ impl Hits {
             let mut positions: Vec<usize> = (0..records.len()).collect();
             positions.sort_unstable_by_key(|at| records[*at].order);
             self.taken(&positions)
+        })
+    }
+
+    /// What writes messages of these hits; see `streamer.core.protocol.Encoder`.
+    #[getter]
+    fn encoder(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// Return what messages say of the event, or None where that is left to Python.
+    fn attributes<'py>(&self, py: Python<'py>, event: &[u8], key: Option<&str>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        guard(py, || {
+            let engine = &self.shared.engine;
+            if engine.options().validation == Validation::Lazy {
+                return Ok(None);
+            }
+            let records = self.slots.iter().filter_map(|slot| engine.record(*slot));
+            let tenant_of = |record: &Record| record.id.split_once('\0').map_or(&*record.id, |(tenant, _)| tenant).to_owned();
+            let tenant = records.map(|record| tenant_of(&record)).find(|tenant| tenant != "*");
+            let mut scratch = self.shared.scratch();
+            let mut made = None;
+            let told = |identity: Identity<'_>| made = messages::attributes(&identity, key, tenant.as_deref());
+            // An event that matched can be read.
+            _ = engine.identify(Event::new(event, None, None), &mut scratch, told);
+            self.shared.keep(scratch);
+            Ok(made.map(|text| PyBytes::new(py, text.as_bytes())))
+        })
+    }
+
+    /// Return a message for each match, in their order.
+    fn messages<'py>(
+        &self,
+        py: Python<'py>,
+        place: &[u8],
+        source: &str,
+        attributes: &[u8],
+        tail: &[u8],
+    ) -> PyResult<Bound<'py, PyList>> {
+        guard(py, || {
+            let attributes = str::from_utf8(attributes).map_err(|error| PyValueError::new_err(error.to_string()))?;
+            let common = Common { place, source, attributes, tail };
+            let mut encoder = Encoder::default();
+            let made = PyList::empty(py);
+            for position in 0..self.slots.len() {
+                let record = self.record(position)?;
+                let Outcome { transition, certain } = self.outcome_of(py, position, &record)?;
+                made.append(encoder.message(py, &self.shared, &common, &record, transition, certain)?)?;
+            }
+            Ok(made)
         })
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::errors;
 use crate::plain::{self, Refused};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyString};
 use std::sync::{Arc, OnceLock};
@@ -23,6 +24,8 @@ pub struct Kept {
     object: Option<Py<PyAny>>,
     /// Its id, made when it first matches: to hand it out again costs a third of making it.
     id: OnceLock<Py<PyString>>,
+    /// Its labels as JSON, where it has any, from its first message on.
+    labels: OnceLock<Box<str>>,
     /// Compiled by the host, when it first evaluates the CEL part.
     pub compiled: OnceLock<Py<PyAny>>,
 }
@@ -30,7 +33,7 @@ pub struct Kept {
 impl Kept {
     /// Keep an object, or none yet.
     pub fn host(object: Option<Py<PyAny>>) -> Host {
-        Arc::new(Kept { object, id: OnceLock::new(), compiled: OnceLock::new() })
+        Arc::new(Kept { object, id: OnceLock::new(), labels: OnceLock::new(), compiled: OnceLock::new() })
     }
 }
 
@@ -54,6 +57,20 @@ pub fn id_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyString> {
         Some(kept) => kept.id.get_or_init(|| made().unbind()).bind(py).clone(),
         None => made(),
     }
+}
+
+/// The labels of a record as JSON; None where it has none.
+pub fn labels_of<'r>(py: Python<'_>, host: &Py<PyAny>, record: &'r Record) -> PyResult<Option<&'r str>> {
+    if record.flags & flags::LABELS == 0 {
+        return Ok(None);
+    }
+    let kept = record.host.get_or_init(|| Kept::host(None)).downcast_ref::<Kept>();
+    let kept = kept.ok_or_else(|| PyRuntimeError::new_err("a subscription that another host keeps"))?;
+    if let Some(text) = kept.labels.get() {
+        return Ok(Some(text));
+    }
+    let text: String = host.bind(py).call_method1("labels_text", (source_of(py, record),))?.extract()?;
+    Ok(Some(kept.labels.get_or_init(|| text.into())))
 }
 
 /// The text of an event, wherever it lies.

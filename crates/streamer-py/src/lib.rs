@@ -10,6 +10,7 @@
 //!  plain.rs   JSON text of plain values                 matcher.rs  patterns and topics under names
 //!  parallel.rs  blocks of work, for several threads     gil.rs     the GIL released, held again, forked
 //!  named.rs   types of Python that are made here        shared.rs  the engine with its host, for all that matches
+//!  messages.rs  matches as CloudEvents
 //!  testing.rs, hook.rs   what only tests do to a core   interrupts.rs  what was raised in the midst of a match
 //! ```
 //!
@@ -30,6 +31,7 @@ mod hook;
 mod host;
 mod interrupts;
 mod matcher;
+mod messages;
 mod named;
 mod open;
 mod parallel;

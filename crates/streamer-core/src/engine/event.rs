@@ -44,6 +44,8 @@ pub struct Identity<'e> {
     pub collection: Option<&'e str>,
     /// What happened.
     pub event_type: Option<EventType>,
+    /// When, in nanoseconds since the epoch. None also under lazy validation.
+    pub ts_ns: Option<i128>,
 }
 
 /// Where an event belongs, as far as can be told without reading all of it.

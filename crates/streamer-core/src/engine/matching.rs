@@ -94,12 +94,12 @@ impl EngineState {
 
     /// What an event is called.
     fn identity<'e>(&'e self, flat: &Flat<'e>, flattener: &'e mut Flattener) -> Identity<'e> {
-        let Parts { tenant, collection, event_type, .. } = *flat.parts();
+        let Parts { tenant, collection, event_type, ts_ns, .. } = *flat.parts();
         let id = match (flat.id(), self.options.validation) {
             (None, Validation::Lazy) => flattener.locate_id(&self.id_locator, flat.event(), &self.options.limits),
             (id, _) => id,
         };
-        Identity { id, tenant, collection, event_type }
+        Identity { id, tenant, collection, event_type, ts_ns }
     }
 
     /// *Tell* what an event is called, without matching or counting it; or return why it is ignored.

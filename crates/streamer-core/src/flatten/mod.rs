@@ -29,5 +29,6 @@ pub use flattener::{Flattener, Validation};
 pub use locator::Locator;
 pub use old::OldText;
 pub(crate) use old::{find, substitute};
+pub use timestamps::write_rfc3339;
 pub use trie::{PathId, PathTrie, PathTrieBuilder};
 pub(crate) use unknown::{Rest, Unknown, is_prefix};

@@ -1,10 +1,33 @@
 //! When an event happened, in nanoseconds since the epoch.
 
+use std::fmt::Write;
+
 const NS: i128 = 1_000_000_000;
 
 /// What a CEL timestamp can hold: the years 1 to 9999.
 pub(super) fn in_range(ns: i128) -> Result<i128, &'static str> {
     if (-62_135_596_800 * NS..253_402_300_800 * NS).contains(&ns) { Ok(ns) } else { Err("a timestamp is in the years 1 to 9999") }
+}
+
+/// Write a time as text in UTC: in milliseconds, or in nanoseconds where it is finer.
+pub fn write_rfc3339(text: &mut String, ns: i128) {
+    let (seconds, rest) = (ns.div_euclid(NS), ns.rem_euclid(NS));
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days since March of year 0, in eras of 400 years, so that the leap day is the last of a year.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    let (year, hour, minute, second) = (year + era * 400, second / 3600, second / 60 % 60, second % 60);
+    // Writing to a string cannot fail.
+    _ = write!(text, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.");
+    _ = match rest % 1_000_000 {
+        0 => write!(text, "{:03}Z", rest / 1_000_000),
+        _ => write!(text, "{rest:09}Z"),
+    };
 }
 
 /// Nanoseconds since the epoch; digits beyond nanoseconds are cut off.
@@ -70,6 +93,21 @@ pub(super) fn rfc3339(text: &str) -> Result<i128, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_as_it_was() {
+        let mut ns = -62_135_596_800 * NS;
+        while in_range(ns).is_ok() {
+            for ns in [ns, ns + 7_000_000, ns + 123_456_789] {
+                let mut text = String::new();
+                write_rfc3339(&mut text, ns);
+                assert_eq!(rfc3339(&text), Ok(ns), "{text}");
+                assert_eq!(text.len(), if ns % 1_000_000 == 0 { 24 } else { 30 }, "{text}");
+            }
+            // Each day of the year comes up, and each hour.
+            ns += (86_400 * 97 + 3_607) * NS;
+        }
+    }
 
     #[test]
     fn rfc3339_is_read_to_the_nanosecond() {

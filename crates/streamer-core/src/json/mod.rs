@@ -7,7 +7,7 @@ pub(crate) mod token;
 mod write;
 
 pub use token::JsonFault;
-pub use write::write;
+pub use write::{write, write_string};
 
 use crate::error::{EventCode, EventError};
 use crate::limits::Limits;

@@ -17,7 +17,7 @@ pub fn write(value: &Value) -> String {
         match step {
             WriteStep::Text(piece) => text.push_str(piece),
             WriteStep::Name(name) => {
-                string(&mut text, name);
+                write_string(&mut text, name);
                 text.push(':');
             }
             WriteStep::Value(Value::BeyondFloat(literal)) => text.push_str(literal),
@@ -26,7 +26,7 @@ pub fn write(value: &Value) -> String {
                 Scalar::Bool(value) => text.push_str(if *value { "true" } else { "false" }),
                 // Writing to a string cannot fail.
                 Scalar::Number(number) => _ = write!(text, "{number}"),
-                Scalar::String(content) => string(&mut text, content),
+                Scalar::String(content) => write_string(&mut text, content),
             },
             WriteStep::Value(Value::List(elements)) => {
                 text.push('[');
@@ -49,15 +49,25 @@ pub fn write(value: &Value) -> String {
     text
 }
 
-fn string(text: &mut String, content: &str) {
+/// Write a text as a JSON string, as Python's `json` does with `ensure_ascii=False`.
+pub fn write_string(text: &mut String, content: &str) {
     text.push('"');
-    for char in content.chars() {
-        match char {
-            '"' | '\\' => text.extend(['\\', char]),
-            '\0'..='\x1f' => _ = write!(text, "\\u{:04x}", char as u32),
-            char => text.push(char),
+    let mut rest = content;
+    while let Some(at) = rest.bytes().position(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+        text.push_str(&rest[..at]);
+        match rest.as_bytes()[at] {
+            byte @ (b'"' | b'\\') => text.extend(['\\', char::from(byte)]),
+            b'\n' => text.push_str("\\n"),
+            b'\r' => text.push_str("\\r"),
+            b'\t' => text.push_str("\\t"),
+            8 => text.push_str("\\b"),
+            12 => text.push_str("\\f"),
+            // Writing to a string cannot fail.
+            byte => _ = write!(text, "\\u{byte:04x}"),
         }
+        rest = &rest[at + 1..];
     }
+    text.push_str(rest);
     text.push('"');
 }
 
