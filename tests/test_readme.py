@@ -30,6 +30,8 @@ import streamer
 ROOT = Path(__file__).resolve().parents[1]
 #: Those of spark.md need a session: tests/spark/test_spark_guide.py runs them.
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("**/*.md")) if page.name != "spark.md")]
+#: Needs a server: tests/service/test_tutorial.py runs it.
+TUTORIAL = ROOT / "docs/tutorials/webhook.md"
 #: Pages whose links are looked after, too.
 OTHERS = (
     "ARCHITECTURE.md",
@@ -175,7 +177,9 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [PAGES[0], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:])], ids=named)
+@pytest.mark.parametrize(
+    "page", [PAGES[0], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:] if page != TUTORIAL)], ids=named
+)
 def test_the_examples_of_the_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], backend: str
 ) -> None:
