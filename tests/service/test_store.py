@@ -254,7 +254,7 @@ def test_lanes_of_the_spool_are_apart_and_numbered_in_order(tmp_path: Path) -> N
         assert len(store.waiting(lane, 0, 100, 7)) == 3
     store.close()
     store = Store(tmp_path)
-    assert store.lanes() == [("a", 10), ("b", 10)]
+    assert store.lanes() == [("a", 10, 30), ("b", 10, 30)]
     assert store.held(store.lane("b")) == (10, 30, 20)
     last = store.waiting(store.lane("a"), 0, 100, 10**6)[-1].number
     store.commit([], [], [], rows[:1])
