@@ -154,11 +154,10 @@ impl Search<'_, '_, '_> {
     }
 
     fn probe(&mut self, bucket: u32, probe: Probe, again: bool) {
-        let values = self.values.at(self.map[probe.path as usize], self.store.mode(probe.path));
-        let again = again || values.len() > 1;
-        self.scratch.is_many |= values.len() > MANY_VALUES;
         if probe.matcher == EQUALITIES {
-            for at in self.numbers(probe.path, values) {
+            let numbers = self.numbers(probe.path);
+            let again = again || numbers.len() > 1;
+            for at in numbers {
                 let number = self.scratch.numbers[at];
                 let next = match bucket {
                     _ if number == UNNAMED => None,
@@ -171,6 +170,8 @@ impl Search<'_, '_, '_> {
             }
             return;
         }
+        let values = self.values_at(probe.path);
+        let again = again || values.len() > 1;
         let matcher = &self.index.matchers[probe.matcher as usize];
         if let Matcher::Kinds(kinds) = matcher {
             return self.kinds(kinds, values, again);
@@ -190,13 +191,23 @@ impl Search<'_, '_, '_> {
         }
     }
 
-    /// The numbers of the values at a path, by position in the scratch.
-    fn numbers(&mut self, path: u32, values: std::ops::Range<usize>) -> std::ops::Range<usize> {
+    #[inline]
+    fn values_at(&mut self, path: u32) -> std::ops::Range<usize> {
+        let values = self.values.at(self.map[path as usize], self.store.mode(path));
+        self.scratch.is_many |= values.len() > MANY_VALUES;
+        values
+    }
+
+    /// The numbers of the values at a path, by position in the scratch: one for each.
+    #[inline]
+    fn numbers(&mut self, path: u32) -> std::ops::Range<usize> {
+        let (stamp, start, end) = self.scratch.numbered[path as usize];
+        if stamp == self.scratch.stamp { start as usize..end as usize } else { self.number(path) }
+    }
+
+    fn number(&mut self, path: u32) -> std::ops::Range<usize> {
+        let values = self.values_at(path);
         let MatcherScratch { numbered, numbers, stamp, .. } = &mut *self.scratch;
-        let known = numbered[path as usize];
-        if known.0 == *stamp {
-            return known.1 as usize..known.2 as usize;
-        }
         let start = numbers.len();
         for at in values {
             let seen = self.values.get(at);
@@ -332,33 +343,34 @@ impl Search<'_, '_, '_> {
 
     #[inline]
     fn check(&mut self, check: Check<'_>) -> bool {
-        let path = match check {
-            Check::Values(path, _) | Check::Other(path, ..) | Check::Kinds(path, _) | Check::Numbers(path, ..) => path,
-            Check::Clause(clause) => return verify::clause_holds(self.store, clause, self.map, self.values),
-        };
-        let values = self.values.at(self.map[path as usize], self.store.mode(path));
-        self.scratch.is_many |= values.len() > MANY_VALUES;
         match check {
-            Check::Values(_, wanted) => {
-                let numbers = self.numbers(path, values);
-                self.scratch.numbers[numbers].iter().any(|number| wanted.contains(number))
+            // Most checks: of a value that was numbered for another one.
+            Check::Values(path, wanted) => {
+                let numbers = self.numbers(path);
+                self.scratch.numbers[numbers].iter().any(|number| wanted.iter().any(|wanted| wanted == number))
             }
-            Check::Other(_, kinds, none_of) => {
-                let numbers = self.numbers(path, values.clone());
+            Check::Other(path, kinds, none_of) => {
+                let (values, numbers) = (self.values_at(path), self.numbers(path));
                 values
                     .zip(numbers)
                     .any(|(at, number)| is_other(self.values.get(at).kind, self.scratch.numbers[number], kinds, none_of))
             }
-            Check::Kinds(_, kinds) if values.is_empty() => Kinds::from_bits(kinds).has(Kind::Missing),
-            Check::Kinds(_, kinds) => values.into_iter().any(|at| Kinds::from_bits(kinds).has(self.values.get(at).kind)),
-            Check::Numbers(_, from, to) => values.into_iter().any(|at| match self.values.get(at).scalar {
+            Check::Kinds(path, kinds) => {
+                let (values, kinds) = (self.values_at(path), Kinds::from_bits(kinds));
+                if values.is_empty() {
+                    kinds.has(Kind::Missing)
+                } else {
+                    values.into_iter().any(|at| kinds.has(self.values.get(at).kind))
+                }
+            }
+            Check::Numbers(path, from, to) => self.values_at(path).any(|at| match self.values.get(at).scalar {
                 Some(ScalarRef::Number(number)) => {
                     let point = NumberCut::before(number);
                     from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
                 }
                 _ => false,
             }),
-            Check::Clause(_) => false,
+            Check::Clause(clause) => verify::clause_holds(self.store, clause, self.map, self.values),
         }
     }
 }
