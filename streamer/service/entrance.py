@@ -66,12 +66,15 @@ class Entrance:
                 from streamer.service.api.app import App
                 from streamer.service.api.metrics import ApiCounts
                 from streamer.service.api.server import Server
+                from streamer.service.api.streams import Streams
                 from streamer.service.api.tokens import Tokens
         except ModuleNotFoundError as error:
             raise ServiceError(f"api: {error}") from None
         tokens = None if section.tokens.file is None or self._dev else Tokens(section.tokens.file)
         if self.app is None:
-            self.app = App(self._handlers(), section, tokens)
+            streams = Streams(self._gateways.store)
+            self._gateways.listen(streams.told, streams.forget)
+            self.app = App(self._handlers(), section, tokens, streams)
             self._registry.register(ApiCounts(self.app, self._subscriptions, self._gateways))
         return Prepared(self, section, tokens, Server(self.app, section, self.server))
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Literal, final
@@ -33,7 +33,7 @@ from streamer.service.messages import Shape, Speaker, Way
 from streamer.service.sinks.webhook import Webhook, signing_key
 from streamer.service.spool import History, Owner, Spool, Terms
 from streamer.service.store.gateways import GatewayTable, StoredGateway
-from streamer.service.store.sqlite import OWN, Store, milliseconds
+from streamer.service.store.sqlite import OWN, Spooled, Store, milliseconds
 from streamer.service.subscriptions import Condition, Declined
 
 #: Characters of an id, bytes of a URL, and messages of a request.
@@ -156,19 +156,15 @@ def _secrets(value: Any) -> tuple[str, ...]:
 
 @final
 class Gateways:
-    """The gateways of all tenants. Any thread may use it; changes take turns.
-
-    Attributes:
-        forgotten: is called with the history of a gateway that was deleted or disabled.
-    """
+    """The gateways of all tenants. Any thread may use it; changes take turns."""
 
     def __init__(self, store: Store, spool: Spool, speaker: Speaker, config: Config) -> None:
-        self._store, self._table, self._spool, self._speaker = store, GatewayTable(store), spool, speaker
+        self.store, self._table, self._spool, self._speaker = store, GatewayTable(store), spool, speaker
         self.config = config
         self._lock = Lock()
         self._owners: dict[str, Owner] = {}
         self._held: dict[str, dict[str, StoredGateway]] = {}
-        self.forgotten: Callable[[History], None] = lambda _: None
+        self._forgotten: Callable[[History, str], None] = lambda *_: None
         ways: dict[tuple[str, str | None], Way] = {}
         for row in self._table.all():
             self._held.setdefault(row.tenant, {})[row.id] = row
@@ -250,14 +246,14 @@ class Gateways:
                 row = before
             else:
                 # The lane first: what can fail for want of room fails here, with nothing changed.
-                self._store.lane(sink_of(tenant, gateway_id))
+                self.store.lane(sink_of(tenant, gateway_id))
                 row = self._table.write(row)
                 faults.point("gateways.committed")
             way = self._open(row, again=True)
             self._held = {**self._held, tenant: {**held, gateway_id: row}}
             self._speaker.own = {**self._speaker.own, (tenant, gateway_id): way}
             if not settings.enabled and (history := self.history(row)) is not None:
-                self.forgotten(history)
+                self._forgotten(history, "off")
             return row, before
 
     def remove(self, tenant: str, gateway_id: str, may: Condition) -> None:
@@ -282,7 +278,13 @@ class Gateways:
                 del self._held[tenant]
                 self._owners.pop(tenant, None)
             if history is not None:
-                self.forgotten(history)
+                self._forgotten(history, "deleted")
+
+    def listen(
+        self, told: Callable[[Sequence[tuple[History, int, Spooled]]], None], forgotten: Callable[[History, str], None]
+    ) -> None:
+        """Tell of what histories have more, and of those that are not handed out any more, and why: `deleted`, `off`."""
+        self._spool.tell, self._forgotten = told, forgotten
 
     def take(self, speaker: Speaker, config: Config) -> None:
         """Go on with another configuration, of which no message was made so far."""

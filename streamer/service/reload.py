@@ -141,6 +141,8 @@ class Running:
                     self.store.dead_letter_bytes = new.config.delivery.dead_letter_bytes
                     self._move(parts)
                     before.close(parts)
+                elif "api" in changed:
+                    self.gateways.take(self.pipeline.setup.speaker, new.config)
             quotas = new.config.api.quotas
             self.subscriptions.quotas = Quotas(quotas.subscriptions, quotas.unindexed)
         return count, entrance

@@ -51,6 +51,8 @@ def test_answers_are_as_the_document_says(api: Api) -> None:
         ("PUT", "/v1/gateways/own", {"url": "http://example.com/"}),
         ("GET", "/v1/gateways/own", None),
         ("GET", "/v1/gateways", None),
+        ("GET", "/v1/gateways/billing/matches", None),
+        ("GET", "/v1/gateways/nosuch/matches", None),
         ("DELETE", "/v1/gateways/own", None),
         ("POST", "/v1/match", order(tenant="default")),
         ("POST", "/v1/match", b"{"),
@@ -117,6 +119,8 @@ def test_nothing_that_the_document_allows_is_a_defect(api: Api) -> None:
     asked = 0
     for result in schema.get_all_operations():
         operation = result.ok()
+        if operation.path.endswith("/matches"):
+            continue  # it has no end
 
         @hypothesis.settings(max_examples=40, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), database=None)
         @hypothesis.given(case=operation.as_strategy())

@@ -17,6 +17,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, final
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -33,6 +34,7 @@ from streamer.service.api.connections import Door
 from streamer.service.api.limits import Limits
 from streamer.service.api.problems import MEDIA_TYPE, Problem
 from streamer.service.api.routes import Found, Route, find
+from streamer.service.api.streams import Stream, Streams, Wanted
 from streamer.service.api.tokens import DEV, Token, Tokens
 
 #: Threads that answer. Most of what they do releases the GIL, or waits for a disk.
@@ -40,6 +42,7 @@ _THREADS: Final = 16
 #: Threads that answer what needs no token: who looks whether the service is well waits for no import.
 _PROBES: Final = 2
 _LOGGER: Final = logging.getLogger("streamer.service.api")
+_HEEDED: Final = ("if-match", "if-none-match", "last-event-id")
 #: Where no answer is kept by anybody, nor taken for what it is not.
 _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -54,11 +57,12 @@ class App:
 
     Attributes:
         door: the connections that requests come by.
+        streams: of matches.
         counts: requests answered, by route and status.
     """
 
-    def __init__(self, handlers: Any, section: Api, tokens: Tokens | None) -> None:
-        self._handlers = handlers
+    def __init__(self, handlers: Any, section: Api, tokens: Tokens | None, streams: Streams) -> None:
+        self._handlers, self.streams = handlers, streams
         self._pool = ThreadPoolExecutor(_THREADS, "streamer-api")
         self._probes = ThreadPoolExecutor(_PROBES, "streamer-probe")
         self.door = Door(section.limits)
@@ -68,6 +72,7 @@ class App:
     def take(self, section: Api, tokens: Tokens | None) -> None:
         """Answer as a section says, from the next request on; while no event loop uses it."""
         self._section, self._tokens = section, tokens
+        self.streams.take(section, tokens)
         self._limits = Limits(section)
         self._names = {"localhost", section.address.lower(), *(name.lower() for name in section.hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in section.origins}
@@ -77,6 +82,7 @@ class App:
         """Begin nothing more."""
         for pool in (self._pool, self._probes):
             pool.shutdown(wait=False, cancel_futures=True)
+        self.streams.close()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -92,6 +98,12 @@ class App:
             answer = self._refusal(error)
         headers = {**_HEADERS, **answer.headers}
         response: Response
+        if isinstance(answer.body, Stream):
+            self.counts[told["route"], str(answer.status)] += 1
+            kind = {"content-type": answer.media_type, "x-accel-buffering": "no"}
+            await answer.body.serve(receive, send, answer.status, {**headers, **kind})
+            return
+        assert not isinstance(answer.body, Wanted)
         if isinstance(answer.body, bytes):
             response = Response(answer.body, answer.status, headers, _with_charset(answer.media_type))
             if answer.status in (204, 304):
@@ -166,7 +178,7 @@ class App:
         call = Call(
             path={name: _decoded(value) for name, value in found.values.items()},
             query=query,
-            headers={name: value for name in ("if-match", "if-none-match") if (value := _joined(request, name)) is not None},
+            headers={name: value for name in _HEEDED if (value := _joined(request, name)) is not None},
             chosen=_chosen(request, route),
             media_type=_media_type(request, route),
             body=await self._body(request, route, told),
@@ -176,7 +188,10 @@ class App:
         if route.scope is None:
             return await self._run(route, call)
         with self._limits.of_all():
-            return await self._run(route, call)
+            answer = await self._run(route, call)
+        if not isinstance(answer.body, Wanted):
+            return answer
+        return replace(answer, body=b"" if request.method == "HEAD" else self.streams.open(answer.body, token, call.tenant))
 
     async def _run(self, route: Route, call: Call) -> Answer:
         handle = getattr(self._handlers, route.handler)

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, final
 
 from streamer.service.api.problems import Problem
+from streamer.service.api.streams import Stream, Wanted
 from streamer.service.api.tokens import Token
 
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 METRICS: Final = "text/plain"
+EVENTS: Final = "text/event-stream"
 _TAG: Final = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
 
 
@@ -74,7 +76,7 @@ class Call:
     Attributes:
         path: the values of what stands in braces in the route's path.
         query: values of the parameters that were given.
-        headers: `if-match` and `if-none-match`, where they were given.
+        headers: `if-match`, `if-none-match` and `last-event-id`, where they were given.
         chosen: the media type of the answer.
         tenant: whose things it is about; None for an administrator's that names none.
     """
@@ -99,9 +101,9 @@ class Call:
 @final
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is answered; *body* comes in pieces where it is long."""
+    """What is answered; *body* comes in pieces where it is long, and as events where it has no end."""
 
-    body: bytes | Iterator[bytes] = b""
+    body: bytes | Iterator[bytes] | Wanted | Stream = b""
     status: int = 200
     media_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)

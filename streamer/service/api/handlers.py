@@ -17,8 +17,9 @@ from streamer.errors import DuplicateSubscriptionError, SubscriptionError
 from streamer.model import is_unicode
 from streamer.service import gateways
 from streamer.service.api import openapi
-from streamer.service.api.calls import LINES, METRICS, Answer, Call, after, answer, cursor, tags
+from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, after, answer, cursor, tags
 from streamer.service.api.problems import Problem, members
+from streamer.service.api.streams import Wanted
 from streamer.service.reload import Reloaded
 from streamer.service.store.gateways import StoredGateway
 from streamer.service.store.sqlite import DeadLetter, Store, milliseconds
@@ -189,6 +190,19 @@ class Handlers:
         """See the route."""
         self._gateways.remove(call.whose, call.path["id"], _condition(call))
         return Answer(status=204)
+
+    def stream_matches(self, call: Call) -> Answer:
+        """See the route."""
+        row = self._gateways.get(call.whose, call.path["id"])
+        if row is None:
+            raise Declined("unknown", "no such gateway")
+        history = self._gateways.history(row)
+        if history is None:
+            raise Problem("no-stream", "its matches are posted to its url")
+        if not gateways.settings_of(row).enabled:
+            raise Problem("no-stream", "it is not enabled")
+        wanted = Wanted(history, call.headers.get("last-event-id"), call.query.get("from") == "now")
+        return Answer(wanted, media_type=EVENTS)
 
     def _gateway(self, row: StoredGateway) -> dict[str, Any]:
         return {

@@ -22,6 +22,12 @@ EXPIRED = Metric(
     "streamer_service_subscriptions_expired", "counter", (), "Subscriptions that are gone since their lease was over."
 )
 GATEWAYS = Metric("streamer_service_gateways", "gauge", ("state",), "Tenants' own gateways.")
+STREAMS = Metric("streamer_service_streams", "gauge", (), "Streams of matches that are open.")
+ENDED = Metric(
+    *("streamer_service_streams_ended", "counter", ("reason",)),
+    "Streams that have ended: `client`, `deleted`, `off`, `revoked`, `stopped`.",
+)
+STREAMED = Metric("streamer_service_stream_messages", "counter", (), "Messages that were sent to streams.")
 
 METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
@@ -49,6 +55,9 @@ class ApiCounts(Collector):
             HELD: {(): totals["held"]},
             PAUSED: {(): totals["paused"]},
             EXPIRED: {(): self._subscriptions.expired},
+            STREAMS: {(): len(self._app.streams)},
+            ENDED: {(reason,): count for reason, count in self._app.streams.ended.copy().items()},
+            STREAMED: {(): self._app.streams.messages},
             GATEWAYS: {(state,): count for state, count in self._gateways.states().items()},
         }
         for metric, found in values.items():

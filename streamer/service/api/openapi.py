@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from streamer.model import Limits, TopicDialect
-from streamer.service.api.calls import Body
+from streamer.service.api.calls import EVENTS, Body
 from streamer.service.api.problems import KINDS, MEDIA_TYPE
 from streamer.service.api.routes import ROUTES, Route
 from streamer.service.gateways import MOST_BATCH, MOST_SECRETS, MOST_URL
@@ -281,7 +281,12 @@ def _operation(route: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": route.handler,
         "summary": route.summary,
-        "parameters": [*_in_path(route), *map(_in_query, route.params), *(_conditions() if route.is_conditional else ())],
+        "parameters": [
+            *_in_path(route),
+            *map(_in_query, route.params),
+            *(_conditions() if route.is_conditional else ()),
+            *([_LAST_ID] if route.produces == EVENTS else []),
+        ],
         "responses": _responses(route),
         "security": [] if route.scope is None else [{"token": []}],
     }
@@ -317,6 +322,14 @@ def _conditions() -> list[dict[str, Any]]:
         }
         for name, what in (("If-Match", "Only if it is one of these."), ("If-None-Match", "Only if it is none of these."))
     ]
+
+
+_LAST_ID: Final = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "description": "The `id` of the last event that was seen: what follows it is sent, or an event `reset` where that is gone.",
+    "schema": {"type": "string", "pattern": "^[0-9a-f]{8}-[0-9]{1,14}$"},
+}
 
 
 def _responses(route: Route) -> dict[str, Any]:

@@ -29,6 +29,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "too-slow": (408, "The request took too long to come"),
     "other-origin": (409, "Files hold this subscription"),
     "not-replayable": (409, "The dead letter cannot be delivered again"),
+    "no-stream": (409, "The gateway has no streams now"),
     "precondition": (412, "It is not as the request has it"),
     "too-long": (413, "The request is too long"),
     "media-type": (415, "The body has another media type than one that is read"),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final
 
-from streamer.service.api.calls import JSON, LINES, METRICS, Body, Param
+from streamer.service.api.calls import EVENTS, JSON, LINES, METRICS, Body, Param
 from streamer.service.api.tokens import Scope
 
 _TENANT: Final = Param(
@@ -208,6 +208,24 @@ ROUTES: Final[tuple[Route, ...]] = (
         answers={204: None},
         problems=("unknown", "precondition"),
         **_WRITES,
+    ),
+    Route(
+        method="GET",
+        path=f"{_GATEWAY}/matches",
+        handler="stream_matches",
+        summary="Stream the matches of a gateway without a URL, as server-sent events.",
+        scope="consume",
+        params=(
+            _TENANT,
+            Param(
+                "from",
+                "Where to begin without `Last-Event-ID`: at the oldest match that is kept, the default, or with what comes.",
+                {"type": "string", "enum": ("start", "now")},
+            ),
+        ),
+        produces=EVENTS,
+        answers={200: "Text"},
+        problems=("unknown", "no-stream"),
     ),
     Route(
         method="POST",

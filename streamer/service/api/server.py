@@ -114,6 +114,7 @@ class Server:
         state.default_headers = _headers()
         tls = None if self._tls is None else self._tls.context
         handshake = None if tls is None else limits.head_time.total_seconds()
+        self._app.streams.begin()
         make = maker(self._app.door, config, state, loop)
         server = await loop.create_server(make, sock=self._socket, ssl=tls, ssl_handshake_timeout=handshake, backlog=_BACKLOG)
         self._begun.set()
@@ -128,6 +129,7 @@ class Server:
         loop.remove_reader(self._socket)
         await asyncio.sleep(self._grace)
         server.close()
+        self._app.streams.end()
         for connection in list(state.connections):
             connection.shutdown()
         if state.tasks:

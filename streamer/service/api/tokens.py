@@ -186,6 +186,19 @@ class Tokens:
 
     def find(self, text: str) -> Token | None:
         """Return what is known of a token; None for one that is none."""
+        self._look()
+        _, _, rest = text.partition("_")
+        token = self._tokens.get(rest.partition("_")[0])
+        known = _NOTHING if token is None else token.sha256
+        is_it = hmac.compare_digest(_hash(text), known)
+        return token if is_it else None
+
+    def holds(self, token: Token) -> bool:
+        """Tell whether a token that was found is still in force, as it was."""
+        self._look()
+        return self._tokens.get(token.id) == token
+
+    def _look(self) -> None:
         if (mark := self._mark()) != self._seen:
             # A file that is bad is not read again until it changes once more.
             self._seen = mark
@@ -196,11 +209,6 @@ class Tokens:
             else:
                 if mark is None:
                     _LOGGER.error("%s: the file is gone, so no token is in force", self._path)
-        _, _, rest = text.partition("_")
-        token = self._tokens.get(rest.partition("_")[0])
-        known = _NOTHING if token is None else token.sha256
-        is_it = hmac.compare_digest(_hash(text), known)
-        return token if is_it else None
 
     def _mark(self) -> tuple[int, int, int] | None:
         try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import dataclass, field, replace
 from typing import Final, final
 
-from streamer.service.store.sqlite import Store
+from streamer.locks import Lock
+from streamer.service.store.sqlite import Lane, Store, told
 
 
 @final
@@ -77,3 +79,38 @@ class GatewayTable:
             # Where that failed the sink is there as before, and is known again.
             self._store.lane(sink)
             raise
+
+
+_PAGE: Final = "SELECT number, body FROM spool WHERE number > ? AND number <= ? ORDER BY number"
+
+
+@final
+class Pages:
+    """Reads messages of lanes on a connection of its own, so that no commit waits for those who read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._reader = store.reader()
+        self._turn = Lock()
+
+    def read(self, lane: Lane, after: int, last: int, most_bytes: int) -> list[tuple[int, bytes]]:
+        """Return messages after one and up to another; the last of them may pass the bound in bytes. Raises ServiceError."""
+        found: list[tuple[int, bytes]] = []
+        size = 0
+        with self._turn, told(self._store.directory):
+            try:
+                rows = self._reader.execute(_PAGE, (max(after, lane.first), last))
+                for number, body in rows:
+                    found.append((number, body))
+                    size += len(body)
+                    if size >= most_bytes:
+                        break
+                rows.close()
+            except sqlite3.ProgrammingError as error:
+                raise OSError(f"the store was closed: {error}") from None
+        return found
+
+    def close(self) -> None:
+        """Close what reads; the store stays open."""
+        with self._turn:
+            self._reader.close()
