@@ -281,8 +281,8 @@ class Pipeline:
 
     def _drain(self, deadline: float) -> None:
         with self._moved:
-            if not self._reading:
-                raise ServiceError("all sources have ended, and so the service is ending")
+            if self._is_stopping or not self._reading:
+                raise ServiceError("the service is ending")
             is_parked = self._moved.wait_for(lambda: self._parked == self._reading, deadline - time.monotonic())
         is_drained = self._waiting.drained(max(deadline - time.monotonic(), 0.0))
         if self._is_stopping:

@@ -30,6 +30,7 @@ from streamer.service.protocols import Batch, Refused
 from streamer.service.serve import Service
 from streamer.service.sources.postgres import PostgresChanges
 from streamer.service.sources.replication import lsn
+from tests.service.api import running, until
 from tests.service.conftest import lines
 from tests.tools.postgres import Cluster, has_wal2json, missing
 from tests.tools.records import append, stamp
@@ -894,3 +895,23 @@ def test_a_service_that_is_killed_a_hundred_times_loses_nothing(database: Databa
         "delivered_twice": twice,
     }
     append("service", line)
+
+
+def test_a_reload_reads_a_slot_in_another_way_and_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:
+    """The source before is closed, and the server lets its slot go a moment later."""
+    (tmp_path / "subs.jsonl").write_text(SUBSCRIPTION)
+    section = {"type": "postgres", "dsn": {"env": "PG"}, "slot": database.name, "publication": "streamer"}
+    with running(tmp_path, subscriptions=[str(tmp_path / "subs.jsonl")], sources={"shop": section}) as api:
+        written = 0
+        for seconds in (1, 2, 3):
+            database.sql(f"INSERT INTO orders SELECT n, 200, '' FROM generate_series({written + 1}, {written + 500}) n")
+            written += 500
+            api.config["sources"] = {"shop": section | {"status_interval": f"{seconds}s"}}
+            assert api.service.reload().changed == ("sources.shop.status_interval",)
+        # One that cannot be opened leaves the slot to the one before.
+        api.config["sources"] = {"shop": section | {"publication": "nosuch"}}
+        assert "no publication 'nosuch'" in api.service.reload().errors[0]
+        database.sql(f"INSERT INTO orders VALUES ({written + 1}, 200, '')")
+        until(lambda: (tmp_path / "out.jsonl").exists() and len(lines(tmp_path / "out.jsonl")) > written, 30)
+    ids = [each["data"]["event"]["data"]["id"] for each in lines(tmp_path / "out.jsonl")]
+    assert ids == list(range(1, written + 2))
