@@ -127,7 +127,7 @@ class Running:
             if entrance is not None:
                 undo.callback(entrance.cancel)
             faults.point("reload.checked")
-            moves = bool(changed & {"sources", "sinks", "routes", "delivery"})
+            moves = bool(changed & {"matching", "sources", "sinks", "routes", "delivery", "api"})
             with self.pipeline.paused(PATIENCE) if moves else nullcontext():
                 with self._replaced(parts) if moves else nullcontext():
                     faults.point("reload.paused")

@@ -223,7 +223,7 @@ class Service:
     def _spool(self, store: Store, counts: Counts) -> Spool:
         """Return what delivers to endpoints."""
         for name, count, _ in store.lanes():
-            if name not in self._parts.endpoints and not name.startswith(OWN):
+            if name not in self._parts.endpoints:
                 told = (
                     "the spool has %d messages for %s, which is no webhook of this configuration; `streamer spool` forgets them"
                 )

@@ -12,7 +12,7 @@ from streamer.service.metrics import Counts
 from streamer.service.parts import sinks_of, sources_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.reload import Reloaded
-from streamer.service.store.sqlite import OWN, DeadLetter, Store
+from streamer.service.store.sqlite import DeadLetter, Store
 
 #: A source that read nothing for so many seconds is idle.
 IDLE: Final = 10.0
@@ -73,7 +73,7 @@ class Status:
             told.append(each)
         known = self._config().sinks
         for name, count, size in self._store.lanes():
-            if not isinstance(known.get(name), WebhookSink) and not name.startswith(OWN):
+            if not isinstance(known.get(name), WebhookSink):
                 each = {"name": name, "type": "webhook", "state": "removed", "delivered": 0, "dead": 0}
                 told.append(each | {"spool": {"messages": count, "bytes": size, "oldest_s": 0.0}})
         return told

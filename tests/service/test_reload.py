@@ -329,6 +329,12 @@ def test_the_api_changes_under_who_asks_for_it(tmp_path: Path, backend: str) -> 
         assert api.ask("GET", ONE).status == 200
         with pytest.raises(ConnectionError):
             until(lambda: socket.create_connection(("127.0.0.1", before), 1).close())
+        # What a tenant may have, and how much is matched at once, are the new ones', too.
+        assert api.service.gateways.config is api.service.config
+        api.config["matching"] = {"batch_size": 7}
+        assert api.service.reload().changed == ("matching.batch_size",)
+        assert api.service._running is not None
+        assert api.service._running.pipeline.setup.at_once == 7
         # None, and one again; what was counted goes on.
         requests = json.loads(json.dumps([*api.service.api.counts.values()]))  # type: ignore[union-attr]
         api.config["api"] = {}

@@ -485,8 +485,8 @@ class Store:
         return messages, size, matches
 
     def lanes(self) -> list[tuple[str, int, int]]:
-        """Return the sinks that the spool holds messages for, how many, and their bytes."""
-        names = [name for (name,) in self.rows("SELECT name FROM lanes ORDER BY number")]
+        """Return the sinks that the spool holds messages for, tenants' own aside, how many, and their bytes."""
+        names = [name for (name,) in self.rows("SELECT name FROM lanes ORDER BY number") if not name.startswith(OWN)]
         held = [(name, *self.held(self.lane(name))[:2]) for name in names]
         return [each for each in held if each[1]]
 
