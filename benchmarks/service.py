@@ -239,7 +239,8 @@ def measure_kafka(work: Work, address: str) -> Iterator[str]:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    from streamer.config.schema import KafkaSink, KafkaSource
+    from streamer.config.schema.sinks import KafkaSink
+    from streamer.config.schema.sources import KafkaSource
     from streamer.service.kafka import Cluster
     from streamer.service.sinks.kafka import KafkaTopic
     from streamer.service.sources.kafka import KafkaMessages
@@ -285,7 +286,7 @@ def measure_postgres(work: Work, variable: str) -> str:
     """Read the changes of a table; return a row of the report. Raises WrongMatches."""
     import psycopg
 
-    from streamer.config.schema import PostgresSource
+    from streamer.config.schema.sources import PostgresSource
     from streamer.config.secret import SecretValue
     from streamer.service.sources.postgres import PostgresChanges
 

@@ -21,7 +21,7 @@ from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, set_u
 
 if TYPE_CHECKING:
     from streamer.config.loader import Loaded
-    from streamer.config.schema import Config
+    from streamer.config.schema.config import Config
     from streamer.service.serve import Service
     from streamer.service.store.sqlite import DeadLetter, Store
 
@@ -199,7 +199,7 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
 @DATA_DIR
 def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None) -> None:
     """Forget the messages for sinks that the configuration has no more. The service must not run meanwhile."""
-    from streamer.config.schema import WebhookSink
+    from streamer.config.schema.sinks import WebhookSink
     from streamer.service.store.sqlite import Store
 
     directory = _directory(config, data_dir)

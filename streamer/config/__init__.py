@@ -8,6 +8,6 @@
 - `show`: the configuration in force, the table of fields, the JSON Schema.
 """
 
-from streamer.config.schema import Config
+from streamer.config.schema.config import Config
 
 __all__ = ["Config"]

@@ -2,7 +2,7 @@
 
 ```
 file ── yaml.py ──► nodes with marks ─┐
-                                      ├─► merged ── schema.py ──► Config, and where each value comes from
+                                      ├─► merged ── schema/ ────► Config, and where each value comes from
 environment ── pydantic-settings ─────┘                └────────► errors, each with its place
 ```
 """
@@ -24,7 +24,9 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
-from streamer.config.schema import LAYOUT_MEMBERS, Config, Section, as_members
+from streamer.config.schema.config import Config
+from streamer.config.schema.matching import LAYOUT_MEMBERS, as_members
+from streamer.config.schema.values import Section
 from streamer.config.yaml import MAX_BYTES, Mark, Node, kind_of, read_yaml, shown
 from streamer.errors import BulkConfigError, ConfigError
 from streamer.model import is_unicode

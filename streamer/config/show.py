@@ -12,7 +12,9 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from streamer.config.live import is_live, is_served
 from streamer.config.loader import Loaded, Place, items_of, kinds_of, section_of
-from streamer.config.schema import Config, Section, shown_layout
+from streamer.config.schema.config import Config
+from streamer.config.schema.matching import shown_layout
+from streamer.config.schema.values import Section
 from streamer.config.units import format_duration
 from streamer.config.yaml import read_yaml
 from streamer.events.layout import EventLayout

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from streamer.config.live import is_live
 from streamer.config.loader import Loaded, Place, fields_of, load, show_place
-from streamer.config.schema import Config, Section
+from streamer.config.schema.config import Config
+from streamer.config.schema.values import Section
 from streamer.errors import BulkConfigError, BulkSubscriptionError, ConfigError, DuplicateSubscriptionError, InputError
 from streamer.locks import Lock
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import CollectorRegistry
 
-from streamer.config.schema import Api
+from streamer.config.schema.api import Api
 from streamer.errors import ServiceError
 from streamer.extras import needed
 

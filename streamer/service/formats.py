@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, final
 
 from streamer import cdc
 from streamer.cdc.messages import read
-from streamer.config.schema import SourceFormat
+from streamer.config.schema.sources import SourceFormat
 from streamer.errors import EventCode, EventError
 from streamer.model import is_unicode
 from streamer.service.protocols import Batch, Position, Refused

@@ -23,7 +23,8 @@ from urllib.parse import quote
 
 from pydantic_core import PydanticCustomError
 
-from streamer.config.schema import Config, checked_url, refused
+from streamer.config.schema.config import Config
+from streamer.config.schema.sinks import checked_url, refused
 from streamer.errors import ConfigError
 from streamer.locks import Lock
 from streamer.model import is_unicode

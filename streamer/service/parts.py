@@ -14,19 +14,13 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from streamer import cdc
-from streamer.config.schema import (
-    Api,
-    Config,
-    Delivery,
-    LinesSource,
-    Metrics,
-    Sink,
-    Source,
-    StdinSource,
-    StdoutSink,
-    WebhookSink,
-)
-from streamer.config.schema import Service as ServiceSection
+from streamer.config.schema.api import Api
+from streamer.config.schema.config import Config
+from streamer.config.schema.service import Delivery
+from streamer.config.schema.service import Service as ServiceSection
+from streamer.config.schema.sinks import Sink, StdoutSink, WebhookSink
+from streamer.config.schema.sources import LinesSource, Source, StdinSource
+from streamer.config.schema.watching import Metrics
 from streamer.core.options import Options
 from streamer.engine.batch import AT_ONCE
 from streamer.errors import ServiceError

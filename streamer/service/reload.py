@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, final
 
 from streamer.config.live import is_served
 from streamer.config.loader import Loaded, show_place
-from streamer.config.schema import Config
+from streamer.config.schema.config import Config
 from streamer.engine.engine import Engine
 from streamer.engine.reload import check
 from streamer.errors import BulkConfigError, ServiceError

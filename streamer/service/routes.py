@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final, final
 
-from streamer.config.schema import Route
+from streamer.config.schema.service import Route
 from streamer.terminal import quoted
 
 #: So many gateways without a route are named in the log, each once.

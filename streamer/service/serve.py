@@ -17,7 +17,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, final
 
 from streamer.config.loader import Loaded
-from streamer.config.schema import Config, FileSink, FileSource, LinesSource, Source
+from streamer.config.schema.config import Config
+from streamer.config.schema.sinks import FileSink
+from streamer.config.schema.sources import FileSource, LinesSource, Source
 from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ConfigError, ServiceError
 from streamer.service import subscriptions

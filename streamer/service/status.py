@@ -7,7 +7,9 @@ from typing import Any, Final, final
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from streamer.config.schema import Config, PostgresSource, WebhookSink
+from streamer.config.schema.config import Config
+from streamer.config.schema.sinks import WebhookSink
+from streamer.config.schema.sources import PostgresSource
 from streamer.service.metrics import Counts
 from streamer.service.parts import sinks_of, sources_of
 from streamer.service.pipeline import Pipeline

@@ -25,7 +25,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, final
 
 from streamer.bloom.options import BloomOptions
 from streamer.config.loader import Loaded
-from streamer.config.schema import Config
+from streamer.config.schema.config import Config
 from streamer.core.options import Options
 from streamer.engine.engine import Engine
 from streamer.engine.lines import read_lines

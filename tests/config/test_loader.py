@@ -16,7 +16,7 @@ from streamer import BulkConfigError, Config, EventLayout
 from streamer.bloom.options import BloomOptions
 from streamer.config import loader
 from streamer.config.loader import fields_of, show_place
-from streamer.config.schema import Metrics
+from streamer.config.schema.watching import Metrics
 from tests.config.loading import load, wrong
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from streamer import ConfigError
 from streamer.config.loader import Loaded
-from streamer.config.schema import Section
+from streamer.config.schema.values import Section
 from streamer.config.secret import MAX_BYTES, Secret, SecretValue
 from streamer.config.show import show
 

@@ -8,7 +8,9 @@ import pytest
 
 from streamer import BulkConfigError, Config
 from streamer.config.loader import fields_of, show_place
-from streamer.config.schema import FileSink, FileSource, KafkaSource, Route, StdinSource
+from streamer.config.schema.service import Route
+from streamer.config.schema.sinks import FileSink
+from streamer.config.schema.sources import FileSource, KafkaSource, StdinSource
 from streamer.config.secret import SecretValue
 from streamer.config.show import show, table
 from streamer.engine.reload import changes, check

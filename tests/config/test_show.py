@@ -15,7 +15,7 @@ from docs import generate
 from streamer import BulkConfigError, Config
 from streamer.config import loader
 from streamer.config.loader import fields_of, section_of, show_place
-from streamer.config.schema import Section
+from streamer.config.schema.values import Section
 from streamer.config.show import json_schema, show
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamer.cel_eval import ErrorLog, ProgramCache
-from streamer.config.schema import Route
+from streamer.config.schema.service import Route
 from streamer.core.options import Options
 from streamer.core.protocol import Core
 from streamer.engine.matches import Matches

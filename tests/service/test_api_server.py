@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from streamer.config.schema import Api as Section
+from streamer.config.schema.api import Api as Section
 from streamer.errors import ServiceError
 from streamer.service.api.limits import Limits
 from streamer.service.api.problems import Problem

@@ -15,7 +15,9 @@ import yaml
 
 from streamer.cdc import LAYOUT
 from streamer.config import loader
-from streamer.config.schema import Config, KafkaSink, KafkaSource, PostgresSource
+from streamer.config.schema.config import Config
+from streamer.config.schema.sinks import KafkaSink
+from streamer.config.schema.sources import KafkaSource, PostgresSource
 from streamer.engine.engine import Engine
 from streamer.service.serve import DRAIN, fitting
 

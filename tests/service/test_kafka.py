@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from streamer.config.schema import KafkaSink, KafkaSource
+from streamer.config.schema.sinks import KafkaSink
+from streamer.config.schema.sources import KafkaSource
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.messages import key_of

@@ -27,7 +27,8 @@ from confluent_kafka.admin import (
 )
 
 from benchmarks import service as benchmark
-from streamer.config.schema import KafkaSink, KafkaSource
+from streamer.config.schema.sinks import KafkaSink
+from streamer.config.schema.sources import KafkaSource
 from streamer.errors import ServiceError
 from streamer.service.sinks.kafka import KafkaTopic
 from streamer.service.sources import kafka as source_of_kafka

@@ -27,7 +27,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from streamer.config.schema import Api
+from streamer.config.schema.api import Api
 from streamer.service.api import problems
 from streamer.service.api.calls import Answer, Call
 from streamer.service.api.connections import Door

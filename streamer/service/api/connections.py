@@ -24,7 +24,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from streamer.config.schema import ApiLimits
+from streamer.config.schema.api import ApiLimits
 from streamer.service.api.problems import MEDIA_TYPE, Problem
 
 #: One address of IPv6 is a network of so many bits to who has it.

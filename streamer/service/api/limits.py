@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, final
 
-from streamer.config.schema import Api
+from streamer.config.schema.api import Api
 from streamer.service.api.problems import Problem
 
 #: So many tenants are known at once; those that asked least lately are forgotten, and find their buckets full.

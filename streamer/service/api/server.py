@@ -15,7 +15,7 @@ from typing import Final, final
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from streamer.config.schema import Api
+from streamer.config.schema.api import Api
 from streamer.errors import ServiceError
 from streamer.service.api.app import App
 from streamer.service.api.connections import maker

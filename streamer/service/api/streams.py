@@ -36,7 +36,7 @@ from typing import Any, Final, TypeAlias, final
 
 from starlette.types import Receive, Send
 
-from streamer.config.schema import Api
+from streamer.config.schema.api import Api
 from streamer.errors import ServiceError
 from streamer.service.api.problems import Problem
 from streamer.service.api.tokens import Token, Tokens

@@ -1,6 +1,6 @@
 """Where matches go, one kind of sink a file."""
 
-from streamer.config.schema import FileSink, KafkaSink, Sink, StdoutSink, WebhookSink
+from streamer.config.schema.sinks import FileSink, KafkaSink, Sink, StdoutSink, WebhookSink
 from streamer.errors import ServiceError
 from streamer.extras import needed
 from streamer.service import protocols

@@ -90,7 +90,7 @@ class Webhook:
     """Posts messages to one URL. Thread-safe: each thread that sends has a connection to itself meanwhile.
 
     Args:
-        url: one that `streamer.config.schema.WebhookSink` takes.
+        url: one that `streamer.config.schema.sinks.WebhookSink` takes.
         secrets: that requests are signed with; several while one takes another's place, none for no signature.
         timeout: of an attempt, in seconds.
         connect_timeout: of its connection alone.

@@ -1,6 +1,6 @@
 """Where events come from, one kind of source a file."""
 
-from streamer.config.schema import FileSource, KafkaSource, PostgresSource, Source, StdinSource
+from streamer.config.schema.sources import FileSource, KafkaSource, PostgresSource, Source, StdinSource
 from streamer.errors import ServiceError
 from streamer.extras import needed
 from streamer.service import protocols

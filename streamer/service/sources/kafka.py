@@ -35,7 +35,7 @@ from typing import Any, Final, TypeAlias, final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from streamer.config.schema import KafkaSource
+from streamer.config.schema.sources import KafkaSource
 from streamer.errors import EventCode, EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, kafka, protocols

@@ -34,7 +34,7 @@ from psycopg import pq, sql
 
 from streamer import cdc
 from streamer.cdc.pgoutput import Begin, Change, Column, Commit, Table, converter, named_converter
-from streamer.config.schema import PostgresSource
+from streamer.config.schema.sources import PostgresSource
 from streamer.errors import EventCode, EventError, ServiceError
 from streamer.service import faults, formats, protocols
 from streamer.service.protocols import Batch, Record, Refused

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, final
 
-from streamer.config.schema import Delivery
+from streamer.config.schema.service import Delivery
 
 #: Requests of so many keys fail in a row before an endpoint is taken for down.
 TRIP: Final = 5

@@ -1,0 +1,109 @@
+"""The HTTP API: who may ask, how much, and how it is served."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Self, final
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    model_validator,
+)
+
+from streamer.config.schema.values import File, Section, Whole, as_list, number, wrong_inside
+from streamer.config.schema.watching import checked_address
+from streamer.config.units import Duration, Size
+
+
+@final
+class ApiTokens(Section):
+    """Who may use the API."""
+
+    file: File | None = None
+    """The file that `streamer tokens` writes; relative to the configuration file. It is read again when it changes. The API is
+    served where it is named, or with `streamer serve --dev`."""
+
+
+@final
+class ApiTls(Section):
+    """TLS 1.2 or later. Both files are read again when they change."""
+
+    certificate: File | None = None
+    """Certificates in PEM, the server's own first; null for HTTP without TLS. It is relative to the configuration file."""
+    key: File | None = None
+    """The private key in PEM; relative to the configuration file. It may stand in the file of the certificate."""
+
+
+@final
+class ApiLimits(Section):
+    """What a connection or a request may cost. Past it the request is refused, or the connection closed."""
+
+    body: Size = 1024**2
+    """Length of the body of a request."""
+    import_body: Size = 16 * 1024**2
+    """Length of the body of an import of subscriptions."""
+    head: Size = 16 * 1024
+    """Length of a request's line and headers."""
+    head_time: Duration = timedelta(seconds=10)
+    """How long the line and the headers of a request may take to come, from its first byte or from the connection on."""
+    body_time: Duration = timedelta(seconds=30)
+    """How long the body of a request may take to come."""
+    idle_time: Duration = timedelta(seconds=60)
+    """How long a connection may wait for its next request, and for its peer to take some of an answer."""
+    connections: Whole = 512
+    """Connections at once. The one that has waited longest without a whole request gives way to a new one."""
+    connections_of_a_peer: Whole = 256
+    """Connections from one address at once; as of `connections`."""
+    requests: Whole = 64
+    """Requests that are answered at once."""
+    requests_of_a_token: Whole = 8
+    """Requests with one token that are answered at once."""
+    streams: Whole = 256
+    """Streams of matches at once, each of which is a connection."""
+    heartbeat: Duration = timedelta(seconds=15)
+    """A stream that has nothing to send for so long is sent a comment, so that nobody takes it for dead."""
+
+
+@final
+class ApiQuotas(Section):
+    """How much a tenant may have and ask. Requests past it are refused, and others are left alone."""
+
+    subscriptions: Whole = 1_000_000
+    """Subscriptions of a tenant."""
+    unindexed: Whole = 1000
+    """Of those, how many no condition can be looked up of, so that they are candidates for every event of their collection."""
+    requests_a_second: Whole = 100
+    """Requests of a tenant a second; twice as many may come at once."""
+    gateways: Annotated[int, Field(ge=0, le=10_000), BeforeValidator(number)] = 100
+    """Gateways of a tenant's own."""
+    streams: Whole = 64
+    """Streams of matches of a tenant at once."""
+    spool: Size = 256 * 1024**2
+    """Bytes of messages that a tenant's own gateways hold together: those that wait, and those kept for streams. When it is
+    full the oldest ones kept for streams leave it, and then the oldest that wait become dead letters. Others wait for nobody."""
+
+
+@final
+class Api(Section):
+    """The HTTP API of `streamer serve` (docs/api.md)."""
+
+    address: Annotated[str, AfterValidator(checked_address)] = "127.0.0.1"
+    """IP address or name of a host to listen at; `0.0.0.0` for every address of this machine."""
+    port: Annotated[int, Field(ge=0, le=65_535), BeforeValidator(number)] = 8474
+    """Port to listen at; 0 for any that is free."""
+    hosts: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
+    """Names by which clients know the server, as a list. Addresses, `localhost` and `address` are taken as they are."""
+    origins: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
+    """Origins of pages that may use the API from a browser besides the server's own, as `https://console.example.com`."""
+    tokens: ApiTokens = Field(default_factory=ApiTokens)
+    tls: ApiTls = Field(default_factory=ApiTls)
+    limits: ApiLimits = Field(default_factory=ApiLimits)
+    quotas: ApiQuotas = Field(default_factory=ApiQuotas)
+
+    @model_validator(mode="after")
+    def _key_has_a_certificate(self) -> Self:
+        if self.tls.key is not None and self.tls.certificate is None:
+            raise wrong_inside([(("tls", "certificate"), "expected the certificate of the key")])
+        return self

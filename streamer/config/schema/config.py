@@ -1,0 +1,143 @@
+"""All sections together, and what must fit between them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+
+from streamer.config.schema.api import Api
+from streamer.config.schema.matching import MICROSECOND, Matching
+from streamer.config.schema.service import Delivery, Route, Service
+from streamer.config.schema.sinks import AnySink, FileSink, KafkaSink
+from streamer.config.schema.sources import AnySource, FileSource, KafkaSource, PostgresSource
+from streamer.config.schema.values import Files, Name, Section, as_list, as_names, wrong_inside
+from streamer.config.schema.watching import Logging, Metrics
+from streamer.config.secret import SecretValue
+from streamer.config.yaml import shown
+from streamer.model import Limits
+
+
+class Config(Section):
+    """All that an engine is made from; immutable. `Config.load` reads a file, `Config.from_dict` a mapping."""
+
+    model_config = ConfigDict(title="Streamer")
+
+    matching: Matching = Field(default_factory=Matching)
+    subscriptions: Files = ()
+    """One path or a list: JSON lines of subscriptions to begin with, plain, gzip or zstd; relative to the configuration file."""
+    sources: Annotated[dict[Name, AnySource], BeforeValidator(as_names)] = Field(
+        default_factory=dict, json_schema_extra={"additionalProperties": False}
+    )
+    """Where `streamer serve` reads events, by names that you choose; none is standard input."""
+    sinks: Annotated[dict[Name, AnySink], BeforeValidator(as_names)] = Field(
+        default_factory=dict, json_schema_extra={"additionalProperties": False}
+    )
+    """Where `streamer serve` delivers matches, by names that you choose; none is standard output."""
+    routes: Annotated[tuple[Route, ...], BeforeValidator(as_list)] = ()
+    """A list of `{gateway: NAME, sink: NAME}`; the first that fits a match decides. It may be left out if there is one sink."""
+    delivery: Delivery = Field(default_factory=Delivery)
+    service: Service = Field(default_factory=Service)
+    api: Api = Field(default_factory=Api)
+    metrics: Metrics = Field(default_factory=Metrics)
+    logging: Logging = Field(default_factory=Logging)
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        wrong: list[tuple[tuple[str | int, ...], str]] = []
+        names = ", ".join(self.sinks) or "none"
+        for index, route in enumerate(self.routes):
+            if route.sink not in self.sinks:
+                wrong.append((("routes", index, "sink"), f"no sink {shown(route.sink)!r}; there are: {names}"))
+        if self.delivery.dead_letter is not None and self.delivery.dead_letter not in self.sinks:
+            wrong.append((("delivery", "dead_letter"), f"no sink {shown(self.delivery.dead_letter)!r}; there are: {names}"))
+        if len(self.sinks) > 1 and not self.routes:
+            wrong.append((("routes",), f"expected which sink gets what, as there are {len(self.sinks)}: {names}"))
+        read = {each.path: name for name, each in self.sources.items() if isinstance(each, FileSource)}
+        written: dict[Path, str] = {}
+        for name, sink in self.sinks.items():
+            if isinstance(sink, FileSink):
+                if sink.path in read:
+                    wrong.append((("sinks", name, "path"), f"sources.{read[sink.path]} reads this file"))
+                if sink.path in written:
+                    wrong.append((("sinks", name, "path"), f"sinks.{written[sink.path]} writes this file"))
+                written[sink.path] = name
+        slots: dict[tuple[SecretValue, str], str] = {}
+        for name, source in self.sources.items():
+            if isinstance(source, PostgresSource) and (other := slots.setdefault((source.dsn, source.slot), name)) != name:
+                wrong.append((("sources", name, "slot"), f"sources.{other} reads this slot"))
+        wrong += self._of_kafka()
+        for what, sections in (("sources", self.sources), ("sinks", self.sinks)):
+            of_streams = [name for name, each in sections.items() if each.type in ("stdin", "stdout")]
+            wrong += [((what, name, "type"), f"only one of the {what} can be {sections[name].type}") for name in of_streams[1:]]
+        if wrong:
+            raise wrong_inside(wrong)
+        return self
+
+    def _of_kafka(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield what is wrong between sources and sinks of Kafka: two members of one group, a topic that is read and written."""
+        read = {name: each for name, each in self.sources.items() if isinstance(each, KafkaSource)}
+        groups: dict[tuple[frozenset[str], str], str] = {}
+        for name, source in read.items():
+            if (other := groups.setdefault((frozenset(source.brokers), source.group), name)) != name:
+                yield ("sources", name, "group"), f"sources.{other} is of this group; name the topics of both in one"
+        written = {name: each for name, each in self.sinks.items() if isinstance(each, KafkaSink)}
+        for name, sink in written.items():
+            for other, source in read.items():
+                patterns = [topic if topic.startswith("^") else re.escape(topic) for topic in source.topics]
+                if {*source.brokers} & {*sink.brokers} and any(re.fullmatch(each, sink.topic) for each in patterns):
+                    yield ("sinks", name, "topic"), f"sources.{other} reads this topic"
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> Config:
+        """Read a YAML file, and the environment over it.
+
+        Args:
+            path: the file.
+            environment: variables such as `STREAMER_MATCHING__BLOOM__FP_RATE`; by default those of the process, `{}` for none.
+
+        Raises:
+            BulkConfigError: `errors` has all that is wrong, each with file, line and column or with its variable.
+            OSError: the file cannot be read.
+        """
+        from streamer.config.loader import load
+
+        return load(path, environment).config
+
+    @classmethod
+    def from_dict(cls, members: Mapping[str, Any]) -> Config:
+        """Make a configuration from a mapping, as a YAML file has it. The environment is left alone.
+
+        Raises:
+            BulkConfigError: `errors` has all that is wrong, each with its place.
+        """
+        from streamer.config.loader import from_dict
+
+        return from_dict(members)
+
+    def engine_options(self) -> dict[str, Any]:
+        """Return the arguments of `Engine`."""
+        matching = self.matching
+        limits = matching.limits.model_dump()
+        return {
+            "layout": matching.layout,
+            "default_tenant": matching.default_tenant,
+            "topic_dialect": matching.topic_dialect,
+            "validation": matching.validation,
+            "limits": Limits(**limits, evaluation_timeout_us=matching.cel.evaluation_timeout // MICROSECOND),
+            "soft_delete": matching.soft_delete,
+            "cel_evaluator": matching.cel.evaluator,
+            "cache_size": matching.cel.cache_size,
+            "bloom": matching.bloom.options(),
+            "batch_size": matching.batch_size,
+            "threads": matching.threads,
+        }

@@ -1,0 +1,136 @@
+"""What a source and a sink of Kafka share: brokers, who we are to them, and what else of the client may be set."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias, final
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from streamer.config.schema.values import Bool, File, Section, as_list, as_names, wrong_inside
+from streamer.config.secret import Secret
+from streamer.config.yaml import shown
+
+
+def _broker(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not colon or not _HOST.fullmatch(host) or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise PydanticCustomError("broker", "{shown}: expected HOST:PORT", {"shown": repr(shown(text))})
+    return text
+
+
+def _several(value: Any) -> Any:
+    """Take one text for a list of it, and one with commas for several; there is one at least."""
+    listed = [each.strip() for each in value.split(",")] if isinstance(value, str) else as_list(value)
+    if not listed:
+        raise PydanticCustomError("several", "expected one, or a list of some", {})
+    return listed
+
+
+def checked_topic(text: str) -> str:
+    """Take the name of a topic."""
+    if not _TOPIC.fullmatch(text) or text in (".", ".."):
+        expected = "expected a topic of Kafka: up to 249 letters, digits, '.', '_' and '-'"
+        raise PydanticCustomError("topic", "{reason}", {"reason": f"{shown(text)!r}: {expected}"})
+    return text
+
+
+def _topics(text: str) -> str:
+    if not text.startswith("^"):
+        return checked_topic(text)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise PydanticCustomError("topic", "{reason}", {"reason": f"{shown(text)!r}: no pattern: {error}"}) from None
+    return text
+
+
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+#: What of librdkafka may be set: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md. All else is what the
+#: service needs as it is (group, commits, order, acknowledgements), runs or loads code, or is a secret.
+OF_CLIENTS: Final = frozenset(
+    "broker.address.family broker.address.ttl client.dns.lookup client.id client.rack connections.max.idle.ms metadata.max.age.ms"
+    " receive.message.max.bytes reconnect.backoff.max.ms reconnect.backoff.ms socket.connection.setup.timeout.ms"
+    " socket.keepalive.enable socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes socket.timeout.ms"
+    " ssl.cipher.suites ssl.curves.list ssl.sigalgs.list topic.metadata.refresh.interval.ms".split()
+)
+OF_CONSUMERS: Final = OF_CLIENTS | frozenset(
+    "check.crcs fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms"
+    " fetch.wait.max.ms group.instance.id heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms"
+    " queued.max.messages.kbytes queued.min.messages session.timeout.ms".split()
+)
+OF_PRODUCERS: Final = OF_CLIENTS | frozenset(
+    "batch.num.messages batch.size compression.level compression.type linger.ms message.max.bytes request.timeout.ms"
+    " retry.backoff.max.ms retry.backoff.ms".split()
+)
+_SEVERAL: Final = WithJsonSchema(
+    {"anyOf": [{"type": "array", "items": {"type": "string"}, "minItems": 1}, {"type": "string", "minLength": 1}]}
+)
+Brokers: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeValidator(_several), _SEVERAL]
+Topics: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(_topics)], ...], BeforeValidator(_several), _SEVERAL]
+
+
+@final
+class Sasl(Section):
+    """Who one is for the brokers of Kafka."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    """How it is proved; null for not at all."""
+    user: str | None = None
+    """The name."""
+    password: Secret | None = None
+    """The password: where it stands, never itself."""
+
+    @model_validator(mode="after")
+    def _all_or_none(self) -> Self:
+        given = [name for name in ("mechanism", "user", "password") if getattr(self, name) is not None]
+        if given and len(given) < 3:
+            missing = [name for name in ("mechanism", "user", "password") if name not in given]
+            raise wrong_inside([((name,), f"expected beside {' and '.join(given)}") for name in missing])
+        return self
+
+
+class Kafka(Section):
+    """How brokers of Kafka are reached."""
+
+    brokers: Brokers
+    """Brokers to begin with, as `host:9092` or a list; they name the others."""
+    tls: Bool = False
+    """Whether to speak TLS. The names of the brokers are checked."""
+    ca: File | None = None
+    """Certificates to trust in place of the system's, in PEM; relative to the configuration file."""
+    certificate: File | None = None
+    """A certificate of the client in PEM, where brokers want one; relative to the configuration file."""
+    key: File | None = None
+    """Its private key in PEM; relative to the configuration file."""
+    sasl: Sasl = Field(default_factory=Sasl)
+    options: Annotated[dict[str, str | int | float | bool], BeforeValidator(as_names)] = Field(default_factory=dict)
+    """Settings of librdkafka, by their names (docs/service.md says which)."""
+
+    #: Which options there may be.
+    ALLOWED: ClassVar[frozenset[str]] = OF_CLIENTS
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        wrong: list[tuple[tuple[str | int, ...], str]] = []
+        for name in self.options:
+            if name not in self.ALLOWED:
+                near = get_close_matches(name, self.ALLOWED, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else "; docs/service.md has all"
+                wrong.append((("options", name), f"no setting of librdkafka that may be given here{hint}"))
+        of_tls = [name for name in ("ca", "certificate", "key") if getattr(self, name) is not None]
+        wrong += [((name,), "expected tls: true beside it") for name in of_tls if not self.tls]
+        if (self.certificate is None) != (self.key is None):
+            wrong.append((("key" if self.key is None else "certificate",), "expected certificate and key, or none of them"))
+        if wrong:
+            raise wrong_inside(wrong)
+        return self

@@ -1,0 +1,210 @@
+"""What an engine matches with: the shape of events, phase 1, CEL, and what all of it may cost."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from streamer.bloom.options import BloomOptions
+from streamer.config.schema.values import Bool, Section, Share, Whole, number, wrong_inside
+from streamer.config.units import Duration, Size
+from streamer.core.options import Options
+from streamer.errors import ConfigError, SubscriptionError
+from streamer.events.layout import MEANINGS, PARTS, EventLayout, faults
+from streamer.model import MAX_CEL_DEPTH, CelEvaluator, Limits, TopicDialect
+from streamer.subscriptions.filters import parse_path
+
+_BLOOM: Final = BloomOptions()
+_LIMITS: Final = Limits()
+_DEFAULTS: Final = Options(layout=EventLayout())
+MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def as_members(layout: Any) -> Any:
+    """Return a layout as a mapping, of which the name of a preset is short for one that names nothing else."""
+    return {"preset": layout} if isinstance(layout, str) else layout
+
+
+def _layout(value: Any) -> EventLayout:
+    if isinstance(value, EventLayout):
+        return value
+    members = as_members(value)
+    if found := faults(members):
+        # The name of a preset stands where the layout does.
+        raise wrong_inside([(() if isinstance(value, str) else steps, reason) for steps, reason in found])
+    return EventLayout.from_dict(members)
+
+
+def shown_layout(layout: EventLayout) -> str | dict[str, Any]:
+    """Return a layout as one would write it: the name of a preset, or the nearest one and what differs from it."""
+    members = layout.to_dict()
+    differing: dict[str, dict[str, Any]] = {}
+    for name in EventLayout.PRESETS:
+        preset = EventLayout.preset(name).to_dict()
+        differing[name] = {part: value for part, value in members.items() if value != preset[part]}
+    nearest = min(differing, key=lambda name: len(differing[name]))
+    if not differing[nearest]:
+        return nearest
+    # A mapping that names no preset is one over `change`.
+    return {**({} if nearest == "change" else {"preset": nearest}), **differing[nearest]}
+
+
+def _tenant(name: str) -> str:
+    if name in ("", "*"):
+        raise PydanticCustomError("tenant", "{shown} is no tenant; name one, or null for none", {"shown": repr(name)})
+    return name
+
+
+def _path_in_data(path: str) -> str:
+    try:
+        parse_path(path, place="")
+    except SubscriptionError as error:
+        raise PydanticCustomError("path", "{reason}", {"reason": error.reason}) from None
+    return path
+
+
+_POINTERS: Final = {"anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+_CONSTANT: Final = {"type": "object", "properties": {"constant": {"type": ["string", "integer"]}}, "required": ["constant"]}
+_LAYOUT_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"enum": list(EventLayout.PRESETS)},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "preset": {"enum": list(EventLayout.PRESETS), "default": "change"},
+                **{part: {"anyOf": [*_POINTERS["anyOf"], _CONSTANT]} for part in PARTS},
+                "type_map": {"type": ["object", "null"], "additionalProperties": {"enum": list(MEANINGS)}},
+                "ts_format": {"enum": ["ms", "us", "ns", "s", "rfc3339"], "default": "ms"},
+                "before_holds": {"enum": ["all", "partial", "changed"], "default": "all"},
+                "unknown_value": {
+                    "anyOf": [
+                        {"type": ["string", "null"], "minLength": 1},
+                        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+                    ]
+                },
+                "encoded": {"enum": ["json", None], "default": None},
+                "no_change": {"enum": ["match", "ignore"], "default": "match"},
+            },
+        },
+    ]
+}
+LAYOUT_MEMBERS: Final = ("preset", *PARTS, "type_map", "ts_format", "no_change", "before_holds", "unknown_value", "encoded")
+Layout: TypeAlias = Annotated[
+    EventLayout, PlainValidator(_layout), PlainSerializer(shown_layout, when_used="json"), WithJsonSchema(_LAYOUT_SCHEMA)
+]
+
+
+@final
+class Bloom(Section):
+    """Phase 1: can an event match anything of its collection at all? Zero false negatives, whatever stands here."""
+
+    enabled: Bool = _BLOOM.enabled
+    """Whether events are asked of the filters first. Matches are the same either way."""
+    fp_rate: Share = _BLOOM.fp_rate
+    """Share of the events without any key that is subscribed to that may pass all the same, from 0 to 1."""
+    initial_capacity: Whole = _BLOOM.initial_capacity
+    """Keys that a new filter has room for at least."""
+    rebuild_interval: Duration | None = _BLOOM.rebuild_interval
+    """Age at which a filter is built anew, whatever its state; null for never."""
+    rebuild_fp_threshold: Share | None = _BLOOM.rebuild_fp_threshold
+    """Measured share, as of `fp_rate`, from which a filter is built anew; null for twice `fp_rate`."""
+    rebuild_cooldown: Duration = _BLOOM.rebuild_cooldown
+    """Least time between two rebuilds of one filter for its measured share."""
+
+    @model_validator(mode="after")
+    def _as_an_engine_takes_it(self) -> Bloom:
+        try:
+            self.options()
+        except ConfigError as error:
+            raise wrong_inside([((error.place.removeprefix("bloom."),), error.reason)]) from None
+        return self
+
+    def options(self) -> BloomOptions:
+        """Return them as the engine takes them."""
+        return BloomOptions(**{name: getattr(self, name) for name in type(self).model_fields})
+
+
+@final
+class Cel(Section):
+    """Phase 2b: CEL expressions."""
+
+    evaluator: CelEvaluator = "native"
+    """What evaluates expressions of subscriptions without `cel_evaluator`: the engine itself, or cel-python (docs/cel.md)."""
+    cache_size: Whole = 10_000
+    """Compiled programs that are kept for reuse."""
+    evaluation_timeout: Duration = _LIMITS.evaluation_timeout_us * MICROSECOND
+    """What one evaluation may cost, in cost units, ten to a microsecond: equal on every machine (semantics.md 4.18). For
+    cel-python it also limits the processor's time."""
+
+    @field_validator("evaluation_timeout")
+    @classmethod
+    def _as_limits_take_it(cls, timeout: timedelta) -> timedelta:
+        try:
+            Limits(evaluation_timeout_us=timeout // MICROSECOND)
+        except ConfigError as error:
+            raise PydanticCustomError("timeout", "{reason} microseconds", {"reason": error.reason}) from None
+        return timeout
+
+
+@final
+class LimitsSection(Section):
+    """What a subscription or an event may cost. Past it, it is refused with an error that says so."""
+
+    max_depth: Whole = _LIMITS.max_depth
+    """Levels of objects and lists in an event."""
+    max_event_bytes: Size = _LIMITS.max_event_bytes
+    """Length of an event."""
+    max_subscription_bytes: Size = _LIMITS.max_subscription_bytes
+    """Length of the JSON text of a subscription; labels of one that is given as an object are left out."""
+    max_conditions: Whole = _LIMITS.max_conditions
+    """Filters and fields of the pattern of one subscription."""
+    max_alternatives: Whole = _LIMITS.max_alternatives
+    """Values in lists of `in` and `not in`, in arrays of the pattern and in lists of `anything-but` of one subscription."""
+    max_pattern_states: Whole = _LIMITS.max_pattern_states
+    """States of the automata of one pattern."""
+    max_regexp_size: Whole = _LIMITS.max_regexp_size
+    """Size of a regexp of a filter or a pattern, which is looked for in texts of up to 16 MB divided by it."""
+    max_conjunctions: Whole = _LIMITS.max_conjunctions
+    """Alternatives that a subscription is expanded to; past it, it is evaluated as written."""
+    max_cel_bytes: Size = _LIMITS.max_cel_bytes
+    """Length of a CEL expression."""
+    max_cel_depth: Annotated[int, Field(ge=1, le=MAX_CEL_DEPTH), BeforeValidator(number)] = _LIMITS.max_cel_depth
+    """Levels of brackets, calls and the like in a CEL expression."""
+    allow_unindexed: Bool = _LIMITS.allow_unindexed
+    """Whether subscriptions are taken of which no condition can be looked up, so that they are candidates for every event."""
+
+
+@final
+class Matching(Section):
+    """How events are read and matched."""
+
+    layout: Layout = EventLayout()
+    """Where an event's parts stand: a preset, or a mapping of parts to JSON Pointers (docs/engine.md)."""
+    default_tenant: Annotated[str, AfterValidator(_tenant)] | None = "default"
+    """Tenant of events and subscriptions that name none; null makes it an error to name none."""
+    topic_dialect: TopicDialect = "amqp"
+    """Dialect of topic patterns of subscriptions that name none: words at `.` as AMQP, levels at `/` as MQTT, tokens as NATS."""
+    validation: Literal["full", "lazy"] = "full"
+    """`full` checks the whole of each event, `lazy` only what is walked."""
+    soft_delete: Annotated[str, AfterValidator(_path_in_data)] | None = None
+    """Dotted path in `data` of the field that flags a document as deleted."""
+    batch_size: Whole | None = _DEFAULTS.batch_size
+    """Events matched at once, at most; null for what suits: 100 lines of a stream, on Spark what makes about 65,536 matches."""
+    threads: Whole = _DEFAULTS.threads
+    """Threads that match the events of a batch, of lines and of Arrow arrays, where a call does not say how many."""
+    bloom: Bloom = Field(default_factory=Bloom)
+    cel: Cel = Field(default_factory=Cel)
+    limits: LimitsSection = Field(default_factory=LimitsSection)

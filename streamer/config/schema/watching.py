@@ -1,0 +1,51 @@
+"""What may be seen of a process: metrics and logs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, final
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+)
+from pydantic_core import PydanticCustomError
+
+from streamer.config.schema.values import Bool, Section, Whole, number
+from streamer.config.yaml import shown
+
+
+def checked_address(text: str) -> str:
+    """Take an address that may be listened at."""
+    from streamer.metrics.address import parse_address
+
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise PydanticCustomError("address", "{shown}: {reason}", {"shown": repr(shown(text)), "reason": str(error)}) from None
+
+
+@final
+class Metrics(Section):
+    """What Prometheus is served (docs/metrics.md) by `Engine.from_config` and by `streamer match`."""
+
+    enabled: Bool = False
+    """Whether metrics are served over HTTP, at `/metrics`."""
+    address: Annotated[str, AfterValidator(checked_address)] = "127.0.0.1"
+    """IP address or name of a host to listen at; `0.0.0.0` for every address of this machine."""
+    port: Annotated[int, Field(ge=0, le=65_535), BeforeValidator(number)] = 9464
+    """Port to listen at; 0 for any that is free."""
+    name: str | None = None
+    """Value of the label `engine`; null for a number."""
+    collections: Whole = 20
+    """Collections that have series of their own; all others are `other`."""
+    tenants: Bool = False
+    """Whether series are labelled by tenant too."""
+
+
+@final
+class Logging(Section):
+    """What the command line says on standard error; a program that embeds an engine sets up its own logging."""
+
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+    """Least severe messages of `streamer` that are shown."""
