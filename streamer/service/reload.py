@@ -127,7 +127,7 @@ class Running:
             if entrance is not None:
                 undo.callback(entrance.cancel)
             faults.point("reload.checked")
-            moves = bool(changed & {"matching", "sources", "sinks", "routes", "delivery", "api"})
+            moves = bool(changed & {"matching", "sources", "sinks", "routes", "delivery"})
             with self.pipeline.paused(PATIENCE) if moves else nullcontext():
                 with self._replaced(parts) if moves else nullcontext():
                     faults.point("reload.paused")
@@ -137,23 +137,21 @@ class Running:
                 # From here on nothing fails.
                 undo.pop_all()
                 before, self.parts, self.loaded = self.parts, parts, new
-                if moves:
-                    self.store.dead_letter_bytes = new.config.delivery.dead_letter_bytes
-                    self._move(parts)
-                    before.close(parts)
-                elif "api" in changed:
-                    self.gateways.take(self.pipeline.setup.speaker, new.config)
+                self.store.dead_letter_bytes = new.config.delivery.dead_letter_bytes
+                self._move(parts, moves)
+                before.close(parts)
             quotas = new.config.api.quotas
             self.subscriptions.quotas = Quotas(quotas.subscriptions, quotas.unindexed)
         return count, entrance
 
-    def _move(self, parts: Parts) -> None:
+    def _move(self, parts: Parts, moves: bool) -> None:
         """Put other parts in place; a store that fails by now ends the service, since no event may be under both."""
         try:
-            setup = parts.setup()
+            setup = parts.setup() if moves else self.pipeline.setup
             self.gateways.take(setup.speaker, parts.config)
-            self.pipeline.take(setup)
-            parts.fill(self.spool)
+            if moves:
+                self.pipeline.take(setup)
+                parts.fill(self.spool)
         except ServiceError as error:
             self.pipeline.fail(error)
 
