@@ -1,7 +1,8 @@
 """CloudEvents 1.0 in structured JSON: one event, or a batch of them in an array.
 
 The preset `cloudevents` reads one event, natively. This reads batches, `data_base64`, and the key: the extension `partitionkey`.
-In binary mode the attributes stand in the headers of HTTP or Kafka, and not in what is decoded here. So that is refused.
+In binary mode the attributes stand in the headers of HTTP or Kafka, and not in what is decoded here: who has the headers makes
+such an event a structured one first.
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -37,6 +39,17 @@ def read(message: Message | list[Any]) -> list[Keyed]:
     if isinstance(value, list):
         return [_read(each, f"/{at}") for at, each in enumerate(value)]
     return [_read(value, "")]
+
+
+def structured(attributes: Mapping[str, str], data: bytes | None) -> bytes:
+    """Return an event of binary mode in structured mode, as `read` reads it.
+
+    Args:
+        attributes: what its headers say, without the prefix that the protocol gives them; `datacontenttype` among them.
+        data: what its body says.
+    """
+    encoded = {} if not data else {"data_base64": base64.b64encode(data).decode()}
+    return json.dumps({**attributes, **encoded}).encode()
 
 
 def _read(members: Any, at: str) -> Keyed:

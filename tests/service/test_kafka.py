@@ -13,17 +13,21 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from streamer import Config
+from streamer.config.loader import Loaded
 from streamer.config.schema.sinks import KafkaSink
 from streamer.config.schema.sources import KafkaSource
 from streamer.errors import ServiceError
 from streamer.service import faults
+from streamer.service.formats import decoder, taken
 from streamer.service.messages import key_of
 from streamer.service.protocols import Batch, Refused
+from streamer.service.serve import Service
 from streamer.service.sinks.kafka import KafkaTopic
 from streamer.service.sources import kafka as source_of_kafka
 from streamer.service.sources.kafka import KafkaMessages
 from streamer.service.store.sqlite import look
-from tests.service.conftest import Make, event, lines
+from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
 from tests.tools.mock_kafka import PRODUCE, MockCluster
 
 # What they test is the same on each core; on the reference it runs with what takes long.
@@ -160,6 +164,26 @@ def test_a_record_is_a_value_with_offset_and_key(topic: Topic) -> None:
     assert isinstance(long := batch.keys[3], str)
     assert len(long) == 64
     assert json.loads(batch.confirm or "")["offset"] == 5
+
+
+def test_an_event_of_binary_mode_is_a_cloudevent_too(topic: Topic) -> None:
+    producer = Producer({"bootstrap.servers": topic.cluster.address})
+    kind = {"content-type": "application/json; charset=utf-8"}
+    attributes = {"ce_specversion": "1.0", "ce_id": "7", "ce_source": "orders", "ce_type": "orders.eu.paid"}
+    producer.produce(topic.name, value=b'{"amount": 250}', key=b"k", headers=attributes | kind, partition=0)
+    producer.produce(
+        topic.name, value=b'{"specversion": "1.0", "id": "8", "source": "a", "type": "b"}', headers=kind, partition=0
+    )
+    producer.produce(topic.name, value=b"{", headers=attributes | {"content-type": "application/json"}, partition=0)
+    producer.flush(10)
+    (batch,) = batches(topic.open(format="cloudevents"), 3)
+    found = taken(decoder("cloudevents"), batch)
+    assert list(map(json.loads, found.texts)) == [
+        {"id": "7", "collection": "orders", "topic": "orders.eu.paid", "data": {"amount": 250}},
+        {"id": "8", "collection": "a", "topic": "b"},
+    ]
+    assert (found.place(0).key, found.place(1).key) == ("k", None)
+    assert [(place.position, error.code.value) for place, error in found.refused] == [(2, "malformed_json")]
 
 
 @pytest.mark.slow
@@ -552,3 +576,44 @@ class Fault(Exception):
 def _until_it_fails(service: Any) -> None:
     with suppress(Fault):
         service.run()
+
+
+@pytest.mark.slow
+def test_a_reload_moves_a_source_to_other_topics_and_a_bad_one_leaves_it(
+    backend: str, topic: Topic, cluster: MockCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "subs.jsonl").write_bytes(SUBSCRIPTIONS)
+    more = Topic(cluster, f"{topic.name}-more")
+    source = {"type": "kafka", "brokers": cluster.address, "topics": [topic.name], "group": topic.name, "options": QUICK}
+    config: dict[str, Any] = {
+        "subscriptions": [str(tmp_path / "subs.jsonl")],
+        "sources": {"orders": source},
+        "sinks": {"out": {"type": "file", "path": str(tmp_path / "out.jsonl")}},
+        "service": {"data_dir": str(tmp_path / "data")},
+    }
+    service = Service(lambda: Loaded(Config.from_dict(config)))
+    running = threading.Thread(target=service.run)
+    running.start()
+
+    def wait_for(*numbers: int) -> None:
+        deadline = time.monotonic() + 20
+        out = tmp_path / "out.jsonl"
+        while not out.exists() or {each["partitionkey"] for each in lines(out)} != set(map(str, numbers)):
+            assert running.is_alive()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    topic.send((b"1", event(1)))
+    more.send((b"2", event(2)))
+    wait_for(1)
+    source["topics"] = [topic.name, "nosuch"]
+    assert [error.startswith("sources.orders: no topic nosuch") for error in service.reload().errors] == [True]
+    topic.send((b"3", event(3)))
+    wait_for(1, 3)
+    source["topics"] = [topic.name, more.name]
+    assert service.reload().changed == ("sources.orders.topics",)
+    topic.send((b"4", event(4)))
+    wait_for(1, 2, 3, 4)
+    service.stop()
+    running.join(20)
+    assert len(lines(tmp_path / "out.jsonl")) == 4

@@ -35,6 +35,7 @@ from typing import Any, Final, TypeAlias, final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from streamer.cdc import cloudevents
 from streamer.config.schema.sources import KafkaSource
 from streamer.errors import EventCode, EventError, ServiceError
 from streamer.locks import Lock
@@ -60,6 +61,8 @@ _AT_ONCE: Final = 1000
 _WAIT: Final = 0.1
 #: A key that is longer is told by its hash, so that no message has it whole.
 _LONGEST_KEY: Final = 1024
+#: Headers of a CloudEvent in binary mode begin so.
+_PREFIX: Final = "ce_"
 #: Of confluent_kafka: parts of one that came from a broker are never None, but for value and key.
 Message: TypeAlias = Any
 _LOGGER: Final = logging.getLogger("streamer.service")
@@ -100,6 +103,7 @@ class KafkaMessages:
 
     def __init__(self, section: KafkaSource, *, max_bytes: int) -> None:
         self._section, self._max_bytes = section, max_bytes
+        self._are_cloudevents = section.format == "cloudevents"
         self._changed = threading.Condition(Lock())
         self._ours: dict[tuple[str, int], _Partition] = {}
         self._ready: deque[_Partition] = deque()
@@ -182,7 +186,9 @@ class KafkaMessages:
         records: list[Record] = []
         for message in messages:
             value = message.value()
-            if value is None:
+            if self._are_cloudevents and (attributes := _attributes(message)) is not None and len(message) <= self._max_bytes:
+                records.append(cloudevents.structured(attributes, value))
+            elif value is None:
                 records.append(b"null")  # a tombstone
             elif len(value) <= self._max_bytes:
                 records.append(value)
@@ -503,6 +509,18 @@ def _place(offset: int, epoch: int | None) -> str:
 
 def _size(message: Message) -> int:
     return len(message) + len(message.key() or b"") + _OVERHEAD
+
+
+def _attributes(message: Message) -> dict[str, str] | None:
+    """Return the attributes of a CloudEvent in binary mode; None for any other message.
+
+    https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md#32-binary-content-mode
+    """
+    headers = {name: (value or b"").decode("utf-8", "replace") for name, value in message.headers() or ()}
+    if f"{_PREFIX}specversion" not in headers:
+        return None
+    attributes = {name.removeprefix(_PREFIX): value for name, value in headers.items() if name.startswith(_PREFIX)}
+    return attributes | {"datacontenttype": headers.get("content-type", "")}
 
 
 def _key(key: bytes | None) -> bytes | str | None:
