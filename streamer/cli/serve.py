@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from streamer.config.loader import Loaded
     from streamer.config.schema.config import Config
     from streamer.service.serve import Service
-    from streamer.service.store.sqlite import DeadLetter, Store
+    from streamer.service.store.rows import DeadLetter
+    from streamer.service.store.sqlite import Store
 
 DATA_DIR: Final = click.option(
     "--data-dir",

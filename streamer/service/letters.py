@@ -10,7 +10,7 @@ from typing import Final
 from mmh3 import mmh3_x64_128_digest
 
 from streamer.service.messages import rfc3339
-from streamer.service.store.sqlite import DeadLetter, Spooled, Waiting, milliseconds
+from streamer.service.store.rows import DeadLetter, Spooled, Waiting, milliseconds
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 

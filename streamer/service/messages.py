@@ -37,7 +37,7 @@ from streamer.events.reading import parse_rfc3339, read_event
 from streamer.model import Event, Match
 from streamer.service.formats import Place
 from streamer.service.routes import Routes
-from streamer.service.store.sqlite import Spooled
+from streamer.service.store.rows import Spooled
 from streamer.service.tenants import outside
 
 #: Subscriptions that a message of a gateway names at most; what is more goes into another message.

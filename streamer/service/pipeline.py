@@ -32,7 +32,8 @@ from streamer.service.messages import Speaker, Told
 from streamer.service.metrics import Counts
 from streamer.service.protocols import Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
 from streamer.service.spool import Spool, tally
-from streamer.service.store.sqlite import Confirmed, DeadLetter, Store
+from streamer.service.store.rows import Confirmed, DeadLetter
+from streamer.service.store.sqlite import Store
 from streamer.service.waiting import PART_BYTES, Part, Waiting
 
 #: How long a source is waited for, in seconds, before one looks whether all is to end.

@@ -31,7 +31,8 @@ from streamer.service.pipeline import Pipeline
 from streamer.service.reload import Reloaded, Running
 from streamer.service.spool import Spool
 from streamer.service.status import Status
-from streamer.service.store.sqlite import OWN, DeadLetter, Store
+from streamer.service.store.rows import DeadLetter
+from streamer.service.store.sqlite import OWN, Store
 from streamer.service.subscriptions import Quotas, Subscriptions
 from streamer.terminal import OK, USAGE
 

@@ -14,7 +14,8 @@ from streamer.service.metrics import Counts
 from streamer.service.parts import sinks_of, sources_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.reload import Reloaded
-from streamer.service.store.sqlite import DeadLetter, Store
+from streamer.service.store.rows import DeadLetter
+from streamer.service.store.sqlite import Store
 
 #: A source that read nothing for so many seconds is idle.
 IDLE: Final = 10.0

@@ -16,7 +16,7 @@ from streamer.locks import Lock
 from streamer.service.formats import Place
 from streamer.service.messages import Told
 from streamer.service.protocols import Batch, Refused
-from streamer.service.store.sqlite import Confirmed, DeadLetter, Spooled, dead_letter
+from streamer.service.store.rows import Confirmed, DeadLetter, Spooled, dead_letter
 
 #: A part of a batch is closed when its messages have so many bytes.
 PART_BYTES: Final = 1024 * 1024

@@ -18,7 +18,8 @@ from streamer.service import faults
 from streamer.service.metrics import Counts
 from streamer.service.protocols import Outcome
 from streamer.service.spool import Spool, Terms, delivery
-from streamer.service.store.sqlite import NEVER, DeadLetter, Spooled, Store, look
+from streamer.service.store.rows import NEVER, DeadLetter, Spooled
+from streamer.service.store.sqlite import Store, look
 from tests.service.conftest import Make, event
 from tests.service.receiver import Receiver
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from streamer.errors import ServiceError
-from streamer.service.store import sqlite
-from streamer.service.store.sqlite import Confirmed, Spooled, Store, dead_letter, look
+from streamer.service.store import rows, sqlite
+from streamer.service.store.rows import Confirmed, Spooled, dead_letter
+from streamer.service.store.sqlite import Store, look
 from streamer.service.store.subscriptions import Table
 from streamer.service.tenants import written
 
@@ -62,7 +63,7 @@ def test_a_dead_letter_that_comes_again_counts_its_attempts(tmp_path: Path) -> N
     store.commit([Confirmed("s", "p", "9")], [letter, dead_letter("s", "p", 8, -1, "bad_value", "no", b"x" * (2 * 1024 * 1024))])
     one, other = store.letters()
     assert (one.attempts, one.record, one.is_whole) == (2, b"record", True)
-    assert (other.size, len(other.record), other.is_whole) == (2 * 1024 * 1024, sqlite.MOST_KEPT, False)
+    assert (other.size, len(other.record), other.is_whole) == (2 * 1024 * 1024, rows.MOST_KEPT, False)
     assert look(tmp_path) == [one, other]
     assert look(tmp_path, number=other.id) == [other]
     store.commit([], [], [one.id])

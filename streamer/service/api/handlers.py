@@ -22,7 +22,8 @@ from streamer.service.api.problems import Problem, members
 from streamer.service.api.streams import Wanted
 from streamer.service.reload import Reloaded
 from streamer.service.store.gateways import StoredGateway
-from streamer.service.store.sqlite import DeadLetter, Store, milliseconds
+from streamer.service.store.rows import DeadLetter, milliseconds
+from streamer.service.store.sqlite import Store
 from streamer.service.store.subscriptions import PAGE, Stored
 from streamer.service.subscriptions import Condition, Declined, Result, Subscriptions, Versioned
 from streamer.service.tenants import Written, claimed, outside, written

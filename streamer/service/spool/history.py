@@ -16,7 +16,8 @@ from math import inf
 from typing import Final, final
 
 from streamer.service.spool.delivery import Owner
-from streamer.service.store.sqlite import Lane, Store, milliseconds
+from streamer.service.store.rows import Lane, milliseconds
+from streamer.service.store.sqlite import Store
 
 #: What metrics call all histories together.
 STREAMS: Final = "gateways:stream"

@@ -21,7 +21,8 @@ from streamer.service.protocols import Endpoint, Outcome
 from streamer.service.spool.breaker import Terms
 from streamer.service.spool.delivery import WEBHOOKS, Delivery, Line, Owner
 from streamer.service.spool.history import STREAMS, History
-from streamer.service.store.sqlite import Changes, DeadLetter, Spooled, Store, Waiting, milliseconds
+from streamer.service.store.rows import Changes, DeadLetter, Spooled, Waiting, milliseconds
+from streamer.service.store.sqlite import Store
 
 #: Threads that attempt, for all endpoints together, and so many of them for tenants' own gateways.
 MOST_THREADS: Final = 256

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 from streamer.locks import Lock
-from streamer.service.store.sqlite import Lane, Store, told
+from streamer.service.store.rows import Lane
+from streamer.service.store.sqlite import Store, told
 
 
 @final

@@ -16,22 +16,18 @@ import fcntl
 import logging
 import os
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, final
+from typing import Any, Final, final
 
 from streamer.errors import ServiceError
 from streamer.locks import Lock
 from streamer.service import faults
-from streamer.service.protocols import Position
+from streamer.service.store.rows import BITS, LANES, Changes, Confirmed, DeadLetter, Lane, Spooled, Waiting, milliseconds
 
 #: "Strm": what tells our databases from others'.
 APPLICATION: Final = 0x5374726D
-#: So many bytes of a record that could not be delivered are kept; what is longer can be shown, and not replayed.
-MOST_KEPT: Final = 1024 * 1024
 _DATABASE: Final = "store.db"
 _LOGGER: Final = logging.getLogger("streamer.service")
 #: Bytes that a store which failed must take to be writable again: more than most changes need.
@@ -106,162 +102,10 @@ UPGRADES: Final[list[str]] = [
     """,
 ]
 
-#: Messages of a lane have numbers of this many bits, and so many lanes there can be.
-_BITS: Final = 44
-_LANES: Final = 2 ** (63 - _BITS)
 #: What the name of the sink of a tenant's own gateway begins with, which is `gateway:TENANT/ID`, percent-encoded.
 OWN: Final = "gateway:"
 #: Where dead letters leave no room, this part of it is taken from those of tenants' own gateways.
 _FORGOTTEN: Final = 16
-#: When a message is due that waits for its dead letter to be replayed or dropped.
-NEVER: Final = 2**62
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """A record that could not be delivered.
-
-    Attributes:
-        id: its number in the store; 0 as long as it has none.
-        part: index of its event, where the record had several; -1 for the whole.
-        stage: where it failed: `decode` for a record, `deliver` for a message.
-        code: one of a few words that say why.
-        reason: what was wrong; it may quote the record.
-        attempts: how often it was tried.
-        at: when it failed last, in milliseconds since the epoch.
-        size: how many bytes it had; *record* has fewer where that was too much to keep.
-        sink: of a message, for which sink it is; empty for a record.
-        message: its id.
-        matches: of how many matches it tells.
-        key: by which it stands in order.
-        spooled: where in the spool it waits for this letter to be replayed or dropped; None where nothing does.
-    """
-
-    id: int = 0
-    source: str
-    partition: str
-    position: Position
-    part: int = -1
-    stage: Literal["decode", "deliver"] = "decode"
-    code: str
-    reason: str
-    attempts: int = 1
-    at: int
-    size: int
-    record: bytes
-    sink: str = ""
-    message: str = ""
-    matches: int = 0
-    key: int | None = None
-    spooled: int | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of the record is there, so that it can be tried again."""
-        return len(self.record) == self.size
-
-
-@final
-class Spooled(NamedTuple):
-    """A message for the spool.
-
-    Attributes:
-        key: by which it stands in order; None where it does not.
-        message: its id.
-        matches: of how many matches it tells.
-    """
-
-    sink: str
-    key: int | None
-    message: str
-    matches: int
-    source: str
-    partition: str
-    position: Position
-    part: int
-    body: bytes
-
-
-@final
-class Waiting(NamedTuple):
-    """A message of the spool.
-
-    Attributes:
-        number: where it stands; later ones of its sink have larger numbers.
-        due: when it is to be tried again, in milliseconds since the epoch; 0 as long as it was not tried.
-        at: when it came.
-    """
-
-    number: int
-    key: int | None
-    message: str
-    matches: int
-    attempts: int
-    due: int
-    at: int
-    source: str
-    partition: str
-    position: Position
-    part: int
-    body: bytes
-
-
-@final
-@dataclass(slots=True)
-class Lane:
-    """What the spool holds for one sink.
-
-    Attributes:
-        number: of the lane; its messages stand after `first`.
-        gone: when its endpoint said that it wants no more, in milliseconds since the epoch; None where it did not.
-        target: a hash of the endpoint that said so.
-        last: the number of the message that came last.
-        mark: what tells it from another lane that had its name or number.
-    """
-
-    name: str
-    number: int
-    gone: int | None
-    target: str | None
-    last: int = 0
-    mark: str = ""
-
-    @property
-    def first(self) -> int:
-        """The number before its first message."""
-        return self.number << _BITS
-
-
-@final
-@dataclass(slots=True)
-class Changes:
-    """What came of messages of the spool, to be put down in one commit.
-
-    Attributes:
-        delivered: numbers of those that are held.
-        tried: attempts, when it is due, and the number, of each that failed.
-        dead: messages that are given up, and their letters.
-        gone: lanes whose endpoint wants no more.
-    """
-
-    delivered: list[int] = field(default_factory=list)
-    tried: list[tuple[int, int, int]] = field(default_factory=list)
-    dead: list[tuple[int, DeadLetter]] = field(default_factory=list)
-    gone: list[tuple[str, str]] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.delivered) + len(self.tried) + len(self.dead) + len(self.gone)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Confirmed:
-    """What is to be put down of one batch; a *position* that is None forgets the partition."""
-
-    source: str
-    partition: str
-    position: str | None
 
 
 @final
@@ -446,8 +290,8 @@ class Store:
             if not rows:
                 with self.transaction() as execute:
                     ((number,),) = execute(_FREE_LANE).fetchall()
-                    if number >= _LANES:
-                        raise ServiceError(f"{self.directory}: there are {_LANES:,} sinks and gateways, and no room for more")
+                    if number >= LANES:
+                        raise ServiceError(f"{self.directory}: there are {LANES:,} sinks and gateways, and no room for more")
                     execute("INSERT INTO lanes (number, name, mark) VALUES (?, ?, lower(hex(randomblob(4))))", (number, name))
                 return self.lane(name)
             lane = Lane(name, *rows[0])
@@ -643,11 +487,6 @@ class Store:
             yield
 
 
-def milliseconds() -> int:
-    """Return the time now, since the epoch."""
-    return time.time_ns() // 10**6
-
-
 def _reader(path: Path) -> sqlite3.Connection:
     name = f"{path.absolute().as_uri()}?mode=ro"
     return sqlite3.connect(name, uri=True, check_same_thread=False, isolation_level=None, timeout=5)
@@ -737,7 +576,7 @@ _WAITING_OF: Final = (
 
 def _range(lane: Lane) -> tuple[int, int]:
     """Return the numbers between which the messages of a lane are."""
-    return lane.first, (lane.number + 1) << _BITS
+    return lane.first, (lane.number + 1) << BITS
 
 
 def _bury(execute: Any, dead: Iterable[DeadLetter]) -> None:
@@ -747,23 +586,6 @@ def _bury(execute: Any, dead: Iterable[DeadLetter]) -> None:
 
 def _letters(rows: Iterable[Sequence[Any]]) -> list[DeadLetter]:
     return [DeadLetter(**dict(zip(_MEMBERS, row, strict=True))) for row in rows]
-
-
-def dead_letter(
-    source: str, partition: str, position: Position, part: int, code: str, reason: str, record: bytes, size: int | None = None
-) -> DeadLetter:
-    """Make one of a record that failed now."""
-    return DeadLetter(
-        source=source,
-        partition=partition,
-        position=position,
-        part=part,
-        code=code,
-        reason=reason[:2000],
-        at=milliseconds(),
-        size=len(record) if size is None else size,
-        record=record[:MOST_KEPT],
-    )
 
 
 def _lock(directory: Path) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from streamer.locks import Lock
-from streamer.service.store.sqlite import Store, milliseconds, told
+from streamer.service.store.rows import milliseconds
+from streamer.service.store.sqlite import Store, told
 from streamer.service.tenants import Written
 
 #: Rows of one query: so many bodies are in memory at once.
