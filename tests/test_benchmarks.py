@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import bloom, changes, edge, load, lowered, metrics, service, snapshot
+from benchmarks import bloom, changes, edge, load, lowered, metrics, service, snapshot, streams
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -132,6 +132,11 @@ def test_the_demo_replays_real_flights_to_subscriptions_of_every_kind(backend: s
     expected = {"old-planes": 8, "year-unknown": 70, "usairways-tails": 143, "high-airports": 12, "jetblue": 1, "pacific": 100}
     assert {name: matched[name] for name in expected} == expected
     assert len(written & set(matched)) > len(expected)
+
+
+def test_each_client_of_a_stream_gets_what_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    streams.main(["--smoke"])
+    assert capsys.readouterr().out.count("| 5,000 |") == len(streams.SMOKE)
 
 
 def test_the_service_and_a_loop_find_the_matches_that_they_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:

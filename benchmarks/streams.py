@@ -1,0 +1,220 @@
+"""What streams of matches cost: a service that a thousand clients read, as server-sent events.
+
+```console
+python -m benchmarks.streams [--smoke | --record]
+```
+
+The service runs whole, with its API: it reads a file, matches, commits each match to a history, and sends it to the clients of
+that. They are in a process of their own, on the same machine, and count what comes. In one work each has a gateway of its own; in
+another some have one together; in the last all have one. The clock runs from when the events are there until each client has all
+that it must have. Added time is from the write of a single event, at a third of the goal, until the last client has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import resource
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import WrongMatches
+from benchmarks.records import Record, machine
+from streamer import Config
+from streamer.config.loader import Loaded
+from streamer.service.serve import Service
+
+#: Messages a second, at least.
+GOAL = 5_000
+_FILES = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How many clients read how many gateways, and how many events match one of these each."""
+
+    name: str
+    clients: int
+    gateways: int
+    events: int
+
+    @property
+    def messages(self) -> int:
+        """How many are sent."""
+        return self.events * self.clients // self.gateways
+
+
+WORK = (
+    Work("a gateway each", clients=1000, gateways=1000, events=50_000),
+    Work("ten to a gateway", clients=1000, gateways=100, events=10_000),
+    Work("all at one gateway", clients=1000, gateways=1, events=200),
+)
+SMOKE = (Work("a gateway each", clients=6, gateways=6, events=60), Work("all at one gateway", clients=6, gateways=1, events=20))
+HEADER = (
+    "| streams | clients | messages | µs of CPU a message | messages/s | at least | to the last client, p50, ms | p99, ms |\n"
+    "|---|--:|--:|--:|--:|--:|--:|--:|"
+)
+
+
+def _more_files() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def read_streams(port: int, clients: int, gateways: int, open_: Any, taken: Any) -> None:
+    """Open streams, and count what comes by them; the process of the clients."""
+    _more_files()
+
+    class Client(asyncio.Protocol):
+        def __init__(self, path: str) -> None:
+            self._path, self._rest, self._has_begun = path, b"", False
+
+        def connection_made(self, transport: Any) -> None:
+            transport.write(f"GET {self._path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+        def data_received(self, data: bytes) -> None:
+            if not self._has_begun:
+                if not data.startswith(b"HTTP/1.1 200"):
+                    raise WrongMatches(data[:300].decode("ascii", "replace"))
+                self._has_begun = True
+                open_.value += 1
+            text = self._rest + data
+            taken.value += text.count(b"\ndata: {")
+            self._rest = text[-7:] if not text.endswith(b"\ndata: {") else b""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        for number in range(clients):
+            path = f"/v1/gateways/g{number % gateways}/matches"
+            await loop.create_connection(lambda path=path: Client(path), "127.0.0.1", port)  # type: ignore[misc]
+        await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+def measure(work: Work, singles: int) -> str:
+    """Let clients read; return a row of the report.
+
+    Raises:
+        WrongMatches: another number of messages came.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    open_, taken = spawn.Value("i", 0), spawn.Value("q", 0)
+    each = work.clients // work.gateways
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "events.jsonl"
+        source.touch()
+        subscriptions = Path(folder) / "subscriptions.jsonl"
+        subscriptions.write_text(
+            "".join(
+                json.dumps(
+                    {
+                        "id": f"s{number}",
+                        "gateway_id": f"g{number}",
+                        "collection": "orders",
+                        "filters": [{"field": "customer", "op": "==", "value": number}],
+                    }
+                )
+                + "\n"
+                for number in range(work.gateways)
+            )
+        )
+        many = 100_000
+        limits = dict.fromkeys(("connections", "connections_of_a_peer", "requests", "requests_of_a_token", "streams"), many)
+        config = {
+            "subscriptions": [str(subscriptions)],
+            "sources": {"orders": {"type": "file", "path": str(source), "poll": "5ms"}},
+            "sinks": {"out": {"type": "file", "path": str(Path(folder) / "out.jsonl")}},
+            "service": {"data_dir": str(Path(folder) / "data")},
+            "api": {
+                "port": 0,
+                "limits": limits,
+                "quotas": {"streams": many, "gateways": 10_000, "requests_a_second": many, "spool": "1GiB"},
+            },
+        }
+        service = Service(lambda: Loaded(Config.from_dict(config)), dev=True)
+        running = threading.Thread(target=service.run)
+        running.start()
+        reading = None
+        try:
+            _until(lambda: service.api_port is not None)
+            from streamer.service.gateways import Settings
+
+            for number in range(work.gateways):
+                service.gateways.put("default", f"g{number}", Settings(), None, lambda _: None)
+            arguments = (service.api_port, work.clients, work.gateways, open_, taken)
+            reading = spawn.Process(target=read_streams, args=arguments, daemon=True)
+            reading.start()
+            _until(lambda: open_.value == work.clients)
+            note = "x" * 150
+            lines = b"".join(_event(number, number % work.gateways, note) for number in range(work.events))
+            cpu, began = time.process_time(), time.perf_counter()
+            with open(source, "ab") as file:
+                file.write(lines)
+            _until(lambda: taken.value >= work.messages)
+            seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+            times = []
+            for number in range(singles):
+                before, at = taken.value, time.perf_counter()
+                with open(source, "ab", buffering=0) as file:
+                    file.write(_event(work.events + number, number % work.gateways, note))
+                _until(lambda before=before: taken.value >= before + each, pause=0.0005)
+                times.append(time.perf_counter() - at)
+                time.sleep(max(3 * each / GOAL - times[-1], 0))
+            expected = work.messages + singles * each
+            if taken.value != expected:
+                raise WrongMatches(f"{work.name}: {taken.value} messages of {expected}")
+        finally:
+            service.stop()
+            running.join()
+            if reading is not None:
+                reading.terminate()
+                reading.join()
+    times.sort()
+    middle, late = (times[int(len(times) * part)] * 1000 for part in (0.5, 0.99))
+    figures = f"{cpu / work.messages * 1e6:.1f} | {work.messages / seconds:,.0f} | {GOAL:,} | {middle:.1f} | {late:.1f}"
+    return f"| {work.name} | {work.clients:,} | {work.messages:,} | {figures} |"
+
+
+def _event(number: int, customer: int, note: str) -> bytes:
+    event = {"id": number, "collection": "orders", "type": "insert", "data": {"customer": customer, "note": note}}
+    return json.dumps(event).encode() + b"\n"
+
+
+def _until(is_so: Any, pause: float = 0.005) -> None:
+    deadline = time.monotonic() + 300
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise WrongMatches("nothing more came within 300 s")
+        time.sleep(pause)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the report."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="a little of it")
+    parser.add_argument("--record", action="store_true", help="write a dated record")
+    options = parser.parse_args(arguments)
+    _more_files()
+    rows = [HEADER]
+    print(HEADER)
+    for work in SMOKE if options.smoke else WORK:
+        try:
+            rows.append(measure(work, 5 if options.smoke else 200))
+        except WrongMatches as wrong:
+            sys.exit(f"wrong: {wrong}")
+        print(rows[-1], flush=True)
+    if options.record:
+        print(Record("service-streams", machine(), "Server-sent events, clients on the same machine.").write(rows))
+
+
+if __name__ == "__main__":
+    main()
