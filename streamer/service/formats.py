@@ -149,7 +149,11 @@ def _by_record(
 
 def _made(keyed: _Keyed, name: str) -> Decoder:
     def decoded(record: bytes, key: bytes | str | None = None) -> list[Decoded]:
-        events = keyed(record, key)
+        try:
+            events = keyed(record, key)
+        except RecursionError:
+            # What json reads may still be too deep to be compared, or looked through.
+            raise EventError(EventCode.TOO_DEEP, f"{name}: nested too deep") from None
         try:
             return [(_TEXT(event).encode(), _key(parts) or text_of(key)) for event, parts in events]
         except ValueError:
