@@ -80,6 +80,8 @@ def _secret(value: Any) -> SecretValue:
     ((kind, name),) = value.items()
     if not isinstance(name, str | Path) or not str(name):
         raise PydanticCustomError("secret", "{reason}", {"reason": f"{_EXPECTED}"})
+    if "\0" in str(name):
+        raise PydanticCustomError("secret", "{reason}", {"reason": f"{_EXPECTED}, without U+0000"})
     return SecretValue(kind, str(name))
 
 

@@ -47,7 +47,10 @@ def test_nothing_that_prints_it_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pickle.loads(pickle.dumps(hook)).secret.reveal() == VALUE
 
 
-@pytest.mark.parametrize("given", [VALUE, [VALUE], {"env": ""}, {"env": VALUE, "file": VALUE}, {VALUE: VALUE}, {}, None, 5])
+@pytest.mark.parametrize(
+    "given",
+    [VALUE, [VALUE], {"env": ""}, {"file": f"{VALUE}\0"}, {"env": VALUE, "file": VALUE}, {VALUE: VALUE}, {}, None, 5],
+)
 def test_an_error_does_not_repeat_what_stands_in_its_place(given: object) -> None:
     with pytest.raises(ValidationError) as refused:
         Hook.model_validate({"secret": given})
