@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, final
 
 from mmh3 import mmh3_x64_128_digest
@@ -57,8 +58,12 @@ _TYPES: Final = {
 }
 _CERTAIN: Final = b',"certain":true'
 _UNCERTAIN: Final = b',"certain":false'
-#: Matches of an event of which messages are made at once.
+#: Matches of an event that are looked at together.
 AT_ONCE: Final = 10_000
+#: Bytes of messages that are made at once, and one message more: each may have the whole of its event.
+MOST_BYTES: Final = 1024 * 1024
+#: A message takes so much besides its event.
+_OF_A_MESSAGE: Final = 512
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -255,7 +260,7 @@ class Speaker:
             if not about.attributes:
                 about.attributes = self._attributes(event, place.key, hits)
             if only is not None and not own:
-                yield about.told(self._ways[only], some, at)
+                yield from about.told(self._ways[only], some, at)
                 continue
             ways: dict[Way | None, list[int]] = {}
             for position, (held, gateway) in enumerate(zip(hits.ids(), hits.gateway_ids(), strict=True)):
@@ -267,7 +272,7 @@ class Speaker:
                 if way is None:
                     yield Told(None, [], len(taken), about)
                 else:
-                    yield about.told(way, Matches(hits.take(taken), event), at)
+                    yield from about.told(way, Matches(hits.take(taken), event), at)
 
     def _attributes(self, event: bytes, key: str | None, hits: Hits) -> bytes:
         encoder = hits.encoder
@@ -304,20 +309,27 @@ class _About:
         _, is_keyed, whose = self.attributes.partition(_KEYED)
         return int.from_bytes(mmh3_x64_128_digest(whose)[:8], "little", signed=True) if is_keyed else None
 
-    def told(self, way: Way, matches: Matches, at: int) -> Told:
-        """Return the messages of some matches, of which the first has the number *at*."""
+    def told(self, way: Way, matches: Matches, at: int) -> Iterator[Told]:
+        """Yield the messages of some matches, of which the first has the number *at*."""
+        tail = self._tail(way.shape)
+        most = max(MOST_BYTES // (len(self.attributes) + len(tail) + _OF_A_MESSAGE), 1)
         if way.shape.per == "gateway":
-            messages, counts = self._of_gateways(way.shape, matches, at)
-            return Told(way.sink, messages, len(matches), self, counts)
-        if (encoder := packed(matches).encoder) is not None:
-            messages = encoder.messages(self._where, self._type, self.attributes, self._tail(way.shape))
-        else:
-            messages = self._of_matches(way.shape, matches)
-        return Told(way.sink, messages, len(messages), self, [1] * len(messages))
+            of_gateways = self._of_gateways(tail, matches, at)
+            while some := list(islice(of_gateways, most)):
+                counts = [count for _, count in some]
+                yield Told(way.sink, [message for message, _ in some], sum(counts), self, counts)
+            return
+        for first in range(0, len(matches), most):
+            few = matches if len(matches) <= most else matches[first : first + most]
+            if (encoder := packed(few).encoder) is not None:
+                messages = encoder.messages(self._where, self._type, self.attributes, tail)
+            else:
+                messages = self._of_matches(tail, few)
+            yield Told(way.sink, messages, len(messages), self, [1] * len(messages))
 
-    def _of_matches(self, shape: Shape, matches: Matches) -> list[bytes]:
+    def _of_matches(self, tail: bytes, matches: Matches) -> list[bytes]:
         """Return what the encoder of a core does, which this says in Python."""
-        where, attributes, type_, tail = self._where, self.attributes, self._type.encode(), self._tail(shape)
+        where, attributes, type_ = self._where, self.attributes, self._type.encode()
         made = []
         for match in matches:
             transition, labels, held, gateway = match.transition, match.labels, match.subscription_id, match.gateway_id
@@ -341,39 +353,34 @@ class _About:
             )
         return made
 
-    def _of_gateways(self, shape: Shape, matches: Matches, first: int) -> tuple[list[bytes], list[int]]:
-        tail = self._tail(shape)
+    def _of_gateways(self, tail: bytes, matches: Matches, first: int) -> Iterator[tuple[bytes, int]]:
+        """Yield messages, and of how many matches each tells."""
         groups: dict[tuple[str, str | None], list[Match]] = {}
         for match in matches:
             groups.setdefault((outside(match.subscription_id)[0], match.gateway_id), []).append(match)
-        made: list[bytes] = []
-        counts: list[int] = []
         for (tenant, gateway), together in groups.items():
             # In one order, since what stands in which message must be equal whenever the event is read.
             together.sort(key=lambda match: match.subscription_id)
             for at in range(0, len(together), MOST_NAMED):
                 some = together[at : at + MOST_NAMED]
-                counts.append(len(some))
                 # No transition is called so.
                 whose = f"gateway\0{tenant}\0{first + at}\0{'' if gateway is None else f'={gateway}'}".encode()
-                made.append(
-                    b"".join(
-                        (
-                            _BEGIN,
-                            mmh3_x64_128_digest(self._where + whose).hex().encode(),
-                            self._type.encode(),
-                            b'streamer.matches"',
-                            self.attributes,
-                            b"" if gateway is None else b',"gateway":' + quoted(gateway),
-                            _CERTAIN if all(match.certain for match in some) else _UNCERTAIN,
-                            b',"datacontenttype":"application/json","data":{"subscriptions":[',
-                            b",".join(map(_subscription, some)),
-                            b"]",
-                            tail,
-                        )
+                message = b"".join(
+                    (
+                        _BEGIN,
+                        mmh3_x64_128_digest(self._where + whose).hex().encode(),
+                        self._type.encode(),
+                        b'streamer.matches"',
+                        self.attributes,
+                        b"" if gateway is None else b',"gateway":' + quoted(gateway),
+                        _CERTAIN if all(match.certain for match in some) else _UNCERTAIN,
+                        b',"datacontenttype":"application/json","data":{"subscriptions":[',
+                        b",".join(map(_subscription, some)),
+                        b"]",
+                        tail,
                     )
                 )
-        return made, counts
+                yield message, len(some)
 
     def _tail(self, shape: Shape) -> bytes:
         if shape.event == "full":

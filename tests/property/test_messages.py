@@ -122,6 +122,20 @@ def test_the_native_core_writes_messages_as_python_does(seed: int) -> None:
     assert written > SETS * 8
 
 
+@pytest.mark.parametrize("per", ["match", "gateway"])
+@pytest.mark.parametrize("made", [NativeCore, ReferenceCore])
+def test_a_large_event_that_many_want_is_told_in_parts(made: type[NativeCore | ReferenceCore], per: Any) -> None:
+    """Each message has the event: all of them at once would be as much memory as both numbers allow."""
+    options = Options.checked(default_tenant="t")
+    core = made(options, PROGRAMS, ErrorLog())
+    core.write([json.dumps({"id": inside("t", f"s{at}"), "gateway_id": f"g{at}"}).encode() for at in range(100)], "add")
+    event = json.dumps({"id": 7, "data": {"note": "x" * 100_000}}).encode()
+    speaker = Speaker(options, Routes((), "out"), {"out": Shape("full", per)})
+    told = list(speaker.messages("s", "p", Place(0, 0, 0, None), event, Matches(core.match(event, None, None), event)))
+    assert len({message for each in told for message in each.messages}) == sum(each.matches for each in told) == 100
+    assert all(len(each.messages) == len(each.counts) <= 10 for each in told)
+
+
 def test_the_id_of_a_message_is_what_it_was() -> None:
     """A version that gives other ids makes receivers take again what they have."""
     options = Options.checked(default_tenant="t")
