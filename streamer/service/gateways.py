@@ -164,6 +164,7 @@ class Gateways:
         self.store, self._table, self._spool, self._speaker = store, GatewayTable(store), spool, speaker
         self.config = config
         self._lock = Lock()
+        # One for as long as the process runs: requests of a gateway that was deleted are still on their way.
         self._owners: dict[str, Owner] = {}
         self._held: dict[str, dict[str, StoredGateway]] = {}
         self._forgotten: Callable[[History, str], None] = lambda *_: None
@@ -278,7 +279,6 @@ class Gateways:
             self._held = {**self._held, tenant: left}
             if not left:
                 del self._held[tenant]
-                self._owners.pop(tenant, None)
             if history is not None:
                 self._forgotten(history, "deleted")
 

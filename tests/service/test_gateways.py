@@ -6,6 +6,8 @@ import base64
 import itertools
 import json
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -346,6 +348,27 @@ def test_a_tenant_has_so_many_gateways_and_so_much_room_and_nobody_waits_for_it(
         letters = [letter for letter in look(tmp_path / "data") if letter.code == "spool_full"]
         assert len(letters) == told["dead"]
         balance(api)
+
+
+def test_no_tenant_has_more_requests_at_once_by_writing_its_gateway_anew(
+    tmp_path: Path, receiver: Receiver, backend: str
+) -> None:
+    begun: list[str] = []
+    answered = threading.Event()
+    receiver.answer = lambda request: (begun.append(request.path), answered.wait(30), 204)[2]
+    with running(tmp_path, **rules(receiver, concurrency_of_a_tenant=1)) as api:
+        api.ask("PUT", "/v1/subscriptions/big", BIG)
+        for number in (1, 2):
+            api.ask("DELETE", "/v1/gateways/billing")
+            billing(api, url=receiver.url)
+            with open(tmp_path / "in.jsonl", "ab") as file:
+                file.write(order(number) + b"\n")
+            until(lambda: begun and api.counts()["matches_pending"] == 1)
+        time.sleep(0.2)
+        assert len(begun) == 1
+        answered.set()
+        until(lambda: len(begun) == 2 and not api.counts()["matches_pending"])
+        assert balance(api) == {"delivered": 1, "dead": 0, "dropped": 1, "pending": 0}
 
 
 def test_dead_letters_of_gateways_never_end_the_service(tmp_path: Path) -> None:
