@@ -35,7 +35,7 @@ from streamer.service.sources import kafka as source_of_kafka
 from streamer.service.sources.kafka import KafkaMessages
 from tests.service.conftest import SUBSCRIPTIONS, event
 from tests.service.test_kafka import message
-from tests.tools.kafka import broker
+from tests.tools.kafka import BROKER, NotThere, broker, fetch
 from tests.tools.records import append, stamp
 
 pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
@@ -103,6 +103,10 @@ class Broker:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    try:
+        fetch(*BROKER)
+    except NotThere as error:
+        pytest.skip(str(error))
     with broker(tmp_path_factory.mktemp("kafka")) as address:
         yield Broker(address)
 

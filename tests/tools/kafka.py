@@ -63,6 +63,8 @@ def fetch(organisation: str, module: str, revision: str) -> list[Path]:
     """Return the jars of a module and of what it needs. Raises NotThere."""
     folder = FETCHED / f"{module}-{revision}"
     if not folder.is_dir():
+        if shutil.which("java") is None:
+            raise NotThere("there is no java (JRE 17 or later)")
         (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
         new = FETCHED / f".{module}-{revision}.{os.getpid()}"
         shutil.rmtree(new, ignore_errors=True)
