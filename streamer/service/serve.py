@@ -89,6 +89,7 @@ class Service:
         self._parts = parts_of(self._loaded.config)
         self._running: Running | None = None
         self._asked: list[int] = []
+        self._is_reload_asked = False
         self._wanted: queue.SimpleQueue[Future[Reloaded]] = queue.SimpleQueue()
 
     @property
@@ -262,7 +263,10 @@ class Service:
         """Note SIGTERM, SIGINT and SIGHUP; a second one that ends it does so at once. A pipe without a reader is an error."""
 
         def note(number: int, _: FrameType | None) -> None:
-            if number != signal.SIGHUP and any(each != signal.SIGHUP for each in self._asked):
+            if number == signal.SIGHUP:
+                self._is_reload_asked = True
+                return
+            if self._asked:
                 os._exit(128 + number)
             self._asked.append(number)
 
@@ -283,8 +287,9 @@ class Service:
         pipeline, spool = running.pipeline, running.spool
         deadline, looked, told = None, 0.0, time.monotonic()
         while not pipeline.wait(_LOOK):
-            if signal.SIGHUP in self._asked:
-                self._asked.remove(signal.SIGHUP)
+            if self._is_reload_asked:
+                # Those that come meanwhile ask for one reload more.
+                self._is_reload_asked = False
                 self.reload()
             while not self._wanted.empty():
                 self.reload(self._wanted.get().set_result)

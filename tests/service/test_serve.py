@@ -6,6 +6,8 @@ import gzip
 import json
 import logging
 import os
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from streamer.service import faults
 from streamer.service.metrics import Counts
 from streamer.service.serve import fitting
 from streamer.service.store.sqlite import look
+from tests.service.api import until
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
 
 
@@ -327,6 +330,34 @@ def test_bad_subscriptions_are_named_with_file_and_line_and_the_users_id(make: M
     assert "subscription 'b': cel: " in str(refused.value.errors[0])
     assert "twice" in str(refused.value.errors[1])
     assert not (tmp_path / "data").exists()
+
+
+def test_who_asks_for_a_reload_amid_one_gets_one_more_and_no_end(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.jsonl").touch()
+    service = make(sources={"orders": {"type": "file", "path": str(tmp_path / "in.jsonl")}})
+    reloads = []
+    before = signal.getsignal(signal.SIGHUP)
+
+    def reload() -> None:
+        reloads.append(len(reloads))
+        if len(reloads) == 1:
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGHUP)
+        else:
+            service.stop()
+
+    def ask() -> None:
+        until(lambda: signal.getsignal(signal.SIGHUP) is not before)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    monkeypatch.setattr(service, "reload", reload)
+    asking = threading.Thread(target=ask)
+    asking.start()
+    service.run()
+    asking.join()
+    assert reloads == [0, 1]
 
 
 def test_each_source_of_several_keeps_its_order(make: Make, tmp_path: Path) -> None:
