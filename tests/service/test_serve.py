@@ -333,8 +333,9 @@ def test_bad_subscriptions_are_named_with_file_and_line_and_the_users_id(make: M
 
 
 def test_who_asks_for_a_reload_amid_one_gets_one_more_and_no_end(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     (tmp_path / "in.jsonl").touch()
     service = make(sources={"orders": {"type": "file", "path": str(tmp_path / "in.jsonl")}})
     reloads = []
@@ -358,6 +359,9 @@ def test_who_asks_for_a_reload_amid_one_gets_one_more_and_no_end(
     service.run()
     asking.join()
     assert reloads == [0, 1]
+    assert [each for each in caplog.messages if "no more is read" in each] == [
+        "SIGTERM: no more is read, and what was read is delivered"
+    ]
 
 
 def test_each_source_of_several_keeps_its_order(make: Make, tmp_path: Path) -> None:
