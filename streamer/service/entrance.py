@@ -37,6 +37,7 @@ class Entrance:
     Attributes:
         app: what answers; None as long as no configuration wanted an API.
         server: what listens; None where the configuration wants none.
+        gives_way: whether a server ends, so that what it is asked must be answered now.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Entrance:
         self._dev = dev
         self.app: App | None = None
         self.server: Server | None = None
+        self.gives_way = False
 
     def prepared(self, section: Api) -> Prepared:
         """Listen as a section says, beside the one that listens now; nothing is answered yet.
@@ -98,7 +100,9 @@ class Prepared:
         """Let the one before answer what it is answering, for 2 s at most; then answer."""
         entrance = self._entrance
         if entrance.server is not None:
+            entrance.gives_way = True
             entrance.server.close(gives_way=self._server is not None)
+            entrance.gives_way = False
         entrance.server = self._server
         if self._server is None:
             return

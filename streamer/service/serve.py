@@ -33,7 +33,7 @@ from streamer.service.spool import Spool
 from streamer.service.status import Status
 from streamer.service.store.rows import DeadLetter
 from streamer.service.store.sqlite import OWN, Store
-from streamer.service.subscriptions import Quotas, Subscriptions
+from streamer.service.subscriptions import Declined, Quotas, Subscriptions
 from streamer.terminal import OK, USAGE
 
 if TYPE_CHECKING:
@@ -292,7 +292,9 @@ class Service:
                 self._is_reload_asked = False
                 self.reload()
             while not self._wanted.empty():
-                self.reload(self._wanted.get().set_result)
+                asked = self._wanted.get()
+                if asked.set_running_or_notify_cancel():
+                    self.reload(asked.set_result)
             if self.config.service.watch is not None and time.monotonic() - looked >= _LOOK_AT_FILES:
                 looked = time.monotonic()
                 if self._watched.is_due():
@@ -340,7 +342,7 @@ class Service:
         return told
 
     def _ask_reload(self) -> Reloaded:
-        """Have the main thread reload, and wait for it. Raises ServiceError."""
+        """Have the main thread reload, and wait for it. Raises ServiceError, and Declined while the API gives way."""
         asked: Future[Reloaded] = Future()
         self._wanted.put(asked)
         running = self._running
@@ -351,6 +353,9 @@ class Service:
             except TimeoutError:
                 if running.pipeline.wait(0) or self._asked:
                     raise ServiceError("the service is ending") from None
+                # The main thread waits until the server that was asked has answered.
+                if running.entrance.gives_way and asked.cancel():
+                    raise Declined("busy", "a reload changes the API; ask again") from None
 
 
 def _handlers(service: Service, store: Store, status: Status) -> Handlers:

@@ -66,10 +66,10 @@ class Declined(Exception):
     """A change that cannot be, as things stand.
 
     Attributes:
-        code: `unknown`; `other_origin`: files hold it; `precondition`; `quota`.
+        code: `unknown`; `other_origin`: files hold it; `precondition`; `quota`; `busy`: it may be tried again.
     """
 
-    def __init__(self, code: Literal["unknown", "other_origin", "precondition", "quota"], reason: str) -> None:
+    def __init__(self, code: Literal["unknown", "other_origin", "precondition", "quota", "busy"], reason: str) -> None:
         super().__init__(reason)
         self.code = code
 

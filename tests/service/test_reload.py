@@ -8,6 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -345,3 +346,13 @@ def test_the_api_changes_under_who_asks_for_it(tmp_path: Path, backend: str) -> 
         api.port = api.service.api_port or 0
         assert api.ask("GET", ONE).status == 200
         assert sum(api.service.api.counts.values()) > sum(requests)  # type: ignore[union-attr]
+
+
+def test_whoever_asks_for_a_reload_while_the_api_changes_is_answered(tmp_path: Path, backend: str) -> None:
+    with running(tmp_path) as api, ThreadPoolExecutor(4) as pool:
+        admin = api.make_token(None, "admin")
+        api.config["api"] = api.config["api"] | {"quotas": {"subscriptions": 2}}
+        replies = list(pool.map(lambda _: api.ask("POST", "/v1/reload", token=admin), range(4)))
+        assert {reply.status if reply.status == 200 else reply.kind for reply in replies} <= {200, "busy"}
+        assert 200 in [reply.status for reply in replies]
+        until(lambda: api.ask("POST", "/v1/reload", token=admin).status == 200)
