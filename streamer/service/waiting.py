@@ -16,7 +16,7 @@ from streamer.locks import Lock
 from streamer.service.formats import Place
 from streamer.service.messages import Told
 from streamer.service.protocols import Batch, Refused
-from streamer.service.store.rows import Confirmed, DeadLetter, Spooled, dead_letter
+from streamer.service.store.rows import MOST_KEPT, Confirmed, DeadLetter, Spooled, dead_letter
 
 #: A part of a batch is closed when its messages have so many bytes.
 PART_BYTES: Final = 1024 * 1024
@@ -26,6 +26,8 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 _OVERHEAD: Final = 1024
 #: A message for the spool, or what is told of an event, takes so much besides its bytes.
 _OF_A_MESSAGE: Final = 256
+#: So much of its record has a dead letter where others have all of it.
+_BEGINNING: Final = 4096
 
 
 @final
@@ -41,6 +43,7 @@ class Part:
         events: how many were read, good or bad.
         matched: how many of them match something.
         unrouted: matches that no route leads anywhere.
+        kept: bytes of each record of the batch that its dead letters have.
     """
 
     source: str
@@ -53,6 +56,7 @@ class Part:
     events: int = 0
     matched: int = 0
     unrouted: int = 0
+    kept: Counter[int] = field(default_factory=Counter)
     size: int = _OVERHEAD
 
     def add(self, told: Told) -> None:
@@ -76,9 +80,13 @@ class Part:
         """Add the record of an event that cannot be read."""
         record = batch.records[place.record]
         whole, size = (record.begin, record.size) if isinstance(record, Refused) else (record, len(record))
+        if (kept := self.kept[place.record]) and kept + len(whole) > MOST_KEPT:
+            # A record may have thousands of events: its letters have no more of it together than one may have.
+            whole = whole[:_BEGINNING]
         error.index = None
         letter = dead_letter(source, batch.partition, place.position, place.part, error.code.value, str(error), whole, size)
         self.dead.append(letter)
+        self.kept[place.record] += len(letter.record)
         self.size += len(letter.record)
 
 

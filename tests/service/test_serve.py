@@ -178,6 +178,19 @@ def test_dead_letters_have_a_bound_and_nothing_is_confirmed_past_it(make: Make, 
     assert len(look(tmp_path / "data")) == 100
 
 
+def test_a_record_of_many_bad_events_is_kept_whole_once(make: Make, tmp_path: Path) -> None:
+    """Else one record of a few MB would be more than all dead letters may have."""
+    deep = json.loads('{"a":' * 600 + "1" + "}" * 600)
+    bad = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": {"x": "x" * 150_000, "deep": deep}}
+    small = json.dumps([bad | {"data": deep}] * 3)
+    (tmp_path / "in.jsonl").write_text(f"{json.dumps([bad] * 5)}\n{small}\n")
+    source = {"type": "file", "path": str(tmp_path / "in.jsonl"), "follow": False, "format": "cloudevents"}
+    make(sources={"orders": source}).run()
+    letters = look(tmp_path / "data")
+    assert [letter.is_whole for letter in letters] == [True, False, False, False, False, True, True, True]
+    assert {letter.size for letter in letters[:5]} == {len(letters[0].record)}
+
+
 def test_dead_letters_are_replayed_with_the_ids_that_they_would_have_had(make: Make, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(event(1, pad="x" * 2000) + b"\n{\n")
     small = {"limits": {"max_event_bytes": 1000}}
