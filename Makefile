@@ -77,7 +77,7 @@ endif
 peers: ## compile the benchmark beside other engines, which is a workspace of its own
 	$(if $(RUST),cargo check --quiet --locked --manifest-path benchmarks/peers/rust/Cargo.toml --target-dir target/peers-check)
 
-pytest: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are quick, on each backend
+pytest: $(VENV)/.dev-$(KIND) ## the tests that are quick, on each backend
 	$(PYTEST)
 
 slow: $(VENV)/.dev-$(KIND) $(if $(TEST),,$(VENV)/.java) ## the tests that are slow, on each backend
