@@ -180,6 +180,12 @@ class Gateways:
         """Return one."""
         return self._held.get(tenant, {}).get(gateway_id)
 
+    def find(self, tenant: str, gateway_id: str) -> StoredGateway:
+        """Return one. Raises Declined: there is none."""
+        if (row := self.get(tenant, gateway_id)) is None:
+            raise Declined("unknown", "no such gateway")
+        return row
+
     def page(self, tenant: str, after: str, most: int) -> list[StoredGateway]:
         """Return those of a tenant in the order of their ids, from the first after one."""
         held = dict(self._held.get(tenant, {}))
@@ -262,9 +268,7 @@ class Gateways:
     def remove(self, tenant: str, gateway_id: str, may: Condition) -> None:
         """Hold one no more, and drop what is pending for it. Raises Declined and ServiceError; nothing was changed then."""
         with self._lock:
-            row = self._held.get(tenant, {}).get(gateway_id)
-            if row is None:
-                raise Declined("unknown", "no such gateway")
+            row = self.find(tenant, gateway_id)
             may(row)
             history, sink = self.history(row), sink_of(tenant, gateway_id)
             own = self._speaker.own

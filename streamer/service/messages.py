@@ -356,6 +356,7 @@ class _About:
     def _of_gateways(self, tail: bytes, matches: Matches, first: int) -> Iterator[tuple[bytes, int]]:
         """Yield messages, and of how many matches each tells."""
         groups: dict[tuple[str, str | None], list[Match]] = {}
+        type_ = self._type.encode()
         for match in matches:
             groups.setdefault((outside(match.subscription_id)[0], match.gateway_id), []).append(match)
         for (tenant, gateway), together in groups.items():
@@ -369,7 +370,7 @@ class _About:
                     (
                         _BEGIN,
                         mmh3_x64_128_digest(self._where + whose).hex().encode(),
-                        self._type.encode(),
+                        type_,
                         b'streamer.matches"',
                         self.attributes,
                         b"" if gateway is None else b',"gateway":' + quoted(gateway),

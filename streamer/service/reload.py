@@ -103,11 +103,7 @@ class Running:
             count, entrance = self._take(new, {place[0] for place in changed})
         except (BulkConfigError, OSError, ServiceError) as error:
             self.engine.refuse_reload(error)
-            errors = tuple(map(str, error.errors if isinstance(error, BulkConfigError) else (error,)))
-            for each in errors:
-                _LOGGER.error("reload: %s", each)
-            _LOGGER.error("reload: nothing was changed")
-            return Reloaded(errors=errors), None
+            return Reloaded(errors=tell_refused("reload", error)), None
         told = tuple(map(show_place, changed))
         _LOGGER.info("reload: %d subscriptions changed; %s", count, ", ".join(told) or "the configuration is as it was")
         return Reloaded(told, count), entrance
@@ -140,8 +136,7 @@ class Running:
                 self.store.dead_letter_bytes = new.config.delivery.dead_letter_bytes
                 self._move(parts, moves)
                 before.close(parts)
-            quotas = new.config.api.quotas
-            self.subscriptions.quotas = Quotas(quotas.subscriptions, quotas.unindexed)
+            self.subscriptions.quotas = Quotas.of(new.config)
         return count, entrance
 
     def _move(self, parts: Parts, moves: bool) -> None:
@@ -192,3 +187,12 @@ class Running:
             self.parts = Parts(self.config, {**self.parts.feeds, **again}, self.parts.sinks, self.parts.endpoints)
             self.pipeline.take(replace(self.pipeline.setup, feeds=self.parts.feeds))
             raise
+
+
+def tell_refused(what: str, error: Exception) -> tuple[str, ...]:
+    """Log all that was wrong with what was not taken, and return it."""
+    errors = tuple(map(str, error.errors if isinstance(error, BulkConfigError) else (error,)))
+    for each in errors:
+        _LOGGER.error("%s: %s", what, each)
+    _LOGGER.error("%s: nothing was changed", what)
+    return errors

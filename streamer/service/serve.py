@@ -28,9 +28,10 @@ from streamer.service.gateways import Gateways, sink_of
 from streamer.service.metrics import Counts
 from streamer.service.parts import named, of_engine, open_feed, parts_of
 from streamer.service.pipeline import Pipeline
-from streamer.service.reload import Reloaded, Running
+from streamer.service.reload import Reloaded, Running, tell_refused
 from streamer.service.spool import Spool
 from streamer.service.status import Status
+from streamer.service.store.gateways import GatewayTable
 from streamer.service.store.rows import DeadLetter
 from streamer.service.store.sqlite import OWN, Store
 from streamer.service.subscriptions import Declined, Quotas, Subscriptions
@@ -176,7 +177,7 @@ class Service:
             chosen = list(choose(store))
             messages = [letter for letter in chosen if letter.stage == "deliver"]
             records = [letter for letter in chosen if letter.stage != "deliver"]
-            own = {sink_of(tenant, name) for tenant, name in store.rows("SELECT tenant, id FROM gateways")} if messages else ()
+            own = {sink_of(row.tenant, row.id) for row in GatewayTable(store).all()} if messages else ()
             for letter in messages:
                 if letter.sink.startswith(OWN) and letter.sink not in own:
                     raise ServiceError(f"dead letter {letter.id}: there is no {letter.sink} any more")
@@ -206,8 +207,7 @@ class Service:
         config = self.config
         store = Store(data_dir(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
         opened.enter_context(closing(store))
-        quotas = Quotas(config.api.quotas.subscriptions, config.api.quotas.unindexed)
-        self.subscriptions = Subscriptions(self.engine, store, quotas)
+        self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config))
         opened.enter_context(closing(self.subscriptions))
         self.subscriptions.begin(self._loaded, self._found, self._places, is_held=True)
         if not len(self.engine):
@@ -326,7 +326,7 @@ class Service:
             found, places = subscriptions.read(self._loaded)
             count = self.subscriptions.begin(self._loaded, found, places)
         except (BulkConfigError, OSError, ServiceError) as error:
-            _tell_refused("service.watch", error)
+            tell_refused("service.watch", error)
             return
         _LOGGER.info("service.watch: %d subscriptions changed", count)
 
@@ -412,9 +412,3 @@ def _is_one_file(one: Path, other: Path) -> bool:
 def _what_decodes(source: Source) -> str:
     """Return the field that says that a source is decoded."""
     return "format" if isinstance(source, LinesSource) else "type"
-
-
-def _tell_refused(what: str, error: Exception) -> None:
-    for each in error.errors if isinstance(error, BulkConfigError) else (error,):
-        _LOGGER.error("%s: %s", what, each)
-    _LOGGER.error("%s: nothing was changed", what)

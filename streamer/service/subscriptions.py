@@ -98,6 +98,11 @@ class Quotas:
     subscriptions: int | None = None
     unindexed: int | None = None
 
+    @classmethod
+    def of(cls, config: Config) -> Quotas:
+        """Return those of a configuration."""
+        return cls(config.api.quotas.subscriptions, config.api.quotas.unindexed)
+
 
 class Result(NamedTuple):
     """What became of one that was written: *stored*, or *error*.

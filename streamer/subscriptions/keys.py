@@ -127,12 +127,6 @@ _EXACT, _NARROW, _WIDE, _HALF, _TYPE = range(5)
 _PREFERENCE = {Root.DATA: 0, Root.EVENT: 0, Root.BEFORE: 1, Root.TOPIC: 2, Root.TYPE: 3}
 
 
-def access_clause(conjunction: Conjunction) -> Clause | None:
-    """Choose the clause whose keys serve: the most telling kind, then the fewest keys; None if no clause makes keys."""
-    chosen = _choose(conjunction)
-    return None if chosen is None else chosen[0]
-
-
 def access_keys(form: NormalForm) -> frozenset[Key] | None:
     """Return the keys of a subscription, one of which every event that it matches carries; None if it is unkeyed."""
     keys: set[Key] = set()

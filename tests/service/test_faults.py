@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import random
 import re
 import signal
@@ -20,7 +19,7 @@ from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.store.sqlite import look
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
-from tests.tools.records import append, stamp
+from tests.tools.records import append_run
 
 # What they test is the same on each core; on the reference it runs with what takes long.
 pytestmark = pytest.mark.later_on_the_reference
@@ -201,20 +200,17 @@ def test_a_service_that_is_killed_a_hundred_times_loses_nothing(tmp_path: Path, 
         killed += kill_again_and_again(tmp_path, arguments, 10)
         runs += 1
         twice += len(lines(tmp_path / "out.jsonl")) - len(WANTED)
-    line = {
-        **stamp(),
-        "what": "file to file, killed at random moments until it was killed 10 times or came to its end, then run to its end",
-        "python": platform.python_version(),
-        "backend": backend,
-        "seconds": round(time.monotonic() - began),
-        "killed": killed,
-        "runs": runs,
-        "matches_of_a_run": len(WANTED),
-        "lost": 0,
-        "out_of_order": 0,
-        "delivered_twice": twice,
-    }
-    append("service", line)
+    append_run(
+        "file to file, killed at random moments until it was killed 10 times or came to its end, then run to its end",
+        began,
+        backend,
+        killed=killed,
+        runs=runs,
+        matches_of_a_run=len(WANTED),
+        lost=0,
+        out_of_order=0,
+        delivered_twice=twice,
+    )
 
 
 def test_a_failing_sink_is_named_and_nothing_is_confirmed(make: Make, tmp_path: Path) -> None:

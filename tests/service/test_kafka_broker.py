@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import random
 import signal
 import subprocess
@@ -36,7 +35,7 @@ from streamer.service.sources.kafka import KafkaMessages
 from tests.service.conftest import SUBSCRIPTIONS, event
 from tests.service.test_kafka import message
 from tests.tools.kafka import BROKER, NotThere, broker, fetch
-from tests.tools.records import append, stamp
+from tests.tools.records import append_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
 
@@ -272,20 +271,16 @@ def test_a_service_that_is_killed_a_hundred_times_loses_nothing(kafka: Broker, t
         place.mkdir()
         more, again = kill_again_and_again(kafka, place, 10, 2000)
         sent, twice = sent + more, twice + again
-    line = {
-        **stamp(),
-        "what": "topic to topic of Kafka, killed at random moments while events come, 10 times and then run to its end",
-        "python": platform.python_version(),
-        "backend": "native",
-        "seconds": round(time.monotonic() - began),
-        "killed": 100,
-        "runs": 10,
-        "matches": sent,
-        "lost": 0,
-        "out_of_order": 0,
-        "delivered_twice": twice,
-    }
-    append("service", line)
+    append_run(
+        "topic to topic of Kafka, killed at random moments while events come, 10 times and then run to its end",
+        began,
+        killed=100,
+        runs=10,
+        matches=sent,
+        lost=0,
+        out_of_order=0,
+        delivered_twice=twice,
+    )
 
 
 @pytest.mark.integration
@@ -293,17 +288,13 @@ def test_a_group_of_which_members_are_killed_and_stopped_again_and_again(kafka: 
     """What came of it is a line of tests/records/service.jsonl."""
     began = time.monotonic()
     seen = storm(kafka, tmp_path, rounds=15, pause=10.0)
-    line = {
-        **stamp(),
-        "what": "three processes of one group of Kafka, of which one is killed and one stopped for 10 s, again and again",
-        "python": platform.python_version(),
-        "backend": "native",
-        "seconds": round(time.monotonic() - began),
+    append_run(
+        "three processes of one group of Kafka, of which one is killed and one stopped for 10 s, again and again",
+        began,
         **seen,
-        "lost": 0,
-        "out_of_order": 0,
-    }
-    append("service", line)
+        lost=0,
+        out_of_order=0,
+    )
 
 
 def read(source: KafkaMessages, positions: dict[str, str], count: int, seconds: float = 30) -> list[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import platform
 import random
 import signal
 import subprocess
@@ -33,7 +32,7 @@ from streamer.service.sources.replication import lsn
 from tests.service.api import running, until
 from tests.service.conftest import lines
 from tests.tools.postgres import Cluster, has_wal2json, missing
-from tests.tools.records import append, stamp
+from tests.tools.records import append_run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
@@ -882,19 +881,16 @@ def test_a_service_that_is_killed_a_hundred_times_loses_nothing(database: Databa
     """What came of it is a line of tests/records/service.jsonl."""
     began = time.monotonic()
     killed, twice = kill_again_and_again(database, tmp_path, 100, backend)
-    line = {
-        **stamp(),
-        "what": "PostgreSQL to file, killed at random moments between transactions of all sizes, then run to its end",
-        "python": platform.python_version(),
-        "backend": backend,
-        "seconds": round(time.monotonic() - began),
-        "killed": killed,
-        "changes": 1500 * killed,
-        "lost": 0,
-        "out_of_order": 0,
-        "delivered_twice": twice,
-    }
-    append("service", line)
+    append_run(
+        "PostgreSQL to file, killed at random moments between transactions of all sizes, then run to its end",
+        began,
+        backend,
+        killed=killed,
+        changes=1500 * killed,
+        lost=0,
+        out_of_order=0,
+        delivered_twice=twice,
+    )
 
 
 def test_a_reload_reads_a_slot_in_another_way_and_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:

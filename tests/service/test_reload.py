@@ -20,7 +20,7 @@ from streamer.service.sources.file import FileLines
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.conftest import event, lines
 from tests.service.receiver import Receiver
-from tests.tools.records import append, stamp
+from tests.tools.records import append_run
 
 ONE = "/v1/subscriptions/big"
 
@@ -109,7 +109,7 @@ def test_a_hundred_reloads_under_load(tmp_path: Path, backend: str) -> None:
     events = one_event_one_configuration(tmp_path, 100)
     what = "reloads that change sources, sinks and subscriptions while events come; each matched and delivered under one of them"
     counts = {"reloads": 100, "events": events, "lost": 0, "delivered_twice": 0, "out_of_order": 0}
-    append("service", {**stamp(), "what": what, "backend": backend, "seconds": round(time.monotonic() - began), **counts})
+    append_run(what, began, backend, **counts)
 
 
 def test_a_refused_reload_leaves_all_as_it_was_and_says_why(

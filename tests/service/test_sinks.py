@@ -11,7 +11,6 @@ from streamer.errors import ServiceError
 from streamer.service.sinks.file import FileAppender
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.later_on_the_reference
 
 
 @pytest.fixture

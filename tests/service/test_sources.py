@@ -16,7 +16,6 @@ from streamer.service.sources.file import FileLines
 from streamer.service.sources.lines import Lines
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.later_on_the_reference
 
 
 class Place:

@@ -19,7 +19,6 @@ from streamer.service.store.subscriptions import Table
 from streamer.service.tenants import written
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-pytestmark = pytest.mark.later_on_the_reference
 
 
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import random
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.service.conftest import Make
-from tests.tools.records import append, stamp
+from tests.tools.records import append_run
 
 #: Names that look like one another's, to an index that cuts or joins them.
 ODD = ("a", "a/", "a/b", "a\x1f", "A", "a ", "á", "a\u0301", "default", "null", "0")
@@ -53,14 +52,11 @@ def test_of_a_million_events_none_comes_to_another_tenant(make: Make, tmp_path: 
         pytest.skip("a million events take the reference an hour")
     began = time.monotonic()
     found = run(make, tmp_path, 1_000, 1_000_000)
-    line = {
-        **stamp(),
-        "what": "a million events of a thousand tenants, each of which wants all of its own by one id",
-        "python": platform.python_version(),
-        "backend": backend,
-        "seconds": round(time.monotonic() - began),
-        "matches": found,
-        "of_another_tenant": 0,
-        "lost": 0,
-    }
-    append("service", line)
+    append_run(
+        "a million events of a thousand tenants, each of which wants all of its own by one id",
+        began,
+        backend,
+        matches=found,
+        of_another_tenant=0,
+        lost=0,
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import random
 import signal
 import subprocess
@@ -20,7 +19,7 @@ import pytest
 from streamer.service.store.sqlite import look
 from tests.service.conftest import SUBSCRIPTIONS, event
 from tests.service.receiver import Receiver
-from tests.tools.records import append, stamp
+from tests.tools.records import append_run
 
 # What they test is the same on each core; on the reference it runs with what takes long.
 pytestmark = pytest.mark.later_on_the_reference
@@ -128,21 +127,18 @@ def test_a_service_that_posts_and_is_killed_a_hundred_times_loses_nothing(
         place.mkdir()
         more, again = kill_again_and_again(place, receiver, 10)
         killed, runs, twice = killed + more, runs + 1, twice + again
-    line = {
-        **stamp(),
-        "what": "file to webhook, of which a tenth of the requests fails, killed at random moments until it was killed 10 times "
+    append_run(
+        "file to webhook, of which a tenth of the requests fails, killed at random moments until it was killed 10 times "
         "or came to its end, then run to its end",
-        "python": platform.python_version(),
-        "backend": backend,
-        "seconds": round(time.monotonic() - began),
-        "killed": killed,
-        "runs": runs,
-        "matches_of_a_run": COUNT,
-        "lost": 0,
-        "out_of_order": 0,
-        "delivered_twice": twice,
-    }
-    append("service", line)
+        began,
+        backend,
+        killed=killed,
+        runs=runs,
+        matches_of_a_run=COUNT,
+        lost=0,
+        out_of_order=0,
+        delivered_twice=twice,
+    )
 
 
 def down_for(tmp_path: Path, receiver: Receiver, seconds: float, rate: int) -> dict[str, Any]:
@@ -227,19 +223,10 @@ def test_an_endpoint_that_is_down_for_a_minute_at_10000_events_a_second(
     tmp_path: Path, environment: None, receiver: Receiver, backend: str
 ) -> None:
     """What came of it is a line of tests/records/service.jsonl."""
+    began = time.monotonic()
     seen = down_for(tmp_path, receiver, 60, 10_000)
     assert seen["most_memory_mib"] < 400
-    append(
-        "service",
-        {
-            **stamp(),
-            "what": "an endpoint that is down for 60 s at 10,000 events/s, beside a file",
-            "python": platform.python_version(),
-            "backend": backend,
-            **seen,
-            "lost": 0,
-        },
-    )
+    append_run("an endpoint that is down for 60 s at 10,000 events/s, beside a file", began, backend, **seen, lost=0)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ def append(name: str, line: dict[str, Any]) -> None:
     """Append a line to the records of this name."""
     with (HOME / "tests" / "records" / f"{name}.jsonl").open("a", encoding="utf-8") as records:
         records.write(f"{json.dumps(line)}\n")
+
+
+def append_run(what: str, began: float, backend: str = "native", **counts: Any) -> None:
+    """Append a line about a run of the service that began at a time of `time.monotonic`."""
+    line = {**stamp(), "what": what, "python": platform.python_version(), "backend": backend}
+    append("service", {**line, "seconds": round(time.monotonic() - began), **counts})
 
 
 def revision() -> str:

@@ -176,9 +176,7 @@ class Handlers:
 
     def get_gateway(self, call: Call) -> Answer:
         """See the route."""
-        row = self._gateways.get(call.whose, call.path["id"])
-        if row is None:
-            raise Declined("unknown", "no such gateway")
+        row = self._gateways.find(call.whose, call.path["id"])
         return _is_known(call, row) or answer(self._gateway(row), headers={"ETag": _tag(row)})
 
     def put_gateway(self, call: Call) -> Answer:
@@ -194,9 +192,7 @@ class Handlers:
 
     def stream_matches(self, call: Call) -> Answer:
         """See the route."""
-        row = self._gateways.get(call.whose, call.path["id"])
-        if row is None:
-            raise Declined("unknown", "no such gateway")
+        row = self._gateways.find(call.whose, call.path["id"])
         history = self._gateways.history(row)
         if history is None:
             raise Problem("no-stream", "its matches are posted to its url")

@@ -210,7 +210,6 @@ class Spool:
 
     def _learn(self, taken: Sequence[tuple[int, Spooled]]) -> None:
         """Learn what the store has more."""
-        kept: list[tuple[History, int, Spooled]] = []
         histories = self._histories
         for name, (messages, size, matches) in tally(each for _, each in taken).items():
             if (each := self._deliveries.get(name)) is not None:
@@ -282,7 +281,7 @@ class Spool:
     def _remove(self, name: str) -> None:
         if (each := self._deliveries.get(name)) is not None:
             self._removed[name] = each
-            self._deliveries = {other: found for other, found in self._deliveries.items() if other != name}
+            self._deliveries = _without(self._deliveries, name)
 
     def _clear(self, name: str) -> int | None:
         self._settle()
@@ -298,8 +297,8 @@ class Spool:
         with self._holding:
             _, _, matches = delete()
             history, each = self._histories.get(name), self._deliveries.get(name)
-            self._histories = {other: found for other, found in self._histories.items() if other != name}
-            self._deliveries = {other: found for other, found in self._deliveries.items() if other != name}
+            self._histories = _without(self._histories, name)
+            self._deliveries = _without(self._deliveries, name)
         if history is not None:
             history.forget()
         elif each is not None:
@@ -545,3 +544,8 @@ def _tried(send: Callable[[Sequence[str], Sequence[bytes]], Outcome], rows: Sequ
         return outcome
     except BaseException as error:
         return error
+
+
+def _without(held: Mapping[str, _T], name: str) -> dict[str, _T]:
+    """Return a new mapping without a name, since others go over the one before."""
+    return {other: each for other, each in held.items() if other != name}

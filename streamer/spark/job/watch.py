@@ -86,11 +86,6 @@ class Watch:
         self._last: tuple[float, int] | None = None
         self.points: list[Point] = []
 
-    @property
-    def is_blind(self) -> bool:
-        """Whether there is no way to what Spark knows, as over Spark Connect."""
-        return self._store is None
-
     def __enter__(self) -> Watch:
         if self._store is not None:
             self._thread = Thread(target=self._run, name="streamer-watch", daemon=True)
