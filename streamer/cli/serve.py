@@ -62,7 +62,7 @@ def serve(
             service.check()
             note(f"good: {count(len(service.engine), 'subscription')}")
         else:
-            service.run(enable)
+            service.run(enable, is_process=True)
     except BulkConfigError as bulk:
         refuse(bulk)
     except ServiceError as error:

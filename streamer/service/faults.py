@@ -9,6 +9,7 @@ POINTS: Final = frozenset(
     {
         "source.begin",  # a new partition is in the store; nothing of it was read
         "source.read",  # a batch was read
+        "source.ended",  # a source has ended, and nobody knows it
         "pipeline.matched",  # it was matched
         "pipeline.queued",  # its messages wait for their sinks
         "sink.written",  # a sink has taken them, and may hold a part

@@ -407,9 +407,11 @@ class Pipeline:
         try:
             self._consume(feed)
         finally:
-            if self._is_paused:
-                self._park(feed)
-            with self._lock:
+            faults.point("source.ended")
+            with self._moved:
+                # In one step: who pauses finds either a source that has ended, or one that rests here and is counted.
+                if self._is_paused:
+                    self._park(feed)
                 if self._setup.feeds.get(feed.name) is feed:
                     self._ended_feeds.add(feed.name)
                 self._reading -= 1

@@ -113,13 +113,15 @@ class Service:
         """Find out whether sources and sinks could be opened, and change nothing. Raises ServiceError."""
         self._parts.check()
 
-    def run(self, enable: Iterable[str] = ()) -> None:
+    def run(self, enable: Iterable[str] = (), *, is_process: bool = False) -> None:
         """Run until the sources end, or a signal says so. Raises ServiceError.
 
         Args:
             enable: sinks whose endpoint wanted no more, and is asked again.
+            is_process: whether the process ends with it, so that no signal that comes then makes another end of it.
         """
-        with ExitStack() as opened:
+        # Signals are noted until all is closed.
+        with ExitStack() as noted, ExitStack() as opened:
             store = self._open_store(opened)
             for name in enable:
                 if not store.enable(name):
@@ -143,7 +145,7 @@ class Service:
             api = entrance.prepared(self.config.api)
             opened.callback(api.cancel)
             self.subscriptions.start()
-            opened.enter_context(self._signals())
+            noted.enter_context(self._signals(is_process=is_process))
             _LOGGER.info("started: %d subscriptions, %s", len(self.engine), data_dir(self.config))
             pipeline.start()
             api.take()
@@ -259,7 +261,7 @@ class Service:
     # Signals
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _signals(self, *, is_process: bool) -> Iterator[None]:
         """Note SIGTERM, SIGINT and SIGHUP; a second one that ends it does so at once. A pipe without a reader is an error."""
 
         def note(number: int, _: FrameType | None) -> None:
@@ -280,7 +282,7 @@ class Service:
             yield
         finally:
             for number, action in before.items():
-                signal.signal(number, action)
+                signal.signal(number, signal.SIG_IGN if is_process and number in wanted else action)
 
     def _watch(self, running: Running) -> None:
         """Wait for the end, and for signals."""

@@ -150,6 +150,33 @@ def test_a_second_signal_ends_it_at_once(start: Start, place: Path) -> None:  # 
     os.close(reading)
 
 
+#: Sends the service signals while it closes what it had open, and once more when the interpreter ends.
+ASKED_LATE = """
+import atexit, os, signal
+from streamer.cli.main import main
+from streamer.service.store.sqlite import Store
+
+def ask() -> None:
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+
+def close(store, close=Store.close) -> None:
+    close(store)
+    ask()
+
+Store.close = close
+atexit.register(ask)
+main()
+"""
+
+
+def test_signals_that_come_while_it_ends_make_no_other_end_of_it(place: Path) -> None:  # noqa: F811
+    (place / "subs.jsonl").write_bytes(SUBSCRIPTIONS)
+    command = [sys.executable, "-c", ASKED_LATE, "serve", "-s", "subs.jsonl"]
+    ran = subprocess.run(command, cwd=place, input=event(1), capture_output=True, check=False, timeout=60)
+    assert (ran.returncode, len(ran.stdout.splitlines())) == (0, 1), ran.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_sink_that_takes_nothing_is_waited_for_10_s_and_the_next_run_delivers(

@@ -240,6 +240,37 @@ def test_sources_come_and_go_and_go_on_where_they_were(tmp_path: Path, backend: 
         until(lambda: delivered() == {f"/streamer/{name}": [1, 2, 3, 4, 5] for name in both}, 10)
 
 
+def test_a_reload_at_the_moment_the_last_source_ends_reads_the_next_one(tmp_path: Path, backend: str) -> None:
+    """Where the end came in between, all that followed was read, and never delivered."""
+    (tmp_path / "in.jsonl").write_bytes(order(1) + b"\n")
+    once = {"type": "file", "path": str(tmp_path / "in.jsonl"), "follow": False}
+    told: list[reload.Reloaded] = []
+    has_ended, begun = threading.Event(), threading.Event()
+
+    def wait_for_a_reload() -> None:
+        faults.disarm()
+        has_ended.set()
+        begun.wait(10)
+
+    faults.arm("source.ended", wait_for_a_reload)
+    with running(tmp_path, sources={"orders": once}) as api:
+        api.config["sources"] = {"more": {"type": "file", "path": str(tmp_path / "more.jsonl"), "poll": "5ms"}}
+        (tmp_path / "more.jsonl").touch()
+        assert has_ended.wait(10)
+        asking = threading.Thread(target=lambda: told.append(api.service.reload()))
+        asking.start()
+        pipeline = api.service._running.pipeline  # type: ignore[union-attr]
+        until(lambda: pipeline._is_paused)
+        time.sleep(0.05)  # by now it waits until the source rests
+        begun.set()
+        asking.join(15)
+        assert [each.errors for each in told] == [()]
+        api.ask("PUT", ONE, BIG)
+        with open(tmp_path / "more.jsonl", "ab") as file:
+            file.write(order(2) + b"\n")
+        until(lambda: numbers(tmp_path / "out.jsonl")[-1:] == [2], 10)
+
+
 def test_a_webhook_gets_another_url_and_its_keys_keep_their_order(tmp_path: Path, backend: str, receiver: Receiver) -> None:
     other = Receiver()
     receiver.answer = lambda _: (time.sleep(0.01), 503)[1]
