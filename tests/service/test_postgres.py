@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -31,82 +27,10 @@ from streamer.service.sources.postgres import PostgresChanges
 from streamer.service.sources.replication import lsn
 from tests.service.api import running, until
 from tests.service.conftest import lines
+from tests.service.database import ORDERS, PUBLICATION, SUBSCRIPTION, Database, configuration, drop
 from tests.tools.postgres import Cluster, has_wal2json, missing
-from tests.tools.records import append_run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
-
-ORDERS = "CREATE TABLE orders (id int PRIMARY KEY, amount int, note text)"
-PUBLICATION = "CREATE PUBLICATION streamer FOR TABLE orders"
-SUBSCRIPTION = '{"id": "big", "collection": "public.orders", "filters": [{"field": "amount", "op": ">", "value": 100}]}\n'
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    made = Cluster()
-    yield made
-    made.close()
-
-
-class Database:
-    """A database of its own, a slot, and what a store would have of it."""
-
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        self.cluster, self.name = cluster, name
-        self.positions: dict[str, str] = {}
-        self.opened: list[PostgresChanges] = []
-        cluster.sql(f"CREATE DATABASE {name}")
-        self.sql(ORDERS, PUBLICATION)
-
-    @property
-    def dsn(self) -> str:
-        return self.cluster.dsn(self.name)
-
-    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
-        return self.cluster.sql(*statements, database=self.name)
-
-    def source(self, **fields: Any) -> PostgresChanges:
-        section = {"type": "postgres", "dsn": SecretValue("env", "PG"), "slot": self.name, "status_interval": "1s"}
-        return PostgresChanges(PostgresSource(**(section | fields)))
-
-    def open(self, **fields: Any) -> PostgresChanges:
-        source = self.source(**fields)
-        self.opened.append(source)
-        source.open(self.positions, self.positions.__setitem__)
-        return source
-
-    def confirm(self, source: PostgresChanges, batch: Batch) -> None:
-        """Do what a pipeline does once a batch is delivered."""
-        if batch.is_last:
-            self.positions.pop(batch.partition)
-        elif batch.confirm is not None:
-            self.positions[batch.partition] = batch.confirm
-            source.acknowledge(batch.partition, batch.confirm)
-
-    def confirmed(self) -> int:
-        ((place,),) = self.cluster.sql(f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{self.name}'")
-        return lsn(place)
-
-
-@pytest.fixture
-def database(cluster: Cluster, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
-    name = f"t{abs(hash(request.node.nodeid)) % 10**12}"
-    made = Database(cluster, name)
-    monkeypatch.setenv("PG", made.dsn)
-    yield made
-    for source in made.opened:
-        source.close()
-    cluster.sql(
-        f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{name}' AND active_pid IS NOT NULL"
-    )
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            cluster.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{name}'")
-            break
-        except psycopg.errors.ObjectInUse:
-            time.sleep(0.05)
-    cluster.sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def batches(source: PostgresChanges, count: int, seconds: float = 20) -> Iterator[Batch]:
@@ -433,17 +357,6 @@ def lose(database: Database) -> None:
     drop(database)
 
 
-def drop(database: Database) -> None:
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            database.sql(f"SELECT pg_drop_replication_slot('{database.name}')")
-            return
-        except psycopg.errors.ObjectInUse:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-
 def test_a_lost_slot_is_one_clear_error(database: Database) -> None:
     lose(database)
     with pytest.raises(
@@ -719,17 +632,6 @@ def test_wal2json_reads_the_same_with_keys(database: Database) -> None:
 # All of it
 
 
-def configuration(database: Database, directory: Path, **fields: Any) -> dict[str, Any]:
-    (directory / "subs.jsonl").write_text(SUBSCRIPTION)
-    source = {"type": "postgres", "dsn": {"env": "PG"}, "slot": database.name, "status_interval": "1s", **fields}
-    return {
-        "subscriptions": [str(directory / "subs.jsonl")],
-        "sources": {"orders": source},
-        "sinks": {"out": {"type": "file", "path": str(directory / "out.jsonl")}},
-        "service": {"data_dir": str(directory / "data")},
-    }
-
-
 def test_a_service_delivers_changes_of_tables(database: Database, tmp_path: Path, backend: str) -> None:
     service = Service(lambda: Loaded(Config.from_dict(configuration(database, tmp_path))))
     service.check()
@@ -770,127 +672,6 @@ def stored(directory: Path) -> dict[str, str]:
         return dict(database.execute("SELECT partition, position FROM positions").fetchall())
     finally:
         database.close()
-
-
-KEYS = 50
-
-
-def write(database: Database, rng: random.Random, versions: Counter[int], changes: int) -> list[tuple[int, int]]:
-    """Write changes of some rows, in transactions of all sizes of which two run at once; return key and version in order."""
-    done: list[tuple[int, int]] = []
-    with psycopg.connect(database.dsn) as one, psycopg.connect(database.dsn) as other:
-        both = {one: range(KEYS), other: range(KEYS, 2 * KEYS)}
-        waiting: dict[Any, list[tuple[int, int]]] = {one: [], other: []}
-        left = changes
-        while left:
-            connection = rng.choice((one, other))
-            key = rng.choice(both[connection])
-            for _ in range(rng.choice((1, 1, 1, 5, 300))):
-                if not left:
-                    break
-                versions[key] += 1
-                left -= 1
-                connection.execute(
-                    "INSERT INTO orders VALUES (%s, %s, %s) ON CONFLICT (id)"
-                    " DO UPDATE SET amount = excluded.amount, note = excluded.note",
-                    (key, 1000 + versions[key], str(versions[key])),
-                )
-                waiting[connection].append((key, versions[key]))
-            if rng.random() < 0.3:
-                connection.commit()
-                done += waiting[connection]
-                waiting[connection] = []
-        for connection in (one, other):
-            connection.commit()
-            done += waiting[connection]
-    return done
-
-
-def seen(path: Path) -> list[tuple[int, int, str]]:
-    """Return key, version and id of each message that is whole."""
-    found = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            message = json.loads(line)
-        except ValueError:
-            continue
-        data = message["data"]["event"]["data"]
-        found.append((data["id"], int(data["note"]), message["id"]))
-    return found
-
-
-def kill_again_and_again(database: Database, directory: Path, kills: int, backend: str) -> tuple[int, int]:
-    """Kill a service at random moments; return how often, and how many messages came twice."""
-    seed = random.randrange(2**32)
-    rng = random.Random(seed)
-    (directory / "streamer.yaml").write_text(json.dumps(configuration(database, directory)))
-    command = [sys.executable, "-m", "streamer", "serve", "-c", str(directory / "streamer.yaml")]
-    environment = {
-        **os.environ,
-        "STREAMER_BACKEND": backend,
-        "PG": database.dsn,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    }
-    out, killed, wanted = directory / "out.jsonl", 0, []
-    versions: Counter[int] = Counter()
-    database.sql(f"SELECT pg_create_logical_replication_slot('{database.name}', 'pgoutput')")
-    while True:
-        is_last = killed == kills
-        wanted += write(database, rng, versions, 1500) if not is_last else []
-        begun = len(seen(out))
-        with open(directory / "log", "ab") as log:
-            running = subprocess.Popen(command, stderr=log, env=environment)
-        deadline = time.monotonic() + 90
-        if is_last:
-            while len({each[:2] for each in seen(out)}) < len(wanted) and time.monotonic() < deadline and running.poll() is None:
-                time.sleep(0.1)
-            running.send_signal(signal.SIGTERM)
-            assert running.wait(30) == 0, (seed, (directory / "log").read_text())
-            break
-        # From the first message on at the earliest: a start takes longer than all of its work.
-        size = out.stat().st_size if out.exists() else 0
-        while (out.stat().st_size if out.exists() else 0) == size and running.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.001)
-        time.sleep(rng.expovariate(1 / 0.02))
-        running.send_signal(signal.SIGKILL)
-        running.wait()
-        killed += 1
-        assert begun <= len(seen(out))
-    found = seen(out)
-    first = list(dict.fromkeys(each[:2] for each in found))
-    assert set(first) == set(wanted), seed
-    for key in range(2 * KEYS):
-        versions = [version for each, version in first if each == key]
-        assert versions == sorted(versions), (seed, key)
-    by_change: dict[tuple[int, int], set[str]] = {}
-    for key, version, name in found:
-        by_change.setdefault((key, version), set()).add(name)
-    assert all(len(names) == 1 for names in by_change.values()), seed
-    assert len({name for _, _, name in found}) == len(wanted), seed
-    return killed, len(found) - len(wanted)
-
-
-@pytest.mark.slow
-def test_a_service_that_is_killed_at_random_moments_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:
-    killed, _ = kill_again_and_again(database, tmp_path, 3, backend)
-    assert killed == 3
-
-
-@pytest.mark.integration
-def test_a_service_that_is_killed_a_hundred_times_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:
-    """What came of it is a line of tests/records/service.jsonl."""
-    began = time.monotonic()
-    killed, twice = kill_again_and_again(database, tmp_path, 100, backend)
-    append_run(
-        "PostgreSQL to file, killed at random moments between transactions of all sizes, then run to its end",
-        began,
-        backend,
-        killed=killed,
-        changes=1500 * killed,
-        lost=0,
-        out_of_order=0,
-        delivered_twice=twice,
-    )
 
 
 def test_a_reload_reads_a_slot_in_another_way_and_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:
