@@ -263,7 +263,7 @@ def storm(kafka: Broker, place: Path, rounds: int, pause: float) -> dict[str, in
 
 
 @pytest.mark.integration
-def test_a_service_that_is_killed_a_hundred_times_loses_nothing(kafka: Broker, tmp_path: Path) -> None:
+def test_a_service_that_is_killed_again_and_again_loses_nothing(kafka: Broker, tmp_path: Path) -> None:
     """What came of it is a line of tests/records/service.jsonl."""
     began, sent, twice = time.monotonic(), 0, 0
     for number in range(10):

@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.service.conftest import KILLS
 from tests.service.database import Database, configuration, drop
 from tests.tools.postgres import missing
 from tests.tools.records import append_run
@@ -28,8 +29,6 @@ pytestmark = [
 ]
 
 KEYS = 50
-#: How often a service is killed for a record; a start of the reference takes longer, and it says no more of the service.
-KILLS = {"native": 100, "reference": 20}
 
 
 def write(database: Database, rng: random.Random, versions: Counter[int], changes: int) -> list[tuple[int, int]]:
@@ -231,7 +230,7 @@ def test_a_service_that_is_killed_while_it_reads_all_rows_loses_nothing(database
 
 
 @pytest.mark.integration
-def test_a_service_that_is_killed_a_hundred_times_while_it_reads_all_rows_loses_nothing(
+def test_a_service_that_is_killed_again_and_again_while_it_reads_all_rows_loses_nothing(
     database: Database, tmp_path: Path, backend: str
 ) -> None:
     """What came of it is a line of tests/records/service.jsonl."""
@@ -248,7 +247,7 @@ def test_a_service_that_is_killed_at_random_moments_loses_nothing(database: Data
 
 
 @pytest.mark.integration
-def test_a_service_that_is_killed_a_hundred_times_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:
+def test_a_service_that_is_killed_again_and_again_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:
     """What came of it is a line of tests/records/service.jsonl."""
     began = time.monotonic()
     killed, twice = kill_again_and_again(database, tmp_path, KILLS[backend], backend)

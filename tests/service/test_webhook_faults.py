@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from streamer.service.store.sqlite import look
-from tests.service.conftest import SUBSCRIPTIONS, event
+from tests.service.conftest import KILLS, SUBSCRIPTIONS, event
 from tests.service.receiver import Receiver
 from tests.tools.records import append_run
 
@@ -116,13 +116,13 @@ def test_a_service_that_posts_and_is_killed_at_random_moments_loses_nothing(
 
 
 @pytest.mark.integration
-def test_a_service_that_posts_and_is_killed_a_hundred_times_loses_nothing(
+def test_a_service_that_posts_and_is_killed_again_and_again_loses_nothing(
     tmp_path: Path, environment: None, receiver: Receiver, backend: str
 ) -> None:
     """What came of it is a line of tests/records/service.jsonl."""
     killed = runs = twice = 0
     began = time.monotonic()
-    while killed < 100:
+    while killed < KILLS[backend]:
         place = tmp_path / str(runs)
         place.mkdir()
         more, again = kill_again_and_again(place, receiver, 10)
