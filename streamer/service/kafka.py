@@ -20,9 +20,11 @@ from streamer.errors import ConfigError, ServiceError
 
 #: How long brokers may take to answer, in seconds.
 ANSWER: Final = 10.0
+#: How long they may take at first: who does not let us in says nothing but that.
+_FIRST_ANSWER: Final = 2.0
 #: What passes by itself is asked again after so long, in seconds.
 _SOON: Final = 0.2
-#: What waiting does not mend.
+#: What waiting does not mend, once brokers are reached.
 LASTING: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -33,6 +35,8 @@ LASTING: Final = frozenset(
         KafkaError._AUTHENTICATION,
     }
 )
+#: Why brokers that are there are not reached: who we are to them, or they to us. Amid their restart a handshake may fail, too.
+_REFUSING: Final = LASTING | {KafkaError._SSL}
 #: What passes by itself: brokers that are away, that begin, or that hand over.
 PASSING: Final = frozenset(
     {
@@ -146,7 +150,7 @@ class Cluster:
 
     def __init__(self, section: Kafka) -> None:
         self._section = section
-        self._last: KafkaError | None = None
+        self._heard = _Heard()
         given = settings(section, self._heard)
         self._admin = made(AdminClient, {name: given[name] for name in given.keys() - _OF_OTHERS})
 
@@ -155,7 +159,7 @@ class Cluster:
         wanted = TopicCollection(list(names))
         found = {}
         for name, answer in self._ask(
-            lambda: self._admin.describe_topics(wanted, request_timeout=ANSWER, include_authorized_operations=True)
+            lambda wait: self._admin.describe_topics(wanted, request_timeout=wait, include_authorized_operations=True)
         ).items():
             try:
                 told = answer.result()
@@ -182,8 +186,8 @@ class Cluster:
             {
                 (each.topic, each.partition): self._answer(answer, f"partition {each.topic}/{each.partition}").offset
                 for each, answer in self._ask(
-                    lambda spec=spec: self._admin.list_offsets(  # type: ignore[misc]
-                        {TopicPartition(*each): spec for each in wanted}, request_timeout=ANSWER
+                    lambda wait, spec=spec: self._admin.list_offsets(  # type: ignore[misc]
+                        {TopicPartition(*each): spec for each in wanted}, request_timeout=wait
                     )
                 ).items()
             }
@@ -202,9 +206,18 @@ class Cluster:
                 return {}
             raise self._failed(error, f"topic {topic}") from None
 
-    def _ask(self, question: Callable[[], Mapping[Any, Future[Any]]]) -> Mapping[Any, Future[Any]]:
+    def _ask(self, question: Callable[[float], Mapping[Any, Future[Any]]]) -> Mapping[Any, Future[Any]]:
+        """Return answers, all of which are there: a client must not be dropped while a thread of its own may still answer."""
+        self._heard.last = None
         try:
-            return question()
+            answers = question(_FIRST_ANSWER)
+            failed = [error.args[0].code() for each in answers.values() if isinstance(error := each.exception(), KafkaException)]
+            if PASSING.isdisjoint(failed) or self._refusal() is not None:
+                return answers
+            answers = question(ANSWER)
+            for each in answers.values():
+                each.exception()
+            return answers
         except KafkaException as error:
             raise self._failed(error) from None
 
@@ -214,14 +227,34 @@ class Cluster:
         except KafkaException as error:
             raise self._failed(error, what) from None
 
-    def _failed(self, error: KafkaException, what: str = "") -> ServiceError:
+    def _refusal(self) -> KafkaError | None:
+        """Return why a broker did not let us in; None where that is not what went wrong last."""
         self._admin.poll(0)  # what was heard meanwhile
+        last = self._heard.last
+        return last if last is not None and last.code() in _REFUSING else None
+
+    def _failed(self, error: KafkaException, what: str = "") -> ServiceError:
+        where = ", ".join(self._section.brokers)
         if code(error) in PASSING:
-            reason = said(self._last if self._last is not None else error)
-            return Away(f"no broker answers at {', '.join(self._section.brokers)}: {reason}")
+            if (refusal := self._refusal()) is not None:
+                return ServiceError(f"no broker lets us in at {where}: {said(refusal)}")
+            told = self._heard.last or error.args[0]
+            hint = "" if _tells(told) else "; brokers that expect other tls or sasl close the connection, too"
+            return Away(f"no broker answers at {where}: {said(told)}{hint}")
         return ServiceError(f"{what}: {said(error)}" if what else said(error))
 
-    def _heard(self, error: KafkaError) -> None:
-        # That all are down follows from what was said before.
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._last is None:
-            self._last = error
+
+@final
+class _Heard:
+    """What went wrong last besides answers. It does not hold the client, which else a thread of its own might drop."""
+
+    last: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        if self.last is None or _tells(error) >= _tells(self.last):
+            self.last = error
+
+
+def _tells(error: KafkaError) -> int:
+    """Say how much an error tells: that all brokers are down, or that a connection was closed, follows from something else."""
+    return (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, error.code()).index(error.code())

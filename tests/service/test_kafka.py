@@ -323,7 +323,8 @@ def test_what_is_not_there_is_named(topic: Topic) -> None:
 
 
 def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamer.service.kafka.ANSWER", 0.3)
+    for name in ("ANSWER", "_FIRST_ANSWER"):
+        monkeypatch.setattr(f"streamer.service.kafka.{name}", 0.3)
     section = {"type": "kafka", "brokers": "127.0.0.1:1", "topic": "orders"}
     with pytest.raises(ServiceError, match=r"no broker answers at 127\.0\.0\.1:1: .*Connection refused"):
         KafkaTopic(KafkaSink(**section)).check()

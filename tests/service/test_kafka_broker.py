@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -26,6 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from benchmarks import service as benchmark
+from streamer import Config
 from streamer.config.schema.sinks import KafkaSink
 from streamer.config.schema.sources import KafkaSource
 from streamer.errors import ServiceError
@@ -34,7 +36,7 @@ from streamer.service.sources import kafka as source_of_kafka
 from streamer.service.sources.kafka import KafkaMessages
 from tests.service.conftest import SUBSCRIPTIONS, event
 from tests.service.test_kafka import message
-from tests.tools.kafka import BROKER, NotThere, broker, fetch
+from tests.tools.kafka import BROKER, NotThere, Server, fetch, server
 from tests.tools.records import append_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
@@ -46,9 +48,9 @@ KEYS = 40
 class Broker:
     """A broker, with topics that are named once."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.admin = AdminClient({"bootstrap.servers": address})
+    def __init__(self, server: Server) -> None:
+        self.server, self.address = server, server.address
+        self.admin = AdminClient({"bootstrap.servers": self.address})
         self._count = 0
 
     def topic(self, partitions: int = PARTITIONS, name: str | None = None, **config: str) -> str:
@@ -106,8 +108,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         fetch(*BROKER)
     except NotThere as error:
         pytest.skip(str(error))
-    with broker(tmp_path_factory.mktemp("kafka")) as address:
-        yield Broker(address)
+    with server(tmp_path_factory.mktemp("kafka")) as made:
+        yield Broker(made)
 
 
 def check(messages: list[Any], count: int) -> int:
@@ -130,21 +132,22 @@ def check(messages: list[Any], count: int) -> int:
 class Process:
     """A service in a process of its own, with a store of its own."""
 
-    def __init__(self, kafka: Broker, place: Path, name: str, source: str, sink: str, **options: Any) -> None:
+    def __init__(
+        self, kafka: Broker, place: Path, name: str, source: str, sink: str, reached: Any = None, **options: Any
+    ) -> None:
         self.place = place / name
         self.place.mkdir()
         self.log = self.place / "log"
         (self.place / "subs.jsonl").write_bytes(SUBSCRIPTIONS)
         given = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, **options}
+        reached = reached or {"brokers": kafka.address}
         config = {
             "subscriptions": "subs.jsonl",
-            "sources": {
-                "orders": {"type": "kafka", "brokers": kafka.address, "topics": source, "group": source, "options": given}
-            },
-            "sinks": {"out": {"type": "kafka", "brokers": kafka.address, "topic": sink}},
+            "sources": {"orders": {"type": "kafka", **reached, "topics": source, "group": source, "options": given}},
+            "sinks": {"out": {"type": "kafka", **reached, "topic": sink}},
             "service": {"data_dir": "data"},
         }
-        (self.place / "streamer.yaml").write_text(yaml.safe_dump(config))
+        (self.place / "streamer.yaml").write_text(json.dumps(config))
         self.running: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -310,6 +313,83 @@ def read(source: KafkaMessages, positions: dict[str, str], count: int, seconds: 
                 positions[batch.partition] = batch.confirm or ""
                 source.acknowledge(batch.partition, batch.confirm or "")
     return found
+
+
+def secured(server: Server, variable: str = "KAFKA_PASSWORD", mechanism: str = "SCRAM-SHA-512") -> dict[str, Any]:
+    """Return how the broker is reached with TLS and a password."""
+    sasl = {"mechanism": mechanism, "user": server.USER, "password": {"env": variable}}
+    return {"brokers": server.secure, "tls": True, "ca": str(server.ca), "sasl": sasl}
+
+
+def test_who_we_are_and_who_brokers_are_is_checked_and_no_password_is_shown(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("GOOD", kafka.server.PASSWORD)
+    monkeypatch.setenv("WRONG", "another-word")
+    topic = kafka.topic(1)
+
+    def parts(**fields: Any) -> tuple[KafkaMessages, KafkaTopic]:
+        made = {"in": {"type": "kafka", "topics": topic, "group": topic, **fields}}
+        source = Config.from_dict({"sources": made}).sources["in"]
+        sink = Config.from_dict({"sinks": {"out": {"type": "kafka", "topic": topic, **fields}}}).sinks["out"]
+        assert isinstance(source, KafkaSource)
+        assert isinstance(sink, KafkaSink)
+        return KafkaMessages(source, max_bytes=10_000), KafkaTopic(sink)
+
+    positions: dict[str, str] = {}
+    for number, mechanism in enumerate(("PLAIN", "SCRAM-SHA-512")):
+        source, sink = parts(**secured(kafka.server, "GOOD", mechanism))
+        sink.open()
+        sink.write([message(number)])
+        assert sink.flush() == []
+        sink.close()
+        source.open(positions, positions.__setitem__)
+        assert [json.loads(each)["id"] for each in read(source, positions, 1)] == [f"{number:032x}"]
+        source.close()
+    good = secured(kafka.server, "GOOD")
+    for wrong, reason in (
+        (secured(kafka.server, "WRONG"), "no broker lets us in at .*invalid credentials"),
+        ({**good, "ca": None}, "no broker lets us in at .*broker certificate could not be verified"),
+    ):
+        # The one asks as the other does.
+        with pytest.raises(ServiceError, match=reason):
+            parts(**wrong)["certificate" in reason].check()
+    assert kafka.server.PASSWORD not in caplog.text
+    assert "another-word" not in caplog.text
+
+
+def test_a_broker_that_restarts_and_crashes_under_load_loses_nothing(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", kafka.server.PASSWORD)
+    source, sink = kafka.topic(), kafka.topic()
+    process = Process(kafka, tmp_path, "one", source, sink, secured(kafka.server))
+    sent = 0
+
+    def send(batches: int) -> None:
+        nonlocal sent
+        for _ in range(batches):
+            kafka.send(source, sent, sent + 500)
+            sent += 500
+
+    try:
+        process.start()
+        send(4)
+        wait_for_all(kafka, sink, 1, [process])
+        for end in (kafka.server.kill, kafka.server.stop):
+            sending = threading.Thread(target=send, args=(10,))
+            sending.start()
+            time.sleep(0.2)
+            end()
+            kafka.server.start()
+            sending.join()
+        found = wait_for_all(kafka, sink, sent, [process])
+        process.end()
+    finally:
+        process.kill()
+    check(found, sent)
+    assert kafka.server.PASSWORD not in process.log.read_text()
 
 
 def test_a_topic_that_is_made_anew_while_it_is_read_is_found(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

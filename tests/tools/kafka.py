@@ -103,43 +103,101 @@ def _needed(jars: list[Path]) -> tuple[Path, ...]:
     return tuple(jar for jar in jars if not jar.name.startswith(BROUGHT))
 
 
+class Server:
+    """A broker whose topics have three partitions.
+
+    Attributes:
+        address: where it listens without any security.
+        secure: where it listens with TLS, and asks who one is; USER and PASSWORD are known, with PLAIN and SCRAM-SHA-512.
+        ca: the certificate to trust there.
+    """
+
+    USER, PASSWORD = "streamer", "secret-word"
+
+    def __init__(self, folder: Path) -> None:
+        fetch(*BROKER)
+        self.address, self.secure, control = (f"127.0.0.1:{_free_port()}" for _ in range(3))
+        self.ca = folder / "ca.pem"
+        self._log, self._written = folder / "broker.log", folder / "server.properties"
+        self._make_certificate(folder)
+        module = "org.apache.kafka.common.security"
+        mechanism = "listener.name.secure.{}.sasl.jaas.config"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{control}",
+            "listeners": f"PLAINTEXT://{self.address},SECURE://{self.secure},CONTROLLER://{control}",
+            "advertised.listeners": f"PLAINTEXT://{self.address},SECURE://{self.secure}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "listener.name.secure.ssl.keystore.type": "PEM",
+            "listener.name.secure.ssl.keystore.location": str(folder / "both.pem"),
+            "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            mechanism.format("plain"): f'{module}.plain.PlainLoginModule required user_{self.USER}="{self.PASSWORD}";',
+            mechanism.format("scram-sha-512"): f"{module}.scram.ScramLoginModule required;",
+            "log.dirs": str(folder / "log"),
+            "num.partitions": "3",
+            "group.initial.rebalance.delay.ms": "0",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+        }
+        self._written.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self._java += ["-cp", f"{FETCHED / '-'.join(BROKER[1:])}/*"]
+        known = f"SCRAM-SHA-512=[name={self.USER},password={self.PASSWORD}]"
+        format_it = [*self._java, "kafka.tools.StorageTool", "format", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg"]
+        subprocess.run([*format_it, "--config", str(self._written), "--add-scram", known], capture_output=True, check=True)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        with self._log.open("a") as output:
+            self._process = subprocess.Popen(
+                [*self._java, "kafka.Kafka", str(self._written)], stdout=output, stderr=subprocess.STDOUT
+            )
+        _wait(self.address, self._process, self._log)
+
+    def stop(self) -> None:
+        """End it as a supervisor does."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            self._process = None
+
+    def kill(self) -> None:
+        """End it at once."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def _make_certificate(self, folder: Path) -> None:
+        made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+        made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+        key = folder / "key.pem"
+        subprocess.run([*made, "-keyout", str(key), "-out", str(self.ca)], check=True, capture_output=True)
+        (folder / "both.pem").write_text(key.read_text() + self.ca.read_text())
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[Server]:
+    """Run a broker."""
+    made = Server(folder)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
 @contextmanager
 def broker(folder: Path) -> Iterator[str]:
-    """Run a broker whose topics have three partitions; gives its address."""
-    address, control = (f"127.0.0.1:{_free_port()}" for _ in range(2))
-    settings = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@{control}",
-        "listeners": f"PLAINTEXT://{address},CONTROLLER://{control}",
-        "advertised.listeners": f"PLAINTEXT://{address}",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(folder / "log"),
-        "num.partitions": "3",
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-    }
-    written = folder / "server.properties"
-    written.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    fetch(*BROKER)
-    java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{FETCHED / '-'.join(BROKER[1:])}/*"]
-    format_it = [*java, "kafka.tools.StorageTool", "format", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg", "--config", str(written)]
-    subprocess.run(format_it, capture_output=True, check=True)
-    log = folder / "broker.log"
-    with log.open("w") as output:
-        process = subprocess.Popen([*java, "kafka.Kafka", str(written)], stdout=output, stderr=subprocess.STDOUT)
-        try:
-            _wait(address, process, log)
-            yield address
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    """Run a broker; gives its address."""
+    with server(folder) as made:
+        yield made.address
 
 
 def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
