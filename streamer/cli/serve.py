@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
 
@@ -224,16 +224,23 @@ def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None
         sys.exit(SOME_BAD)
 
 
-def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | None) -> Callable[[], Loaded]:
+class _Read(Protocol):
+    """Reads the configuration, or a text as if it stood in its file."""
+
+    def __call__(self, text: bytes | None = None, /) -> Loaded: ...
+
+
+def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | None) -> _Read:
     """Return what reads the configuration, again for each reload; options win over it."""
     if "-" in subscriptions:
         fail("--subscriptions: a service reads them again when it is told to, so they come from files")
 
-    def read() -> Loaded:
+    def read(text: bytes | None = None, /) -> Loaded:
         from streamer.config import loader
 
-        if config is None:
-            loaded = loader.loads(b"", "environment", directory=Path(), environment=os.environ)
+        if text is not None or config is None:
+            directory = Path() if config is None else Path(config).parent
+            loaded = loader.loads(text or b"", config or "environment", directory=directory, environment=os.environ)
         else:
             loaded = loader.load(config)
         update: dict[str, Any] = {}
@@ -246,7 +253,7 @@ def _loading(subscriptions: Sequence[str], config: str | None, data_dir: Path | 
     return read
 
 
-def _service(read: Callable[[], Loaded], *, dev: bool = False) -> Service:
+def _service(read: _Read, *, dev: bool = False) -> Service:
     """Make the service, or print what is wrong and end."""
     from streamer.service.serve import Service
 
@@ -258,7 +265,7 @@ def _service(read: Callable[[], Loaded], *, dev: bool = False) -> Service:
         set_up_logging(loaded.config.logging.level if is_said else "info")
 
     try:
-        return Service(read, in_force, dev=dev)
+        return Service(read, in_force, dev=dev, parse=read)
     except BulkConfigError as bulk:
         refuse(bulk)
     except ServiceError as error:

@@ -24,31 +24,39 @@ from streamer.events.schema import DRAFT
 _PLAIN: Final = re.compile(r"(?!(?i:y|n|yes|no|on|off)$)[A-Za-z_./][\w./+-]*|[0-9]+[A-Za-z]{2,}|[0-9]+[dhmsw]")
 
 _ALIGNED: Final = 48
+#: Stands for the value of a place that has places below.
+SECTION: Final = object()
 
 
 def show(loaded: Loaded) -> str:
     """Write the configuration in force as YAML that can be loaded again, with the origin of each value as a comment."""
-    lines = list(_lines(loaded, loaded.config, loaded.config.model_dump(mode="json"), ()))
+    lines = [
+        (f"{'  ' * (len(place) - 1)}{place[-1]}:{'' if value is SECTION else ' ' + _value(value)}", ", ".join(origins))
+        for place, value, origins in values(loaded)
+    ]
     # One long path or layout does not push all origins off the screen.
     width = max(len(text) for text, _ in lines if len(text) <= _ALIGNED)
     return "\n".join(f"{text:<{width}}  # {origin}" if origin else text for text, origin in lines) + "\n"
 
 
-def _lines(loaded: Loaded, section: Section, values: Mapping[str, Any], above: Place) -> Iterator[tuple[str, str]]:
-    """Yield each line and where its value comes from; empty for a section."""
-    indent = "  " * len(above)
+def values(loaded: Loaded) -> Iterator[tuple[Place, Any, list[str]]]:
+    """Yield each place, its value as a file has it, and where it comes from; of a section `SECTION`, and from nowhere."""
+    return _values(loaded, loaded.config, loaded.config.model_dump(mode="json"), ())
+
+
+def _values(loaded: Loaded, section: Section, found: Mapping[str, Any], above: Place) -> Iterator[tuple[Place, Any, list[str]]]:
     for name, info in type(section).model_fields.items():
         place = (*above, name)
         if section_of(info) is not None:
-            yield f"{indent}{name}:", ""
-            yield from _lines(loaded, getattr(section, name), values[name], place)
-        elif kinds_of(info) and values[name]:
-            yield f"{indent}{name}:", ""
+            yield place, SECTION, []
+            yield from _values(loaded, getattr(section, name), found[name], place)
+        elif kinds_of(info) and found[name]:
+            yield place, SECTION, []
             for chosen, each in getattr(section, name).items():
-                yield f"{indent}  {chosen}:", ""
-                yield from _lines(loaded, each, values[name][chosen], (*place, chosen))
+                yield (*place, chosen), SECTION, []
+                yield from _values(loaded, each, found[name][chosen], (*place, chosen))
         else:
-            yield f"{indent}{name}: {_value(values[name])}", ", ".join(map(str, loaded.origins(place)))
+            yield place, found[name], list(map(str, loaded.origins(place)))
 
 
 def _value(value: Any) -> str:

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from streamer.locks import Lock
 from streamer.metrics.names import Metric
+from streamer.service.store.rows import DeadLetter
 from streamer.service.waiting import Part
 
 _SOURCE, _SINK, _RESULT = ("source",), ("sink",), ("sink", "result")
@@ -74,6 +75,7 @@ class Counts(Collector):
         letters: counts the dead letters.
 
     Attributes:
+        refused: the record that could not be read last, by source.
         gauges: returns what is to be seen of the sinks that messages are spooled for.
     """
 
@@ -85,6 +87,8 @@ class Counts(Collector):
         self._matches = self._dropped = 0
         self._delivered: Counter[str] = Counter()
         self._dead: Counter[str] = Counter()
+        #: What was given up last, by the source that it came of.
+        self.refused: dict[str, DeadLetter] = {}
 
     def read(self, part: Part) -> None:
         """Count the events of a part, and the matches that it holds."""
@@ -93,6 +97,8 @@ class Counts(Collector):
             self._events[part.source] = (read + part.events, matched + part.matched, rejected + len(part.dead))
             self._matches += part.unrouted + part.delivering.total() + sum(each.matches for each in part.spooled)
             self._dropped += part.unrouted
+            if part.dead:
+                self.refused[part.source] = part.dead[-1]
 
     def found(self, matches: int) -> None:
         """Count matches that stood in the spool at the start."""

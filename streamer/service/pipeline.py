@@ -395,8 +395,18 @@ class Pipeline:
             return "ended"
         if self.stalled_for() >= stalled:
             return "stalled"
+        since = self.idle_for(feed)
+        return "idle" if since is None or since >= idle else "reading"
+
+    def idle_for(self, feed: str) -> float | None:
+        """Return for how many seconds nothing came of a source; None where nothing ever did."""
         since = self._read_at.get(feed)
-        return "idle" if since is None or time.monotonic() - since >= idle else "reading"
+        return None if since is None else time.monotonic() - since
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of messages that were made and wait for those who write them."""
+        return self._waiting.size
 
     def stalled_for(self) -> float:
         """Return for how many seconds the sinks have not held what they were given; 0 where they were given nothing."""

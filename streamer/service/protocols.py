@@ -11,9 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, final
+from typing import Literal, NamedTuple, Protocol, TypeAlias, final
 
 from streamer.errors import EventError
+
+
+@final
+class Progress(NamedTuple):
+    """How far a source has come.
+
+    Attributes:
+        read, end: places in all of its partitions together; the difference was not read yet.
+        unit: what is counted: `bytes` or `messages`.
+    """
+
+    read: int
+    end: int
+    unit: Literal["bytes", "messages"]
 
 
 @final
@@ -66,7 +80,7 @@ Begin: TypeAlias = Callable[[str, str], None]
 
 
 class Source(Protocol):
-    """Where records come from. One thread uses it, but for `acknowledge`, which another may call."""
+    """Where records come from. One thread uses it, but for `acknowledge` and `progress`, which others may call."""
 
     def check(self) -> None:
         """Find out whether it could be opened, and change nothing. Raises ServiceError."""
@@ -84,6 +98,9 @@ class Source(Protocol):
 
     def acknowledge(self, partition: str, confirm: str) -> None:
         """Learn that all up to there is delivered, and in the store. Raises ServiceError."""
+
+    def progress(self) -> Progress | None:
+        """Tell how far it has come, without asking anybody else for long; None where that is not known."""
 
     def close(self) -> None:
         """Close it, whether it was opened or not; what was not acknowledged comes again."""

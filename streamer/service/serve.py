@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from streamer.config.loader import Loaded
 from streamer.config.schema.config import Config
@@ -22,7 +22,7 @@ from streamer.config.schema.sinks import FileSink
 from streamer.config.schema.sources import FileSource, LinesSource, Source
 from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ConfigError, ServiceError
-from streamer.service import subscriptions
+from streamer.service import configured, subscriptions
 from streamer.service.entrance import Entrance
 from streamer.service.gateways import Gateways, sink_of
 from streamer.service.metrics import Counts
@@ -70,6 +70,7 @@ class Service:
         load: reads the configuration; it is asked again for each reload.
         in_force: is told of a configuration once it was taken.
         dev: whether the API is served without tokens, at a loopback address alone.
+        parse: reads a text as *load* reads the file; by default as the file that it came from.
 
     Raises:
         BulkConfigError: all that is wrong in the configuration, or in the files that it names.
@@ -77,10 +78,16 @@ class Service:
     """
 
     def __init__(
-        self, load: Callable[[], Loaded], in_force: Callable[[Loaded], None] = lambda _: None, *, dev: bool = False
+        self,
+        load: Callable[[], Loaded],
+        in_force: Callable[[Loaded], None] = lambda _: None,
+        *,
+        dev: bool = False,
+        parse: configured.Parse | None = None,
     ) -> None:
         self._load, self._in_force, self._dev = load, in_force, dev
         self._loaded = load()
+        self._parse = configured.parser(self._loaded) if parse is None else parse
         in_force(self._loaded)
         fitting(self._loaded, dev=dev)
         self._watched = subscriptions.Watch(self._loaded.config)
@@ -136,9 +143,12 @@ class Service:
             opened.callback(gateways.close)
             pipeline = Pipeline(self.engine, store, setup, counts, spool)
             registry = self._serve_metrics(opened, counts)
-            status = Status(pipeline, store, counts, registry, lambda: self.config, self._ask_reload)
+            status = Status(
+                self.engine, pipeline, store, counts, registry, lambda: self._loaded, self._ask_reload, self._check_text
+            )
             entrance = Entrance(lambda: _handlers(self, store, status), registry, self.subscriptions, gateways, dev=self._dev)
             opened.callback(entrance.close)
+            opened.callback(status.observer.close)
             running = self._running = Running(
                 self._loaded, self._parts, self.engine, store, self.subscriptions, gateways, pipeline, spool, entrance
             )
@@ -343,6 +353,9 @@ class Service:
             self._in_force(self._loaded)
         return told
 
+    def _check_text(self, text: bytes) -> dict[str, Any]:
+        return configured.checked(self._loaded, text, self._parse, partial(fitting, dev=self._dev))
+
     def _ask_reload(self) -> Reloaded:
         """Have the main thread reload, and wait for it. Raises ServiceError, and Declined while the API gives way."""
         asked: Future[Reloaded] = Future()
@@ -363,6 +376,7 @@ class Service:
 def _handlers(service: Service, store: Store, status: Status) -> Handlers:
     from streamer.service.api.handlers import Handlers
 
+    status.observer.start()
     return Handlers(service.engine, store, service.subscriptions, service.gateways, status)
 
 

@@ -1,21 +1,29 @@
-"""What a running service tells of itself: to the API, and to those who look after it."""
+"""What a running service tells of itself, and does when it is asked: for `streamer.service.api`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import asdict
 from typing import Any, Final, final
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from streamer.config.loader import Loaded
 from streamer.config.schema.config import Config
 from streamer.config.schema.sinks import WebhookSink
 from streamer.config.schema.sources import PostgresSource
-from streamer.service.metrics import Counts
+from streamer.engine.engine import Engine
+from streamer.service import configured
+from streamer.service.metrics import Counts, Gauges
+from streamer.service.observed.observer import Observer
+from streamer.service.observed.rates import Lags, Rates
 from streamer.service.parts import sinks_of, sources_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.reload import Reloaded
-from streamer.service.store.rows import DeadLetter
+from streamer.service.store.rows import DeadLetter, time_of
 from streamer.service.store.sqlite import Store
+from streamer.version import VERSION
 
 #: A source that read nothing for so many seconds is idle.
 IDLE: Final = 10.0
@@ -27,26 +35,87 @@ _MOST: Final = 1000
 
 @final
 class Status:
-    """The state of a pipeline and a store. Any thread may ask."""
+    """The state of a pipeline and a store. Any thread may ask.
+
+    Args:
+        loaded: returns the configuration in force.
+        reload: takes it anew.
+        check: tells what a text would change in it.
+
+    Attributes:
+        observer: what is remembered of the service.
+    """
 
     def __init__(
         self,
+        engine: Engine,
         pipeline: Pipeline,
         store: Store,
         counts: Counts,
         registry: CollectorRegistry,
-        config: Callable[[], Config],
+        loaded: Callable[[], Loaded],
         reload: Callable[[], Reloaded],
+        check: Callable[[bytes], dict[str, Any]],
     ) -> None:
-        self._pipeline, self._store, self._counts, self._registry = pipeline, store, counts, registry
-        self._config, self._reload = config, reload
+        self._engine, self._pipeline, self._store, self._counts, self._registry = engine, pipeline, store, counts, registry
+        self._loaded, self._reload, self.check_config = loaded, reload, check
+        self._rates, self._lags = Rates(), Lags()
+        self._started = time.time()
+        self.observer = Observer(engine, registry.collect, self._look)
+
+    def _config(self) -> Config:
+        return self._loaded().config
+
+    def configured(self) -> dict[str, Any]:
+        """Return the configuration in force, field by field."""
+        return configured.told(self._loaded())
+
+    def _look(self, now: float) -> None:
+        """Keep what rates and lags are told by."""
+        self._rates.add(now, self._counted())
+        for name, feed in self._pipeline.setup.feeds.items():
+            self._lags.add(now, name, feed.source.progress())
+
+    def _counted(self) -> dict[Hashable, float]:
+        counted: dict[Hashable, float] = {}
+        for source, counts in self._counts.of_sources().items():
+            counted |= {("source", source, at): count for at, count in enumerate(counts)}
+        for sink, ended in self._counts.of_sinks().items():
+            counted |= {("sink", sink, at): count for at, count in enumerate(ended)}
+        return counted | {("total", name, 0): count for name, count in self._counts.totals().items()}
+
+    def status(self) -> dict[str, Any]:
+        """Return how it is with the whole of it: what an overview shows."""
+        trouble, totals, rates = self.trouble(), self._counts.totals(), self._rates_now()
+        shown = ("events_read", "events_matched", "events_rejected", "matches", "matches_delivered", "matches_dead")
+        return {
+            "version": VERSION,
+            "at": time_of(int(time.time() * 1000)),
+            "started": time_of(int(self._started * 1000)),
+            "ready": trouble is None,
+            "reason": trouble,
+            "subscriptions": len(self._engine),
+            "totals": {name: totals[name] for name in (*shown, "matches_dropped", "matches_pending")},
+            "rates_per_s": {name: rates.get(("total", name, 0)) for name in shown},
+            "waiting_bytes": self._pipeline.waiting_bytes,
+            "stalled_s": round(self._pipeline.stalled_for(), 3),
+            "dead_letters": self._store.dead_letters(),
+            "reload": self.last_reload(),
+            "sources": self.sources(),
+            "sinks": self.sinks(),
+        }
+
+    def _rates_now(self) -> Mapping[Hashable, float | None]:
+        return self._rates.of(time.monotonic(), self._counted())
 
     def sources(self) -> list[dict[str, Any]]:
         """Return the sources, with their positions and counts. Raises ServiceError."""
-        counts = self._counts.of_sources()
+        counts, rates, refused = self._counts.of_sources(), self._rates_now(), dict(self._counts.refused)
+        feeds = self._pipeline.setup.feeds
         told = []
         for name, section in sources_of(self._config()).items():
             read, matched, rejected = counts.get(name, (0, 0, 0))
+            idle, letter = self._pipeline.idle_for(name), refused.get(name)
             told.append(
                 {
                     "name": name,
@@ -57,29 +126,56 @@ class Status:
                     "read": read,
                     "matched": matched,
                     "rejected": rejected,
+                    "read_per_s": rates.get(("source", name, 0)),
+                    "matched_per_s": rates.get(("source", name, 1)),
+                    "rejected_per_s": rates.get(("source", name, 2)),
+                    "idle_s": None if idle is None else round(idle, 3),
+                    "lag": self._lag(name) if name in feeds else None,
+                    "last_error": None if letter is None else _error(letter.at, letter.code, letter.reason),
                 }
             )
         return told
 
+    def _lag(self, name: str) -> dict[str, Any] | None:
+        """Return how much a source has not read yet, and for how long there was something; None where nobody knows."""
+        progress = self._pipeline.setup.feeds[name].source.progress()
+        if progress is None:
+            return None
+        seconds = self._lags.of(time.monotonic(), name, progress)
+        return {"positions": progress.end - progress.read, "unit": progress.unit, "seconds": seconds}
+
     def sinks(self) -> list[dict[str, Any]]:
         """Return the sinks, with their counts."""
-        counts = self._counts.of_sinks()
+        counts, rates = self._counts.of_sinks(), self._rates_now()
         spools = {each.sink: each for each in self._counts.gauges()}
-        state = "stalled" if self._is_stalled() else "working"
+        state, stalled = ("stalled" if self._is_stalled() else "working"), round(self._pipeline.stalled_for(), 3)
         told = []
         for name, section in sinks_of(self._config()).items():
             delivered, dead = counts.get(name, (0, 0))
-            each = {"name": name, "type": section.type, "state": state, "delivered": delivered, "dead": dead}
-            if (seen := spools.get(name)) is not None:
-                each["state"] = {"closed": "working", "disabled": "disabled"}.get(seen.state or "", "down")
-                each["spool"] = {"messages": seen.messages, "bytes": seen.bytes, "oldest_s": seen.oldest}
-            told.append(each)
+            each = {
+                "name": name,
+                "type": section.type,
+                "state": state,
+                "delivered": delivered,
+                "dead": dead,
+                "delivered_per_s": rates.get(("sink", name, 0)),
+                "dead_per_s": rates.get(("sink", name, 1)),
+                "oldest_undelivered_s": stalled,
+            }
+            told.append(each if (seen := spools.get(name)) is None else each | _spooled(seen))
         known = self._config().sinks
         for name, count, size in self._store.lanes():
             if not isinstance(known.get(name), WebhookSink):
                 each = {"name": name, "type": "webhook", "state": "removed", "delivered": 0, "dead": 0}
                 told.append(each | {"spool": {"messages": count, "bytes": size, "oldest_s": 0.0}})
         return told
+
+    def last_reload(self) -> dict[str, Any]:
+        """Return whether the configuration that was tried last was taken, and if not, why."""
+        last = self._engine.last_reload
+        assert last is not None
+        told = {"good": last.good, "at": time_of(int(last.at * 1000)), "good_at": time_of(int(last.good_at * 1000))}
+        return told if last.error is None or last.good else told | {"error": last.error}
 
     def trouble(self) -> str | None:
         """Return why the service is not ready; None where it is, also where no events come."""
@@ -88,6 +184,38 @@ class Status:
         if not self._store.is_writable():
             return "store_not_writable"
         return "stalled" if self._is_stalled() else None
+
+    def history(self, metrics: list[str], seconds: float, points: int) -> dict[str, Any]:
+        """Return all metrics of the last hours, or some."""
+        return self.observer.series.told(metrics, seconds, points)
+
+    def filters(self, most: int, samples: int) -> dict[str, Any]:
+        """Return the engine's filters, and how they were: so many of those that are asked most, and so many moments at most."""
+        bloom = self._engine.bloom
+        states = sorted(bloom.filters(), key=lambda state: (-state.asked, state.name))
+        saturated, options, kept = bloom.saturated, bloom.options, self.observer.filters.samples
+        kept = kept[(len(kept) - 1) % (step := max(-(-len(kept) // samples), 1)) :: step] if kept else []
+        return {
+            "enabled": options.enabled,
+            "wanted_fp_rate": options.fp_rate,
+            "rebuilt_from_fp_rate": options.threshold,
+            "filters": [
+                {
+                    **asdict(state),
+                    "bytes": state.bits // 8,
+                    "estimated_fp_rate": state.estimated_rate,
+                    "measured_fp_rate": state.measured_rate,
+                    "is_saturated": state.name in saturated,
+                }
+                for state in states[:most]
+            ],
+            "more": len(states) > most,
+            "rebuilds": [
+                {"tenant": name[0], "collection": name[1], "reason": reason.value, "count": count}
+                for (name, reason), count in sorted(bloom.rebuilds.items())[: 10 * most]
+            ],
+            "samples": [asdict(sample) for sample in kept],
+        }
 
     def replay(self, letter: DeadLetter) -> bool:
         """Match a dead letter again, and deliver what it matches; False where its source is gone, or it cannot be read again."""
@@ -115,3 +243,18 @@ class Status:
 
     def _is_stalled(self) -> bool:
         return self._pipeline.stalled_for() >= STALLED
+
+
+def _spooled(seen: Gauges) -> dict[str, Any]:
+    """Return what is told of a sink that messages are spooled for."""
+    return {
+        "state": {"closed": "working", "disabled": "disabled"}.get(seen.state or "", "down"),
+        "oldest_undelivered_s": round(seen.oldest, 3),
+        "spool": {"messages": seen.messages, "bytes": seen.bytes, "oldest_s": seen.oldest},
+        "blocked_keys": seen.blocked,
+        "attempts": dict(seen.attempts),
+    }
+
+
+def _error(at: int, code: str, reason: str) -> dict[str, Any]:
+    return {"at": time_of(at), "code": code, "reason": reason}

@@ -130,6 +130,11 @@ class Waiting:
         with self._changed:
             return self._changed.wait_for(lambda: not self._parts and not self._is_taken, seconds)
 
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+        return self._size
+
     def end(self, *, drop: bool = False) -> None:
         """Say that no more will come; with *drop* that nothing is delivered any more."""
         with self._changed:

@@ -33,7 +33,8 @@ from streamer.service.api.calls import Answer, Call
 from streamer.service.api.connections import Door
 from streamer.service.api.limits import Limits
 from streamer.service.api.problems import MEDIA_TYPE, Problem
-from streamer.service.api.routes import Found, Route, find
+from streamer.service.api.route import Route
+from streamer.service.api.routes import Found, find
 from streamer.service.api.streams import Stream, Streams, Wanted
 from streamer.service.api.tokens import DEV, Token, Tokens
 
@@ -194,7 +195,7 @@ class App:
         return replace(answer, body=b"" if request.method == "HEAD" else self.streams.open(answer.body, token, call.tenant))
 
     async def _run(self, route: Route, call: Call) -> Answer:
-        handle = getattr(self._handlers, route.handler)
+        handle = self._handlers.find(route.handler)
         pool = self._probes if route.scope is None else self._pool
         answer: Answer = await asyncio.get_running_loop().run_in_executor(pool, partial(handle, call))
         return answer

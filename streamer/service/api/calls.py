@@ -17,6 +17,7 @@ from streamer.service.api.tokens import Token
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 METRICS: Final = "text/plain"
+YAML: Final = "application/yaml"
 EVENTS: Final = "text/event-stream"
 _TAG: Final = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
 
@@ -109,7 +110,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Body: TypeAlias = Literal["subscription", "subscriptions", "event", "question", "gateway"]
+Body: TypeAlias = Literal["subscription", "subscriptions", "event", "question", "gateway", "configuration"]
 """What a request says: its schema is in the document."""
 
 

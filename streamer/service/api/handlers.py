@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 from streamer.bloom.options import BloomOptions
 from streamer.core.options import Options
@@ -18,11 +17,12 @@ from streamer.model import is_unicode
 from streamer.service import gateways
 from streamer.service.api import openapi
 from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, after, answer, cursor, tags
+from streamer.service.api.observed import Observed
 from streamer.service.api.problems import Problem, members
 from streamer.service.api.streams import Wanted
-from streamer.service.reload import Reloaded
+from streamer.service.status import Status
 from streamer.service.store.gateways import StoredGateway
-from streamer.service.store.rows import DeadLetter, milliseconds
+from streamer.service.store.rows import DeadLetter, milliseconds, time_of
 from streamer.service.store.sqlite import Store
 from streamer.service.store.subscriptions import PAGE, Stored
 from streamer.service.subscriptions import Condition, Declined, Result, Subscriptions, Versioned
@@ -35,37 +35,6 @@ _LOOKED_AT: Final = 10_000
 _LINTED, _IMPORTED = 1000, 100_000
 
 
-class Running(Protocol):
-    """What the service tells of itself."""
-
-    def sources(self) -> list[dict[str, Any]]:
-        """Return the sources, with their positions and counts. Raises ServiceError."""
-
-    def sinks(self) -> list[dict[str, Any]]:
-        """Return the sinks, with their counts."""
-
-    def trouble(self) -> str | None:
-        """Return why the service is not ready: `pipeline_failed`, `store_not_writable`, `stalled`; None where it is."""
-
-    def replay(self, letter: DeadLetter) -> bool:
-        """Match one again, and deliver what it matches; False where its source is gone, or it cannot be read again."""
-
-    def drop(self, letter: DeadLetter) -> bool:
-        """Drop one, and what waits for it; tell whether it was there."""
-
-    def enable(self, sink: str) -> bool | None:
-        """Ask an endpoint again that wanted no more; None where there is no such endpoint. Raises ServiceError."""
-
-    def forget(self, sink: str) -> int | None:
-        """Forget the messages for a sink that was taken out of the configuration; None where it was not. Raises ServiceError."""
-
-    def reload(self) -> Reloaded:
-        """Take the configuration anew, or say why not. Raises ServiceError: the service is ending."""
-
-    def metrics(self) -> bytes:
-        """Return the metrics, as Prometheus reads them."""
-
-
 @final
 class Handlers:
     """The handlers of all routes.
@@ -75,15 +44,21 @@ class Handlers:
     """
 
     def __init__(
-        self, engine: Engine, store: Store, subscriptions: Subscriptions, own: gateways.Gateways, running: Running
+        self, engine: Engine, store: Store, subscriptions: Subscriptions, own: gateways.Gateways, status: Status
     ) -> None:
         self._gateways = own
-        self._engine, self._store, self._subscriptions, self._running = engine, store, subscriptions, running
+        self._engine, self._store, self._subscriptions, self._status = engine, store, subscriptions, status
         options: Options = engine._options
         self.default_tenant = options.default_tenant
+        self._others = (Observed(status),)
         # Questions have engines of their own, without the filters of phase 1.
         self._options = replace(options, bloom=BloomOptions(enabled=False))
         self._document = json.dumps(openapi.document(options.limits, options.topic_dialect)).encode()
+
+    def find(self, name: str) -> Callable[[Call], Answer]:
+        """Return the handler of a route."""
+        found: Callable[[Call], Answer] = next(getattr(each, name) for each in (self, *self._others) if hasattr(each, name))
+        return found
 
     # Subscriptions
 
@@ -206,8 +181,8 @@ class Handlers:
             "tenant": row.tenant,
             "id": row.id,
             "etag": _tag(row),
-            "created": _time(row.created),
-            "updated": _time(row.updated),
+            "created": time_of(row.created),
+            "updated": time_of(row.updated),
             "gateway": asdict(gateways.settings_of(row)),
             "secrets": len(row.secrets),
             **self._gateways.seen(row),
@@ -311,7 +286,7 @@ class Handlers:
 
     def drop_dead_letter(self, call: Call) -> Answer:
         """See the route."""
-        if not self._running.drop(self._found(call)):
+        if not self._status.drop(self._found(call)):
             raise Problem("unknown", "no such dead letter")
         return Answer(status=204)
 
@@ -320,7 +295,7 @@ class Handlers:
         letter = self._found(call)
         if not letter.is_whole:
             raise Problem("not-replayable", f"{len(letter.record):,} of its {letter.size:,} bytes were kept")
-        if not self._running.replay(letter):
+        if not self._status.replay(letter):
             raise Problem("not-replayable", "it cannot be read again, or its source or sink is gone; it stays")
         return Answer(status=202)
 
@@ -335,38 +310,35 @@ class Handlers:
 
     def list_sources(self, _: Call) -> Answer:
         """See the route."""
-        return answer({"items": self._running.sources()})
+        return answer({"items": self._status.sources()})
 
     def list_sinks(self, _: Call) -> Answer:
         """See the route."""
-        return answer({"items": self._running.sinks()})
+        return answer({"items": self._status.sinks()})
 
     def enable_sink(self, call: Call) -> Answer:
         """See the route."""
-        if self._running.enable(call.path["name"]) is None:
+        if self._status.enable(call.path["name"]) is None:
             raise Problem("unknown", "no such sink, or none of webhooks")
         return Answer(status=204)
 
     def forget_sink(self, call: Call) -> Answer:
         """See the route."""
-        count = self._running.forget(call.path["name"])
+        count = self._status.forget(call.path["name"])
         if count is None:
             raise Problem("unknown", "no such sink, or one that matches are delivered to")
         return answer({"messages": count})
 
     def reload(self, _: Call) -> Answer:
         """See the route."""
-        told = self._running.reload()
+        told = self._status.reload()
         if told.errors:
             raise Problem("configuration", told.errors[0], errors=[{"reason": each} for each in told.errors])
         return answer({"changed": told.changed, "subscriptions": told.subscriptions})
 
     def last_reload(self, _: Call) -> Answer:
         """See the route."""
-        last = self._engine.last_reload
-        assert last is not None
-        told = {"good": last.good, "at": _time(int(last.at * 1000)), "good_at": _time(int(last.good_at * 1000))}
-        return answer(told if last.error is None or last.good else told | {"error": last.error})
+        return answer(self._status.last_reload())
 
     def document(self, _: Call) -> Answer:
         """See the route."""
@@ -374,7 +346,7 @@ class Handlers:
 
     def metrics(self, _: Call) -> Answer:
         """See the route."""
-        return Answer(self._running.metrics(), media_type=METRICS)
+        return Answer(self._status.metrics(), media_type=METRICS)
 
     def healthz(self, _: Call) -> Answer:
         """See the route."""
@@ -382,7 +354,7 @@ class Handlers:
 
     def readyz(self, _: Call) -> Answer:
         """See the route."""
-        trouble = self._running.trouble()
+        trouble = self._status.trouble()
         return answer({"status": "ready"}) if trouble is None else answer({"status": "not ready", "reason": trouble}, 503)
 
 
@@ -393,12 +365,12 @@ def shown(row: Stored) -> bytes:
         "id": row.id,
         "origin": row.origin,
         "etag": _tag(row),
-        "created": _time(row.created),
-        "updated": _time(row.updated),
+        "created": time_of(row.created),
+        "updated": time_of(row.updated),
         "paused": row.paused,
         "unindexed": row.unindexed,
         "lease": None if row.lease is None else row.lease // 1000,
-        "expires": None if row.expires_at is None else _time(row.expires_at),
+        "expires": None if row.expires_at is None else time_of(row.expires_at),
     }
     return json.dumps(told)[:-1].encode() + b',"subscription":' + row.text + b"}"
 
@@ -420,10 +392,6 @@ def _is_known(call: Call, row: Versioned) -> Answer | None:
 
 def _tag(row: Versioned) -> str:
     return f'"{row.version}"'
-
-
-def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
 def _text(value: Any) -> bytes:
@@ -524,4 +492,4 @@ def _line(number: int, each: Written | SubscriptionError, result: Result) -> byt
 def _letter(letter: DeadLetter) -> dict[str, Any]:
     # A key is a hash that no number of JSON's readers holds.
     told = {name: value for name, value in asdict(letter).items() if name not in ("record", "key", "spooled")}
-    return told | {"at": _time(letter.at), "is_whole": letter.is_whole}
+    return told | {"at": time_of(letter.at), "is_whole": letter.is_whole}

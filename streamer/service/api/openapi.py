@@ -9,53 +9,35 @@ from typing import Any, Final
 from streamer.model import Limits, TopicDialect
 from streamer.service.api.calls import EVENTS, Body
 from streamer.service.api.problems import KINDS, MEDIA_TYPE
-from streamer.service.api.routes import ROUTES, Route
+from streamer.service.api.route import Route
+from streamer.service.api.routes import ROUTES
+from streamer.service.api.schema import BOOL, COUNT, MAYBE, NEXT, TEXT, TIME, TRANSITION, list_of, object_of, ref
+from streamer.service.api.schemas_observed import OBSERVED, OF_SINKS, OF_SOURCES
 from streamer.service.gateways import MOST_BATCH, MOST_SECRETS, MOST_URL
 from streamer.subscriptions.schema import subscription_schema
 from streamer.version import VERSION
 
-_TEXT: Final = {"type": "string"}
-_TIME: Final = {"type": "string", "format": "date-time"}
-_COUNT: Final = {"type": "integer", "minimum": 0}
-_BOOL: Final = {"type": "boolean"}
-_MAYBE: Final = {"type": ["string", "null"]}
-_NEXT: Final = {"type": ["string", "null"], "description": "What `cursor` takes for the next page; null on the last."}
-_TRANSITION: Final = {"enum": ["enter", "stay", "leave", None]}
-
-
-def _object(properties: Mapping[str, Any], *optional: str) -> dict[str, Any]:
-    return {"type": "object", "properties": dict(properties), "required": [name for name in properties if name not in optional]}
-
-
-def _list(items: Any) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-def _ref(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-_ERROR: Final = _object(
+_ERROR: Final = object_of(
     {
-        "reason": _TEXT,
+        "reason": TEXT,
         "place": {"type": "string", "description": "The member at fault, as `filters[0].op`; a JSON Pointer for an event."},
         "line": {"type": "integer", "description": "Of a body of lines, from 1."},
         "cel_line": {"type": "integer", "description": "In the expression, from 1."},
         "cel_column": {"type": "integer", "description": "In characters, from 1."},
-        "offset": _COUNT,
-        "code": _TEXT,
+        "offset": COUNT,
+        "code": TEXT,
     },
     *("place", "line", "cel_line", "cel_column", "offset", "code"),
 )
 _LETTER: Final = {
-    **dict.fromkeys(("id", "attempts", "size", "matches"), _COUNT),
+    **dict.fromkeys(("id", "attempts", "size", "matches"), COUNT),
     "position": {"type": ["integer", "string"], "description": "Of a replication slot a text."},
     "part": {"type": "integer"},
-    **dict.fromkeys(("source", "partition", "stage", "code", "reason", "sink", "message"), _TEXT),
-    "at": _TIME,
-    "is_whole": _BOOL,
+    **dict.fromkeys(("source", "partition", "stage", "code", "reason", "sink", "message"), TEXT),
+    "at": TIME,
+    "is_whole": BOOL,
 }
-_HELD: Final = _object({"messages": _COUNT, "bytes": _COUNT, "oldest_s": {"type": "number"}})
+_HELD: Final = object_of({"messages": COUNT, "bytes": COUNT, "oldest_s": {"type": "number"}})
 _URL: Final = {
     "type": ["string", "null"],
     "maxLength": MOST_URL,
@@ -70,7 +52,7 @@ _SETTINGS: Final = {
     "enabled": {"type": "boolean", "description": "Whether matches are handed out; else they wait."},
 }
 _GIVEN: Final = {
-    **_object(
+    **object_of(
         {
             **_SETTINGS,
             "secrets": {
@@ -87,14 +69,14 @@ _GIVEN: Final = {
     "additionalProperties": False,
 }
 _SCHEMAS: Final[Mapping[str, Any]] = {
-    "Gateway": _object(
+    "Gateway": object_of(
         {
-            "tenant": _TEXT,
-            "id": _TEXT,
-            "etag": _TEXT,
-            "created": _TIME,
-            "updated": _TIME,
-            "gateway": _object(_SETTINGS),
+            "tenant": TEXT,
+            "id": TEXT,
+            "etag": TEXT,
+            "created": TIME,
+            "updated": TIME,
+            "gateway": object_of(_SETTINGS),
             "secrets": {"type": "integer", "minimum": 0, "description": "How many there are."},
             "state": {"enum": ["working", "down", "gone", "off", "streams"], "description": "`gone` is after 410."},
             "pending": _HELD,
@@ -104,96 +86,99 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
         },
         *("pending", "history"),
     ),
-    "Gateways": _object({"items": _list(_ref("Gateway")), "next": _NEXT}),
-    "Stored": _object(
+    "Gateways": object_of({"items": list_of(ref("Gateway")), "next": NEXT}),
+    "Stored": object_of(
         {
-            "tenant": _TEXT,
-            "id": _TEXT,
+            "tenant": TEXT,
+            "id": TEXT,
             "origin": {"enum": ["files", "api"], "description": "Who wrote it, and alone may change it."},
-            "etag": _TEXT,
-            "created": _TIME,
-            "updated": _TIME,
-            "paused": _BOOL,
+            "etag": TEXT,
+            "created": TIME,
+            "updated": TIME,
+            "paused": BOOL,
             "unindexed": {"type": "boolean", "description": "Whether it is a candidate for every event of its collection."},
             "lease": {
                 "type": ["integer", "null"],
                 "description": "Seconds that it stays each time it is renewed; null for ever.",
             },
             "expires": {"type": ["string", "null"], "format": "date-time"},
-            "subscription": _ref("Subscription"),
+            "subscription": ref("Subscription"),
         }
     ),
-    "Subscriptions": _object({"items": _list(_ref("Stored")), "next": _NEXT}),
-    "Imported": _object(
+    "Subscriptions": object_of({"items": list_of(ref("Stored")), "next": NEXT}),
+    "Imported": object_of(
         {
-            "line": _COUNT,
-            "id": _TEXT,
+            "line": COUNT,
+            "id": TEXT,
             "result": {"enum": ["created", "replaced", "unchanged", "refused"]},
-            "etag": _TEXT,
-            "error": _ref("Error"),
+            "etag": TEXT,
+            "error": ref("Error"),
         },
         *("id", "etag", "error"),
     ),
-    "Matches": _object(
+    "Matches": object_of(
         {
-            "matches": _list(
-                _object({"tenant": _TEXT, "id": _TEXT, "gateway": _MAYBE, "transition": _TRANSITION, "certain": _BOOL})
+            "matches": list_of(
+                object_of({"tenant": TEXT, "id": TEXT, "gateway": MAYBE, "transition": TRANSITION, "certain": BOOL})
             ),
             "more": {"type": "boolean", "description": "Whether there are more than `limit`."},
             "ignored": {"type": ["string", "null"], "description": "Why the event is no change; null where it is one."},
         }
     ),
-    "Explanation": _object({"subscription_id": _TEXT, "matched": _BOOL}),
-    "Findings": _object(
+    "Explanation": object_of({"subscription_id": TEXT, "matched": BOOL}),
+    "Findings": object_of(
         {
-            "errors": _list(_ref("Error")),
-            "findings": _list(
-                _object({"line": _COUNT, "id": _TEXT, "code": _TEXT, "reason": _TEXT, "related": _list(_TEXT)}),
+            "errors": list_of(ref("Error")),
+            "findings": list_of(
+                object_of({"line": COUNT, "id": TEXT, "code": TEXT, "reason": TEXT, "related": list_of(TEXT)}),
             ),
         }
     ),
-    "DeadLetters": _object({"items": _list(_object(_LETTER)), "next": _NEXT}),
-    "DeadLetter": _object({**_LETTER, "record": _TEXT, "record_base64": _TEXT}, "record", "record_base64"),
-    "Sources": _object(
+    "DeadLetters": object_of({"items": list_of(object_of(_LETTER)), "next": NEXT}),
+    "DeadLetter": object_of({**_LETTER, "record": TEXT, "record_base64": TEXT}, "record", "record_base64"),
+    "Sources": object_of(
         {
-            "items": _list(
-                _object(
+            "items": list_of(
+                object_of(
                     {
-                        "name": _TEXT,
-                        "type": _TEXT,
-                        "format": _TEXT,
+                        "name": TEXT,
+                        "type": TEXT,
+                        "format": TEXT,
                         "state": {"enum": ["reading", "idle", "stalled", "ended"]},
-                        "positions": {"type": "object", "additionalProperties": _TEXT},
-                        **dict.fromkeys(("read", "matched", "rejected"), _COUNT),
+                        "positions": {"type": "object", "additionalProperties": TEXT},
+                        **dict.fromkeys(("read", "matched", "rejected"), COUNT),
+                        **OF_SOURCES,
                     }
                 )
             )
         }
     ),
-    "Sinks": _object(
+    "Sinks": object_of(
         {
-            "items": _list(
-                _object(
+            "items": list_of(
+                object_of(
                     {
-                        "name": _TEXT,
-                        "type": _TEXT,
+                        "name": TEXT,
+                        "type": TEXT,
                         "state": {"enum": ["working", "stalled", "down", "disabled", "removed"]},
-                        "delivered": _COUNT,
-                        "dead": _COUNT,
-                        "spool": _object({"messages": _COUNT, "bytes": _COUNT, "oldest_s": {"type": "number"}}),
+                        "delivered": COUNT,
+                        "dead": COUNT,
+                        "spool": object_of({"messages": COUNT, "bytes": COUNT, "oldest_s": {"type": "number"}}),
+                        **OF_SINKS,
                     },
-                    "spool",
+                    *("spool", *OF_SINKS),
                 )
             )
         }
     ),
-    "Forgotten": _object({"messages": _COUNT}),
-    "Reloaded": _object({"changed": _list(_TEXT), "subscriptions": _COUNT}),
-    "LastReload": _object({"good": _BOOL, "at": _TEXT, "good_at": _TEXT, "error": _TEXT}, "error"),
+    "Forgotten": object_of({"messages": COUNT}),
+    "Reloaded": object_of({"changed": list_of(TEXT), "subscriptions": COUNT}),
+    "LastReload": object_of({"good": BOOL, "at": TEXT, "good_at": TEXT, "error": TEXT}, "error"),
+    **OBSERVED,
     "Document": {"type": "object"},
-    "Text": _TEXT,
-    "Health": _object({"status": {"const": "alive"}}),
-    "Readiness": _object(
+    "Text": TEXT,
+    "Health": object_of({"status": {"const": "alive"}}),
+    "Readiness": object_of(
         {
             "status": {"enum": ["ready", "not ready"]},
             "reason": {"enum": ["pipeline_failed", "store_not_writable", "stalled"]},
@@ -201,14 +186,14 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
         "reason",
     ),
     "Error": _ERROR,
-    "Problem": _object(
+    "Problem": object_of(
         {
             "type": {"enum": [f"urn:streamer:problem:{kind}" for kind in KINDS]},
-            "title": _TEXT,
+            "title": TEXT,
             "status": {"type": "integer"},
-            "detail": _TEXT,
-            "errors": _list(_ref("Error")),
-            "more_errors": _COUNT,
+            "detail": TEXT,
+            "errors": list_of(ref("Error")),
+            "more_errors": COUNT,
         },
         "errors",
         "more_errors",
@@ -216,17 +201,18 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
 }
 _QUESTION: Final = {
     "type": "object",
-    "properties": {"event": {"type": "object"}, "id": {"type": "string"}, "subscription": _ref("Written")},
+    "properties": {"event": {"type": "object"}, "id": {"type": "string"}, "subscription": ref("Written")},
     "required": ["event"],
     "oneOf": [{"required": ["id"]}, {"required": ["subscription"]}],
     "additionalProperties": False,
 }
 _BODIES: Final[Mapping[Body, Any]] = {
-    "subscription": _ref("Written"),
-    "subscriptions": _ref("Subscription"),
+    "subscription": ref("Written"),
+    "subscriptions": ref("Subscription"),
     "event": {"type": "object", "description": "An event, as the `matching.layout` of the configuration has it."},
     "question": _QUESTION,
     "gateway": _GIVEN,
+    "configuration": {"type": "string", "description": "As a file has it."},
 }
 #: What any route may answer, and one that needs a token, and one that reads a body.
 _ALWAYS: Final = ("bad-request", "not-acceptable", "too-slow", "too-long", "host", "origin", "internal", "unavailable")
@@ -337,15 +323,15 @@ def _responses(route: Route) -> dict[str, Any]:
     for status, schema in route.answers.items():
         responses[str(status)] = {"description": _WORDS[status]}
         if schema is not None:
-            responses[str(status)]["content"] = {route.produces: {"schema": _ref(schema)}}
+            responses[str(status)]["content"] = {route.produces: {"schema": ref(schema)}}
         if schema in ("Stored", "Gateway"):
-            responses[str(status)]["headers"] = {"ETag": {"schema": _TEXT}}
+            responses[str(status)]["headers"] = {"ETag": {"schema": TEXT}}
     kinds = [*_ALWAYS, *(_WITH_TOKEN if route.scope else ()), *(_WITH_BODY if route.body else ()), *route.problems]
     told: dict[int, list[str]] = {}
     for kind in kinds:
         told.setdefault(KINDS[kind][0], []).append(KINDS[kind][1])
     for status, titles in told.items():
-        problem = {"schema": _ref("Problem")}
+        problem = {"schema": ref("Problem")}
         response = responses.setdefault(str(status), {"description": "; ".join(dict.fromkeys(titles))})
         response.setdefault("content", {})[MEDIA_TYPE] = problem
     return dict(sorted(responses.items()))

@@ -8,66 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
-from streamer.service.api.calls import EVENTS, JSON, LINES, METRICS, Body, Param
-from streamer.service.api.tokens import Scope
+from streamer.service.api.calls import EVENTS, JSON, LINES, METRICS, Param
+from streamer.service.api.route import CURSOR, TENANT, Route, limit
+from streamer.service.api.routes_observed import OBSERVED
 
-_TENANT: Final = Param(
-    "tenant", "Whose; only an administrator's token may name another one than its own.", {"type": "string", "minLength": 1}
-)
 _LEASE: Final = Param(
     "lease",
     "Seconds until it is gone, unless it is renewed; without, it stays.",
     {"type": "integer", "minimum": 1, "maximum": 366 * 86_400},
 )
-_CURSOR: Final = Param("cursor", "The `next` of the page before.")
-
-
-def _limit(default: int, most: int) -> Param:
-    return Param("limit", f"How many at most; {default:,} by default.", {"type": "integer", "minimum": 1, "maximum": most})
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """A method of a path.
-
-    Attributes:
-        handler: the method of `Handlers` that answers.
-        scope: what a token needs; None where nobody needs one.
-        body: what the request says; None for nothing.
-        consumes: media types of the body, the first where none is named.
-        answers: status and the name of a schema of the document, besides the problems that all routes have.
-        problems: kinds of problem of its own.
-        is_conditional: whether it heeds `If-Match` and `If-None-Match`.
-        is_import: whether its body may be long.
-    """
-
-    method: str
-    path: str
-    handler: str
-    summary: str
-    scope: Scope | None
-    params: tuple[Param, ...] = ()
-    body: Body | None = None
-    consumes: tuple[str, ...] = ()
-    produces: str = JSON
-    answers: Mapping[int, str | None]
-    problems: tuple[str, ...] = ()
-    is_conditional: bool = False
-    is_import: bool = False
-
-    @property
-    def is_of_a_tenant(self) -> bool:
-        """Whether it is about what one tenant has; an event may say itself whose it is."""
-        return _TENANT in self.params and self.body != "event"
-
 
 _ONE: Final = "/v1/subscriptions/{id}"
 _GATEWAY: Final = "/v1/gateways/{id}"
-_WRITES: Final[Mapping[str, Any]] = {"scope": "write", "params": (_TENANT,), "is_conditional": True}
+_WRITES: Final[Mapping[str, Any]] = {"scope": "write", "params": (TENANT,), "is_conditional": True}
 
 ROUTES: Final[tuple[Route, ...]] = (
     Route(
@@ -77,9 +32,9 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="List subscriptions in the order of their ids.",
         scope="read",
         params=(
-            _TENANT,
-            _CURSOR,
-            _limit(100, 1000),
+            TENANT,
+            CURSOR,
+            limit(100, 1000),
             Param("gateway", "Only those of this gateway."),
             Param("collection", "Only those that name this collection."),
             Param("paused", "Only those that are paused, or that are not.", {"type": "boolean"}),
@@ -93,7 +48,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="import_subscriptions",
         summary="Write many subscriptions, one a line: all of them, or with `partly` those that are good.",
         scope="write",
-        params=(_TENANT, _LEASE, Param("partly", "Write the good ones where some are bad.", {"type": "boolean"})),
+        params=(TENANT, _LEASE, Param("partly", "Write the good ones where some are bad.", {"type": "boolean"})),
         body="subscriptions",
         consumes=(LINES,),
         produces=LINES,
@@ -107,7 +62,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="export_subscriptions",
         summary="Read all subscriptions as they were written, one a line.",
         scope="read",
-        params=(_TENANT,),
+        params=(TENANT,),
         produces=LINES,
         answers={200: "Subscription"},
     ),
@@ -136,7 +91,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Begin the lease of a subscription anew, as long as before or as `lease` says.",
         answers={200: "Stored"},
         problems=("unknown", "other-origin", "precondition"),
-        **{**_WRITES, "params": (_TENANT, _LEASE)},
+        **{**_WRITES, "params": (TENANT, _LEASE)},
     ),
     Route(
         method="GET",
@@ -144,7 +99,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="get_subscription",
         summary="Show a subscription.",
         scope="read",
-        params=(_TENANT,),
+        params=(TENANT,),
         answers={200: "Stored", 304: None},
         problems=("unknown", "precondition"),
         is_conditional=True,
@@ -158,7 +113,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         consumes=(JSON,),
         answers={200: "Stored", 201: "Stored"},
         problems=("quota", "other-origin", "precondition", "subscription"),
-        **{**_WRITES, "params": (_TENANT, _LEASE)},
+        **{**_WRITES, "params": (TENANT, _LEASE)},
     ),
     Route(
         method="DELETE",
@@ -175,7 +130,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="list_gateways",
         summary="List a tenant's own gateways in the order of their ids.",
         scope="read",
-        params=(_TENANT, _CURSOR, _limit(100, 1000)),
+        params=(TENANT, CURSOR, limit(100, 1000)),
         answers={200: "Gateways"},
     ),
     Route(
@@ -184,7 +139,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="get_gateway",
         summary="Show a gateway, and how it stands with it.",
         scope="read",
-        params=(_TENANT,),
+        params=(TENANT,),
         answers={200: "Gateway", 304: None},
         problems=("unknown", "precondition"),
         is_conditional=True,
@@ -216,7 +171,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Stream the matches of a gateway without a URL, as server-sent events.",
         scope="consume",
         params=(
-            _TENANT,
+            TENANT,
             Param(
                 "from",
                 "Where to begin without `Last-Event-ID`: at the oldest match that is kept, the default, or with what comes.",
@@ -233,7 +188,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="match",
         summary="Tell which subscriptions an event would match. Nothing is delivered.",
         scope="read",
-        params=(_TENANT, _limit(1000, 10_000)),
+        params=(TENANT, limit(1000, 10_000)),
         body="event",
         consumes=(JSON,),
         answers={200: "Matches"},
@@ -245,7 +200,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="explain",
         summary="Tell why a subscription matches an event, or why not: one that is held, by `id`, or one that is given.",
         scope="read",
-        params=(_TENANT,),
+        params=(TENANT,),
         body="question",
         consumes=(JSON,),
         answers={200: "Explanation"},
@@ -257,7 +212,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="lint",
         summary="Find what is wrong or suspicious in subscriptions, one a line. Nothing is written.",
         scope="read",
-        params=(_TENANT,),
+        params=(TENANT,),
         body="subscriptions",
         consumes=(LINES, JSON),
         answers={200: "Findings"},
@@ -269,7 +224,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="list_dead_letters",
         summary="List what could not be delivered, without the records.",
         scope="admin",
-        params=(_CURSOR, _limit(100, 1000)),
+        params=(CURSOR, limit(100, 1000)),
         answers={200: "DeadLetters"},
     ),
     Route(
@@ -383,6 +338,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         scope=None,
         answers={200: "Readiness", 503: "Readiness"},
     ),
+    *OBSERVED,
 )
 
 

@@ -34,7 +34,7 @@ from typing import Any, Final, final
 from streamer.engine.lines import may_be_compressed, read_chunks
 from streamer.errors import InputError, ServiceError
 from streamer.service import faults
-from streamer.service.protocols import Batch, Begin, EndOfSource
+from streamer.service.protocols import Batch, Begin, EndOfSource, Progress
 from streamer.service.sources.lines import CHUNK, Lines
 
 #: So many of a file's first bytes tell it from another one.
@@ -146,6 +146,16 @@ class FileLines:
 
     def acknowledge(self, partition: str, confirm: str) -> None:
         """See `Source`."""
+
+    def progress(self) -> Progress | None:
+        """See `Source`. Of a file that was rotated away, or is compressed, nobody knows."""
+        try:
+            reading, found = self._reading[0], os.stat(self._path)
+        except (IndexError, OSError):
+            return None
+        if reading.inode != found.st_ino or reading.inflated is not None:
+            return None
+        return Progress(reading.offset, max(found.st_size, reading.offset), "bytes")
 
     def close(self) -> None:
         """See `Source`."""

@@ -40,7 +40,7 @@ from streamer.config.schema.sources import KafkaSource
 from streamer.errors import EventCode, EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, kafka, protocols
-from streamer.service.protocols import Batch, Record, Refused
+from streamer.service.protocols import Batch, Progress, Record, Refused
 from streamer.service.sources.lines import KEPT
 
 #: How long a partition that is asked back is waited for, in seconds, until what was read of it is held.
@@ -209,6 +209,21 @@ class KafkaMessages:
                     place = json.loads(confirm)
                     each.held, each.epoch = max(each.held, place["offset"]), place.get("epoch")
                     self._changed.notify_all()
+
+    def progress(self) -> Progress | None:
+        """See `Source`: as brokers said with what was fetched last."""
+        with self._changed:
+            ours = list(self._ours.values())
+        read = end = 0
+        for each in ours:
+            try:
+                _, last = self._client.get_watermark_offsets(each.at(each.given), cached=True)
+            except (KafkaException, RuntimeError):
+                return None  # it is closed
+            if last < 0:
+                return None
+            read, end = read + each.given, end + max(last, each.given)
+        return Progress(read, end, "messages") if ours else None
 
     def close(self) -> None:
         """See `Source`."""

@@ -550,6 +550,9 @@ class PostgresChanges:
             self._is_asked = False
             self._tell()
 
+    def progress(self) -> None:
+        """See `Source`: what the server says of its log goes as far as it has sent it."""
+
     def _tell(self) -> None:
         stream, self._told_at = self._stream, time.monotonic()
         if stream is not None and self._place is not None:

@@ -73,5 +73,8 @@ class StdinLines:
     def acknowledge(self, partition: str, confirm: str) -> None:
         """See `Source`."""
 
+    def progress(self) -> None:
+        """See `Source`: nobody knows what a pipe will say."""
+
     def close(self) -> None:
         """See `Source`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple, final
 
 from streamer.service.protocols import Position
@@ -167,6 +168,11 @@ class Confirmed:
 def milliseconds() -> int:
     """Return the time now, since the epoch."""
     return time.time_ns() // 10**6
+
+
+def time_of(ms: int) -> str:
+    """Return a time since the epoch as text."""
+    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
 def dead_letter(

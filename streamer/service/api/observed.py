@@ -1,0 +1,38 @@
+"""What the service tells of itself, to who runs it."""
+
+from __future__ import annotations
+
+from typing import final
+
+from streamer.service.api.calls import Answer, Call, answer
+from streamer.service.status import Status
+
+
+@final
+class Observed:
+    """Handlers of what is seen of the service."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def status(self, _: Call) -> Answer:
+        """See the route."""
+        return answer(self._status.status())
+
+    def metrics_history(self, call: Call) -> Answer:
+        """See the route."""
+        query = call.query
+        names = [name for name in query.get("name", "").split(",") if name]
+        return answer(self._status.history(names, query.get("minutes", 60) * 60.0, query.get("points", 120)))
+
+    def filters(self, call: Call) -> Answer:
+        """See the route."""
+        return answer(self._status.filters(call.query.get("limit", 20), call.query.get("samples", 60)))
+
+    def get_config(self, _: Call) -> Answer:
+        """See the route."""
+        return answer(self._status.configured())
+
+    def check_config(self, call: Call) -> Answer:
+        """See the route."""
+        return answer(self._status.check_config(call.body))

@@ -1,0 +1,67 @@
+"""Routes of what the service tells of itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamer.service.api.calls import YAML, Param
+from streamer.service.api.route import Route, limit
+from streamer.service.observed.series import EVERY, POINTS
+
+_HOURS: Final = int(EVERY * POINTS / 60)
+
+
+def _count(name: str, description: str, most: int) -> Param:
+    return Param(name, description, {"type": "integer", "minimum": 1, "maximum": most})
+
+
+OBSERVED: Final[tuple[Route, ...]] = (
+    Route(
+        method="GET",
+        path="/v1/status",
+        handler="status",
+        summary="Tell how it is with sources, sinks and the whole: rates of the last minute, lag, what waits, what failed last.",
+        scope="admin",
+        answers={200: "Status"},
+    ),
+    Route(
+        method="GET",
+        path="/v1/metrics/history",
+        handler="metrics_history",
+        summary="Tell the metrics of the last hours, counters as rates, histograms as quantiles.",
+        scope="admin",
+        params=(
+            Param("name", "Only metrics whose names begin so; several with commas."),
+            _count("minutes", "How far back; 60 by default.", _HOURS),
+            _count("points", "Moments at most; 120 by default.", POINTS),
+        ),
+        answers={200: "MetricsHistory"},
+    ),
+    Route(
+        method="GET",
+        path="/v1/filters",
+        handler="filters",
+        summary="Tell how the Bloom filters are, those first that are asked most, and how they were.",
+        scope="admin",
+        params=(limit(20, 1000), _count("samples", "Moments at most; 60 by default.", 500)),
+        answers={200: "Filters"},
+    ),
+    Route(
+        method="GET",
+        path="/v1/config",
+        handler="get_config",
+        summary="Show the configuration in force, and where each value comes from; secrets by their names.",
+        scope="admin",
+        answers={200: "Configuration"},
+    ),
+    Route(
+        method="POST",
+        path="/v1/config:check",
+        handler="check_config",
+        summary="Tell what is wrong in a configuration, or what it would change. Files that it names are not read.",
+        scope="admin",
+        body="configuration",
+        consumes=(YAML,),
+        answers={200: "CheckedConfiguration"},
+    ),
+)

@@ -1,0 +1,33 @@
+"""Parts of schemas, of which those of the document are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+TEXT: Final = {"type": "string"}
+TIME: Final = {"type": "string", "format": "date-time"}
+COUNT: Final = {"type": "integer", "minimum": 0}
+BOOL: Final = {"type": "boolean"}
+MAYBE: Final = {"type": ["string", "null"]}
+NEXT: Final = {"type": ["string", "null"], "description": "What `cursor` takes for the next page; null on the last."}
+#: None of a number that is not known.
+NUMBER: Final = {"type": "number", "minimum": 0}
+MAYBE_NUMBER: Final = {"type": ["number", "null"]}
+MAYBE_TIME: Final = {"type": ["string", "null"], "format": "date-time"}
+TRANSITION: Final = {"enum": ["enter", "stay", "leave", None]}
+
+
+def object_of(properties: Mapping[str, Any], *optional: str) -> dict[str, Any]:
+    """Return the schema of an object with these members, all needed but the *optional* ones."""
+    return {"type": "object", "properties": dict(properties), "required": [name for name in properties if name not in optional]}
+
+
+def list_of(items: Any) -> dict[str, Any]:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items}
+
+
+def ref(name: str) -> dict[str, str]:
+    """Return what stands for a schema of the document."""
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -1,0 +1,144 @@
+"""Schemas of what the service tells of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streamer.service.api.schema import BOOL, COUNT, MAYBE, MAYBE_NUMBER, NUMBER, TEXT, TIME, list_of, object_of, ref
+
+_FAILED: Final = {"anyOf": [object_of({"at": TIME, "code": TEXT, "reason": TEXT}), {"type": "null"}]}
+_LAG: Final = {
+    "anyOf": [
+        object_of(
+            {
+                "positions": {"type": "integer", "minimum": 0, "description": "Bytes or messages that were not read yet."},
+                "unit": {"enum": ["bytes", "messages"]},
+                "seconds": {"type": "number", "description": "For so long there has been something to read; at least."},
+            }
+        ),
+        {"type": "null", "description": "Nobody knows."},
+    ]
+}
+_RATES: Final = ("events_read", "events_matched", "events_rejected", "matches", "matches_delivered", "matches_dead")
+#: What is told of a source, and of a sink, besides what they are.
+OF_SOURCES: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("read_per_s", "matched_per_s", "rejected_per_s"), MAYBE_NUMBER),
+    "idle_s": MAYBE_NUMBER,
+    "lag": _LAG,
+    "last_error": _FAILED,
+}
+OF_SINKS: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("delivered_per_s", "dead_per_s"), MAYBE_NUMBER),
+    "oldest_undelivered_s": NUMBER,
+    "blocked_keys": COUNT,
+    "attempts": {"type": "object", "additionalProperties": COUNT},
+}
+_FILTER: Final = object_of(
+    {
+        **dict.fromkeys(("tenant", "collection", "layout"), TEXT),
+        **dict.fromkeys(("version", "keys", "capacity", "stale", "keyed", "unkeyed", "bits", "bytes"), COUNT),
+        "fill": NUMBER,
+        **dict.fromkeys(("asked", "no", "probes", "sampled", "false_positives", "grown"), COUNT),
+        "estimated_fp_rate": NUMBER,
+        "measured_fp_rate": MAYBE_NUMBER,
+        "is_saturated": BOOL,
+    },
+)
+_REBUILT: Final = object_of({"tenant": TEXT, "collection": TEXT, "reason": TEXT, "count": COUNT})
+OBSERVED: Final[Mapping[str, Any]] = {
+    "Status": object_of(
+        {
+            "version": TEXT,
+            "at": TIME,
+            "started": TIME,
+            "ready": BOOL,
+            "reason": MAYBE,
+            "subscriptions": COUNT,
+            "totals": object_of(dict.fromkeys((*_RATES, "matches_dropped", "matches_pending"), COUNT)),
+            "rates_per_s": object_of(dict.fromkeys(_RATES, MAYBE_NUMBER)),
+            "waiting_bytes": COUNT,
+            "stalled_s": NUMBER,
+            "dead_letters": COUNT,
+            "reload": ref("LastReload"),
+            "sources": ref("Sources/properties/items"),
+            "sinks": ref("Sinks/properties/items"),
+        }
+    ),
+    "MetricsHistory": object_of(
+        {
+            "every_s": NUMBER,
+            "at": {"type": "array", "items": {"type": "number"}, "description": "Seconds since the epoch; values stand by them."},
+            "series": list_of(
+                object_of(
+                    {
+                        "metric": TEXT,
+                        "labels": {"type": "object", "additionalProperties": TEXT},
+                        "kind": {"enum": ["rate", "value", "quantile"], "description": "A rate is so many in a second."},
+                        "quantile": NUMBER,
+                        "values": list_of(MAYBE_NUMBER),
+                    },
+                    "quantile",
+                )
+            ),
+            "series_left_out": COUNT,
+        }
+    ),
+    "Filters": object_of(
+        {
+            "enabled": BOOL,
+            "wanted_fp_rate": NUMBER,
+            "rebuilt_from_fp_rate": NUMBER,
+            "filters": list_of(_FILTER),
+            "more": BOOL,
+            "rebuilds": list_of(_REBUILT),
+            "samples": list_of(
+                object_of(
+                    {
+                        "at": {"type": "number", "description": "Seconds since the first one."},
+                        **dict.fromkeys(("events", "matched", "subscriptions"), COUNT),
+                        "fp_rate": NUMBER,
+                        "threshold": NUMBER,
+                        "filters": list_of({"type": "object"}),
+                        "rebuilds": list_of(_REBUILT),
+                    }
+                )
+            ),
+        }
+    ),
+    "Configuration": object_of(
+        {
+            "name": MAYBE,
+            "text": {"type": "string", "description": "YAML that can be loaded again, with comments."},
+            "fields": list_of(
+                object_of(
+                    {
+                        "place": TEXT,
+                        "value": {},
+                        "from": {
+                            "type": "array",
+                            "items": TEXT,
+                            "description": "`file:line:column`, the name of a variable, or `default`.",
+                        },
+                        "needs_restart": {"type": "boolean", "description": "Whether a change needs another start."},
+                    }
+                )
+            ),
+        }
+    ),
+    "CheckedConfiguration": object_of(
+        {
+            "good": BOOL,
+            "needs_restart": BOOL,
+            "errors": list_of(
+                object_of(
+                    {"reason": TEXT, "source": TEXT, "line": COUNT, "column": COUNT, "place": TEXT},
+                    *("source", "line", "column", "place"),
+                )
+            ),
+            "changes": list_of(
+                object_of({"place": TEXT, "before": {}, "after": {}, "line": MAYBE_NUMBER, "needs_restart": BOOL})
+            ),
+        }
+    ),
+}

@@ -1,0 +1,72 @@
+"""The thread that looks at a service now and then, and what it has seen."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, final
+
+from prometheus_client import Metric
+
+from streamer.engine.engine import Engine
+from streamer.metrics.history import History
+from streamer.service.observed.series import EVERY, Series
+
+#: How often one looks at what rates are made of, in seconds.
+TICK: Final = 5.0
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+
+@final
+class Observer:
+    """What is remembered of a service. It begins when it is first asked to, and ends with `close`.
+
+    Args:
+        read: returns what a scrape would find.
+        look: takes what is counted now; it is called each `TICK` seconds.
+
+    Attributes:
+        series: of all metrics.
+        filters: samples of the engine's filters.
+    """
+
+    def __init__(self, engine: Engine, read: Callable[[], Iterable[Metric]], look: Callable[[float], None]) -> None:
+        self.series = Series(read)
+        self.filters = History(engine, every=EVERY)
+        self._look = look
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to look, in a thread of its own."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="streamer-observer", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(TICK)
+
+    def tick(self, now: float) -> None:
+        """Look now, at what is due."""
+        self._look(now)
+        self.filters.tick()
+
+    def _run(self) -> None:
+        due = 0.0
+        while True:
+            now = time.monotonic()
+            try:
+                self.tick(now)
+                if now >= due:
+                    due = now + EVERY - TICK / 2
+                    self.series.take()
+            except Exception:
+                # What is only looked at ends no service.
+                _LOGGER.exception("what the service remembers of itself could not be taken")
+            if self._over.wait(TICK):
+                return

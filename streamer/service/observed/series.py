@@ -1,0 +1,184 @@
+"""All metrics of the last hours, from what a scrape would have found: a ring of numbers for each series, and so many series.
+
+A counter is kept as it was counted, and told as a rate; of a histogram the quantiles of what came between two moments are kept,
+with its count. So a picture needs no Prometheus, and the memory has a bound: `MOST` series of `POINTS` numbers of 8 bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
+
+from prometheus_client import Metric
+
+from streamer.locks import Lock
+
+#: Seconds between two moments, moments that are kept (three hours), and series.
+EVERY: Final = 10.0
+POINTS: Final = 1080
+MOST: Final = 400
+QUANTILES: Final = (0.5, 0.99)
+#: All metrics of a service begin so.
+_OURS: Final = "streamer_"
+_NOTHING: Final = math.nan
+
+Kind: TypeAlias = Literal["rate", "value", "quantile"]
+
+
+class Name(NamedTuple):
+    """What one series is of.
+
+    Attributes:
+        quantile: of a histogram; None for all else.
+    """
+
+    metric: str
+    labels: tuple[tuple[str, str], ...]
+    kind: Kind
+    quantile: float | None = None
+
+
+@final
+class Series:
+    """The ring. One thread takes, any may read.
+
+    Args:
+        read: returns what a scrape would find.
+    """
+
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read = read
+        self._lock = Lock()
+        self._times = array("d", [_NOTHING]) * POINTS
+        self._rings: dict[Name, array[float]] = {}
+        self._buckets: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[float, float]]] = {}
+        self._count = 0
+        self.left_out = 0
+
+    def take(self) -> None:
+        """Take what there is now."""
+        found = dict(self._found())
+        with self._lock:
+            at = self._count % POINTS
+            self._times[at] = time.time()
+            left_out = 0
+            for ring in self._rings.values():
+                ring[at] = _NOTHING
+            for name, value in found.items():
+                ring_of = self._rings.get(name)
+                if ring_of is None:
+                    if len(self._rings) >= MOST:
+                        left_out += 1
+                        continue
+                    ring_of = self._rings[name] = array("d", [_NOTHING]) * POINTS
+                ring_of[at] = value
+            self._count += 1
+            self.left_out = left_out
+
+    def _found(self) -> Iterator[tuple[Name, float]]:
+        for family in self._read():
+            if not family.name.startswith(_OURS):
+                continue
+            histograms: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
+            for sample in family.samples:
+                labels = tuple(sorted((name, value) for name, value in sample.labels.items() if name not in ("le", "engine")))
+                if sample.name.endswith("_bucket"):
+                    histograms.setdefault(labels, []).append((float(sample.labels["le"]), sample.value))
+                elif family.type == "histogram":
+                    if sample.name.endswith("_count"):
+                        yield Name(family.name, labels, "rate"), sample.value
+                elif not sample.name.endswith("_created"):
+                    yield Name(family.name, labels, "rate" if family.type == "counter" else "value"), sample.value
+            for labels, buckets in histograms.items():
+                before = self._buckets.get((family.name, labels))
+                self._buckets[family.name, labels] = buckets
+                if before is not None and len(before) == len(buckets):
+                    new = [(bound, count - old) for (bound, count), (_, old) in zip(buckets, before, strict=True)]
+                    for share in QUANTILES:
+                        yield Name(family.name, labels, "quantile", share), quantile(new, share)
+
+    def told(self, metrics: Sequence[str], seconds: float, most: int) -> dict[str, Any]:
+        """Return the series of some metrics, oldest moment first, in at most so many steps of equal length.
+
+        Args:
+            metrics: their names, or how they begin; none for all of them.
+        """
+        with self._lock:
+            count, times = self._count, self._times[:]
+            rings = [
+                (name, ring[:])
+                for name, ring in self._rings.items()
+                if not metrics or any(name.metric.startswith(each) for each in metrics)
+            ]
+        since = time.time() - seconds
+        kept = [at % POINTS for at in range(max(count - POINTS, 0), count) if times[at % POINTS] >= since]
+        step = max(-(-(len(kept) - 1) // most), 1)
+        # The newest moment is always among them.
+        chosen = kept[(len(kept) - 1) % step :: step] if kept else []
+        told = []
+        for name, ring in sorted(rings, key=lambda each: each[0][:3]):
+            values = _rates(chosen, times, ring) if name.kind == "rate" else _values(chosen, kept, ring)
+            if any(value is not None for value in values):
+                told.append(_shown(name, values))
+        return {
+            "every_s": EVERY * step,
+            "at": [round(times[at], 3) for at in chosen],
+            "series": told,
+            "series_left_out": self.left_out,
+        }
+
+
+def _shown(name: Name, values: Sequence[float | None]) -> Mapping[str, Any]:
+    shown: dict[str, Any] = {"metric": name.metric, "labels": dict(name.labels), "kind": name.kind}
+    if name.quantile is not None:
+        shown["quantile"] = name.quantile
+    return shown | {"values": values}
+
+
+def _rates(chosen: Sequence[int], times: Sequence[float], ring: Sequence[float]) -> list[float | None]:
+    """Return how many there were in a second since the moment before; None where that is not known."""
+    rates: list[float | None] = [None] * min(len(chosen), 1)
+    for before, at in pairwise(chosen):
+        grown, seconds = ring[at] - ring[before], times[at] - times[before]
+        rates.append(round(grown / seconds, 4) if seconds > 0 and grown >= 0 else None)
+    return rates
+
+
+def _values(chosen: Sequence[int], kept: Sequence[int], ring: Sequence[float]) -> list[float | None]:
+    """Return the largest since the moment before, so that no peak is left out; None where there is none."""
+    values: list[float | None] = []
+    at = 0
+    for place in chosen:
+        largest = None
+        while True:
+            value = ring[kept[at]]
+            if value == value and (largest is None or value > largest):
+                largest = value
+            at += 1
+            if kept[at - 1] == place:
+                break
+        values.append(None if largest is None or math.isinf(largest) else float(f"{largest:.6g}"))
+    return values
+
+
+def quantile(buckets: Sequence[tuple[float, float]], share: float) -> float:
+    """Return the value under which a share of what buckets count lies, as `histogram_quantile` does; NaN of nothing.
+
+    Args:
+        buckets: upper bounds, ascending, and how many are not above.
+    """
+    total = buckets[-1][1] if buckets else 0
+    if total <= 0:
+        return _NOTHING
+    low = below = 0.0
+    for bound, count in buckets:
+        if count >= share * total:
+            if math.isinf(bound):
+                return low
+            return low + (bound - low) * ((share * total - below) / (count - below) if count > below else 1.0)
+        low, below = bound, count
+    return low
