@@ -25,11 +25,13 @@ from typing import Final, Literal, final
 
 from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
+from streamer.engine.matches import Matches
 from streamer.errors import EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, formats, letters
 from streamer.service.messages import Speaker, Told
 from streamer.service.metrics import Counts
+from streamer.service.observed.events import Events
 from streamer.service.protocols import Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
 from streamer.service.spool import Spool, tally
 from streamer.service.store.rows import Confirmed, DeadLetter
@@ -74,12 +76,14 @@ class Pipeline:
     """Runs until all sources have ended, `stop` is called, or something fails.
 
     Attributes:
+        events: some of those that were matched.
         failed: what ended it; None where nothing failed.
     """
 
     def __init__(self, engine: Engine, store: Store, setup: Setup, counts: Counts, spool: Spool) -> None:
         self._engine, self._store, self._setup, self._counts = engine, store, setup, counts
         self._spool = spool
+        self.events = Events(engine._options)
         self._writing = Lock()
         # Held by who matches beside the sources, and by who puts another setup in place.
         self._turn = Lock()
@@ -123,10 +127,14 @@ class Pipeline:
         for first in range(0, len(taken.texts), setup.at_once):
             texts = taken.texts[first : first + setup.at_once]
             part.events += len(texts)
+            chosen = self.events.wanted(len(texts))
+            seen: dict[int, Matches | EventError] = {}
             for at, found in self._engine.match_batch(texts).matched():
                 place = taken.place(first + at)
                 if only is not None and place.part != only:
                     continue
+                if chosen and at in chosen:
+                    seen[at] = found
                 if isinstance(found, EventError):
                     part.refuse(feed.name, batch, place, found)
                     continue
@@ -139,6 +147,8 @@ class Pipeline:
                     if part.size >= PART_BYTES:
                         yield self._counted(part)
                         part = Part(feed.name)
+            for at in chosen:
+                self.events.add(feed.name, batch.partition, taken.place(first + at).position, texts[at], seen.get(at))
         if batch.confirm is not None or batch.is_last:
             part.confirmed = Confirmed(feed.name, batch.partition, None if batch.is_last else batch.confirm)
         faults.point("pipeline.matched")

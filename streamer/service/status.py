@@ -16,6 +16,7 @@ from streamer.config.schema.sources import PostgresSource
 from streamer.engine.engine import Engine
 from streamer.service import configured
 from streamer.service.metrics import Counts, Gauges
+from streamer.service.observed.events import Events
 from streamer.service.observed.observer import Observer
 from streamer.service.observed.rates import Lags, Rates
 from streamer.service.parts import sinks_of, sources_of
@@ -184,6 +185,16 @@ class Status:
         if not self._store.is_writable():
             return "store_not_writable"
         return "stalled" if self._is_stalled() else None
+
+    @property
+    def events(self) -> Events:
+        """Some of the last events."""
+        return self._pipeline.events
+
+    def counted(self) -> tuple[int, int]:
+        """Return how many events were read, and how many of them matched."""
+        counts = self._counts.of_sources().values()
+        return sum(read for read, _, _ in counts), sum(matched for _, matched, _ in counts)
 
     def history(self, metrics: list[str], seconds: float, points: int) -> dict[str, Any]:
         """Return all metrics of the last hours, or some."""

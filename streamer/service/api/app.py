@@ -32,6 +32,7 @@ from streamer.service.api import problems
 from streamer.service.api.calls import Answer, Call
 from streamer.service.api.connections import Door
 from streamer.service.api.limits import Limits
+from streamer.service.api.live import Watched, Watcher
 from streamer.service.api.problems import MEDIA_TYPE, Problem
 from streamer.service.api.route import Route
 from streamer.service.api.routes import Found, find
@@ -59,11 +60,12 @@ class App:
     Attributes:
         door: the connections that requests come by.
         streams: of matches.
+        watchers: of events.
         counts: requests answered, by route and status.
     """
 
     def __init__(self, handlers: Any, section: Api, tokens: Tokens | None, streams: Streams) -> None:
-        self._handlers, self.streams = handlers, streams
+        self._handlers, self.streams, self.watchers = handlers, streams, handlers.watchers
         self._pool = ThreadPoolExecutor(_THREADS, "streamer-api")
         self._probes = ThreadPoolExecutor(_PROBES, "streamer-probe")
         self.door = Door(section.limits)
@@ -74,6 +76,7 @@ class App:
         """Answer as a section says, from the next request on; while no event loop uses it."""
         self._section, self._tokens = section, tokens
         self.streams.take(section, tokens)
+        self.watchers.tokens = tokens
         self._limits = Limits(section)
         self._names = {"localhost", section.address.lower(), *(name.lower() for name in section.hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in section.origins}
@@ -99,12 +102,12 @@ class App:
             answer = self._refusal(error)
         headers = {**_HEADERS, **answer.headers}
         response: Response
-        if isinstance(answer.body, Stream):
+        if isinstance(answer.body, Stream | Watcher):
             self.counts[told["route"], str(answer.status)] += 1
             kind = {"content-type": answer.media_type, "x-accel-buffering": "no"}
             await answer.body.serve(receive, send, answer.status, {**headers, **kind})
             return
-        assert not isinstance(answer.body, Wanted)
+        assert not isinstance(answer.body, Wanted | Watched)
         if isinstance(answer.body, bytes):
             response = Response(answer.body, answer.status, headers, _with_charset(answer.media_type))
             if answer.status in (204, 304):
@@ -190,9 +193,13 @@ class App:
             return await self._run(route, call)
         with self._limits.of_all():
             answer = await self._run(route, call)
-        if not isinstance(answer.body, Wanted):
-            return answer
-        return replace(answer, body=b"" if request.method == "HEAD" else self.streams.open(answer.body, token, call.tenant))
+        if request.method == "HEAD" and isinstance(answer.body, Wanted | Watched):
+            return replace(answer, body=b"")
+        if isinstance(answer.body, Wanted):
+            return replace(answer, body=self.streams.open(answer.body, token, call.tenant))
+        if isinstance(answer.body, Watched):
+            return replace(answer, body=self.watchers.open(answer.body, token))
+        return answer
 
     async def _run(self, route: Route, call: Call) -> Answer:
         handle = self._handlers.find(route.handler)

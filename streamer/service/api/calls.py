@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, final
 
+from streamer.service.api.live import Watched, Watcher
 from streamer.service.api.problems import Problem
 from streamer.service.api.streams import Stream, Wanted
 from streamer.service.api.tokens import Token
@@ -104,7 +105,7 @@ class Call:
 class Answer:
     """What is answered; *body* comes in pieces where it is long, and as events where it has no end."""
 
-    body: bytes | Iterator[bytes] | Wanted | Stream = b""
+    body: bytes | Iterator[bytes] | Wanted | Watched | Stream | Watcher = b""
     status: int = 200
     media_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)

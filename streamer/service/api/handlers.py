@@ -17,9 +17,11 @@ from streamer.model import is_unicode
 from streamer.service import gateways
 from streamer.service.api import openapi
 from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, after, answer, cursor, tags
+from streamer.service.api.live import Watchers
 from streamer.service.api.observed import Observed
 from streamer.service.api.problems import Problem, members
 from streamer.service.api.streams import Wanted
+from streamer.service.api.watching import Watching
 from streamer.service.status import Status
 from streamer.service.store.gateways import StoredGateway
 from streamer.service.store.rows import DeadLetter, milliseconds, time_of
@@ -41,6 +43,7 @@ class Handlers:
 
     Attributes:
         default_tenant: whose an administrator's request is that names no tenant.
+        watchers: of events as they come.
     """
 
     def __init__(
@@ -50,7 +53,8 @@ class Handlers:
         self._engine, self._store, self._subscriptions, self._status = engine, store, subscriptions, status
         options: Options = engine._options
         self.default_tenant = options.default_tenant
-        self._others = (Observed(status),)
+        self._others = (Observed(status), Watching(status.events))
+        self.watchers = Watchers(status.events, status.counted)
         # Questions have engines of their own, without the filters of phase 1.
         self._options = replace(options, bloom=BloomOptions(enabled=False))
         self._document = json.dumps(openapi.document(options.limits, options.topic_dialect)).encode()

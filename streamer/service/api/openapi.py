@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from streamer.model import Limits, TopicDialect
-from streamer.service.api.calls import EVENTS, Body
+from streamer.service.api.calls import Body
 from streamer.service.api.problems import KINDS, MEDIA_TYPE
 from streamer.service.api.route import Route
 from streamer.service.api.routes import ROUTES
@@ -271,7 +271,7 @@ def _operation(route: Route) -> dict[str, Any]:
             *_in_path(route),
             *map(_in_query, route.params),
             *(_conditions() if route.is_conditional else ()),
-            *([_LAST_ID] if route.produces == EVENTS else []),
+            *([_LAST_ID] if route.path.endswith("/matches") else []),
         ],
         "responses": _responses(route),
         "security": [] if route.scope is None else [{"token": []}],

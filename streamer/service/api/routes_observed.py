@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from streamer.service.api.calls import YAML, Param
-from streamer.service.api.route import Route, limit
+from streamer.service.api.calls import EVENTS, YAML, Param
+from streamer.service.api.route import CURSOR, Route, limit
 from streamer.service.observed.series import EVERY, POINTS
 
 _HOURS: Final = int(EVERY * POINTS / 60)
@@ -14,6 +14,18 @@ _HOURS: Final = int(EVERY * POINTS / 60)
 def _count(name: str, description: str, most: int) -> Param:
     return Param(name, description, {"type": "integer", "minimum": 1, "maximum": most})
 
+
+#: Of events, where an administrator who names nobody is told of everybody's.
+_WHOSE: Final = Param(
+    "tenant", "Whose events; an administrator's token that names none is told of all.", {"type": "string", "minLength": 1}
+)
+_WATCHED: Final = (
+    _WHOSE,
+    Param("collection", "Only those of this collection."),
+    Param("gateway", "Only those that matched for this gateway."),
+    Param("subscription", "Only those that matched this subscription."),
+    Param("outcome", "Only those that matched something, or nothing.", {"type": "string", "enum": ("matched", "unmatched")}),
+)
 
 OBSERVED: Final[tuple[Route, ...]] = (
     Route(
@@ -63,5 +75,24 @@ OBSERVED: Final[tuple[Route, ...]] = (
         body="configuration",
         consumes=(YAML,),
         answers={200: "CheckedConfiguration"},
+    ),
+    Route(
+        method="GET",
+        path="/v1/events",
+        handler="list_events",
+        summary="Show some of the last events of a tenant, the newest first, and what they matched.",
+        scope="consume",
+        params=(*_WATCHED, CURSOR, limit(50, 200)),
+        answers={200: "Events"},
+    ),
+    Route(
+        method="GET",
+        path="/v1/live",
+        handler="live",
+        summary="Show some events as they come, ten a second at most, as server-sent events; it may leave out any.",
+        scope="consume",
+        params=_WATCHED,
+        produces=EVENTS,
+        answers={200: "Text"},
     ),
 )

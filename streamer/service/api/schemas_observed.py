@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streamer.service.api.schema import BOOL, COUNT, MAYBE, MAYBE_NUMBER, NUMBER, TEXT, TIME, list_of, object_of, ref
+from streamer.service.api.schema import (
+    BOOL,
+    COUNT,
+    MAYBE,
+    MAYBE_NUMBER,
+    NEXT,
+    NUMBER,
+    TEXT,
+    TIME,
+    TRANSITION,
+    list_of,
+    object_of,
+    ref,
+)
 
 _FAILED: Final = {"anyOf": [object_of({"at": TIME, "code": TEXT, "reason": TEXT}), {"type": "null"}]}
 _LAG: Final = {
@@ -105,6 +118,33 @@ OBSERVED: Final[Mapping[str, Any]] = {
                 )
             ),
         }
+    ),
+    "Events": object_of(
+        {
+            "items": list_of(ref("Event")),
+            "next": NEXT,
+            "came": {"type": "integer", "description": "Events since the start, for an administrator."},
+            "taken": {"type": "integer", "description": "How many of them were kept, if only for a while."},
+        },
+        *("came", "taken"),
+    ),
+    "Event": object_of(
+        {
+            "number": {"type": "integer", "description": "Later ones have larger ones."},
+            "at": TIME,
+            **dict.fromkeys(("source", "partition", "position"), TEXT),
+            **dict.fromkeys(("tenant", "collection", "type"), MAYBE),
+            "ignored": {"type": ["string", "null"], "description": "Why it is no change; null where it is one."},
+            "size_bytes": COUNT,
+            "matches": {"type": "integer", "minimum": 0, "description": "Among the first hundred."},
+            "more_matches": {"type": "boolean", "description": "Whether there were more than a hundred."},
+            "matched_by": list_of(
+                object_of({"tenant": TEXT, "id": TEXT, "gateway": MAYBE, "transition": TRANSITION, "certain": BOOL})
+            ),
+            "event": {},
+            "text": {"type": "string", "description": "In place of `event`, where readers of JSON would not read it."},
+        },
+        *("event", "text"),
     ),
     "Configuration": object_of(
         {

@@ -130,6 +130,7 @@ class Server:
         await asyncio.sleep(self._grace)
         server.close()
         self._app.streams.end()
+        self._app.watchers.end()
         for connection in list(state.connections):
             connection.shutdown()
         if state.tasks:

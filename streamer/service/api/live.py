@@ -1,0 +1,202 @@
+"""Events as they come, for who watches: a few of them, and how many there are.
+
+A watcher holds a number and a filter, and looks ten times a second at what was taken anyhow (`streamer.service.observed.events`).
+So nobody who watches is known to the pipeline: it does nothing more for them, and what comes faster than they are shown it is
+left out. One event loop owns all of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from starlette.types import Receive, Send
+
+from streamer.service.api.problems import Problem
+from streamer.service.api.tokens import Token, Tokens
+from streamer.service.observed.events import LOOKED_AT, Events, Seen
+from streamer.service.store.rows import time_of
+
+#: Watchers, and those of one tenant.
+MOST: Final = 50
+MOST_OF_A_TENANT: Final = 10
+#: Events that one is shown in a second.
+SHOWN: Final = 10
+#: How often one looks, and how often one is told how many there are, in seconds.
+_LOOK: Final = 0.1
+_TELL: Final = 1.0
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What somebody wants to watch.
+
+    Attributes:
+        tenant: whose events; None for everybody's.
+        outcome: `matched` or `unmatched`; None for both.
+    """
+
+    tenant: str | None
+    collection: str | None = None
+    gateway: str | None = None
+    subscription: str | None = None
+    outcome: str | None = None
+
+    def has(self, seen: Seen, *, is_all: bool) -> bool:
+        """Tell whether an event is to be shown; *is_all* where matches of every tenant's events are, too."""
+        if self.tenant not in (None, seen.tenant) or self.collection not in (None, seen.collection):
+            return False
+        hits = (*seen.matched.own, *(seen.matched.every if is_all else ()))
+        if self.outcome is not None and bool(hits) != (self.outcome == "matched"):
+            return False
+        if self.gateway is None and self.subscription is None:
+            return True
+        return any(self.gateway in (None, hit.gateway) and self.subscription in (None, hit.id) for hit in hits)
+
+
+def shown(seen: Seen, *, is_all: bool) -> dict[str, Any]:
+    """Return what is told of an event; *is_all* with the subscriptions to every tenant's events."""
+    matched = seen.matched
+    hits = (*matched.own, *(matched.every if is_all else ()))
+    event: dict[str, Any]
+    try:
+        event = {"event": json.loads(seen.text)}
+    except (RecursionError, ValueError):
+        # Deeper than json reads, or an integer of thousands of digits.
+        event = {"text": seen.text.decode(errors="replace")}
+    return {
+        "number": seen.number,
+        "at": time_of(seen.at),
+        "source": seen.source,
+        "partition": seen.partition,
+        "position": str(seen.position),
+        "tenant": seen.tenant,
+        "collection": seen.collection,
+        "type": seen.type,
+        "ignored": seen.ignored,
+        "size_bytes": len(seen.text),
+        "matches": matched.own_count + (matched.every_count if is_all else 0),
+        "more_matches": matched.more and (is_all or matched.own_count == LOOKED_AT),
+        "matched_by": [hit._asdict() for hit in hits],
+        **event,
+    }
+
+
+@final
+class Watchers:
+    """All who watch. One event loop uses it.
+
+    Args:
+        counts: returns how many events were read, and how many matched, since the start.
+    """
+
+    def __init__(self, events: Events, counts: Callable[[], tuple[int, int]]) -> None:
+        self.events, self.counts = events, counts
+        self.tokens: Tokens | None = None
+        self._all: dict[Watcher, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def open(self, watched: Watched, token: Token) -> Watcher:
+        """Return a watcher, which is to be served. Raises Problem: there are too many."""
+        retry = {"Retry-After": "5"}
+        if sum(each.token.tenant == token.tenant for each in self._all) >= MOST_OF_A_TENANT and token.tenant is not None:
+            raise Problem("too-many", f"a tenant may watch {MOST_OF_A_TENANT} times at once", headers=retry)
+        if len(self._all) >= MOST:
+            raise Problem("busy", "too many watch", headers=retry)
+        watcher = Watcher(self, watched, token)
+        self._all[watcher] = None
+        return watcher
+
+    def leave(self, watcher: Watcher) -> None:
+        """Forget a watcher."""
+        self._all.pop(watcher, None)
+
+    def end(self) -> None:
+        """End all of them."""
+        for watcher in self._all:
+            watcher.end()
+
+
+@final
+class Watcher:
+    """One who watches, as far as it has come."""
+
+    def __init__(self, all_of_them: Watchers, watched: Watched, token: Token) -> None:
+        self._all, self._watched, self.token = all_of_them, watched, token
+        self._is_over = asyncio.Event()
+        latest = all_of_them.events.after(0)
+        self._number = latest[-1].number if latest else 0
+        self._left_out = self._sent = 0
+
+    def end(self) -> None:
+        """Send what is being sent, and end."""
+        self._is_over.set()
+
+    async def serve(self, receive: Receive, send: Send, status: int, headers: Mapping[str, str]) -> None:
+        """Send events until the client has gone, or it is ended."""
+        watching = asyncio.ensure_future(self._watch(receive))
+        try:
+            raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+            await send({"type": "http.response.start", "status": status, "headers": raw})
+            await send({"type": "http.response.body", "body": b"retry: 2000\n\n", "more_body": True})
+            told, before = -_TELL, self._all.counts()
+            while not self._is_over.is_set():
+                now = time.monotonic()
+                text = self._text(now)
+                if now - told >= _TELL:
+                    counts = self._all.counts()
+                    text += self._rates(counts, before, now - told if told > 0 else _TELL)
+                    told, before = now, counts
+                    if self._all.tokens is not None and not self._all.tokens.holds(self.token):
+                        break
+                if text:
+                    await send({"type": "http.response.body", "body": text, "more_body": True})
+                try:
+                    await asyncio.wait_for(self._is_over.wait(), _LOOK)
+                except TimeoutError:
+                    continue
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            watching.cancel()
+            self._all.leave(self)
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.end()
+
+    def _text(self, now: float) -> bytes:
+        """Return the events that are shown now, as far as they are not too many."""
+        found = self._all.events.after(self._number)
+        if not found:
+            return b""
+        self._number = found[-1].number
+        is_all = self.token.tenant is None
+        wanted = [seen for seen in found if self._watched.has(seen, is_all=is_all)]
+        room = max(SHOWN - self._sent, 0)
+        # The newest are the nearest to what is going on.
+        chosen = wanted[-room:] if room else []
+        self._sent += len(chosen)
+        self._left_out += len(wanted) - len(chosen)
+        return b"".join(_event(b"event", shown(seen, is_all=is_all), seen.number) for seen in chosen)
+
+    def _rates(self, counts: tuple[int, int], before: tuple[int, int], seconds: float) -> bytes:
+        """Return how many there were, and begin another second. Only who runs the service is told how much there is in all."""
+        told: dict[str, Any] = {"shown": self._sent, "left_out": self._left_out}
+        if self.token.tenant is None:
+            read, matched = (round((now - then) / seconds, 1) for now, then in zip(counts, before, strict=True))
+            told |= {"events_per_s": read, "events_matched_per_s": matched}
+        self._sent = self._left_out = 0
+        return _event(b"rates", told)
+
+
+def _event(kind: bytes, told: Mapping[str, Any], number: int | None = None) -> bytes:
+    identity = b"" if number is None else b"id: %d\n" % number
+    return b"event: %b\n%bdata: %b\n\n" % (kind, identity, json.dumps(told).encode())

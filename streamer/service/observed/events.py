@@ -1,0 +1,228 @@
+"""Some of the last events, and what they matched: for who writes a subscription and wants to see what it would make of them.
+
+```
+a thread that matched ─► wanted(100)? ─ no ──► on                 one call a batch, a few operations
+                             └─ some ─► read, put into the ring of their tenant and collection
+```
+
+So few are taken that reading them costs a thread under a hundredth of its time: `RATE` a second, after a quiet time `BURST` at
+once, and an event that is long counts for several. What nobody asks for is never looked at again. Where few events come each of
+them is kept; where many come, a random part.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias, final
+
+from streamer.core.options import Options
+from streamer.engine.matches import Matches
+from streamer.errors import EventError
+from streamer.events.reading import IgnoredEvent
+from streamer.locks import Lock
+from streamer.service.protocols import Position
+from streamer.service.store.rows import milliseconds
+from streamer.service.tenants import outside
+from streamer.subscriptions.subscription import EVERY
+
+#: Events that are taken in a second, and at once after a quiet time.
+RATE: Final = 50.0
+BURST: Final = 1000.0
+#: An event of so many bytes counts for one more; one that is longer than `LONGEST` is not taken.
+BYTES_OF_ONE: Final = 8 * 1024
+LONGEST: Final = 256 * 1024
+#: Events of one collection of a tenant, such collections, and bytes of all of them.
+MOST: Final = 1000
+MOST_RINGS: Final = 200
+MOST_BYTES: Final = 32 * 1024 * 1024
+#: Events that who watches finds, in the order in which they came.
+LATEST: Final = 500
+#: Matches of an event that are looked at, and those of them that are kept.
+LOOKED_AT: Final = 100
+KEPT: Final = 10
+#: An event takes so much besides its text.
+_OVERHEAD: Final = 1024
+_LOGGER: Final = logging.getLogger("streamer.service")
+
+Name: TypeAlias = tuple[str | None, str | None]
+
+
+class Hit(NamedTuple):
+    """A match of an event that is kept."""
+
+    tenant: str
+    id: str
+    gateway: str | None
+    transition: str | None
+    certain: bool
+
+
+class Matched(NamedTuple):
+    """The matches of an event, as far as they are kept.
+
+    Attributes:
+        own: the first ones of the tenant's subscriptions.
+        every: and of those to every tenant's events.
+        own_count, every_count: how many there are of both among the first `LOOKED_AT`.
+        more: whether there are matches besides these.
+    """
+
+    own: tuple[Hit, ...] = ()
+    every: tuple[Hit, ...] = ()
+    own_count: int = 0
+    every_count: int = 0
+    more: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An event that was taken.
+
+    Attributes:
+        number: later ones have larger numbers.
+        at: when, in milliseconds since the epoch.
+        tenant: whose it is; None of one that is no change, and so nobody's.
+        ignored: why it is no change; None where it is one.
+    """
+
+    number: int
+    at: int
+    source: str
+    partition: str
+    position: Position
+    text: bytes
+    tenant: str | None
+    collection: str | None
+    type: str | None
+    ignored: str | None
+    matched: Matched
+
+
+@final
+class Events:
+    """The rings. Any thread adds, any may ask.
+
+    Attributes:
+        came: how many events there were to choose from.
+        taken: how many of them were taken.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._lock = Lock()
+        self._tokens, self._filled = BURST, time.monotonic()
+        self._rings: OrderedDict[Name, deque[Seen]] = OrderedDict()
+        self._bytes: dict[Name, int] = {}
+        self._latest: deque[Seen] = deque(maxlen=LATEST)
+        self.came = self.taken = 0
+
+    def wanted(self, count: int) -> Sequence[int]:
+        """Return which of so many events are to be taken; most often none.
+
+        Threads that ask at once may get a few too many: that is cheaper than a lock.
+        """
+        self.came += count
+        now = time.monotonic()
+        tokens = min(self._tokens + (now - self._filled) * RATE, BURST)
+        self._filled = now
+        if tokens < 1:
+            self._tokens = tokens
+            return ()
+        take = min(int(tokens), count)
+        self._tokens = tokens - take
+        return range(count) if take == count else sorted(random.sample(range(count), take))
+
+    def add(self, source: str, partition: str, position: Position, text: bytes, found: Matches | EventError | None) -> None:
+        """Take an event; *found* is None where it matched nothing. One that cannot be read is a dead letter, and not taken."""
+        if isinstance(found, EventError) or len(text) > LONGEST:
+            return
+        self._tokens -= len(text) // BYTES_OF_ONE
+        try:
+            self._add(source, partition, position, text, Matched() if found is None else _matched(found))
+        except Exception:
+            # What is only looked at ends no pipeline.
+            _LOGGER.exception("an event could not be kept to be shown")
+
+    def _add(self, source: str, partition: str, position: Position, text: bytes, matched: Matched) -> None:
+        tenant = collection = kind = ignored = None
+        try:
+            event = self._options.read(text, None, None)
+            tenant, collection, kind = event.tenant, event.collection, event.type
+        except IgnoredEvent as none:
+            ignored = none.reason.value
+        except EventError:
+            return
+        with self._lock:
+            self.taken += 1
+            about = (self.taken, milliseconds(), source, partition, position, text)
+            seen = Seen(*about, tenant, collection, kind, ignored, matched)
+            self._latest.append(seen)
+            self._put((tenant, collection), seen)
+
+    def _put(self, name: Name, seen: Seen) -> None:
+        ring = self._rings.get(name)
+        if ring is None:
+            ring = self._rings[name] = deque()
+            self._bytes[name] = 0
+            if len(self._rings) > MOST_RINGS:
+                gone, _ = self._rings.popitem(last=False)
+                del self._bytes[gone]
+        self._rings.move_to_end(name)
+        ring.append(seen)
+        self._bytes[name] += len(seen.text) + _OVERHEAD
+        if len(ring) > MOST:
+            self._pop(name)
+        while sum(self._bytes.values()) > MOST_BYTES:
+            # The collection with the most bytes has more to lose.
+            self._pop(max(self._bytes, key=self._bytes.__getitem__))
+
+    def _pop(self, name: Name) -> None:
+        self._bytes[name] -= len(self._rings[name].popleft().text) + _OVERHEAD
+
+    def last(self, tenant: str | None, collection: str | None, most: int, before: int | None = None) -> list[Seen]:
+        """Return some of the last events, the newest first.
+
+        Args:
+            tenant: whose; None for everybody's, and those that are nobody's.
+            collection: None for all.
+            before: only those with a smaller number.
+        """
+        with self._lock:
+            rings = [
+                list(ring)
+                for (whose, named), ring in self._rings.items()
+                if tenant in (None, whose) and collection in (None, named)
+            ]
+        found = [seen for ring in rings for seen in islice(reversed(ring), MOST) if before is None or seen.number < before]
+        return sorted(found, key=lambda seen: -seen.number)[:most]
+
+    def after(self, number: int) -> list[Seen]:
+        """Return the latest events with larger numbers, the oldest first; those that are gone from there are left out."""
+        with self._lock:
+            return [seen for seen in self._latest if seen.number > number]
+
+    def find(self, number: int) -> Seen | None:
+        """Return an event that is kept."""
+        with self._lock:
+            return next((seen for ring in self._rings.values() for seen in ring if seen.number == number), None)
+
+
+def _matched(found: Matches) -> Matched:
+    own: list[Hit] = []
+    every: list[Hit] = []
+    some = found[:LOOKED_AT]
+    whose = [outside(held) for held in some.ids()]
+    for at, (tenant, subscription_id) in enumerate(whose):
+        of = every if tenant == EVERY else own
+        if len(of) < KEPT:
+            match = some[at]
+            of.append(Hit(tenant, subscription_id, match.gateway_id, match.transition, match.certain))
+    count = sum(tenant == EVERY for tenant, _ in whose)
+    return Matched(tuple(own), tuple(every), len(whose) - count, count, len(found) > LOOKED_AT)
