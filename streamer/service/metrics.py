@@ -38,6 +38,10 @@ SPOOLED = Metric("streamer_service_spool_messages", "gauge", _SINK, "Messages in
 SPOOLED_BYTES = Metric("streamer_service_spool_bytes", "gauge", _SINK, "Bytes of the messages in the spool.")
 OLDEST = Metric("streamer_service_spool_oldest_seconds", "gauge", _SINK, "How long the oldest message is in the spool.")
 BLOCKED = Metric("streamer_service_spool_blocked_keys", "gauge", _SINK, "Keys that wait for another attempt.")
+STUCK = Metric(
+    *("streamer_service_spool_stuck_messages", "gauge", _SINK),
+    "Messages that would be given up, and are tried on since there is no room for their dead letters.",
+)
 ATTEMPTS = Metric(
     *("streamer_service_attempts", "counter", _RESULT), "Requests, by result: `delivered`, `retried`, `refused`, `gone`."
 )
@@ -63,6 +67,7 @@ class Gauges(NamedTuple):
     bytes: int
     oldest: float
     blocked: int
+    stuck: int
     state: str | None
     attempts: Mapping[str, int]
 
@@ -163,6 +168,7 @@ class Counts(Collector):
             (SPOOLED_BYTES, {(each.sink,): each.bytes for each in seen}),
             (OLDEST, {(each.sink,): each.oldest for each in seen}),
             (BLOCKED, {(each.sink,): each.blocked for each in seen}),
+            (STUCK, {(each.sink,): each.stuck for each in seen}),
             (ATTEMPTS, {(each.sink, result): count for each in seen for result, count in each.attempts.items()}),
             (BREAKER, {(each.sink,): _STATES[each.state] for each in seen if each.state is not None}),
         ]

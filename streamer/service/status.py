@@ -258,8 +258,9 @@ class Status:
 
 def _spooled(seen: Gauges) -> dict[str, Any]:
     """Return what is told of a sink that messages are spooled for."""
+    state = {"closed": "working", "disabled": "disabled"}.get(seen.state or "", "down")
     return {
-        "state": {"closed": "working", "disabled": "disabled"}.get(seen.state or "", "down"),
+        "state": "no_room" if seen.stuck else state,
         "oldest_undelivered_s": round(seen.oldest, 3),
         "spool": {"messages": seen.messages, "bytes": seen.bytes, "oldest_s": seen.oldest},
         "blocked_keys": seen.blocked,

@@ -18,6 +18,7 @@ from streamer.service import faults
 from streamer.service.metrics import Counts
 from streamer.service.protocols import Outcome
 from streamer.service.spool import Spool, Terms, delivery
+from streamer.service.spool.delivery import Owner
 from streamer.service.store.rows import NEVER, DeadLetter, Spooled
 from streamer.service.store.sqlite import Store, look
 from tests.service.conftest import Make, event
@@ -114,9 +115,9 @@ class Place:
         self.wait()
         return running
 
-    def start(self, endpoint: Endpoint, terms: Terms = FAST, *, target: str = "t") -> Spool:
+    def start(self, endpoint: Endpoint, terms: Terms = FAST, *, target: str = "t", owner: Owner | None = None) -> Spool:
         running = Spool(self.store, self.counts)
-        running.add("out", endpoint, terms, target)
+        running.add("out", endpoint, terms, target, owner)
         self.failed: list[BaseException] = []
 
         def run() -> None:
@@ -702,3 +703,70 @@ def test_what_is_added_while_the_store_is_read_is_not_passed_over(place: Place, 
     running.hold([], list)
     place.wait()
     assert endpoint.took == [["a-0000"]]
+
+
+@pytest.mark.parametrize("on_exhausted", ["block", "dead_letter"])
+@pytest.mark.parametrize("outcome", [DOWN, Outcome("never", "422", "HTTP status 422")])
+def test_where_dead_letters_have_no_room_a_message_waits_with_its_key_and_all_else_goes_on(
+    place: Place, on_exhausted: Literal["block", "dead_letter"], outcome: Outcome, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A letter that a key waits for is never forgotten for another one."""
+    is_back = threading.Event()
+    endpoint = recorded(lambda identity, _: GOOD if is_back.is_set() or identity.startswith("good") else outcome)
+    place.store.dead_letter_bytes = 1000
+    terms = Terms(first=0.01, most=0.05, attempts=2, on_exhausted=on_exhausted)
+    keys = [f"k{number}" for number in range(8)]
+    running = place.start(endpoint, terms)
+    place.put([*ids_of(keys, 2), "good-0000"], running, body=b"x" * 400)
+    until(lambda: place.store.dead_letters() == 2 and sum(each.stuck for each in running.gauges()) >= 6)
+    assert "there is no room for dead letters, so" in caplog.text
+    assert ["good-0000"] in endpoint.took
+    # Once there is room, they go on by themselves.
+    before = place.store.letters()
+    place.store.dead_letter_bytes = 1500
+    until(lambda: place.store.dead_letters() == 3)
+    assert {each.message for each in before} <= {each[0] for each in place.letters()}
+    is_back.set()
+    until(lambda: not sum(each.stuck for each in running.gauges()))
+    running.replay(place.store.letters())
+    running.complete()
+    place.wait()
+    accepted = endpoint.accepted()
+    for key in keys:
+        taken = accepted[key]
+        assert sorted(taken) == ids_of([key], 2)
+        # One that was given up is replayed behind what its key had; one that the key waits for is not.
+        assert on_exhausted == "dead_letter" or outcome is not DOWN or taken == ids_of([key], 2)
+    assert (place.left(), place.letters()) == ([], [])
+
+
+def test_a_full_spool_makes_no_dead_letters_that_have_no_room(place: Place) -> None:
+    is_back = threading.Event()
+    endpoint = recorded(lambda *_: GOOD if is_back.is_set() else DOWN)
+    place.store.dead_letter_bytes = 100
+    running = place.start(endpoint, Terms(first=0.01, most=0.05, attempts=1000, bytes=5000, when_full="dead_letter"))
+    filling = threading.Thread(target=lambda: [place.put([each], running, b"x" * 1000) for each in ids_of(["a"], 8)])
+    filling.start()
+    until(lambda: len(place.left()) == 5)
+    filling.join(0.3)
+    assert filling.is_alive()
+    assert place.letters() == []
+    is_back.set()
+    filling.join(20)
+    running.complete()
+    place.wait()
+    assert endpoint.accepted()["a"] == ids_of(["a"], 8)
+
+
+def test_a_tenant_that_holds_too_much_ends_nothing_where_dead_letters_have_no_room(place: Place) -> None:
+    endpoint = recorded(lambda *_: DOWN)
+    place.store.dead_letter_bytes = 100
+    running = place.start(endpoint, Terms(first=0.01, most=0.05, attempts=1000), owner=Owner("acme", 5000, 8))
+    for each in ids_of(["a"], 12):
+        place.put([each], running, b"x" * 1000)
+    until(lambda: running.gauges()[0].bytes <= 5000)
+    assert place.letters() == []
+    running.stop()
+    running.complete()
+    place.wait()
+    assert place.left()[-1][0] == "a-0011"

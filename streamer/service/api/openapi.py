@@ -160,7 +160,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                     {
                         "name": TEXT,
                         "type": TEXT,
-                        "state": {"enum": ["working", "stalled", "down", "disabled", "removed"]},
+                        "state": {"enum": ["working", "stalled", "down", "no_room", "disabled", "removed"]},
                         "delivered": COUNT,
                         "dead": COUNT,
                         "spool": object_of({"messages": COUNT, "bytes": COUNT, "oldest_s": {"type": "number"}}),

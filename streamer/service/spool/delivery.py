@@ -109,10 +109,11 @@ class Delivery:
         self._order = 0
         self._held = self._held_bytes = 0
         self._alone: set[int] = set()
+        self._stuck: set[int] = set()
         self._additions, self._read_all = 0, -1
         self.settled_matches = self.settled_dead = self.settled_messages = self.settled_bytes = 0
         self.delivered = self.dead = 0
-        self._told = self._told_down = -inf
+        self._told = self._told_down = self._told_stuck = -inf
         self._is_told_down = False
 
     def become(self, endpoint: Endpoint, terms: Terms, target: str) -> None:
@@ -161,6 +162,11 @@ class Delivery:
     def blocked(self) -> int:
         """How many keys wait for another attempt."""
         return len(self._blocked)
+
+    @property
+    def stuck(self) -> int:
+        """How many messages are tried on, since there is no room for their dead letters."""
+        return len(self._stuck)
 
     @property
     def _is_at_end(self) -> bool:
@@ -321,9 +327,12 @@ class Delivery:
             # One of them may be to blame, and is found by sending each alone.
             self._alone.update(row.number for row in rows)
             self._put_back(rows, lines)
-        else:
+        elif self._has_room(rows[0], outcome.reason, changes):
             self._bury(rows[0], outcome.code, outcome.reason, rows[0].attempts + 1, changes)
             self._free(lines)
+        else:
+            self._keep(rows[0], changes)
+            self._block(lines[0], rows[0].number, now + self.terms.most)
 
     def _failed(self, rows: Sequence[Waiting], lines: Sequence[Line], outcome: Outcome, changes: Changes, now: float) -> None:
         delay = self.terms.delay(1 + max(row.attempts for row in rows))
@@ -332,28 +341,32 @@ class Delivery:
         due = int((time.time() + delay) * 1000)
         for line in lines:
             left: Waiting | None = None
-            is_over = False
+            is_over = is_stuck = False
             for row in rows:
                 if _name(row) != line.name:
                     continue
                 attempts = row.attempts + 1
                 if attempts < self.terms.attempts:
                     changes.tried.append((attempts, due, row.number))
+                elif is_stuck or not (is_over or self._has_room(row, outcome.reason, changes)):
+                    is_stuck = True
+                    self._keep(row, changes)
                 elif self.terms.on_exhausted == "dead_letter":
                     self._bury(row, outcome.code, outcome.reason, attempts, changes)
                     continue
                 elif not is_over:
                     is_over = True
+                    self._stuck.discard(row.number)
                     changes.tried.append((attempts, NEVER, row.number))
-                    changes.dead.append(
-                        (row.number, undelivered(self.name, row, outcome.code, outcome.reason, attempts, waits=row.number))
-                    )
+                    letter = undelivered(self.name, row, outcome.code, outcome.reason, attempts, waits=row.number)
+                    changes.bury(row.number, letter)
                     self._tell(outcome.reason)
                 left = left or row
             if left is None:
                 self._free([line])
             else:
-                self._block(line, left.number, inf if is_over else now + delay)
+                wait = self.terms.most if is_stuck else delay
+                self._block(line, left.number, inf if is_over else now + wait)
 
     def _free(self, lines: Sequence[Line]) -> None:
         for line in lines:
@@ -372,13 +385,27 @@ class Delivery:
 
     def _settle(self, row: Waiting) -> None:
         self._alone.discard(row.number)
+        self._stuck.discard(row.number)
         self.settled_messages += 1
         self.settled_bytes += len(row.body)
+
+    def _has_room(self, row: Waiting, reason: str, changes: Changes) -> bool:
+        return self._store.has_room(changes.dead_bytes + len(row.body) + len(reason))
+
+    def _keep(self, row: Waiting, changes: Changes) -> None:
+        """Let a message wait that would be given up, as long as there is no room for its letter: none is ever lost for that."""
+        self._stuck.add(row.number)
+        changes.tried.append((row.attempts, int((time.time() + self.terms.most) * 1000), row.number))
+        now = time.monotonic()
+        if now - self._told_stuck > QUIET:
+            self._told_stuck = now
+            told = "%s: there is no room for dead letters, so %d messages that would be given up wait, each with its key"
+            self._log(logging.ERROR, f"{told}; streamer dead-letters shows, replays and drops them", len(self._stuck))
 
     def _bury(self, row: Waiting, code: str, reason: str, attempts: int, changes: Changes) -> None:
         self._settle(row)
         self.settled_dead += row.matches
-        changes.dead.append((row.number, undelivered(self.name, row, code, reason, attempts)))
+        changes.bury(row.number, undelivered(self.name, row, code, reason, attempts))
         self._tell(reason)
 
     def _tell(self, reason: str) -> None:
@@ -391,18 +418,35 @@ class Delivery:
         _LOGGER.log(self._level or level, text, self._where, *values)
 
     def evict(self, size: int, changes: Changes) -> int:
-        """Give up the oldest messages that are not on their way, of so many bytes; return of how many there were."""
+        """Give up the oldest messages that are not on their way, of so many bytes; return of how many there were.
+
+        Where there is no room for their dead letters none is given up, but of tenants' own gateways, which keep nobody waiting.
+        """
         given_up: set[int] = set()
         names: set[Name] = set()
-        after, freed = self.lane.first, 0
-        while freed < size and (rows := self._store.waiting(self.lane, after, PAGE, PAGE_BYTES)):
+        after, freed, reason = self.lane.first, 0, "the spool was full"
+        has_room = True
+        while (
+            freed < size
+            and (has_room or self.owner is not None)
+            and (rows := self._store.waiting(self.lane, after, PAGE, PAGE_BYTES))
+        ):
             for row in rows:
                 after = row.number
-                if freed < size and row.number not in self.flying:
-                    self._bury(row, "spool_full", "the spool was full", row.attempts, changes)
-                    given_up.add(row.number)
-                    names.add(_name(row))
-                    freed += len(row.body)
+                if freed >= size or row.number in self.flying:
+                    continue
+                has_room = has_room and self._has_room(row, reason, changes)
+                if has_room:
+                    self._bury(row, "spool_full", reason, row.attempts, changes)
+                elif self.owner is not None and row.due != NEVER:
+                    self._settle(row)
+                    self.settled_dead += row.matches
+                    changes.delivered.append(row.number)
+                else:
+                    continue
+                given_up.add(row.number)
+                names.add(_name(row))
+                freed += len(row.body)
         for name in names & self._lines.keys():
             line = self._lines[name]
             for row in [row for row in line.waiting if row.number in given_up]:

@@ -165,18 +165,22 @@ class Spool:
         for name, each in self._deliveries.items():
             if each.owner is None:
                 age = self.age(each)
-                seen.append(Gauges(name, each.messages, each.bytes, age, each.blocked, each.state, dict(each.results)))
+                seen.append(
+                    Gauges(name, each.messages, each.bytes, age, each.blocked, each.stuck, each.state, dict(each.results))
+                )
             else:
                 own.append(each)
         if own:
             results: Counter[str] = Counter()
             for each in own:
                 results.update(each.results)
-            messages, size, blocked = (sum(getattr(each, part) for each in own) for part in ("messages", "bytes", "blocked"))
-            seen.append(Gauges(WEBHOOKS, messages, size, max(map(self.age, own)), blocked, None, results))
+            messages, size, blocked, stuck = (
+                sum(getattr(each, part) for each in own) for part in ("messages", "bytes", "blocked", "stuck")
+            )
+            seen.append(Gauges(WEBHOOKS, messages, size, max(map(self.age, own)), blocked, stuck, None, results))
         if kept := list(self._histories.values()):
             messages, size = sum(each.messages for each in kept), sum(each.bytes for each in kept)
-            seen.append(Gauges(STREAMS, messages, size, max(map(self.age, kept)), 0, None, {}))
+            seen.append(Gauges(STREAMS, messages, size, max(map(self.age, kept)), 0, 0, None, {}))
         return seen
 
     def age(self, each: Delivery | History) -> float:

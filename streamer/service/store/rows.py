@@ -144,12 +144,19 @@ class Changes:
         tried: attempts, when it is due, and the number, of each that failed.
         dead: messages that are given up, and their letters.
         gone: lanes whose endpoint wants no more.
+        dead_bytes: room that the letters take.
     """
 
     delivered: list[int] = field(default_factory=list)
     tried: list[tuple[int, int, int]] = field(default_factory=list)
     dead: list[tuple[int, DeadLetter]] = field(default_factory=list)
     gone: list[tuple[str, str]] = field(default_factory=list)
+    dead_bytes: int = 0
+
+    def bury(self, number: int, letter: DeadLetter) -> None:
+        """Add the letter of a message that is given up."""
+        self.dead.append((number, letter))
+        self.dead_bytes += len(letter.record) + len(letter.reason)
 
     def __len__(self) -> int:
         return len(self.delivered) + len(self.tried) + len(self.dead) + len(self.gone)

@@ -16,8 +16,10 @@ import fcntl
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -106,6 +108,8 @@ UPGRADES: Final[list[str]] = [
 OWN: Final = "gateway:"
 #: Where dead letters leave no room, this part of it is taken from those of tenants' own gateways.
 _FORGOTTEN: Final = 16
+#: Dead letters that left no room are measured again so often, in seconds.
+_LOOK: Final = 1.0
 
 
 @final
@@ -127,6 +131,7 @@ class Store:
         self.dead_letter_bytes = dead_letter_bytes
         self._turn = Lock()
         self._is_failing = False
+        self._looked = -inf
         with self._told():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = _lock(directory)
@@ -224,17 +229,27 @@ class Store:
     def _room_for(self, dead: Sequence[DeadLetter]) -> int:
         """Return how many bytes some dead letters take. Raises ServiceError where there is no room for them."""
         size = sum(len(each.record) + len(each.reason) for each in dead)
-        if self._dead + size <= self.dead_letter_bytes:
-            return size
-        self._dead = self._measured()
-        while self._dead + size > self.dead_letter_bytes and self._forget_letters():
-            self._dead = self._measured()
-        if self._dead + size > self.dead_letter_bytes:
+        if not self._makes_room(size):
             raise ServiceError(
                 f"{self.directory}: the dead letters would take more than the {self.dead_letter_bytes:,} bytes of "
                 "delivery.dead_letter_bytes; streamer dead-letters shows, replays and drops them"
             )
         return size
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether there is room for dead letters of so many bytes; where there was none, it is looked for once a second."""
+        if self._dead + size > self.dead_letter_bytes and time.monotonic() - self._looked < _LOOK:
+            return False
+        return self._makes_room(size)
+
+    def _makes_room(self, size: int) -> bool:
+        if self._dead + size <= self.dead_letter_bytes:
+            return True
+        self._looked = time.monotonic()
+        self._dead = self._measured()
+        while self._dead + size > self.dead_letter_bytes and self._forget_letters():
+            self._dead = self._measured()
+        return bool(self._dead + size <= self.dead_letter_bytes)
 
     def _measured(self) -> int:
         """Return how much room the dead letters take; what is added up meanwhile may be more, since some fail again."""
