@@ -21,7 +21,7 @@ from streamer.cel_eval.operands import compared, operands
 from streamer.core.options import Options
 from streamer.core.protocol import Selection
 from streamer.engine.hints import hint
-from streamer.engine.told import on_one_line, outcome_of
+from streamer.engine.told import on_one_line, outcome_of, row_as_json
 from streamer.errors import UnknownSubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent
 from streamer.model import Event, Verdict
@@ -58,6 +58,15 @@ class NearMiss:
     condition: Condition
     held: int
     distance: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON; values are short texts, as they are printed."""
+        return {
+            "subscription_id": self.subscription_id,
+            "condition": row_as_json(self.condition),
+            "held": self.held,
+            "distance": self.distance,
+        }
 
     def __str__(self) -> str:
         return f"{self.subscription_id!r}: {on_one_line(self.condition.text)}: {outcome_of(self.condition)}"

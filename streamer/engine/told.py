@@ -147,14 +147,15 @@ def as_json(told: Explanation) -> dict[str, Any]:
         "transition": told.transition,
         "certain": told.certain,
         "verdict": told.verdict.value,
-        "conditions": [_row_as_json(row) for row in told.conditions],
-        "before": [_row_as_json(row) for row in told.before],
+        "conditions": [row_as_json(row) for row in told.conditions],
+        "before": [row_as_json(row) for row in told.before],
         "note": told.note,
         "cel": told.cel,
     }
 
 
-def _row_as_json(row: Condition) -> dict[str, Any]:
+def row_as_json(row: Condition) -> dict[str, Any]:
+    """Return a condition as plain JSON."""
     seen = row.seen
     members: dict[str, Any] = {
         "kind": row.kind,
@@ -166,5 +167,5 @@ def _row_as_json(row: Condition) -> dict[str, Any]:
         "hint": row.hint,
     }
     if row.parts:
-        members["parts"] = [{**_row_as_json(part), "decided": part.decided} for part in row.parts]
+        members["parts"] = [{**row_as_json(part), "decided": part.decided} for part in row.parts]
     return members

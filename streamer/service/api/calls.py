@@ -111,13 +111,35 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Body: TypeAlias = Literal["subscription", "subscriptions", "event", "question", "gateway", "configuration"]
+Body: TypeAlias = Literal["subscription", "subscriptions", "event", "question", "gateway", "configuration", "draft"]
 """What a request says: its schema is in the document."""
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
     """Return an answer in JSON."""
     return Answer(json.dumps(value).encode(), status, headers=headers or {})
+
+
+def text_of(value: Any) -> bytes:
+    """Return a value as JSON. Raises Problem."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Problem("bad-request", "half of a surrogate pair") from None
+
+
+def members_of(body: bytes) -> dict[str, Any]:
+    """Read a body that is an object. Raises Problem."""
+    try:
+        found = json.loads(body.decode())
+    except RecursionError:
+        raise Problem("bad-request", "the body is nested too deep") from None
+    except ValueError:
+        # A number of thousands of digits, too.
+        raise Problem("bad-request", "the body is no JSON in UTF-8") from None
+    if not isinstance(found, dict):
+        raise Problem("bad-request", "expected an object")
+    return found
 
 
 def tags(header: str) -> list[str] | None:

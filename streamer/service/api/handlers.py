@@ -5,18 +5,17 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from itertools import takewhile
 from typing import Any, Final, final
 
-from streamer.bloom.options import BloomOptions
 from streamer.core.options import Options
 from streamer.engine.engine import Engine
-from streamer.engine.explain import explain
-from streamer.errors import DuplicateSubscriptionError, SubscriptionError
-from streamer.model import is_unicode
+from streamer.errors import SubscriptionError
 from streamer.service import gateways
 from streamer.service.api import openapi
-from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, after, answer, cursor, tags
+from streamer.service.api.asking import Asking, lines_of
+from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, after, answer, cursor, members_of, tags
 from streamer.service.api.live import Watchers
 from streamer.service.api.observed import Observed
 from streamer.service.api.problems import Problem, members
@@ -28,13 +27,13 @@ from streamer.service.store.rows import DeadLetter, milliseconds, time_of
 from streamer.service.store.sqlite import Store
 from streamer.service.store.subscriptions import PAGE, Stored
 from streamer.service.subscriptions import Condition, Declined, Result, Subscriptions, Versioned
-from streamer.service.tenants import Written, claimed, outside, written
+from streamer.service.tenants import Written, claimed
 from streamer.subscriptions.parse import parse_subscription
 
 #: Rows that one page looks at, at most, where a filter passes few of them.
 _LOOKED_AT: Final = 10_000
-#: Lines that `lint` takes, and lines of an import.
-_LINTED, _IMPORTED = 1000, 100_000
+#: Lines of an import.
+_IMPORTED: Final = 100_000
 
 
 @final
@@ -53,10 +52,9 @@ class Handlers:
         self._engine, self._store, self._subscriptions, self._status = engine, store, subscriptions, status
         options: Options = engine._options
         self.default_tenant = options.default_tenant
-        self._others = (Observed(status), Watching(status.events))
+        asking = Asking(engine, subscriptions, status.events, options.default_tenant)
+        self._others = (Observed(status), Watching(status.events), asking)
         self.watchers = Watchers(status.events, status.counted)
-        # Questions have engines of their own, without the filters of phase 1.
-        self._options = replace(options, bloom=BloomOptions(enabled=False))
         self._document = json.dumps(openapi.document(options.limits, options.topic_dialect)).encode()
 
     def find(self, name: str) -> Callable[[Call], Answer]:
@@ -69,20 +67,29 @@ class Handlers:
     def list_subscriptions(self, call: Call) -> Answer:
         """See the route."""
         limit, query = call.query.get("limit", 100), call.query
-        at, now = after(query["cursor"]) if "cursor" in query else "", milliseconds()
+        prefix, now = query.get("prefix", ""), milliseconds()
+        at = after(query["cursor"]) if "cursor" in query else prefix
         found: list[bytes] = []
         looked_at = 0
+        if prefix and "cursor" not in query and (row := self._subscriptions.get(call.whose, prefix)) is not None:
+            looked_at = 1
+            if not row.is_over(now) and _passes(row, query):
+                found.append(shown(row))
         while len(found) < limit and looked_at < _LOOKED_AT:
             rows = self._subscriptions.page(call.whose, at, PAGE)
-            for row in rows:
+            # In the order of ids all that begin alike stand together.
+            of_prefix = list(takewhile(lambda row: row.id.startswith(prefix), rows))
+            for row in of_prefix:
                 looked_at, at = looked_at + 1, row.id
                 if not row.is_over(now) and _passes(row, query):
                     found.append(shown(row))
                     if len(found) == limit:
                         break
-            if len(rows) < PAGE and (not rows or at == rows[-1].id):
-                return Answer(b'{"items":[' + b",".join(found) + b'],"next":null}')
-        return Answer(b'{"items":[' + b",".join(found) + b'],"next":' + json.dumps(cursor(at)).encode() + b"}")
+            is_last = len(of_prefix) < len(rows) or len(rows) < PAGE
+            if is_last and (not of_prefix or at == of_prefix[-1].id):
+                return Answer(b'{"items":[%b],"next":null,"looked_at":%d}' % (b",".join(found), looked_at))
+        more = json.dumps(cursor(at)).encode()
+        return Answer(b'{"items":[%b],"next":%b,"looked_at":%d}' % (b",".join(found), more, looked_at))
 
     def export_subscriptions(self, call: Call) -> Answer:
         """See the route."""
@@ -97,7 +104,7 @@ class Handlers:
     def import_subscriptions(self, call: Call) -> Answer:
         """See the route."""
         partly, lease = call.query.get("partly", False), call.query.get("lease")
-        numbers, several = _lines_of(call, call.whose, _IMPORTED)
+        numbers, several = lines_of(call, call.whose, _IMPORTED)
         results = self._subscriptions.put_many(call.whose, several, lease=None if lease is None else lease * 1000, partly=partly)
         told = zip(numbers, several, results, strict=True)
         bad = [(number, result.error) for number, _, result in told if result.error is not None]
@@ -160,7 +167,7 @@ class Handlers:
 
     def put_gateway(self, call: Call) -> Answer:
         """See the route."""
-        settings, secrets = gateways.read(_members_of(call.body), self._gateways.config)
+        settings, secrets = gateways.read(members_of(call.body), self._gateways.config)
         row, before = self._gateways.put(call.whose, call.path["id"], settings, secrets, _condition(call))
         return answer(self._gateway(row), 201 if before is None else 200, headers={"ETag": _tag(row)})
 
@@ -191,81 +198,6 @@ class Handlers:
             "secrets": len(row.secrets),
             **self._gateways.seen(row),
         }
-
-    # Questions
-
-    def match(self, call: Call) -> Answer:
-        """See the route. What is subscribed to for every tenant is an administrator's, who alone is told of it."""
-        limit, more = call.query.get("limit", 1000), False
-        found: list[dict[str, Any]] = []
-        is_all = call.token.tenant is None
-        # An administrator's event may be anybody's: it says so itself.
-        matches = self._engine.match(call.body, call.tenant)
-        for each in matches:
-            tenant, subscription_id = outside(each.subscription_id)
-            if not is_all and tenant != call.tenant:
-                continue
-            if len(found) == limit:
-                more = True
-                break
-            found.append(
-                {
-                    "tenant": tenant,
-                    "id": subscription_id,
-                    "gateway": each.gateway_id,
-                    "transition": each.transition,
-                    "certain": each.certain,
-                }
-            )
-        return answer({"matches": found, "more": more, "ignored": matches.ignored})
-
-    def explain(self, call: Call) -> Answer:
-        """See the route."""
-        question = _members_of(call.body)
-        if not question.keys() <= {"event", "id", "subscription"} or "event" not in question or len(question) != 2:
-            raise Problem("bad-request", "expected event, and id or subscription")
-        if "id" in question:
-            if not isinstance(question["id"], str) or not is_unicode(question["id"]):
-                raise Problem("bad-request", "id: expected some text")
-            row = self._subscriptions.get(call.whose, question["id"])
-            if row is None:
-                raise Declined("unknown", "no such subscription")
-            each = written(row.text, call.whose)
-        else:
-            given = question["subscription"]
-            each = claimed(_text({"id": "given", **given} if isinstance(given, dict) else given), call.whose)
-        if not isinstance(question["event"], dict):
-            raise Problem("bad-request", "event: expected an object")
-        engine = Engine._of(self._options)
-        compiled = engine._compile(parse_subscription(each.held))
-        told = explain(compiled, _text(question["event"]), self._options, call.whose)
-        return answer(replace(told, subscription_id=each.id).to_dict())
-
-    def lint(self, call: Call) -> Answer:
-        """See the route."""
-        numbers, several = _lines_of(call, call.whose, _LINTED)
-        lines: dict[str, int] = {}
-        errors: list[dict[str, Any]] = []
-        good: list[Written] = []
-        for number, each in zip(numbers, several, strict=True):
-            if isinstance(each, Written) and each.id in lines:
-                each = DuplicateSubscriptionError("this id stands here twice", place="id", subscription_id=each.id)
-            if isinstance(each, Written):
-                lines[each.id] = number
-                good.append(each)
-            else:
-                errors.append({"line": number, **members(each)})
-        engine = Engine._of(self._options)
-        for error in engine.add_many((each.held for each in good), on_error="skip").errors:
-            assert error.index is not None
-            errors.append({"line": lines[good[error.index].id], **members(error)})
-        findings = []
-        for finding in engine.lint():
-            subscription_id = outside(finding.subscription_id)[1]
-            related = [outside(each)[1] for each in finding.related]
-            told = {"line": lines[subscription_id], "id": subscription_id, "code": finding.code.value}
-            findings.append({**told, "reason": finding.reason, "related": related})
-        return answer({"errors": sorted(errors, key=lambda each: each["line"]), "findings": findings})
 
     # What could not be delivered
 
@@ -398,26 +330,6 @@ def _tag(row: Versioned) -> str:
     return f'"{row.version}"'
 
 
-def _text(value: Any) -> bytes:
-    try:
-        return json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise Problem("bad-request", "half of a surrogate pair") from None
-
-
-def _members_of(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body.decode())
-    except RecursionError:
-        raise Problem("bad-request", "the body is nested too deep") from None
-    except ValueError:
-        # A number of thousands of digits, too.
-        raise Problem("bad-request", "the body is no JSON in UTF-8") from None
-    if not isinstance(found, dict):
-        raise Problem("bad-request", "expected an object")
-    return found
-
-
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 and int(text) else None
 
@@ -449,34 +361,25 @@ def _wants(known: list[str] | None, row: Versioned | None) -> None:
 def _passes(row: Stored, query: Mapping[str, Any]) -> bool:
     if query.get("paused", row.paused) != row.paused or query.get("origin", row.origin) != row.origin:
         return False
-    if "gateway" not in query and "collection" not in query:
+    if query.get("unindexed", row.unindexed) != row.unindexed:
+        return False
+    if "text" in query and query["text"].lower() not in row.text.decode(errors="replace").lower():
+        return False
+    if not query.keys() & {"gateway", "collection", "label"}:
         return True
     try:
         told = json.loads(row.text)
     except (RecursionError, ValueError):
         told = parse_subscription(row.text).to_dict()
+    if "label" in query:
+        name, is_valued, value = query["label"].partition("=")
+        labels = told.get("labels") or {}
+        if name not in labels or (is_valued and str(labels[name]) != value):
+            return False
     return all(
         query.get(param, told.get(name)) == told.get(name)
         for param, name in (("gateway", "gateway_id"), ("collection", "collection"))
     )
-
-
-def _lines_of(call: Call, tenant: str, most: int) -> tuple[list[int], list[Written | SubscriptionError]]:
-    """Read the subscriptions of a body, with the numbers of their lines. Raises Problem."""
-    numbers: list[int] = []
-    several: list[Written | SubscriptionError] = []
-    lines = call.body.split(b"\n") if call.media_type == LINES else [call.body]
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        if len(several) == most:
-            raise Problem("too-long", f"expected {most:,} lines at most")
-        numbers.append(number)
-        try:
-            several.append(claimed(line, tenant))
-        except SubscriptionError as error:
-            several.append(error)
-    return numbers, several
 
 
 def _line(number: int, each: Written | SubscriptionError, result: Result) -> bytes:

@@ -21,13 +21,14 @@ _ERROR: Final = object_of(
     {
         "reason": TEXT,
         "place": {"type": "string", "description": "The member at fault, as `filters[0].op`; a JSON Pointer for an event."},
-        "line": {"type": "integer", "description": "Of a body of lines, from 1."},
+        "line": {"type": "integer", "description": "Of a body of lines, or of a text, from 1."},
+        "column": {"type": "integer", "description": "In the text, in characters, from 1."},
         "cel_line": {"type": "integer", "description": "In the expression, from 1."},
         "cel_column": {"type": "integer", "description": "In characters, from 1."},
         "offset": COUNT,
         "code": TEXT,
     },
-    *("place", "line", "cel_line", "cel_column", "offset", "code"),
+    *("place", "line", "column", "cel_line", "cel_column", "offset", "code"),
 )
 _LETTER: Final = {
     **dict.fromkeys(("id", "attempts", "size", "matches"), COUNT),
@@ -68,6 +69,12 @@ _GIVEN: Final = {
     ),
     "additionalProperties": False,
 }
+_EXPLANATION: Final = object_of({"subscription_id": TEXT, "matched": BOOL, "conditions": list_of({"type": "object"})})
+_PLAN: Final = {
+    **dict.fromkeys(("subscription_id", "tenant", "collection", "decided_by"), TEXT),
+    "cost": {"enum": ["keyed", "indexed", "unkeyed"]},
+    "access_keys": {"type": ["array", "null"], "items": TEXT},
+}
 _SCHEMAS: Final[Mapping[str, Any]] = {
     "Gateway": object_of(
         {
@@ -105,7 +112,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "subscription": ref("Subscription"),
         }
     ),
-    "Subscriptions": object_of({"items": list_of(ref("Stored")), "next": NEXT}),
+    "Subscriptions": object_of({"items": list_of(ref("Stored")), "next": NEXT, "looked_at": COUNT}),
     "Imported": object_of(
         {
             "line": COUNT,
@@ -125,7 +132,55 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "ignored": {"type": ["string", "null"], "description": "Why the event is no change; null where it is one."},
         }
     ),
-    "Explanation": object_of({"subscription_id": TEXT, "matched": BOOL}),
+    "Explanation": {
+        "anyOf": [
+            _EXPLANATION,
+            object_of(
+                {
+                    "matches": list_of({"allOf": [_EXPLANATION, object_of({"tenant": TEXT, "id": TEXT})]}),
+                    "more": BOOL,
+                    "ignored": MAYBE,
+                }
+            ),
+        ]
+    },
+    "NearMisses": object_of(
+        {
+            "near_misses": list_of(
+                object_of(
+                    {
+                        "tenant": TEXT,
+                        "id": TEXT,
+                        "held": {"type": "integer", "description": "How many other conditions there are, none of which fails."},
+                        "distance": {"type": "number", "description": "From 0 to 1, which is said of what has none."},
+                        "condition": {"type": "object"},
+                    }
+                )
+            ),
+            "examined": COUNT,
+            "complete": {"type": "boolean", "description": "Whether there are no more than were examined."},
+        }
+    ),
+    "Plan": object_of({"tenant": TEXT, "id": TEXT, **_PLAN}),
+    "Tried": object_of(
+        {
+            "good": BOOL,
+            "errors": list_of(ref("Error")),
+            "findings": list_of(object_of({"code": TEXT, "reason": TEXT, "related": list_of(TEXT)})),
+            "plan": object_of(_PLAN),
+            "tried": object_of(
+                {
+                    "events": {"type": "integer", "description": "So many of the last events were looked at."},
+                    "complete": {"type": "boolean", "description": "Whether those are all that are kept."},
+                    "collection": MAYBE,
+                    "is_held": {"type": "boolean", "description": "Whether there is one of its id, which it is compared with."},
+                    **dict.fromkeys(("matched", "matched_before", "new", "no_longer"), COUNT),
+                    "examples": object_of(dict.fromkeys(("matched", "new", "no_longer"), list_of(COUNT))),
+                }
+            ),
+        },
+        *("plan", "tried"),
+    ),
     "Findings": object_of(
         {
             "errors": list_of(ref("Error")),
@@ -203,7 +258,17 @@ _QUESTION: Final = {
     "type": "object",
     "properties": {"event": {"type": "object"}, "id": {"type": "string"}, "subscription": ref("Written")},
     "required": ["event"],
-    "oneOf": [{"required": ["id"]}, {"required": ["subscription"]}],
+    "not": {"required": ["id", "subscription"]},
+    "additionalProperties": False,
+}
+_DRAFT: Final = {
+    "type": "object",
+    "properties": {
+        "subscription": {"type": "object"},
+        "text": {"type": "string", "description": "In place of `subscription`, what somebody types; errors have its lines."},
+        "id": {"type": "string", "description": "Of the one that is held, where the draft names none."},
+    },
+    "oneOf": [{"required": ["text"]}, {"required": ["subscription"]}],
     "additionalProperties": False,
 }
 _BODIES: Final[Mapping[Body, Any]] = {
@@ -211,6 +276,7 @@ _BODIES: Final[Mapping[Body, Any]] = {
     "subscriptions": ref("Subscription"),
     "event": {"type": "object", "description": "An event, as the `matching.layout` of the configuration has it."},
     "question": _QUESTION,
+    "draft": _DRAFT,
     "gateway": _GIVEN,
     "configuration": {"type": "string", "description": "As a file has it."},
 }

@@ -1,0 +1,304 @@
+"""Questions about subscriptions and events: what matches, why, why not, and what a draft would do. Nothing is changed by any.
+
+They are answered by engines of their own, but for what all of the subscriptions are needed for. What a question may cost is
+bounded, and the answer says where the bound was reached.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, final
+
+from streamer.bloom.options import BloomOptions
+from streamer.config.loader import Place, walk
+from streamer.config.yaml import read_yaml
+from streamer.core.options import Options
+from streamer.engine.engine import Engine
+from streamer.engine.explain import Explanation, explain
+from streamer.errors import BulkConfigError, DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
+from streamer.model import is_unicode
+from streamer.service.api.calls import LINES, Answer, Call, answer, members_of, text_of
+from streamer.service.api.problems import Problem, members
+from streamer.service.observed.events import MOST, Events, Seen
+from streamer.service.subscriptions import Declined, Subscriptions
+from streamer.service.tenants import Written, claimed, inside, outside, written
+from streamer.subscriptions.parse import parse_subscription
+from streamer.subscriptions.subscription import EVERY, Subscription
+
+#: Lines that `lint` takes.
+_LINTED: Final = 1000
+#: How long a draft is tried on events, in seconds; so many of them at once. Of each outcome so many events are named.
+_PATIENCE: Final = 0.06
+_AT_ONCE: Final = 50
+_NAMED: Final = 10
+#: Near misses of everybody's subscriptions that may come before a tenant's own.
+_OF_OTHERS: Final = 100
+_STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+#: What a draft without an id is called.
+_DRAFT: Final = "draft"
+
+
+@final
+class Asking:
+    """Handlers of questions.
+
+    Args:
+        events: some of the last ones, which a draft is tried on.
+        default_tenant: whose an administrator's question is that names no tenant.
+    """
+
+    def __init__(self, engine: Engine, subscriptions: Subscriptions, events: Events, default_tenant: str | None) -> None:
+        self._engine, self._subscriptions, self._events, self._default = engine, subscriptions, events, default_tenant
+
+    @property
+    def _options(self) -> Options:
+        """Those of engines for questions, which have no filters of phase 1."""
+        return replace(self._engine._options, bloom=BloomOptions(enabled=False))
+
+    def match(self, call: Call) -> Answer:
+        """See the route. What is subscribed to for every tenant is an administrator's, who alone is told of it."""
+        limit, more = call.query.get("limit", 1000), False
+        found: list[dict[str, Any]] = []
+        is_all = call.token.tenant is None
+        # An administrator's event may be anybody's: it says so itself.
+        matches = self._engine.match(call.body, call.tenant)
+        for each in matches:
+            tenant, subscription_id = outside(each.subscription_id)
+            if not is_all and tenant != call.tenant:
+                continue
+            if len(found) == limit:
+                more = True
+                break
+            found.append(
+                {
+                    "tenant": tenant,
+                    "id": subscription_id,
+                    "gateway": each.gateway_id,
+                    "transition": each.transition,
+                    "certain": each.certain,
+                }
+            )
+        return answer({"matches": found, "more": more, "ignored": matches.ignored})
+
+    def explain(self, call: Call) -> Answer:
+        """See the route."""
+        question = members_of(call.body)
+        if not question.keys() <= {"event", "id", "subscription"} or "event" not in question or len(question) > 2:
+            raise Problem("bad-request", "expected event, and id or subscription or none of them")
+        if not isinstance(question["event"], dict):
+            raise Problem("bad-request", "event: expected an object")
+        event = text_of(question["event"])
+        if len(question) == 1:
+            return self._explain_all(call, event)
+        call = self._of_one(call)
+        if "id" in question:
+            each = self._held(call, question["id"])
+        else:
+            given = question["subscription"]
+            each = claimed(text_of({"id": "given", **given} if isinstance(given, dict) else given), call.whose)
+        return answer(self._explained(each, event, call.whose).to_dict())
+
+    def _explain_all(self, call: Call, event: bytes) -> Answer:
+        """Explain what matches, of all that is held."""
+        limit = call.query.get("limit", 10)
+        matches, more = self._engine.match(event, call.tenant), False
+        found: list[dict[str, Any]] = []
+        for held in matches.ids():
+            tenant, subscription_id = outside(held)
+            if call.token.tenant not in (None, tenant):
+                continue
+            if more := len(found) == limit:
+                break
+            if (row := self._subscriptions.get(tenant, subscription_id)) is None:
+                continue  # it was deleted meanwhile
+            told = self._explained(written(row.text, tenant), event, call.tenant).to_dict()
+            found.append({"tenant": tenant, "id": subscription_id, **told})
+        return answer({"matches": found, "more": more, "ignored": matches.ignored})
+
+    def _explained(self, each: Written, event: bytes, tenant: str | None) -> Explanation:
+        compiled = Engine._of(self._options)._compile(parse_subscription(each.held))
+        return replace(explain(compiled, event, self._options, tenant), subscription_id=each.id)
+
+    def _of_one(self, call: Call) -> Call:
+        """Return a call that is about one tenant."""
+        return call if call.tenant is not None else replace(call, tenant=self._default)
+
+    def _held(self, call: Call, subscription_id: Any) -> Written:
+        """Return a subscription that is held. Raises Problem and Declined."""
+        if not isinstance(subscription_id, str) or not is_unicode(subscription_id):
+            raise Problem("bad-request", "id: expected some text")
+        row = self._subscriptions.get(call.whose, subscription_id)
+        if row is None:
+            raise Declined("unknown", "no such subscription")
+        return written(row.text, call.whose)
+
+    def near_misses(self, call: Call) -> Answer:
+        """See the route."""
+        limit, examine, own = call.query.get("limit", 10), call.query.get("examine", 1000), call.token.tenant
+        found = self._engine.near_misses(
+            call.body, limit if own is None else limit + _OF_OTHERS, call.tenant, max_subscriptions=examine
+        )
+        told: list[dict[str, Any]] = []
+        for miss in found:
+            tenant, subscription_id = outside(miss.subscription_id)
+            if own in (None, tenant) and len(told) < limit:
+                told.append({"tenant": tenant, "id": subscription_id, **_told(miss.to_dict(), subscription_id)})
+        return answer({"near_misses": told, "examined": found.examined, "complete": found.complete})
+
+    def plan(self, call: Call) -> Answer:
+        """See the route."""
+        each = self._held(call, call.path["id"])
+        try:
+            plan = self._engine.plan(inside(call.whose, each.id))
+        except UnknownSubscriptionError:
+            # It is paused, so that no engine has it.
+            aside = Engine._of(self._options)
+            aside.add(each.held)
+            plan = aside.plan(inside(call.whose, each.id))
+        return answer({"tenant": call.whose, "id": each.id, **_told(plan.to_dict(), each.id)})
+
+    def try_subscription(self, call: Call) -> Answer:
+        """See the route."""
+        given = members_of(call.body)
+        if not given.keys() <= {"subscription", "text", "id"} or ("text" in given) == ("subscription" in given):
+            raise Problem("bad-request", "expected subscription or text, and id if it is held under another one")
+        text = given["text"] if "text" in given else text_of(given["subscription"]).decode()
+        if not isinstance(text, str) or not is_unicode(text):
+            raise Problem("bad-request", "text: expected some text")
+        try:
+            draft = self._draft(text, call.whose, given.get("id"))
+            engine = Engine._of(self._options)
+            engine.add(draft.held)
+        except json.JSONDecodeError as error:
+            errors = [{"reason": f"no JSON: {error.msg}", "line": error.lineno, "column": error.colno}]
+            return answer({"good": False, "errors": errors, "findings": []})
+        except SubscriptionError as error:
+            return answer({"good": False, "errors": [members(error) | _located(text, error.place)], "findings": []})
+        findings = [
+            {"code": each.code.value, "reason": each.reason, "related": [outside(other)[1] for other in each.related]}
+            for each in engine.lint()
+        ]
+        told: dict[str, Any] = {"good": True, "errors": [], "findings": findings}
+        told["plan"] = _told(engine.plan(inside(call.whose, draft.id)).to_dict(), draft.id)
+        # What its events are like is for those to know who may read them.
+        if call.token.may("consume"):
+            told["tried"] = self._tried(call, engine, draft, given.get("id", draft.id))
+        return answer(told)
+
+    def _draft(self, text: str, tenant: str, subscription_id: Any) -> Written:
+        """Read a draft. Raises SubscriptionError, and JSONDecodeError of what is no JSON."""
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError:
+            raise
+        except (RecursionError, ValueError):
+            found = None  # the contract's own reader says what is wrong
+        if isinstance(found, dict) and "id" not in found:
+            named = subscription_id if isinstance(subscription_id, str) and subscription_id else _DRAFT
+            text = text_of({"id": named, **found}).decode()
+        return claimed(text.encode(), tenant)
+
+    def _tried(self, call: Call, engine: Engine, draft: Written, held_id: Any) -> dict[str, Any]:
+        """Return what a draft makes of the last events, beside what is held under its id, for as long as one waits."""
+        row = self._subscriptions.get(call.whose, held_id) if isinstance(held_id, str) and is_unicode(held_id) else None
+        before = None
+        if row is not None:
+            before = Engine._of(self._options)
+            before.add(written(row.text, call.whose).held)
+        parsed: Subscription = parse_subscription(draft.held)
+        collection = None if parsed.collection in (None, EVERY) else parsed.collection
+        tenant = None if call.whose == EVERY else call.whose
+        kept = [seen for seen in self._events.last(tenant, collection, MOST) if seen.ignored is None]
+        numbers: dict[str, list[int]] = {"matched": [], "matched_before": [], "new": [], "no_longer": []}
+        deadline, looked_at = time.monotonic() + _PATIENCE, 0
+        for at in range(0, len(kept), _AT_ONCE):
+            if looked_at and time.monotonic() > deadline:
+                break
+            some = kept[at : at + _AT_ONCE]
+            now = set(_matching(engine, some))
+            was = now if before is None else set(_matching(before, some))
+            looked_at += len(some)
+            numbers["matched"] += sorted(now, reverse=True)
+            if before is not None:
+                numbers["matched_before"] += sorted(was, reverse=True)
+                numbers["new"] += sorted(now - was, reverse=True)
+                numbers["no_longer"] += sorted(was - now, reverse=True)
+        return {
+            "events": looked_at,
+            "complete": looked_at == len(kept),
+            "collection": collection,
+            "is_held": before is not None,
+            **{name: len(found) for name, found in numbers.items()},
+            "examples": {name: found[:_NAMED] for name, found in numbers.items() if name != "matched_before"},
+        }
+
+    def lint(self, call: Call) -> Answer:
+        """See the route."""
+        numbers, several = lines_of(call, call.whose, _LINTED)
+        lines: dict[str, int] = {}
+        errors: list[dict[str, Any]] = []
+        good: list[Written] = []
+        for number, each in zip(numbers, several, strict=True):
+            if isinstance(each, Written) and each.id in lines:
+                each = DuplicateSubscriptionError("this id stands here twice", place="id", subscription_id=each.id)
+            if isinstance(each, Written):
+                lines[each.id] = number
+                good.append(each)
+            else:
+                errors.append({"line": number, **members(each)})
+        engine = Engine._of(self._options)
+        for error in engine.add_many((each.held for each in good), on_error="skip").errors:
+            assert error.index is not None
+            errors.append({"line": lines[good[error.index].id], **members(error)})
+        findings = []
+        for finding in engine.lint():
+            subscription_id = outside(finding.subscription_id)[1]
+            related = [outside(each)[1] for each in finding.related]
+            told = {"line": lines[subscription_id], "id": subscription_id, "code": finding.code.value}
+            findings.append({**told, "reason": finding.reason, "related": related})
+        return answer({"errors": sorted(errors, key=lambda each: each["line"]), "findings": findings})
+
+
+def _matching(engine: Engine, some: Sequence[Seen]) -> Iterator[int]:
+    """Yield the numbers of the events that match something."""
+    for at, _ in engine.match_batch([seen.text for seen in some]).matched():
+        yield some[at].number
+
+
+def _told(told: dict[str, Any], subscription_id: str) -> dict[str, Any]:
+    """Return what an engine tells, with the id that the tenant knows."""
+    return told | {"subscription_id": subscription_id}
+
+
+def _located(text: str, place: str) -> dict[str, int]:
+    """Return line and column of a place in a text, which is YAML since it is JSON; nothing where it is not found."""
+    steps: Place = tuple(int(number) if number else name for number, name in _STEP.findall(place))
+    try:
+        root, _ = read_yaml(text.encode(), _DRAFT)
+    except BulkConfigError:
+        return {}
+    nodes = walk(root, steps)
+    mark = (nodes[-1] if nodes else root).mark
+    return {"line": mark.line, "column": mark.column}
+
+
+def lines_of(call: Call, tenant: str, most: int) -> tuple[list[int], list[Written | SubscriptionError]]:
+    """Read the subscriptions of a body, with the numbers of their lines. Raises Problem."""
+    numbers: list[int] = []
+    several: list[Written | SubscriptionError] = []
+    lines = call.body.split(b"\n") if call.media_type == LINES else [call.body]
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if len(several) == most:
+            raise Problem("too-long", f"expected {most:,} lines at most")
+        numbers.append(number)
+        try:
+            several.append(claimed(line, tenant))
+        except SubscriptionError as error:
+            several.append(error)
+    return numbers, several

@@ -1,0 +1,155 @@
+"""What matches and why, what nearly does, what a draft would do, and where a subscription is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer.service.api import asking, handlers
+from tests.service.api import BIG, LINES, Api, order, running
+
+ONE = "/v1/subscriptions/big"
+
+
+@pytest.fixture
+def api(tmp_path: Path, backend: str) -> Iterator[Api]:
+    with running(tmp_path) as api:
+        yield api
+
+
+def filtered(op: str, value: Any, **more: Any) -> dict[str, Any]:
+    return {"collection": "orders", "gateway_id": "g", "filters": [{"field": "amount", "op": op, "value": value}], **more}
+
+
+def ask(api: Api, path: str, body: Any, token: str | None = None) -> Any:
+    reply = api.ask("POST", path, body, token=token)
+    assert reply.status == 200, reply.body
+    return reply.json
+
+
+def test_all_that_an_event_matches_is_explained(api: Api) -> None:
+    """With transition and each condition; who runs the service is told of everybody's, a tenant of its own."""
+    admin = api.make_token(None, "admin")
+    api.ask("PUT", ONE, BIG)
+    api.ask("PUT", "/v1/subscriptions/small", filtered("<", 10))
+    api.ask("PUT", f"{ONE}?tenant=*", BIG | {"tenant": "*"}, token=admin)
+    event = json.loads(order())
+    told = ask(api, "/v1/explain", {"event": event})
+    (one,) = told["matches"]
+    assert (one["tenant"], one["id"], one["transition"], one["certain"]) == ("acme", "big", "enter", True)
+    assert {each["verdict"] for each in one["conditions"]} == {"true"}
+    assert (told["more"], told["ignored"]) == (False, None)
+    everybody = ask(api, "/v1/explain", {"event": event}, admin)
+    assert sorted(each["tenant"] for each in everybody["matches"]) == ["*", "acme"]
+    assert ask(api, "/v1/explain?limit=1", {"event": event}, admin)["more"] is True
+    assert api.ask("POST", "/v1/explain", {"event": event, "id": "big", "subscription": BIG}).kind == "bad-request"
+
+
+def test_near_misses_fail_by_one_condition_and_the_nearest_comes_first(api: Api) -> None:
+    admin = api.make_token(None, "admin")
+    for name, limit in (("near", 251), ("far", 100_000)):
+        api.ask("PUT", f"/v1/subscriptions/{name}", filtered(">", limit))
+    api.ask("PUT", "/v1/subscriptions/two", filtered(">", 300, cel="data.nosuch == 1"))
+    api.ask("PUT", "/v1/subscriptions/all?tenant=*", filtered(">", 250, tenant="*"), token=admin)
+    told = ask(api, "/v1/near-misses", order())
+    assert [each["id"] for each in told["near_misses"]] == ["near", "far"]
+    assert told["near_misses"][0]["condition"]["seen"] == "250"
+    assert b"\\u0000" not in json.dumps(told).encode()
+    assert told["complete"] is True
+    assert [each["tenant"] for each in ask(api, "/v1/near-misses?limit=1", order(), admin)["near_misses"]] == ["*"]
+    assert ask(api, "/v1/near-misses?examine=1", order())["complete"] is False
+
+
+def test_a_draft_says_where_it_is_wrong(api: Api) -> None:
+    told = ask(api, "/v1/subscriptions:try", {"text": '{"gateway_id": "g",\n  "collection": }'})
+    assert (told["good"], told["errors"]) == (False, [{"reason": "no JSON: Expecting value", "line": 2, "column": 17}])
+    text = '{"gateway_id": "g",\n "filters": [\n  {"field": "a", "op": "=", "value": 1}]}'
+    (error,) = ask(api, "/v1/subscriptions:try", {"text": text})["errors"]
+    assert (error["place"], error["line"], error["column"]) == ("filters[0].op", 3, 24)
+    (error,) = ask(api, "/v1/subscriptions:try", {"subscription": {"cel": "data.a >\n  )"}})["errors"]
+    assert (error["place"], error["cel_line"]) == ("cel", 2)
+    linted = ask(api, "/v1/subscriptions:try", {"subscription": {"cel": "1 > 2"}})
+    assert linted["good"] is True
+    assert [each["code"] for each in linted["findings"]] == ["never_matches"]
+    for bad in ({}, {"text": 1}, {"text": "", "subscription": {}}, {"nosuch": 1}):
+        assert api.ask("POST", "/v1/subscriptions:try", bad).kind == "bad-request"
+
+
+def test_a_draft_is_tried_on_the_last_events_beside_what_is_held(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By who may read the events; who may only read subscriptions is not told what events are like."""
+    monkeypatch.setattr(asking, "_PATIENCE", 60.0)
+    reader = api.make_token("acme", "read", "consume")
+    api.ask("PUT", ONE, BIG)
+    api.read(*(order(number, amount=number * 10) for number in range(30)), *(order(99, tenant="other") for _ in range(5)))
+    draft = {"subscription": filtered("<", 150) | {"id": "big"}}
+    assert "tried" not in ask(api, "/v1/subscriptions:try", draft)
+    told = ask(api, "/v1/subscriptions:try", draft, reader)
+    tried = told["tried"]
+    assert told["plan"]["cost"] in ("keyed", "indexed", "unkeyed")
+    assert tried["is_held"] is True
+    assert (tried["events"], tried["collection"]) == (30, "orders")
+    assert [tried[name] for name in ("matched", "matched_before", "new", "no_longer")] == [15, 19, 11, 15]
+    listed = api.ask("GET", "/v1/events", token=reader).json["items"]
+    amounts = {each["number"]: each["event"]["data"]["amount"] for each in listed}
+    assert max(amounts[number] for number in tried["examples"]["new"]) <= 100
+    assert ask(api, "/v1/subscriptions:try", {"subscription": BIG | {"id": "fresh"}}, reader)["tried"]["is_held"] is False
+    assert api.ask("GET", "/v1/subscriptions/fresh").kind == "unknown", "nothing is written"
+
+
+def test_a_draft_is_tried_for_as_long_as_one_waits(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_PATIENCE", -1.0)
+    reader = api.make_token("acme", "read", "consume")
+    api.read(*(order(number) for number in range(60)))
+    tried = ask(api, "/v1/subscriptions:try", {"subscription": BIG}, reader)["tried"]
+    assert (tried["events"], tried["complete"], tried["matched"]) == (50, False, 50)
+
+
+def test_a_plan_says_what_finds_a_subscription_paused_or_not(api: Api) -> None:
+    api.ask("PUT", ONE, filtered("==", 7))
+    plan = api.ask("GET", f"{ONE}/plan").json
+    assert (plan["tenant"], plan["id"], plan["subscription_id"], plan["cost"]) == ("acme", "big", "big", "keyed")
+    api.ask("POST", f"{ONE}:pause")
+    assert api.ask("GET", f"{ONE}/plan").json["cost"] == "keyed"
+    assert api.ask("GET", "/v1/subscriptions/nosuch/plan").kind == "unknown"
+
+
+def found(api: Api, query: str) -> list[str]:
+    reply = api.ask("GET", f"/v1/subscriptions?{query}")
+    assert reply.status == 200, reply.body
+    return [each["id"] for each in reply.json["items"]]
+
+
+def test_subscriptions_are_searched(api: Api) -> None:
+    api.ask("PUT", "/v1/subscriptions/team", filtered(">", 1, labels={"team": "payments"}))
+    api.ask("PUT", "/v1/subscriptions/team%2F1", filtered(">", 1, labels={"team": "fraud", "tier": 1}))
+    api.ask("PUT", "/v1/subscriptions/teal", {"collection": "orders", "cel": "data.note.contains('Straße')"})
+    assert found(api, "prefix=team") == ["team", "team/1"]
+    assert found(api, "prefix=te&limit=2") == ["teal", "team"]
+    assert found(api, "prefix=tf") == []
+    assert found(api, "label=team") == ["team", "team/1"]
+    assert found(api, "label=team=fraud") == ["team/1"]
+    assert found(api, "label=tier=1") == ["team/1"]
+    assert found(api, "text=stra%C3%9Fe") == ["teal"]
+    assert found(api, "unindexed=false&prefix=team") == ["team", "team/1"]
+
+
+def test_a_search_by_prefix_goes_on_by_cursor_and_ends_with_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few rows a page looks at; it says how many those were."""
+    monkeypatch.setattr(handlers, "PAGE", 3)
+    monkeypatch.setattr(handlers, "_LOOKED_AT", 4)
+    names = [f"{letter}{number}" for letter in "abc" for number in range(10)]
+    lines = b"\n".join(json.dumps(filtered(">", 1, id=name)).encode() for name in names)
+    assert api.ask("POST", "/v1/subscriptions:import", lines, headers=LINES).status == 200
+    at, seen = "", []
+    for _ in range(30):
+        page = api.ask("GET", f"/v1/subscriptions?prefix=b&limit=5{at}").json
+        seen += [each["id"] for each in page["items"]]
+        assert page["looked_at"] <= 6
+        if page["next"] is None:
+            break
+        at = f"&cursor={page['next']}"
+    assert seen == names[10:20]
