@@ -17,6 +17,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, Off
 
 from streamer.config.schema.kafka import OF_CLIENTS, OF_CONSUMERS, OF_PRODUCERS, Kafka
 from streamer.errors import ConfigError, ServiceError
+from streamer.service.protocols import Away
 
 #: How long brokers may take to answer, in seconds.
 ANSWER: Final = 10.0
@@ -110,10 +111,6 @@ def said(error: KafkaError | KafkaException) -> str:
 def code(error: KafkaException) -> int:
     """Return the number of an error."""
     return int(error.args[0].code())
-
-
-class Away(ServiceError):
-    """Brokers do not answer now."""
 
 
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:

@@ -168,6 +168,12 @@ def open_feed(feed: Feed, store: Store) -> None:
         feed.source.open(store.positions(feed.name), _beginning(store, feed.name))
 
 
+def open_sink(name: str, sink: protocols.Sink) -> None:
+    """Open a sink. Raises ServiceError."""
+    with named("sinks", name):
+        sink.open()
+
+
 def _beginning(store: Store, source: str) -> Callable[[str, str], None]:
     return lambda partition, position: store.begin(source, partition, position)
 
@@ -178,4 +184,4 @@ def named(kind: str, name: str) -> Iterator[None]:
     try:
         yield
     except ServiceError as error:
-        raise ServiceError(f"{kind}.{name}: {error}") from error
+        raise type(error)(f"{kind}.{name}: {error}") from error

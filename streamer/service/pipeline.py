@@ -29,6 +29,7 @@ from streamer.engine.matches import Matches
 from streamer.errors import EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, formats, letters
+from streamer.service.away import Absent
 from streamer.service.messages import Speaker, Told
 from streamer.service.metrics import Counts
 from streamer.service.observed.events import Events
@@ -87,6 +88,7 @@ class Pipeline:
         self._writing = Lock()
         # Held by who matches beside the sources, and by who puts another setup in place.
         self._turn = Lock()
+        self.absent = Absent()
         self._is_paused = False
         self._parked = self._reading = self._running = 0
         spool.announce = self._announce
@@ -103,6 +105,8 @@ class Pipeline:
     # The way of an event
 
     def _consume(self, feed: Feed) -> None:
+        if not self.absent.wait(f"sources.{feed.name}", feed, partial(self._is_read, feed)):
+            return
         while not self._is_stopping:
             if self._is_paused and not self._park(feed):
                 return
@@ -154,8 +158,29 @@ class Pipeline:
         faults.point("pipeline.matched")
         yield self._counted(part)
 
+    def _is_read(self, feed: Feed) -> bool:
+        """Tell whether a feed is to be read still; while all is paused, wait."""
+        return not self._is_stopping and (not self._is_paused or self._park(feed))
+
+    def _has_sinks(self) -> bool:
+        """Wait for the sinks that are away; tell whether all are there."""
+        while not self._is_stopping:
+            if (name := next(filter(self.is_away, self._setup.sinks), None)) is None:
+                return True
+            sink = self._setup.sinks[name]
+            self.absent.wait(f"sinks.{name}", sink, lambda: not self._is_stopping)
+        return not any(map(self.is_away, self._setup.sinks))
+
+    def is_away(self, sink: str) -> bool:
+        """Tell whether a sink was away at the start, and is."""
+        return sink in self._setup.sinks and self.absent.has(f"sinks.{sink}", self._setup.sinks[sink])
+
     def _deliver(self) -> None:
         try:
+            if not self._has_sinks():
+                _LOGGER.warning("not all sinks were there, so nothing was delivered; the next run delivers it")
+                self._waiting.end(drop=True)
+                return
             while parts := self._waiting.take():
                 self._delivering_since = time.monotonic()
                 self._hold(parts)
@@ -222,6 +247,9 @@ class Pipeline:
             told = [letter for letter in dead if letter.sink != sink]
             if sink is None or sink not in self._setup.sinks or not told:
                 return
+            if self.is_away(sink):
+                _LOGGER.warning("sinks.%s: it is away, and not told of %d dead letters", sink, len(told))
+                return
             for at, outcome in self._given(sink, [letters.message(letter)[1] for letter in told]):
                 of = told[at]
                 _LOGGER.warning(
@@ -236,7 +264,7 @@ class Pipeline:
 
     def resend(self, letter: DeadLetter) -> bool:
         """Write a message again that its sink would not take, and drop its letter; False where the sink does not take it now."""
-        if self._given(letter.sink, [letter.record]):
+        if self.is_away(letter.sink) or self._given(letter.sink, [letter.record]):
             return False
         self._store.drop([letter.id])
         self._counts.found(letter.matches)
@@ -314,6 +342,8 @@ class Pipeline:
         new = [feed for name, feed in setup.feeds.items() if before.get(name) is not feed]
         with self._writing:
             self._setup = setup
+        named: dict[str, object] = {f"sources.{name}": feed for name, feed in setup.feeds.items()}
+        self.absent.retain(named | {f"sinks.{name}": sink for name, sink in setup.sinks.items()})
         with self._lock:
             self._reading += len(new)
             self._ended_feeds -= {feed.name for feed in new} | (before.keys() - setup.feeds.keys())
@@ -399,10 +429,12 @@ class Pipeline:
             parts[-1].dropped.append(letter.id)
         return parts
 
-    def state_of(self, feed: str, *, idle: float, stalled: float) -> Literal["reading", "idle", "stalled", "ended"]:
+    def state_of(self, feed: str, *, idle: float, stalled: float) -> Literal["away", "reading", "idle", "stalled", "ended"]:
         """Tell what a source is doing: nothing came of it for *idle* seconds, or its matches wait for as much as *stalled*."""
         if feed in self._ended_feeds:
             return "ended"
+        if (found := self._setup.feeds.get(feed)) is not None and self.absent.has(f"sources.{feed}", found):
+            return "away"
         if self.stalled_for() >= stalled:
             return "stalled"
         since = self.idle_for(feed)

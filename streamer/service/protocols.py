@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias, final
 
-from streamer.errors import EventError
+from streamer.errors import EventError, ServiceError
 
 
 @final
@@ -71,6 +71,10 @@ class Batch:
     keys: Sequence[bytes | str | None] | None = None
 
 
+class Away(ServiceError):
+    """A server does not answer now. It may later: it is starting, or it cannot be reached."""
+
+
 class EndOfSource(Exception):
     """A source has come to its end."""
 
@@ -86,7 +90,12 @@ class Source(Protocol):
         """Find out whether it could be opened, and change nothing. Raises ServiceError."""
 
     def open(self, confirmed: Mapping[str, str], begin: Begin) -> None:
-        """Open it where its partitions were confirmed last, oldest first. Raises ServiceError."""
+        """Open it where its partitions were confirmed last, oldest first; after Away also once more.
+
+        Raises:
+            Away: its server does not answer now.
+            ServiceError: it cannot be opened.
+        """
 
     def read(self, wait: float) -> Batch | None:
         """Return the records that have come; None where none come within *wait* seconds.
@@ -135,7 +144,7 @@ class Sink(Protocol):
         """Find out whether it could be opened, and change nothing. Raises ServiceError."""
 
     def open(self) -> None:
-        """Open it. Raises ServiceError."""
+        """Open it; after Away also once more. Raises as `Source.open`."""
 
     def write(self, messages: Sequence[bytes]) -> None:
         """Take messages, in order. Raises ServiceError and SinkGone."""

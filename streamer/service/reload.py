@@ -31,7 +31,7 @@ from streamer.errors import BulkConfigError, ServiceError
 from streamer.service import faults, subscriptions
 from streamer.service.entrance import Entrance, Prepared
 from streamer.service.gateways import Gateways
-from streamer.service.parts import Parts, named, of_engine, open_feed, parts_of
+from streamer.service.parts import Parts, of_engine, open_feed, open_sink, parts_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.spool import Spool
 from streamer.service.store.sqlite import Store
@@ -160,8 +160,7 @@ class Running:
             parts.check_endpoints(self.parts)
         for name, sink in parts.new_sinks(self.parts).items():
             undo.callback(sink.close)
-            with named("sinks", name):
-                sink.open()
+            open_sink(name, sink)
 
     @contextmanager
     def _replaced(self, parts: Parts) -> Iterator[None]:

@@ -23,10 +23,11 @@ from streamer.config.schema.sources import FileSource, LinesSource, Source
 from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ConfigError, ServiceError
 from streamer.service import configured, subscriptions
+from streamer.service.away import Absent
 from streamer.service.entrance import Entrance
 from streamer.service.gateways import Gateways, sink_of
 from streamer.service.metrics import Counts
-from streamer.service.parts import named, of_engine, open_feed, parts_of
+from streamer.service.parts import of_engine, open_feed, open_sink, parts_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.reload import Reloaded, Running, tell_refused
 from streamer.service.spool import Spool
@@ -133,15 +134,15 @@ class Service:
             for name in enable:
                 if not store.enable(name):
                     _LOGGER.warning("--enable %s: it was not disabled", name)
-            self._open_sinks(opened)
-            for feed in self._parts.feeds.values():
-                open_feed(feed, store)
+            self._parts.check_endpoints()
+            opened.callback(self._close_parts)
             counts = self.counts = Counts(store.dead_letters)
             spool = self._spool(store, counts)
             setup = self._parts.setup()
             gateways = self.gateways = Gateways(store, spool, setup.speaker, self.config)
             opened.callback(gateways.close)
             pipeline = Pipeline(self.engine, store, setup, counts, spool)
+            self._open(pipeline.absent, store)
             registry = self._serve_metrics(opened, counts)
             status = Status(
                 self.engine, pipeline, store, counts, registry, lambda: self._loaded, self._ask_reload, self._check_text
@@ -201,7 +202,10 @@ class Service:
                 if not letter.is_whole:
                     kept = f"{len(letter.record):,} of its {letter.size:,} bytes were kept"
                     raise ServiceError(f"dead letter {letter.id}: {kept}; it can be shown and dropped, and not replayed")
-            self._open_sinks(opened)
+            opened.callback(self._close_parts)
+            self._parts.check_endpoints()
+            for name, sink in parts.sinks.items():
+                open_sink(name, sink)
             if spooled := [letter for letter in messages if letter.sink not in parts.sinks]:
                 store.respool(spooled)
             counts = Counts()
@@ -226,12 +230,12 @@ class Service:
             _LOGGER.warning("there are no subscriptions, so nothing matches")
         return store
 
-    def _open_sinks(self, opened: ExitStack) -> None:
-        opened.callback(self._close_parts)
+    def _open(self, absent: Absent, store: Store) -> None:
+        """Open sinks and sources, but for those that are away now. Raises ServiceError."""
         for name, sink in self._parts.sinks.items():
-            with named("sinks", name):
-                sink.open()
-        self._parts.check_endpoints()
+            absent.open(f"sinks.{name}", sink, partial(open_sink, name, sink))
+        for name, feed in self._parts.feeds.items():
+            absent.open(f"sources.{name}", feed, partial(open_feed, feed, store))
 
     def _close_parts(self) -> None:
         (self._parts if self._running is None else self._running.parts).close()

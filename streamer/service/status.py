@@ -156,7 +156,7 @@ class Status:
             each = {
                 "name": name,
                 "type": section.type,
-                "state": state,
+                "state": "away" if self._pipeline.is_away(name) else state,
                 "delivered": delivered,
                 "dead": dead,
                 "delivered_per_s": rates.get(("sink", name, 0)),
@@ -184,6 +184,8 @@ class Status:
             return "pipeline_failed"
         if not self._store.is_writable():
             return "store_not_writable"
+        if self._pipeline.absent:
+            return "away"
         return "stalled" if self._is_stalled() else None
 
     @property

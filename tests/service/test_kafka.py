@@ -21,7 +21,7 @@ from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.formats import decoder, taken
 from streamer.service.messages import key_of
-from streamer.service.protocols import Batch, Refused
+from streamer.service.protocols import Away, Batch, Refused
 from streamer.service.serve import Service
 from streamer.service.sinks.kafka import KafkaTopic
 from streamer.service.sources import kafka as source_of_kafka
@@ -326,7 +326,7 @@ def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER", "_FIRST_ANSWER"):
         monkeypatch.setattr(f"streamer.service.kafka.{name}", 0.3)
     section = {"type": "kafka", "brokers": "127.0.0.1:1", "topic": "orders"}
-    with pytest.raises(ServiceError, match=r"no broker answers at 127\.0\.0\.1:1: .*Connection refused"):
+    with pytest.raises(Away, match=r"no broker answers at 127\.0\.0\.1:1: .*Connection refused"):
         KafkaTopic(KafkaSink(**section)).check()
 
 

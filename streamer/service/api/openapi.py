@@ -199,7 +199,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                         "name": TEXT,
                         "type": TEXT,
                         "format": TEXT,
-                        "state": {"enum": ["reading", "idle", "stalled", "ended"]},
+                        "state": {"enum": ["away", "reading", "idle", "stalled", "ended"]},
                         "positions": {"type": "object", "additionalProperties": TEXT},
                         **dict.fromkeys(("read", "matched", "rejected"), COUNT),
                         **OF_SOURCES,
@@ -215,7 +215,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                     {
                         "name": TEXT,
                         "type": TEXT,
-                        "state": {"enum": ["working", "stalled", "down", "no_room", "disabled", "removed"]},
+                        "state": {"enum": ["working", "away", "stalled", "down", "no_room", "disabled", "removed"]},
                         "delivered": COUNT,
                         "dead": COUNT,
                         "spool": object_of({"messages": COUNT, "bytes": COUNT, "oldest_s": {"type": "number"}}),
@@ -236,7 +236,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
     "Readiness": object_of(
         {
             "status": {"enum": ["ready", "not ready"]},
-            "reason": {"enum": ["pipeline_failed", "store_not_writable", "stalled"]},
+            "reason": {"enum": ["pipeline_failed", "store_not_writable", "away", "stalled"]},
         },
         "reason",
     ),

@@ -131,7 +131,7 @@ class KafkaMessages:
             # The group's coordinator answers, or says that we may not.
             kafka.committed(consumer, [TopicPartition(topic, 0) for topic in named[:1] or list(found)[:1]])
         except ServiceError as error:
-            raise ServiceError(f"group {self._section.group}: {error}") from None
+            raise type(error)(f"group {self._section.group}: {error}") from None
         finally:
             consumer.close()
 
@@ -358,7 +358,7 @@ class KafkaMessages:
             try:
                 begun = self._begun(wanted)
                 break
-            except kafka.Away as away:
+            except protocols.Away as away:
                 if self._is_closing or time.monotonic() > deadline:
                     raise
                 _LOGGER.warning("%s; tried again, to begin %d partitions", away, len(wanted))

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import threading
 import time
 from collections import deque
@@ -37,12 +36,11 @@ from streamer.cdc.pgoutput import Begin, Change, Column, Commit, Table, converte
 from streamer.config.schema.sources import PostgresSource
 from streamer.errors import EventCode, EventError, ServiceError
 from streamer.service import faults, formats, protocols
+from streamer.service.away import delay
 from streamer.service.protocols import Batch, Record, Refused
 from streamer.service.sources.lines import CHUNK, KEPT
-from streamer.service.sources.replication import Keepalive, Replication, connect, lsn, lsn_text, said
+from streamer.service.sources.replication import Keepalive, Replication, connect, is_away, lsn, lsn_text, said
 
-#: How long to wait after the first failure in a row, and at most, in seconds; half of it is left to chance.
-_FIRST, _MOST = 0.25, 30.0
 #: Rows of a table that are read at once.
 _ROWS: Final = 1000
 #: A server is told that its log may go at most this often, in seconds, unless it asks.
@@ -190,6 +188,8 @@ class PostgresChanges:
 
     def _resume(self, server: _Server, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
         """Find the place where this server was read last, if it was."""
+        self._place = self._lost_because = None
+        self._gone.clear()
         places = dict(confirmed)
         if (text := places.pop(self._partition, None)) is not None:
             self._place = _Place.of(text)
@@ -532,12 +532,12 @@ class PostgresChanges:
                 self._lost_because = f"the publication was made after the changes that come next: {reason}"
             elif error.sqlstate in _LASTING:
                 raise ServiceError(reason) from None
-        delay = min(_MOST, _FIRST * 2 ** min(self._failures, 10)) * random.uniform(0.5, 1)
+        wait = delay(self._failures)
         self._failures += 1
-        self._retry_at = time.monotonic() + delay
+        self._retry_at = time.monotonic() + wait
         # A server needs a moment to find out that the last run of the service is over.
         level = logging.INFO if isinstance(error, _InUseError) and self._failures < 5 else logging.WARNING
-        _LOGGER.log(level, "slot %s: %s; tried again in %.1f s", self._slot, reason, delay)
+        _LOGGER.log(level, "slot %s: %s; tried again in %.1f s", self._slot, reason, wait)
 
     # Saying how far it is held
 
@@ -593,7 +593,8 @@ class _Told:
 
     def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, psycopg.Error):
-            raise ServiceError(said(error, self._section.dsn)) from None
+            told = protocols.Away if is_away(error, self._section.dsn) else ServiceError
+            raise told(said(error, self._section.dsn)) from None
 
 
 def _primary_keys(stream: Replication) -> dict[str, list[str]]:

@@ -1,0 +1,138 @@
+"""A server that does not answer when the service starts is waited for; one that does not let us in is an error at once."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer import Config
+from streamer.config.loader import Loaded
+from streamer.errors import ServiceError
+from streamer.service import away
+from streamer.service.protocols import Away
+from streamer.service.serve import Service
+from streamer.service.sinks.file import FileAppender
+from tests.service.api import BIG, order, running, until
+from tests.service.conftest import lines
+from tests.service.database import ORDERS, PUBLICATION, SUBSCRIPTION
+from tests.tools.postgres import Cluster, missing
+
+pytestmark = pytest.mark.later_on_the_reference
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(away, "MOST", 0.3)
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[Cluster]:
+    """A server that is down, with a table."""
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+    made = Cluster()
+    made.sql(ORDERS, PUBLICATION, "SELECT pg_create_logical_replication_slot('streamer', 'pgoutput')")
+    made.stop()
+    yield made
+    made.close()
+
+
+def shop(directory: Path) -> dict[str, Any]:
+    (directory / "subs.jsonl").write_text(SUBSCRIPTION)
+    return {
+        "subscriptions": [str(directory / "subs.jsonl")],
+        "sources": {"shop": {"type": "postgres", "dsn": {"env": "PG"}}},
+        "sinks": {"out": {"type": "file", "path": str(directory / "out.jsonl")}},
+        "service": {"data_dir": str(directory / "data")},
+    }
+
+
+def test_a_database_that_is_down_is_waited_for(
+    stopped: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, backend: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("PG", stopped.dsn())
+    with pytest.raises(ServiceError, match=r"sources\.shop: .*refused"):
+        Service(lambda: Loaded(Config.from_dict(shop(tmp_path)))).check()
+    with running(tmp_path, **shop(tmp_path)) as api:
+        admin = api.make_token(None, "admin")
+        reply = api.ask("GET", "/readyz", token="")
+        assert (reply.status, reply.json["reason"]) == (503, "away")
+        assert api.ask("GET", "/healthz", token="").status == 200
+        (source,) = api.ask("GET", "/v1/sources", token=admin).json["items"]
+        assert source["state"] == "away"
+        # A reload goes on waiting.
+        api.config["sinks"] = {"out": {"type": "file", "path": str(tmp_path / "other.jsonl")}}
+        assert api.service.reload().errors == ()
+        until(lambda: "tried again in" in caplog.text)
+        stopped.start()
+        stopped.sql("INSERT INTO orders SELECT count(*), 250 FROM orders")
+        until(lambda: (tmp_path / "other.jsonl").exists() and lines(tmp_path / "other.jsonl"))
+        assert api.ask("GET", "/readyz", token="").status == 200
+        assert "sources.shop: it is there now" in caplog.text
+    # It answers, and waiting would not help.
+    for wrong, reason in (
+        (stopped.dsn().replace("secret-word", "another-word"), "password authentication failed"),
+        (stopped.dsn("nosuch"), "does not exist"),
+        (stopped.dsn() + "?sslmode=require", "SSL"),
+    ):
+        monkeypatch.setenv("PG", wrong)
+        with pytest.raises(ServiceError, match=reason):
+            Service(lambda: Loaded(Config.from_dict(shop(tmp_path)))).run()
+    stopped.stop()
+
+
+def test_who_is_told_to_end_while_it_waits_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("PG", f"postgresql://u:p@127.0.0.1:{nobody.getsockname()[1]}/x")
+        service = Service(lambda: Loaded(Config.from_dict(shop(tmp_path))))
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        time.sleep(0.5)
+        assert thread.is_alive()
+        service.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_while_a_sink_is_away_events_wait_and_nothing_is_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    is_there = threading.Event()
+    opening = FileAppender.open
+
+    def opened(sink: FileAppender) -> None:
+        if not is_there.is_set():
+            raise Away("no broker answers")
+        opening(sink)
+
+    monkeypatch.setattr(FileAppender, "open", opened)
+    (tmp_path / "subs.jsonl").write_text('{"id": "big", "tenant": "acme"}\n')
+    for _ in range(2):
+        with running(tmp_path, subscriptions=[str(tmp_path / "subs.jsonl")]) as api:
+            with open(tmp_path / "in.jsonl", "ab") as file:
+                file.write(order(1) + b"\n")
+            until(lambda: api.counts()["matches_pending"])
+            (sink,) = api.ask("GET", "/v1/sinks", token=api.make_token(None, "admin")).json["items"]
+            assert sink["state"] == "away"
+    assert not (tmp_path / "out.jsonl").exists()
+    is_there.set()
+    with running(tmp_path, subscriptions=[str(tmp_path / "subs.jsonl")]) as api:
+        assert api.ask("PUT", "/v1/subscriptions/two", BIG).status == 201
+        until(lambda: len(api.delivered()) == 2)
+    is_there.clear()
+    with running(tmp_path, subscriptions=[str(tmp_path / "subs.jsonl")]) as api:
+        with open(tmp_path / "in.jsonl", "ab") as file:
+            file.write(order(2) + b"\n")
+        until(lambda: api.counts()["matches_pending"])
+        is_there.set()
+        until(lambda: len(api.delivered()) == 4)
+        assert api.ask("GET", "/readyz", token="").status == 200
