@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable
+from secrets import token_hex
 from typing import Final
 
 from mmh3 import mmh3_x64_128_digest
@@ -42,6 +43,22 @@ def message(letter: DeadLetter) -> tuple[str, bytes]:
         "time": rfc3339(letter.at * 10**6).decode(),
         "datacontenttype": "application/json",
         "data": data,
+    }
+    return identity, _JSON(told).encode() + b"\n"
+
+
+def test(sink: str) -> tuple[str, bytes]:
+    """Return the id and the text of a message that says that it is a test, and tells of no event."""
+    identity = token_hex(16)
+    told = {
+        "specversion": "1.0",
+        "id": identity,
+        "source": "/streamer/test",
+        "type": "streamer.test",
+        "subject": sink,
+        "time": rfc3339(milliseconds() * 10**6).decode(),
+        "datacontenttype": "application/json",
+        "data": {"test": True},
     }
     return identity, _JSON(told).encode() + b"\n"
 

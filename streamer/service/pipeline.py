@@ -32,10 +32,11 @@ from streamer.service import faults, formats, letters
 from streamer.service.away import Absent
 from streamer.service.messages import Speaker, Told
 from streamer.service.metrics import Counts
+from streamer.service.observed.attempts import Attempt, Attempts
 from streamer.service.observed.events import Events
 from streamer.service.protocols import Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
 from streamer.service.spool import Spool, tally
-from streamer.service.store.rows import Confirmed, DeadLetter
+from streamer.service.store.rows import Confirmed, DeadLetter, milliseconds
 from streamer.service.store.sqlite import Store
 from streamer.service.waiting import PART_BYTES, Part, Waiting
 
@@ -261,6 +262,24 @@ class Pipeline:
         with self._writing:
             self._setup.sinks[sink].write(messages)
             return self._setup.sinks[sink].flush()
+
+    def attempts(self, sink: str) -> Attempts | None:
+        """Return what came of the last attempts to deliver, if that is by way of the spool."""
+        return self._spool.attempts if sink in self._spool.sinks else None
+
+    def test(self, sink: str) -> Attempt | None:
+        """Send a message that says that it is a test, past all that waits; None where there is no such sink."""
+        identity, text = letters.test(sink)
+        began = time.monotonic()
+        if (delivery := self._spool.delivery(sink)) is not None:
+            outcome = delivery.endpoint.send([identity], [text])
+        else:
+            with self._turn:
+                if sink not in self._setup.sinks:
+                    return None
+                outcomes = self._given(sink, [text])
+            outcome = outcomes[0][1] if outcomes else Outcome("delivered")
+        return Attempt(milliseconds(), time.monotonic() - began, 1, identity, outcome)
 
     def resend(self, letter: DeadLetter) -> bool:
         """Write a message again that its sink would not take, and drop its letter; False where the sink does not take it now."""

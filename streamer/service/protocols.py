@@ -10,7 +10,7 @@ stands for other records, nor a position in it for another record: ids of messag
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeAlias, final
 
 from streamer.errors import EventError, ServiceError
@@ -125,12 +125,14 @@ class Outcome:
         code: one of a few words or a status that say why; it is a metric's and a dead letter's.
         reason: what went wrong. It holds no secret, no row, and nothing that the endpoint has said.
         after: seconds that the endpoint asks to be left alone.
+        said: how its answer begins: for who looks at attempts alone, never for a log, a metric or a letter.
     """
 
     result: Literal["delivered", "later", "never", "gone"]
     code: str = ""
     reason: str = ""
     after: float | None = None
+    said: bytes = field(default=b"", compare=False, repr=False)
 
 
 class SinkGone(Exception):

@@ -150,6 +150,7 @@ class Service:
             entrance = Entrance(lambda: _handlers(self, store, status), registry, self.subscriptions, gateways, dev=self._dev)
             opened.callback(entrance.close)
             opened.callback(status.observer.close)
+            opened.callback(status.replays.close)
             running = self._running = Running(
                 self._loaded, self._parts, self.engine, store, self.subscriptions, gateways, pipeline, spool, entrance
             )

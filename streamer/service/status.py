@@ -16,12 +16,14 @@ from streamer.config.schema.sources import PostgresSource
 from streamer.engine.engine import Engine
 from streamer.service import configured
 from streamer.service.metrics import Counts, Gauges
+from streamer.service.observed.attempts import Attempt
 from streamer.service.observed.events import Events
 from streamer.service.observed.observer import Observer
 from streamer.service.observed.rates import Lags, Rates
 from streamer.service.parts import sinks_of, sources_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.reload import Reloaded
+from streamer.service.replays import Replays
 from streamer.service.store.rows import DeadLetter, time_of
 from streamer.service.store.sqlite import Store
 from streamer.version import VERSION
@@ -32,6 +34,8 @@ IDLE: Final = 10.0
 STALLED: Final = 30.0
 #: Partitions of a source that are told.
 _MOST: Final = 1000
+#: Dead letters that are counted by their reason.
+_COUNTED: Final = 10_000
 
 
 @final
@@ -45,6 +49,7 @@ class Status:
 
     Attributes:
         observer: what is remembered of the service.
+        replays: dead letters that are delivered again.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class Status:
         self._loaded, self._reload, self.check_config = loaded, reload, check
         self._rates, self._lags = Rates(), Lags()
         self._started = time.time()
+        self.replays = Replays(store, self.replay)
         self.observer = Observer(engine, registry.collect, self._look)
 
     def _config(self) -> Config:
@@ -163,7 +169,12 @@ class Status:
                 "dead_per_s": rates.get(("sink", name, 1)),
                 "oldest_undelivered_s": stalled,
             }
-            told.append(each if (seen := spools.get(name)) is None else each | _spooled(seen))
+            if (seen := spools.get(name)) is not None:
+                attempts = self._pipeline.attempts(name)
+                failed = None if attempts is None else attempts.failed(name)
+                last = None if failed is None else _error(failed.at, failed.outcome.code, failed.outcome.reason)
+                each |= {**_spooled(seen), "last_error": last}
+            told.append(each)
         known = self._config().sinks
         for name, count, size in self._store.lanes():
             if not isinstance(known.get(name), WebhookSink):
@@ -229,6 +240,22 @@ class Status:
             ],
             "samples": [asdict(sample) for sample in kept],
         }
+
+    def attempts(self, sink: str, most: int) -> list[Attempt] | None:
+        """Return the last attempts to deliver to an endpoint, the newest first; None where there is no such endpoint."""
+        attempts = self._pipeline.attempts(sink)
+        return None if attempts is None else attempts.last(sink, most)
+
+    def test(self, sink: str) -> Attempt | None:
+        """Send a message that says that it is a test; None where there is no such sink. Raises ServiceError."""
+        return self._pipeline.test(sink)
+
+    def letters_by_reason(self) -> dict[str, Any]:
+        """Return how many of the last dead letters there are for each reason. Raises ServiceError."""
+        rows, total = self._store.letters_by_reason(_COUNTED), self._store.dead_letters()
+        names = ("stage", "code", "source", "sink", "count")
+        items = [{**dict(zip(names, row, strict=False)), "first": time_of(row[5]), "last": time_of(row[6])} for row in rows]
+        return {"items": items, "total": total, "looked_at": sum(row[4] for row in rows)}
 
     def replay(self, letter: DeadLetter) -> bool:
         """Match a dead letter again, and deliver what it matches; False where its source is gone, or it cannot be read again."""

@@ -38,6 +38,7 @@ class Receiver:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.answer: Callable[[Request], Answer] = lambda _: 204
+        self.said = b""  # the body of what is no 204
         self.connections = 0
         outer = self
 
@@ -59,8 +60,10 @@ class Receiver:
                 for name, value in headers.items():
                     self.send_header(name, value)
                 if status != 204:
-                    self.send_header("Content-Length", "0")
+                    self.send_header("Content-Length", str(len(outer.said)))
                 self.end_headers()
+                if status != 204:
+                    self.wfile.write(outer.said)
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""

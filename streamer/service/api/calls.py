@@ -111,7 +111,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Body: TypeAlias = Literal["subscription", "subscriptions", "event", "question", "gateway", "configuration", "draft"]
+Body: TypeAlias = Literal["subscription", "subscriptions", "event", "question", "gateway", "configuration", "draft", "replay"]
 """What a request says: its schema is in the document."""
 
 

@@ -16,9 +16,11 @@ from streamer.service import gateways
 from streamer.service.api import openapi
 from streamer.service.api.asking import Asking, lines_of
 from streamer.service.api.calls import EVENTS, LINES, METRICS, Answer, Call, after, answer, cursor, members_of, tags
+from streamer.service.api.delivering import Delivering
 from streamer.service.api.live import Watchers
 from streamer.service.api.observed import Observed
 from streamer.service.api.problems import Problem, members
+from streamer.service.api.routes_delivered import CHOSEN
 from streamer.service.api.streams import Wanted
 from streamer.service.api.watching import Watching
 from streamer.service.status import Status
@@ -53,7 +55,7 @@ class Handlers:
         options: Options = engine._options
         self.default_tenant = options.default_tenant
         asking = Asking(engine, subscriptions, status.events, options.default_tenant)
-        self._others = (Observed(status), Watching(status.events), asking)
+        self._others = (Observed(status), Watching(status.events), asking, Delivering(status, own))
         self.watchers = Watchers(status.events, status.counted)
         self._document = json.dumps(openapi.document(options.limits, options.topic_dialect)).encode()
 
@@ -207,7 +209,8 @@ class Handlers:
         at = _number(after(call.query["cursor"])) if "cursor" in call.query else 0
         if at is None:
             raise Problem("bad-request", "cursor: expected the next of a list of dead letters, as it was given")
-        letters = self._store.letters(at, limit)
+        chosen = {name: call.query[name] for name in CHOSEN if name in call.query}
+        letters = self._store.letters(at, limit, chosen)
         more = cursor(str(letters[-1].id)) if len(letters) == limit else None
         return answer({"items": [_letter(each) for each in letters], "next": more})
 

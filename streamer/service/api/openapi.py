@@ -11,6 +11,7 @@ from streamer.service.api.calls import Body
 from streamer.service.api.problems import KINDS, MEDIA_TYPE
 from streamer.service.api.route import Route
 from streamer.service.api.routes import ROUTES
+from streamer.service.api.routes_delivered import CHOSEN
 from streamer.service.api.schema import BOOL, COUNT, MAYBE, NEXT, TEXT, TIME, TRANSITION, list_of, object_of, ref
 from streamer.service.api.schemas_observed import OBSERVED, OF_SINKS, OF_SOURCES
 from streamer.service.gateways import MOST_BATCH, MOST_SECRETS, MOST_URL
@@ -271,12 +272,23 @@ _DRAFT: Final = {
     "oneOf": [{"required": ["text"]}, {"required": ["subscription"]}],
     "additionalProperties": False,
 }
+_REPLAY: Final = {
+    "type": "object",
+    "properties": {
+        "numbers": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 1000},
+        **dict.fromkeys(CHOSEN, TEXT),
+    },
+    "minProperties": 1,
+    "additionalProperties": False,
+    "description": "`numbers`, or some of the others.",
+}
 _BODIES: Final[Mapping[Body, Any]] = {
     "subscription": ref("Written"),
     "subscriptions": ref("Subscription"),
     "event": {"type": "object", "description": "An event, as the `matching.layout` of the configuration has it."},
     "question": _QUESTION,
     "draft": _DRAFT,
+    "replay": _REPLAY,
     "gateway": _GIVEN,
     "configuration": {"type": "string", "description": "As a file has it."},
 }

@@ -30,6 +30,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "other-origin": (409, "Files hold this subscription"),
     "not-replayable": (409, "The dead letter cannot be delivered again"),
     "no-stream": (409, "The gateway has no streams now"),
+    "no-test": (409, "There is nothing that a test could be sent to"),
     "precondition": (412, "It is not as the request has it"),
     "too-long": (413, "The request is too long"),
     "media-type": (415, "The body has another media type than one that is read"),

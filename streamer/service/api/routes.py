@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from streamer.service.api.calls import EVENTS, JSON, LINES, METRICS, Param
 from streamer.service.api.route import CURSOR, TENANT, Route, limit
+from streamer.service.api.routes_delivered import DELIVERED
 from streamer.service.api.routes_observed import OBSERVED
 
 _LEASE: Final = Param(
@@ -25,6 +26,8 @@ _GATEWAY: Final = "/v1/gateways/{id}"
 _WRITES: Final[Mapping[str, Any]] = {"scope": "write", "params": (TENANT,), "is_conditional": True}
 
 ROUTES: Final[tuple[Route, ...]] = (
+    *DELIVERED,
+    *OBSERVED,
     Route(
         method="GET",
         path="/v1/subscriptions",
@@ -261,42 +264,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         method="GET",
-        path="/v1/dead-letters",
-        handler="list_dead_letters",
-        summary="List what could not be delivered, without the records.",
-        scope="admin",
-        params=(CURSOR, limit(100, 1000)),
-        answers={200: "DeadLetters"},
-    ),
-    Route(
-        method="POST",
-        path="/v1/dead-letters/{number}:replay",
-        handler="replay_dead_letter",
-        summary="Deliver it again: a message as it is, a record as what it matches now. It is gone once that is held.",
-        scope="admin",
-        answers={202: None},
-        problems=("unknown", "not-replayable"),
-    ),
-    Route(
-        method="GET",
-        path="/v1/dead-letters/{number}",
-        handler="get_dead_letter",
-        summary="Show what could not be delivered, with the record.",
-        scope="admin",
-        answers={200: "DeadLetter"},
-        problems=("unknown",),
-    ),
-    Route(
-        method="DELETE",
-        path="/v1/dead-letters/{number}",
-        handler="drop_dead_letter",
-        summary="Forget what could not be delivered.",
-        scope="admin",
-        answers={204: None},
-        problems=("unknown",),
-    ),
-    Route(
-        method="GET",
         path="/v1/sources",
         handler="list_sources",
         summary="Tell where events are read, how far, and whether any come.",
@@ -310,24 +277,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Tell where matches go, and how many went there.",
         scope="admin",
         answers={200: "Sinks"},
-    ),
-    Route(
-        method="POST",
-        path="/v1/sinks/{name}:enable",
-        handler="enable_sink",
-        summary="Ask an endpoint of webhooks again that wanted no more.",
-        scope="admin",
-        answers={204: None},
-        problems=("unknown",),
-    ),
-    Route(
-        method="POST",
-        path="/v1/sinks/{name}:forget",
-        handler="forget_sink",
-        summary="Forget the messages in the spool of a sink that was taken out of the configuration.",
-        scope="admin",
-        answers={200: "Forgotten"},
-        problems=("unknown",),
     ),
     Route(
         method="GET",
@@ -379,7 +328,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         scope=None,
         answers={200: "Readiness", 503: "Readiness"},
     ),
-    *OBSERVED,
 )
 
 

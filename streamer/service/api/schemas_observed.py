@@ -10,6 +10,7 @@ from streamer.service.api.schema import (
     COUNT,
     MAYBE,
     MAYBE_NUMBER,
+    MAYBE_TIME,
     NEXT,
     NUMBER,
     TEXT,
@@ -44,6 +45,7 @@ OF_SOURCES: Final[Mapping[str, Any]] = {
 OF_SINKS: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("delivered_per_s", "dead_per_s"), MAYBE_NUMBER),
     "oldest_undelivered_s": NUMBER,
+    "last_error": _FAILED,
     "blocked_keys": COUNT,
     "attempts": {"type": "object", "additionalProperties": COUNT},
 }
@@ -59,6 +61,32 @@ _FILTER: Final = object_of(
     },
 )
 _REBUILT: Final = object_of({"tenant": TEXT, "collection": TEXT, "reason": TEXT, "count": COUNT})
+_ATTEMPT: Final = object_of(
+    {
+        "at": TIME,
+        "duration_ms": NUMBER,
+        "messages": COUNT,
+        "first_message": {"type": "string", "description": "The id of the first."},
+        "result": {"enum": ["delivered", "later", "never", "gone"]},
+        "code": {"type": "string", "description": "A status of HTTP, or a word."},
+        "reason": TEXT,
+        "answer": {"type": "string", "description": "How the endpoint's answer begins, for an administrator."},
+    },
+    "answer",
+)
+_REPLAY: Final = object_of(
+    {
+        "id": TEXT,
+        "state": {"enum": ["running", "done", "ended", "failed"], "description": "`ended` is by somebody."},
+        "chosen": {"type": "object", "additionalProperties": TEXT},
+        **dict.fromkeys(("total", "replayed"), COUNT),
+        "refused": {"type": "integer", "minimum": 0, "description": "Those that stay: not whole, or without a source or a sink."},
+        "refused_numbers": list_of(COUNT),
+        "begun": TIME,
+        "ended": MAYBE_TIME,
+        "error": MAYBE,
+    }
+)
 OBSERVED: Final[Mapping[str, Any]] = {
     "Status": object_of(
         {
@@ -119,6 +147,21 @@ OBSERVED: Final[Mapping[str, Any]] = {
             ),
         }
     ),
+    "Attempt": _ATTEMPT,
+    "Attempts": object_of({"items": list_of(_ATTEMPT)}),
+    "DeadLetterCounts": object_of(
+        {
+            "items": list_of(
+                object_of(
+                    {**dict.fromkeys(("stage", "code", "source", "sink"), TEXT), "count": COUNT, "first": TIME, "last": TIME}
+                )
+            ),
+            "total": COUNT,
+            "looked_at": {"type": "integer", "description": "Of the last ones."},
+        }
+    ),
+    "Replay": _REPLAY,
+    "Replays": object_of({"items": list_of(_REPLAY)}),
     "Events": object_of(
         {
             "items": list_of(ref("Event")),

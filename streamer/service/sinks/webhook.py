@@ -26,6 +26,7 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final, Protocol, final
@@ -41,6 +42,8 @@ from streamer.version import VERSION
 
 #: Bytes of a response, head and body, that are read at most.
 MOST_READ: Final = 64 * 1024
+#: Bytes of a response that who looks at attempts is shown.
+MOST_SAID: Final = 512
 #: How long the body of a response may take, in seconds, once its head has told how the attempt ended.
 BODY: Final = 2.0
 #: A connection that was idle for so long, in seconds, is not used again.
@@ -204,9 +207,10 @@ class Webhook:
             if cut is None:
                 raise
             raise cut from None
+        said = b""
         try:
             connection.wire.begin(min(deadline, time.monotonic() + BODY), connection.wire.left)
-            response.read(MOST_READ + 1)
+            said = response.read(MOST_READ + 1)[:MOST_SAID]
             # Whoever answers 101 speaks something else from there on.
             is_whole = cut is None and response.isclosed() and not response.will_close and response.status >= 200
         except (OSError, http.client.HTTPException, ValueError):
@@ -217,7 +221,7 @@ class Webhook:
         else:
             response.close()
             connection.close()
-        return _outcome(response.status, response.getheader("Retry-After"))
+        return replace(_outcome(response.status, response.getheader("Retry-After")), said=said)
 
     def _kept(self) -> _Connection | None:
         while True:

@@ -17,6 +17,7 @@ from streamer.errors import ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, letters
 from streamer.service.metrics import Counts, Gauges
+from streamer.service.observed.attempts import Attempts
 from streamer.service.protocols import Endpoint, Outcome
 from streamer.service.spool.breaker import Terms
 from streamer.service.spool.delivery import WEBHOOKS, Delivery, Line, Owner
@@ -59,6 +60,7 @@ class Spool:
 
     Attributes:
         announce: is called with dead letters before they are put down, where that sink is not one of its own.
+        attempts: the last ones.
         tell: is called with what histories have more, and its numbers, by the thread that put it there.
     """
 
@@ -67,6 +69,7 @@ class Spool:
         self.dead_letter = dead_letter
         self.announce: Callable[[Sequence[DeadLetter]], None] = lambda _: None
         self.tell: Callable[[Sequence[tuple[History, int, Spooled]]], None] = lambda _: None
+        self.attempts = Attempts()
         self._deliveries: dict[str, Delivery] = {}
         self._removed: dict[str, Delivery] = {}
         self._histories: dict[str, History] = {}
@@ -528,7 +531,10 @@ class Spool:
     def _attempt(self) -> None:
         while (job := self._jobs.get()) is not None:
             each, endpoint, rows, lines = job
-            self._inbox.put((each, rows, lines, _tried(endpoint.send, rows)))
+            began, outcome = time.monotonic(), _tried(endpoint.send, rows)
+            if isinstance(outcome, Outcome):
+                self.attempts.add(each.name, [row.message for row in rows], outcome, time.monotonic() - began)
+            self._inbox.put((each, rows, lines, outcome))
 
 
 def tally(spooled: Iterable[Spooled]) -> dict[str, tuple[int, int, int]]:

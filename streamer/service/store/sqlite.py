@@ -17,10 +17,11 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from math import inf
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, final
 
 from streamer.errors import ServiceError
@@ -292,9 +293,26 @@ class Store:
         self._dead = self._measured()
         return int(count)
 
-    def letters(self, after: int = 0, most: int = 1000) -> list[DeadLetter]:
-        """Return dead letters in the order of their numbers, from the first after one."""
-        return _letters(self.rows(_LETTERS, after, most))
+    def letters(self, after: int = 0, most: int = 1000, chosen: Mapping[str, str] = MappingProxyType({})) -> list[DeadLetter]:
+        """Return dead letters in the order of their numbers, from the first after one; only those with the *chosen* members."""
+        statement = _LETTERS.replace("id > ?", f"id > ?{_where(chosen)}")
+        return _letters(self.rows(statement, after, *chosen.values(), most))
+
+    def count_letters(self, chosen: Mapping[str, str]) -> tuple[int, int]:
+        """Return the number of the last dead letter, and how many have the *chosen* members. Nobody waits for it."""
+        with self._told(), closing(self.reader()) as database:
+            statement = f"SELECT coalesce(max(id), 0), count(*) FROM dead_letters WHERE 1{_where(chosen)}"
+            last, count = database.execute(statement, tuple(chosen.values())).fetchone()
+            return int(last), int(count)
+
+    def letters_by_reason(self, most: int) -> list[tuple[str, str, str, str, int, int, int]]:
+        """Return stage, code, source and sink of the last dead letters, how many these are, and when the first and last failed.
+
+        Args:
+            most: so many letters are looked at. Nobody waits for it.
+        """
+        with self._told(), closing(self.reader()) as database:
+            return database.execute(_BY_REASON, (most,)).fetchall()
 
     # The spool
 
@@ -558,6 +576,10 @@ _LETTERS: Final = (
     "SELECT id, source, partition, position, part, stage, code, reason, attempts, at, size, record, sink, message, matches, key,"
     " spooled FROM dead_letters WHERE id > ? ORDER BY id LIMIT ?"
 )
+_BY_REASON: Final = (
+    "SELECT stage, code, source, sink, count(*), min(at), max(at) FROM"
+    " (SELECT stage, code, source, sink, at FROM dead_letters ORDER BY id DESC LIMIT ?) GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC"
+)
 _MEMBERS: Final = tuple(name.strip() for name in _LETTERS.removeprefix("SELECT ").partition(" FROM")[0].split(","))
 _KEPT: Final = _MEMBERS[1:]
 _BURY: Final = (
@@ -597,6 +619,11 @@ def _range(lane: Lane) -> tuple[int, int]:
 def _bury(execute: Any, dead: Iterable[DeadLetter]) -> None:
     for letter in dead:
         execute(_BURY, tuple(getattr(letter, name) for name in _KEPT))
+
+
+def _where(chosen: Mapping[str, str]) -> str:
+    assert chosen.keys() <= set(_MEMBERS), chosen
+    return "".join(f" AND {name} = ?" for name in chosen)
 
 
 def _letters(rows: Iterable[Sequence[Any]]) -> list[DeadLetter]:

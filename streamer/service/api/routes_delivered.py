@@ -1,0 +1,151 @@
+"""Routes of what became of messages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamer.service.api.calls import JSON, Param
+from streamer.service.api.route import CURSOR, TENANT, Route, limit
+
+#: What dead letters are chosen by.
+CHOSEN: Final = ("code", "stage", "source", "sink")
+
+DELIVERED: Final[tuple[Route, ...]] = (
+    Route(
+        method="GET",
+        path="/v1/dead-letters",
+        handler="list_dead_letters",
+        summary="List what could not be delivered, without the records.",
+        scope="admin",
+        params=(CURSOR, limit(100, 1000), *(Param(name, f"Only those with this {name}.") for name in CHOSEN)),
+        answers={200: "DeadLetters"},
+    ),
+    Route(
+        method="POST",
+        path="/v1/dead-letters/{number}:replay",
+        handler="replay_dead_letter",
+        summary="Deliver it again: a message as it is, a record as what it matches now. It is gone once that is held.",
+        scope="admin",
+        answers={202: None},
+        problems=("unknown", "not-replayable"),
+    ),
+    Route(
+        method="GET",
+        path="/v1/dead-letters/{number}",
+        handler="get_dead_letter",
+        summary="Show what could not be delivered, with the record.",
+        scope="admin",
+        answers={200: "DeadLetter"},
+        problems=("unknown",),
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/dead-letters/{number}",
+        handler="drop_dead_letter",
+        summary="Forget what could not be delivered.",
+        scope="admin",
+        answers={204: None},
+        problems=("unknown",),
+    ),
+    Route(
+        method="GET",
+        path="/v1/dead-letters:counts",
+        handler="count_dead_letters",
+        summary="Count the last dead letters by their reason.",
+        scope="admin",
+        answers={200: "DeadLetterCounts"},
+    ),
+    Route(
+        method="GET",
+        path="/v1/replays",
+        handler="list_replays",
+        summary="List the replays since the start, the newest first.",
+        scope="admin",
+        answers={200: "Replays"},
+    ),
+    Route(
+        method="POST",
+        path="/v1/replays",
+        handler="begin_replay",
+        summary="Deliver dead letters again: those of some numbers, or all that have a code, a stage, a source or a sink.",
+        scope="admin",
+        body="replay",
+        consumes=(JSON,),
+        answers={202: "Replay"},
+    ),
+    Route(
+        method="GET",
+        path="/v1/replays/{id}",
+        handler="get_replay",
+        summary="Tell how far a replay is.",
+        scope="admin",
+        answers={200: "Replay"},
+        problems=("unknown",),
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/replays/{id}",
+        handler="end_replay",
+        summary="End a replay; what it delivered again stays delivered.",
+        scope="admin",
+        answers={200: "Replay"},
+        problems=("unknown",),
+    ),
+    Route(
+        method="POST",
+        path="/v1/sinks/{name}:enable",
+        handler="enable_sink",
+        summary="Ask an endpoint of webhooks again that wanted no more.",
+        scope="admin",
+        answers={204: None},
+        problems=("unknown",),
+    ),
+    Route(
+        method="POST",
+        path="/v1/sinks/{name}:forget",
+        handler="forget_sink",
+        summary="Forget the messages in the spool of a sink that was taken out of the configuration.",
+        scope="admin",
+        answers={200: "Forgotten"},
+        problems=("unknown",),
+    ),
+    Route(
+        method="POST",
+        path="/v1/sinks/{name}:test",
+        handler="check_sink",
+        summary="Send a message of the type `streamer.test` to a sink, and tell what came of it.",
+        scope="admin",
+        answers={200: "Attempt"},
+        problems=("unknown",),
+    ),
+    Route(
+        method="GET",
+        path="/v1/sinks/{name}/attempts",
+        handler="sink_attempts",
+        summary="List the last attempts to deliver to a sink of webhooks, the newest first.",
+        scope="admin",
+        params=(limit(50, 100),),
+        answers={200: "Attempts"},
+        problems=("unknown",),
+    ),
+    Route(
+        method="POST",
+        path="/v1/gateways/{id}:test",
+        handler="check_gateway",
+        summary="Send a message of the type `streamer.test` to the endpoint of a gateway, and tell what came of it.",
+        scope="write",
+        params=(TENANT,),
+        answers={200: "Attempt"},
+        problems=("unknown", "no-test"),
+    ),
+    Route(
+        method="GET",
+        path="/v1/gateways/{id}/attempts",
+        handler="gateway_attempts",
+        summary="List the last attempts to deliver to a gateway, the newest first.",
+        scope="read",
+        params=(TENANT, limit(50, 100)),
+        answers={200: "Attempts"},
+        problems=("unknown",),
+    ),
+)

@@ -1,0 +1,80 @@
+"""What came of the last attempts to deliver to each endpoint: for who looks why nothing arrives."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from streamer.locks import Lock
+from streamer.service.protocols import Outcome
+from streamer.service.store.rows import milliseconds, time_of
+
+#: Attempts of a sink, and sinks; those to which nothing was sent for the longest time are forgotten first.
+MOST: Final = 100
+MOST_SINKS: Final = 200
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt.
+
+    Attributes:
+        at: when it ended, in milliseconds since the epoch.
+        seconds: how long it took.
+        ids: how many messages there were, and the id of the first.
+    """
+
+    at: int
+    seconds: float
+    messages: int
+    first: str
+    outcome: Outcome
+
+    def told(self, *, is_all: bool) -> dict[str, Any]:
+        """Return it as plain JSON; *is_all* with what the endpoint has said."""
+        told: dict[str, Any] = {
+            "at": time_of(self.at),
+            "duration_ms": round(self.seconds * 1000, 1),
+            "messages": self.messages,
+            "first_message": self.first,
+            "result": self.outcome.result,
+            "code": self.outcome.code,
+            "reason": self.outcome.reason,
+        }
+        return told | {"answer": self.outcome.said.decode(errors="replace")} if is_all else told
+
+
+@final
+class Attempts:
+    """The last attempts of all sinks. Any thread adds, any may ask."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._last: OrderedDict[str, deque[Attempt]] = OrderedDict()
+        self._failed: dict[str, Attempt] = {}
+
+    def add(self, sink: str, ids: Sequence[str], outcome: Outcome, seconds: float) -> None:
+        """Keep an attempt that has just ended."""
+        attempt = Attempt(milliseconds(), seconds, len(ids), ids[0] if ids else "", outcome)
+        with self._lock:
+            if sink not in self._last:
+                self._last[sink] = deque(maxlen=MOST)
+                if len(self._last) > MOST_SINKS:
+                    gone, _ = self._last.popitem(last=False)
+                    self._failed.pop(gone, None)
+            self._last.move_to_end(sink)
+            self._last[sink].append(attempt)
+            if outcome.result != "delivered":
+                self._failed[sink] = attempt
+
+    def last(self, sink: str, most: int = MOST) -> list[Attempt]:
+        """Return the last attempts of a sink, the newest first."""
+        with self._lock:
+            return list(reversed(self._last.get(sink, ())))[:most]
+
+    def failed(self, sink: str) -> Attempt | None:
+        """Return the last one that did not deliver, as far as it is known."""
+        return self._failed.get(sink)
