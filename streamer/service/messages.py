@@ -19,6 +19,7 @@ What stands here is what it must write, and what runs on the reference.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _BEGIN: Final = b'{"specversion":"1.0","id":"'
 _ID: Final = slice(len(_BEGIN), len(_BEGIN) + 32)
+#: A key of more bytes is told by its hash.
+LONGEST_KEY: Final = 1024
 _KEYED: Final = b',"partitionkey":'
 _BEFORE_DATA: Final = b',"datacontenttype":'
 _STRING: Final = json.JSONDecoder().raw_decode
@@ -92,6 +95,13 @@ def key_of(message: bytes) -> bytes | None:
     return str(key).encode()
 
 
+def bounded(key: str | None) -> str | None:
+    """Return a key, or its hash in its place where it is long: each message of a document has it."""
+    if key is None or len(key) <= LONGEST_KEY // 4 or len(text := key.encode(errors="surrogatepass")) <= LONGEST_KEY:
+        return key
+    return hashlib.sha256(text).hexdigest()
+
+
 @final
 class EventParts:
     """Reads what messages say of an event: once for each event that matches something.
@@ -128,7 +138,7 @@ class EventParts:
             collection = self._collection(found)
             if tenant is None:
                 tenant = self._tenant(found) or self._options.default_tenant
-        key = str(event_id) if key is None and event_id is not None else key
+        key = bounded(str(event_id) if key is None and event_id is not None else key)
         return b"".join(
             (
                 b"" if ts is None else b',"time":"%b"' % rfc3339(ts),
@@ -276,7 +286,8 @@ class Speaker:
 
     def _attributes(self, event: bytes, key: str | None, hits: Hits) -> bytes:
         encoder = hits.encoder
-        if encoder is not None and (made := encoder.attributes(event, key)) is not None:
+        # What is long may hold a key that is too long.
+        if encoder is not None and (made := encoder.attributes(event, key)) is not None and len(made) <= LONGEST_KEY:
             return made
         tenant = next((name for held in hits.ids() if (name := outside(held)[0]) != "*"), None)
         return self._parts.attributes(event, key, tenant)

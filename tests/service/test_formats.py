@@ -97,6 +97,17 @@ def test_a_key_that_names_no_columns_is_a_key_all_the_same() -> None:
     assert decode(record, b'{"id":null}')[0][1] == '{"id":null}'
 
 
+def test_a_debezium_key_names_its_columns_however_long_it_is() -> None:
+    decode = decoder("debezium")
+    assert decode is not None
+    row = {"nr": "x" * 5000, "amount": 1}
+    record = {"before": None, "after": row, "source": {"schema": "s", "table": "t"}, "op": "c"}
+    ((_, key),) = decode(json.dumps(record).encode(), json.dumps({"nr": row["nr"]}).encode())
+    parts = EventParts(Options.checked(layout=cdc.LAYOUT, default_tenant="acme"))
+    told = json.loads(b'{"a":1%b}' % parts.attributes(b'{"collection":"s.t","type":"insert"}', key, "acme"))
+    assert (key, len(told["partitionkey"])) == (row["nr"], 64)
+
+
 def test_an_integer_may_have_more_digits_than_python_reads() -> None:
     parts = EventParts(Options.checked(default_tenant="acme"))
     event = b'{"id":"a","data":{"amount":%b}}' % (b"9" * 5000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import logging
 import os
@@ -136,6 +137,16 @@ def test_a_message_may_tell_of_all_that_a_gateway_gets(make: Make, tmp_path: Pat
     assert len({each["id"] for each in messages}) == 3
     both = next(each for each in messages if len(each["data"]["subscriptions"]) == 2)
     assert both["data"]["subscriptions"][1] == {"id": "b", "transition": "enter", "certain": True, "labels": {"n": 1}}
+
+
+@pytest.mark.parametrize("letter", ["k", "ü", '"'])
+def test_a_long_key_is_told_by_its_hash(make: Make, tmp_path: Path, letter: str) -> None:
+    size = len(letter.encode())
+    keys = [letter * (1024 // size), letter * (1024 // size + 1), letter * 100_000]
+    (tmp_path / "in.jsonl").write_bytes(b"".join(event(key) + b"\n" for key in keys))  # type: ignore[arg-type]
+    make().run()
+    hashed = [hashlib.sha256(key.encode()).hexdigest() for key in keys]
+    assert [each["partitionkey"] for each in lines(tmp_path / "out.jsonl")] == [keys[0], *hashed[1:]]
 
 
 def test_tenants_may_use_one_id_and_the_messages_differ(make: Make, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ partitions. Transactions' markers take offsets, too; so the next offset is one a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import threading
@@ -59,8 +58,6 @@ _OVERHEAD: Final = 512
 _AT_ONCE: Final = 1000
 #: How long the client is waited for, in seconds.
 _WAIT: Final = 0.1
-#: A key that is longer is told by its hash, so that no message has it whole.
-_LONGEST_KEY: Final = 1024
 #: Headers of a CloudEvent in binary mode begin so.
 _PREFIX: Final = "ce_"
 #: Of confluent_kafka: parts of one that came from a broker are never None, but for value and key.
@@ -196,7 +193,7 @@ class KafkaMessages:
                 reason = f"the message is longer than the {self._max_bytes} bytes that are allowed"
                 error = EventError(EventCode.TOO_LONG, reason, offset=self._max_bytes)
                 records.append(Refused(error, value[:KEPT], len(value)))
-        keys = [_key(message.key()) for message in messages]
+        keys = [message.key() for message in messages]
         return Batch(partition.name, records, offsets.__getitem__, confirm, keys=keys)
 
     def acknowledge(self, partition: str, confirm: str) -> None:
@@ -536,11 +533,6 @@ def _attributes(message: Message) -> dict[str, str] | None:
         return None
     attributes = {name.removeprefix(_PREFIX): value for name, value in headers.items() if name.startswith(_PREFIX)}
     return attributes | {"datacontenttype": headers.get("content-type", "")}
-
-
-def _key(key: bytes | None) -> bytes | str | None:
-    """Return a message's key; of one that is long its hash."""
-    return key if key is None or len(key) <= _LONGEST_KEY else hashlib.sha256(key).hexdigest()
 
 
 def _shown(partitions: Sequence[_Partition]) -> str:
