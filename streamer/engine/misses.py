@@ -102,9 +102,20 @@ class NearMisses(Sequence[NearMiss]):
 
 
 def near_misses(
-    engine: Engine, event: EventSource, n: int, tenant: str | None, collection: str | None, max_subscriptions: int
+    engine: Engine,
+    event: EventSource,
+    n: int,
+    tenant: str | None,
+    collection: str | None,
+    max_subscriptions: int,
+    among: Iterator[str] | None = None,
 ) -> NearMisses:
-    """See `Engine.near_misses`."""
+    """See `Engine.near_misses`.
+
+    Args:
+        among: ids of those to examine, all of the event's tenant and collection; by default all that the engine has, of which
+            it makes a list first.
+    """
     options = engine._options
     try:
         read = options.read(event, tenant, collection)
@@ -112,7 +123,7 @@ def near_misses(
         return NearMisses()
     found: list[NearMiss] = []
     examined = 0
-    held = _ids(engine, read)
+    held = _ids(engine, read) if among is None else among
     for subscription_id in islice(held, max_subscriptions):
         examined += 1
         subscription = engine.get(subscription_id)

@@ -61,7 +61,27 @@ def test_near_misses_fail_by_one_condition_and_the_nearest_comes_first(api: Api)
     assert b"\\u0000" not in json.dumps(told).encode()
     assert told["complete"] is True
     assert [each["tenant"] for each in ask(api, "/v1/near-misses?limit=1", order(), admin)["near_misses"]] == ["*"]
-    assert ask(api, "/v1/near-misses?examine=1", order())["complete"] is False
+    seen, at = [], ""
+    for _ in range(3):
+        page = ask(api, f"/v1/near-misses?examine=1{at}", order())
+        assert page["examined"] == 1
+        seen += [each["id"] for each in page["near_misses"]]
+        if page["next"] is None:
+            break
+        at = f"&cursor={page['next']}"
+    assert sorted(seen) == ["far", "near"], "page by page all are looked at"
+
+
+def test_near_misses_are_of_the_events_collection_and_pass_over_so_many_others(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_PASSED", 3)
+    for number in range(4):
+        api.ask("PUT", f"/v1/subscriptions/a{number}", filtered(">", 251, collection="others"))
+    api.ask("PUT", "/v1/subscriptions/b", filtered(">", 251))
+    first = ask(api, "/v1/near-misses", order())
+    assert (first["near_misses"], first["examined"], first["complete"]) == ([], 0, False)
+    second = ask(api, f"/v1/near-misses?cursor={first['next']}", order())
+    assert ([each["id"] for each in second["near_misses"]], second["complete"]) == (["b"], True)
+    assert ask(api, "/v1/near-misses", b"null")["complete"] is True
 
 
 def test_a_draft_says_where_it_is_wrong(api: Api) -> None:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final, final
 
 from streamer.bloom.options import BloomOptions
@@ -19,11 +20,14 @@ from streamer.config.yaml import read_yaml
 from streamer.core.options import Options
 from streamer.engine.engine import Engine
 from streamer.engine.explain import Explanation, explain
+from streamer.engine.misses import near_misses
 from streamer.errors import BulkConfigError, DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
+from streamer.events.reading import IgnoredEvent
 from streamer.model import is_unicode
-from streamer.service.api.calls import LINES, Answer, Call, answer, members_of, text_of
+from streamer.service.api.calls import LINES, Answer, Call, after, answer, cursor, members_of, text_of
 from streamer.service.api.problems import Problem, members
 from streamer.service.observed.events import MOST, Events, Seen
+from streamer.service.store.subscriptions import PAGE
 from streamer.service.subscriptions import Declined, Subscriptions
 from streamer.service.tenants import Written, claimed, inside, outside, written
 from streamer.subscriptions.parse import parse_subscription
@@ -35,8 +39,8 @@ _LINTED: Final = 1000
 _PATIENCE: Final = 0.06
 _AT_ONCE: Final = 50
 _NAMED: Final = 10
-#: Near misses of everybody's subscriptions that may come before a tenant's own.
-_OF_OTHERS: Final = 100
+#: Rows that are looked at for near misses, at most, where few are of the event's collection.
+_PASSED: Final = 10_000
 _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 #: What a draft without an id is called.
 _DRAFT: Final = "draft"
@@ -137,17 +141,24 @@ class Asking:
         return written(row.text, call.whose)
 
     def near_misses(self, call: Call) -> Answer:
-        """See the route."""
-        limit, examine, own = call.query.get("limit", 10), call.query.get("examine", 1000), call.token.tenant
-        found = self._engine.near_misses(
-            call.body, limit if own is None else limit + _OF_OTHERS, call.tenant, max_subscriptions=examine
-        )
-        told: list[dict[str, Any]] = []
+        """See the route. They are read from the store, since an engine would make a list of all that it has."""
+        limit, examine = call.query.get("limit", 10), call.query.get("examine", 1000)
+        try:
+            event = self._options.read(call.body, call.tenant, None)
+        except IgnoredEvent:
+            return answer({"near_misses": [], "examined": 0, "complete": True, "next": None})
+        at = after(call.query["cursor"]) if "cursor" in call.query else inside(event.tenant, "")
+        # What is subscribed to for every tenant is an administrator's, who alone is told of it.
+        tenants = (event.tenant, EVERY) if call.token.tenant is None else (event.tenant,)
+        walk = _Walk(self._subscriptions, tenants, event.collection, at)
+        among = islice(walk, examine)
+        found = near_misses(self._engine, call.body, limit, call.tenant, None, examine, among)
+        told = []
         for miss in found:
             tenant, subscription_id = outside(miss.subscription_id)
-            if own in (None, tenant) and len(told) < limit:
-                told.append({"tenant": tenant, "id": subscription_id, **_told(miss.to_dict(), subscription_id)})
-        return answer({"near_misses": told, "examined": found.examined, "complete": found.complete})
+            told.append({"tenant": tenant, "id": subscription_id, **_told(miss.to_dict(), subscription_id)})
+        more = None if walk.is_at_end else cursor(walk.at)
+        return answer({"near_misses": told, "examined": found.examined, "complete": more is None, "next": more})
 
     def plan(self, call: Call) -> Answer:
         """See the route."""
@@ -261,6 +272,40 @@ class Asking:
             told = {"line": lines[subscription_id], "id": subscription_id, "code": finding.code.value}
             findings.append({**told, "reason": finding.reason, "related": related})
         return answer({"errors": sorted(errors, key=lambda each: each["line"]), "findings": findings})
+
+
+@final
+class _Walk:
+    """Goes through the subscriptions of some tenants for events of one collection, and over so many others at most.
+
+    Attributes:
+        at: the last that it came by.
+        is_at_end: whether there are no more.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, tenants: Sequence[str], collection: str | None, at: str) -> None:
+        self._subscriptions, self._tenants, self._collection, self.at = subscriptions, tenants, collection, at
+        self.is_at_end = False
+
+    def __iter__(self) -> Iterator[str]:
+        begin, passed = outside(self.at)[0], 0
+        for tenant in self._tenants[self._tenants.index(begin) if begin in self._tenants else 0 :]:
+            at = outside(self.at)[1] if tenant == begin else ""
+            while rows := self._subscriptions.page(tenant, at, PAGE):
+                for row in rows:
+                    at, self.at, passed = row.id, inside(tenant, row.id), passed + 1
+                    if self._is_asked(row.text):
+                        yield self.at
+                    if passed == _PASSED:
+                        return
+        self.is_at_end = True
+
+    def _is_asked(self, text: bytes) -> bool:
+        try:
+            collection = json.loads(text).get("collection")
+        except (RecursionError, ValueError):
+            collection = parse_subscription(text).collection
+        return collection in (None, EVERY, self._collection)
 
 
 def _matching(engine: Engine, some: Sequence[Seen]) -> Iterator[int]:

@@ -368,8 +368,16 @@ def _passes(row: Stored, query: Mapping[str, Any]) -> bool:
         return False
     if "text" in query and query["text"].lower() not in row.text.decode(errors="replace").lower():
         return False
-    if not query.keys() & {"gateway", "collection", "label"}:
+    asked = [
+        query[name].partition("=")[0] if name == "label" else query[name]
+        for name in ("gateway", "collection", "label")
+        if name in query
+    ]
+    if not asked:
         return True
+    # Most are passed over without being read: a text without escapes has what it names as it stands.
+    if b"\\" not in row.text and any(word.isalnum() and word.encode() not in row.text for word in asked):
+        return False
     try:
         told = json.loads(row.text)
     except (RecursionError, ValueError):

@@ -160,6 +160,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             ),
             "examined": COUNT,
             "complete": {"type": "boolean", "description": "Whether there are no more than were examined."},
+            "next": NEXT,
         }
     ),
     "Plan": object_of({"tenant": TEXT, "id": TEXT, **_PLAN}),

@@ -129,6 +129,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         scope="read",
         params=(
             TENANT,
+            CURSOR,
             limit(10, 100),
             Param("examine", "Subscriptions to look at; 1,000 by default.", {"type": "integer", "minimum": 1, "maximum": 5000}),
         ),

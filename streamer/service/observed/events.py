@@ -18,7 +18,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeAlias, final
 
 from streamer.core.options import Options
@@ -206,7 +206,8 @@ class Events:
     def after(self, number: int) -> list[Seen]:
         """Return the latest events with larger numbers, the oldest first; those that are gone from there are left out."""
         with self._lock:
-            return [seen for seen in self._latest if seen.number > number]
+            found = list(takewhile(lambda seen: seen.number > number, reversed(self._latest)))
+        return found[::-1]
 
     def find(self, number: int) -> Seen | None:
         """Return an event that is kept."""
