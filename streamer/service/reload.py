@@ -20,6 +20,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple, final
 
 from streamer.config.live import is_served
@@ -179,8 +180,9 @@ class Running:
                 feed.source.close()
             again = {name: self.parts.again(name) for name in gone}
             try:
-                for feed in again.values():
-                    open_feed(feed, self.store)
+                for name, feed in again.items():
+                    # A server that is away now is waited for, as at the start.
+                    self.pipeline.absent.open(f"sources.{name}", feed, partial(open_feed, feed, self.store))
             except ServiceError as error:
                 self.pipeline.fail(error)
             self.parts = Parts(self.config, {**self.parts.feeds, **again}, self.parts.sinks, self.parts.endpoints)

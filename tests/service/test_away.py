@@ -72,6 +72,12 @@ def test_a_database_that_is_down_is_waited_for(
         api.config["sinks"] = {"out": {"type": "file", "path": str(tmp_path / "other.jsonl")}}
         assert api.service.reload().errors == ()
         until(lambda: "tried again in" in caplog.text)
+        # One that is refused, too: the source that was closed for it is waited for again.
+        before = api.config["sources"]
+        api.config["sources"] = {"shop": before["shop"] | {"status_interval": "1s"}}
+        assert "refused" in api.service.reload().errors[0]
+        api.config["sources"] = before
+        assert api.ask("GET", "/readyz", token="").json["reason"] == "away"
         stopped.start()
         stopped.sql("INSERT INTO orders SELECT count(*), 250 FROM orders")
         until(lambda: (tmp_path / "other.jsonl").exists() and lines(tmp_path / "other.jsonl"))

@@ -42,8 +42,8 @@ _STATUS: Final = Struct(">cQQQqB")
 #: So often libpq is asked to read on where no message was whole: TLS may hold more than one reading takes, and then the socket
 #: has nothing that could be waited for.
 _IN_VAIN: Final = 2
-#: It shuts down, has crashed, or starts; what begins so is about that.
-_NOT_NOW: Final = "57P"
+#: It shuts down, has crashed, or starts.
+_NOT_NOW: Final = frozenset({"57P01", "57P02", "57P03"})
 _OF_TLS: Final = re.compile("SSL|certificate")
 #: A URI whose password holds what ends it would be read, and shown, as a host.
 _URI: Final = re.compile(r"postgres(?:ql)?://(?:[^@/?#]*@)?[^@]*", re.IGNORECASE)
@@ -89,7 +89,7 @@ def said(error: psycopg.Error, dsn: SecretValue) -> str:
 def is_away(error: psycopg.Error, dsn: SecretValue) -> bool:
     """Tell whether the server of a failure does not answer now, or takes nobody yet or any more; whoever it is that asks."""
     if error.sqlstate is not None:
-        return error.sqlstate.startswith(_NOT_NOW)
+        return error.sqlstate in _NOT_NOW
     # Of who is not let in, libpq has no more than a text. What it says of TLS does not pass by waiting.
     if not isinstance(error, psycopg.OperationalError) or _OF_TLS.search(str(error)):
         return False
