@@ -24,6 +24,8 @@ from streamer.service.parts import sinks_of, sources_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.reload import Reloaded
 from streamer.service.replays import Replays
+from streamer.service.spool.delivery import WEBHOOKS
+from streamer.service.spool.history import STREAMS
 from streamer.service.store.rows import DeadLetter, time_of
 from streamer.service.store.sqlite import Store
 from streamer.version import VERSION
@@ -109,8 +111,32 @@ class Status:
             "dead_letters": self._store.dead_letters(),
             "reload": self.last_reload(),
             "sources": self.sources(),
+            "routes": [route.model_dump(mode="json") for route in self._config().routes],
             "sinks": self.sinks(),
+            "gateways": self._own_gateways(),
         }
+
+    def _own_gateways(self) -> list[dict[str, Any]]:
+        """Return what went to tenants' own gateways: to all endpoints together, and to all streams."""
+        counts, rates = self._counts.of_sinks(), self._rates_now()
+        spools = {each.sink: each for each in self._counts.gauges()}
+        told = []
+        for name in (WEBHOOKS, STREAMS):
+            delivered, dead = counts.get(name, (0, 0))
+            seen = spools.get(name)
+            messages, size, oldest = (0, 0, 0.0) if seen is None else (seen.messages, seen.bytes, seen.oldest)
+            told.append(
+                {
+                    "name": name,
+                    "delivered": delivered,
+                    "dead": dead,
+                    "delivered_per_s": rates.get(("sink", name, 0)),
+                    "dead_per_s": rates.get(("sink", name, 1)),
+                    "held": {"messages": messages, "bytes": size, "oldest_s": oldest},
+                    "attempts": {} if seen is None else dict(seen.attempts),
+                }
+            )
+        return told
 
     def _rates_now(self) -> Mapping[Hashable, float | None]:
         return self._rates.of(time.monotonic(), self._counted())
@@ -293,6 +319,7 @@ def _spooled(seen: Gauges) -> dict[str, Any]:
         "oldest_undelivered_s": round(seen.oldest, 3),
         "spool": {"messages": seen.messages, "bytes": seen.bytes, "oldest_s": seen.oldest},
         "blocked_keys": seen.blocked,
+        "stuck_messages": seen.stuck,
         "attempts": dict(seen.attempts),
     }
 

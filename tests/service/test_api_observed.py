@@ -53,6 +53,8 @@ def test_the_status_tells_rates_lag_and_the_last_error(api: Api, admin: str) -> 
     assert status["totals"]["events_read"] == 3
     assert status["totals"]["matches_pending"] == 0
     assert status["dead_letters"] == 1
+    assert [each["name"] for each in status["gateways"]] == ["gateways:webhook", "gateways:stream"]
+    assert status["routes"] == []
     (source,), (sink,) = status["sources"], status["sinks"]
     assert source["last_error"]["code"] == "malformed_json"
     assert source["rejected"] == 1

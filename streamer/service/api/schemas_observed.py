@@ -47,6 +47,11 @@ OF_SINKS: Final[Mapping[str, Any]] = {
     "oldest_undelivered_s": NUMBER,
     "last_error": _FAILED,
     "blocked_keys": COUNT,
+    "stuck_messages": {
+        "type": "integer",
+        "minimum": 0,
+        "description": "Those whose dead letters have no room.",
+    },
     "attempts": {"type": "object", "additionalProperties": COUNT},
 }
 _FILTER: Final = object_of(
@@ -103,7 +108,19 @@ OBSERVED: Final[Mapping[str, Any]] = {
             "dead_letters": COUNT,
             "reload": ref("LastReload"),
             "sources": ref("Sources/properties/items"),
+            "routes": list_of({"type": "object"}),
             "sinks": ref("Sinks/properties/items"),
+            "gateways": list_of(
+                object_of(
+                    {
+                        "name": {"type": "string", "description": "Of tenants' own gateways, all endpoints, or all streams."},
+                        **dict.fromkeys(("delivered", "dead"), COUNT),
+                        **dict.fromkeys(("delivered_per_s", "dead_per_s"), MAYBE_NUMBER),
+                        "held": object_of({"messages": COUNT, "bytes": COUNT, "oldest_s": NUMBER}),
+                        "attempts": {"type": "object", "additionalProperties": COUNT},
+                    }
+                )
+            ),
         }
     ),
     "MetricsHistory": object_of(
