@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from streamer.config.loader import Loaded
     from streamer.config.schema.config import Config
     from streamer.service.serve import Service
-    from streamer.service.store.database import Place
     from streamer.service.store.rows import DeadLetter
-    from streamer.service.store.store import Store
+    from streamer.service.store.sqlite import Store
 
 DATA_DIR: Final = click.option(
     "--data-dir",
@@ -151,11 +150,13 @@ def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path
     """Forget dead letters. The service must not run meanwhile."""
     found: set[int] = set()
     choose = _chosen(numbers, every, found)
-    from streamer.service.store.store import Store
+    from streamer.service.store.sqlite import Store
 
-    place = _there(config, data_dir)
+    directory = _directory(config, data_dir)
+    if not directory.is_dir():
+        fail(f"{directory}: no store")
     try:
-        store = Store(place)
+        store = Store(directory)
         if not every:
             deque(choose(store), maxlen=0)
         dropped = store.drop(None if every else numbers)
@@ -178,10 +179,10 @@ def spool_app() -> None:
 @PLAIN_FORMAT
 def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the sinks that messages wait for, also while the service runs."""
-    from streamer.service.store.store import look_at_spool
+    from streamer.service.store.sqlite import look_at_spool
 
     try:
-        lanes = look_at_spool(_place(config, data_dir))
+        lanes = look_at_spool(_directory(config, data_dir))
     except ServiceError as error:
         fail(str(error))
     if report is PlainFormat.text:
@@ -200,16 +201,18 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
 def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None) -> None:
     """Forget the messages for sinks that the configuration has no more. The service must not run meanwhile."""
     from streamer.config.schema.sinks import WebhookSink
-    from streamer.service.store.store import Store
+    from streamer.service.store.sqlite import Store
 
-    place = _there(config, data_dir)
+    directory = _directory(config, data_dir)
+    if not directory.is_dir():
+        fail(f"{directory}: no store")
     known = _read(config).sinks if config is not None else {}
     for name in sinks:
         if isinstance(known.get(name), WebhookSink):
             fail(f"sinks.{name}: the configuration has it, and its messages are delivered; take it out first")
     is_missing = False
     try:
-        store = Store(place)
+        store = Store(directory)
         for name in sinks:
             forgotten = store.clear(name) or 0
             note(f"sinks.{name}: {count(forgotten, 'message')} forgotten")
@@ -271,19 +274,10 @@ def _service(read: _Read, *, dev: bool = False) -> Service:
         fail(f"{error.filename or 'configuration'}: {error.strerror or error}")
 
 
-def _place(config: str | None, data_dir: Path | None) -> Place:
-    """Return where the store is."""
-    from streamer.service.serve import place
+def _directory(config: str | None, data_dir: Path | None) -> Path:
+    from streamer.service.serve import data_dir as directory
 
-    return data_dir if data_dir is not None else place(_read(config))
-
-
-def _there(config: str | None, data_dir: Path | None) -> Place:
-    """Return where the store is, or end where nobody made one."""
-    place = _place(config, data_dir)
-    if isinstance(place, Path) and not place.is_dir():
-        fail(f"{place}: no store")
-    return place
+    return data_dir if data_dir is not None else directory(_read(config))
 
 
 def _read(config: str | None) -> Config:
@@ -295,11 +289,11 @@ def _read(config: str | None) -> Config:
 
 def _looked(config: str | None, data_dir: Path | None, number: int | None = None) -> Iterable[DeadLetter]:
     """Yield the dead letters of a store, some at a time."""
-    from streamer.service.store.store import look
+    from streamer.service.store.sqlite import look
 
-    place, after = _place(config, data_dir), 0
+    directory, after = _directory(config, data_dir), 0
     try:
-        while found := look(place, after, number=number):
+        while found := look(directory, after, number=number):
             yield from found
             if number is not None:
                 return

@@ -16,8 +16,6 @@ POINTS: Final = frozenset(
         "sink.flushed",  # it holds them all
         "store.dead",  # dead letters are written, and not committed
         "store.spooled",  # messages are in the spool, and not committed
-        "store.committing",  # a server was told all of a change, and not to commit it
-        "store.answered",  # it has committed it, and nobody knows it
         "store.committed",  # positions are in the store
         "pipeline.acknowledged",  # the source was told
         "spool.taken",  # an attempt begins

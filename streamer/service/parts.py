@@ -30,7 +30,7 @@ from streamer.service.messages import Shape, Speaker
 from streamer.service.pipeline import Feed, Setup
 from streamer.service.routes import Routes
 from streamer.service.spool import Spool, Terms
-from streamer.service.store.store import OWN, Store
+from streamer.service.store.sqlite import OWN, Store
 
 _LOGGER: Final = logging.getLogger("streamer.service")
 

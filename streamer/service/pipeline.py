@@ -37,7 +37,7 @@ from streamer.service.observed.events import Events
 from streamer.service.protocols import Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
 from streamer.service.spool import Spool, tally
 from streamer.service.store.rows import Confirmed, DeadLetter, milliseconds
-from streamer.service.store.store import Store
+from streamer.service.store.sqlite import Store
 from streamer.service.waiting import PART_BYTES, Part, Waiting
 
 #: How long a source is waited for, in seconds, before one looks whether all is to end.

@@ -32,10 +32,9 @@ from streamer.service.pipeline import Pipeline
 from streamer.service.reload import Reloaded, Running, tell_refused
 from streamer.service.spool import Spool
 from streamer.service.status import Status
-from streamer.service.store.database import Place
 from streamer.service.store.gateways import GatewayTable
 from streamer.service.store.rows import DeadLetter
-from streamer.service.store.store import OWN, Store
+from streamer.service.store.sqlite import OWN, Store
 from streamer.service.subscriptions import Declined, Quotas, Subscriptions
 from streamer.terminal import OK, USAGE
 
@@ -59,9 +58,9 @@ _DATA_DIR: Final = Path("streamer-data")
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
-def place(config: Config) -> Place:
+def data_dir(config: Config) -> Path:
     """Return where the store of a configuration is."""
-    return (config.service.data_dir or _DATA_DIR) if config.store.dsn is None else config.store
+    return config.service.data_dir or _DATA_DIR
 
 
 @final
@@ -159,7 +158,7 @@ class Service:
             opened.callback(api.cancel)
             self.subscriptions.start()
             noted.enter_context(self._signals(is_process=is_process))
-            _LOGGER.info("started: %d subscriptions, %s", len(self.engine), store.where)
+            _LOGGER.info("started: %d subscriptions, %s", len(self.engine), data_dir(self.config))
             pipeline.start()
             api.take()
             self._watch(running)
@@ -223,7 +222,7 @@ class Service:
 
     def _open_store(self, opened: ExitStack) -> Store:
         config = self.config
-        store = Store(place(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
+        store = Store(data_dir(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
         opened.enter_context(closing(store))
         self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config))
         opened.enter_context(closing(self.subscriptions))

@@ -42,7 +42,7 @@ from streamer.errors import (
 from streamer.locks import Lock
 from streamer.service import faults
 from streamer.service.store.rows import milliseconds
-from streamer.service.store.store import Store
+from streamer.service.store.sqlite import Store
 from streamer.service.store.subscriptions import PAGE, Stored, Table
 from streamer.service.tenants import Written, inside, outside, written
 from streamer.subscriptions.subscription import Subscription

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from streamer.config.schema.service import StoreSection
 from streamer.config.schema.sources import PostgresSource
 from streamer.config.secret import SecretValue
 from streamer.service.protocols import Batch
@@ -68,20 +67,6 @@ def cluster() -> Iterator[Cluster]:
     made = Cluster()
     yield made
     made.close()
-
-
-@pytest.fixture
-def schema(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], StoreSection]]:
-    """Name schemas for stores; those that were made are dropped."""
-    monkeypatch.setenv("STORE", cluster.dsn())
-    names: list[str] = []
-
-    def make() -> StoreSection:
-        names.append(f"s{time.monotonic_ns()}")
-        return StoreSection(dsn=SecretValue("env", "STORE"), schema_name=names[-1])
-
-    yield make
-    cluster.sql(*(f"DROP SCHEMA IF EXISTS {name} CASCADE" for name in names))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from streamer.service.protocols import Outcome
 from streamer.service.spool import Spool, Terms, delivery
 from streamer.service.spool.delivery import Owner
 from streamer.service.store.rows import NEVER, DeadLetter, Spooled
-from streamer.service.store.store import Store, look
+from streamer.service.store.sqlite import Store, look
 from tests.service.conftest import Make, event
 from tests.service.receiver import Receiver
 

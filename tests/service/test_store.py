@@ -7,31 +7,18 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from streamer.errors import ServiceError
-from streamer.service.letters import undelivered
 from streamer.service.store import rows, sqlite
-from streamer.service.store.database import Place
-from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
-from streamer.service.store.sqlite import Sqlite
-from streamer.service.store.store import Store, look
-from streamer.service.store.subscriptions import Stored, Table
+from streamer.service.store.rows import Confirmed, Spooled, dead_letter
+from streamer.service.store.sqlite import Store, look
+from streamer.service.store.subscriptions import Table
 from streamer.service.tenants import written
 
 # What they test is the same on each core; on the reference it runs with what takes long.
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Where a store may be: what follows holds in either."""
-    if request.param == "sqlite":
-        return tmp_path
-    schema: Callable[[], Place] = request.getfixturevalue("schema")
-    return schema()
 
 
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
@@ -48,44 +35,44 @@ def test_one_process_uses_it_and_the_error_names_that(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(ServiceError, match=f"process {os.getpid()} uses this store"):
         Store(tmp_path)
-    code = f"from pathlib import Path; from streamer.service.store.store import Store; Store(Path({str(tmp_path)!r}))"
+    code = f"from pathlib import Path; from streamer.service.store.sqlite import Store; Store(Path({str(tmp_path)!r}))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert f"ServiceError: {tmp_path}: process {os.getpid()} uses this store; one process uses it at a time" in ran.stderr
     store.close()
     Store(tmp_path).close()
 
 
-def test_positions_come_back_in_the_order_in_which_they_were_begun(place: Place) -> None:
-    store = Store(place)
+def test_positions_come_back_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
+    store = Store(tmp_path)
     for partition in ("c", "a", "b"):
         store.begin("s", partition, "0")
     store.begin("other", "a", "0")
     store.commit([Confirmed("s", "a", "5"), Confirmed("s", "b", None), Confirmed("s", "d", "7")])
     store.close()
-    store = Store(place)
+    store = Store(tmp_path)
     assert list(store.positions("s").items()) == [("c", "0"), ("a", "5"), ("d", "7")]
     assert store.positions("other") == {"a": "0"}
     store.close()
 
 
-def test_a_dead_letter_that_comes_again_counts_its_attempts(place: Place) -> None:
-    store = Store(place)
+def test_a_dead_letter_that_comes_again_counts_its_attempts(tmp_path: Path) -> None:
+    store = Store(tmp_path)
     letter = dead_letter("s", "p", 7, -1, "bad_value", "no", b"record")
     store.commit([], [letter])
     store.commit([Confirmed("s", "p", "9")], [letter, dead_letter("s", "p", 8, -1, "bad_value", "no", b"x" * (2 * 1024 * 1024))])
     one, other = store.letters()
     assert (one.attempts, one.record, one.is_whole) == (2, b"record", True)
     assert (other.size, len(other.record), other.is_whole) == (2 * 1024 * 1024, rows.MOST_KEPT, False)
-    assert look(place) == [one, other]
-    assert look(place, number=other.id) == [other]
+    assert look(tmp_path) == [one, other]
+    assert look(tmp_path, number=other.id) == [other]
     store.commit([], [], [one.id])
     assert store.drop(None) == 1
     assert store.dead_letters() == 0
     store.close()
 
 
-def test_what_came_from_files_is_replaced_by_what_they_say_now(place: Place) -> None:
-    store = Store(place)
+def test_what_came_from_files_is_replaced_by_what_they_say_now(tmp_path: Path) -> None:
+    store = Store(tmp_path)
     one, two, other = (
         written(text, "t") for text in (b'{"id": "a"}', b'{"id": "a", "tenant": "u"}', b'{"id": "a", "cel": "true"}')
     )
@@ -137,10 +124,11 @@ def test_a_store_of_a_later_version_is_refused_and_one_of_an_earlier_is_upgraded
 
 def test_the_subscriptions_of_a_store_of_the_first_version_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "UPGRADES", sqlite.UPGRADES[:1])
-    database = Sqlite(tmp_path)
-    row = "('t', 'a', 'files', CAST('{\"id\": \"a\"}' AS BLOB))"
-    database.write(lambda execute: execute(f"INSERT INTO subscriptions VALUES {row}"))
-    database.close()
+    monkeypatch.setattr(sqlite, "_ROOM", "SELECT 0")
+    store = Store(tmp_path)
+    with store.transaction() as execute:
+        execute("INSERT INTO subscriptions VALUES ('t', 'a', 'files', CAST('{\"id\": \"a\"}' AS BLOB))")
+    store.close()
     monkeypatch.undo()
     store = Store(tmp_path)
     table = Table(store)
@@ -218,17 +206,16 @@ def test_a_directory_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -
 
 def test_a_store_without_room_is_not_writable_until_there_is_room_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "data")
-    table, database = Table(store), store._database
-    assert isinstance(database, Sqlite)
-    (pages,) = database.connection.execute("PRAGMA page_count").fetchone()
-    database.connection.execute(f"PRAGMA max_page_count = {pages + 8}")
+    table = Table(store)
+    (pages,) = store._database.execute("PRAGMA page_count").fetchone()
+    store._database.execute(f"PRAGMA max_page_count = {pages + 8}")
     assert store.is_writable()
     with pytest.raises(ServiceError, match="full"):
         table.hold("files", [written(b'{"id": "long", "cel": "%b"}' % (b"x" * 100_000), "acme")])
     # What changes no size passes, and is no proof.
     for _ in range(2):
         assert not store.is_writable()
-    database.connection.execute("PRAGMA max_page_count = 100000")
+    store._database.execute("PRAGMA max_page_count = 100000")
     assert store.is_writable()
     assert store.rows("SELECT name FROM sqlite_master WHERE name = 'tried'") == []
     table.close()
@@ -253,8 +240,8 @@ def test_a_store_of_before_the_spool_keeps_its_dead_letters(tmp_path: Path, monk
     store.close()
 
 
-def test_lanes_of_the_spool_are_apart_and_numbered_in_order(place: Place) -> None:
-    store = Store(place)
+def test_lanes_of_the_spool_are_apart_and_numbered_in_order(tmp_path: Path) -> None:
+    store = Store(tmp_path)
     lanes = [store.lane(name) for name in ("a", "b")]
     rows = [Spooled("ab"[number % 2], number % 3, f"id{number}", 2, "s", "p", number, 0, b"xyz") for number in range(20)]
     store.commit([], [], [], rows)
@@ -266,74 +253,10 @@ def test_lanes_of_the_spool_are_apart_and_numbered_in_order(place: Place) -> Non
         ]
         assert len(store.waiting(lane, 0, 100, 7)) == 3
     store.close()
-    store = Store(place)
+    store = Store(tmp_path)
     assert store.lanes() == [("a", 10, 30), ("b", 10, 30)]
     assert store.held(store.lane("b")) == (10, 30, 20)
     last = store.waiting(store.lane("a"), 0, 100, 10**6)[-1].number
     store.commit([], [], [], rows[:1])
     assert store.waiting(store.lane("a"), last, 100, 10**6)[0].number == last + 1
-    store.close()
-
-
-def test_a_lane_that_is_forgotten_takes_nothing_and_leaves_nothing(place: Place) -> None:
-    store = Store(place)
-    before = store.lane("a")
-    message = Spooled("a", 1, "id", 2, "s", "p", 5, 0, b"xyz")
-    assert [number for number, _ in store.commit([], [], [], [message, message])] == [before.first + 1, before.first + 2]
-    store.commit([], [undelivered("a", message, "gone", "no", waits=before.first + 1)])
-    assert store.clear("a") == 2
-    assert store.clear("a") is None
-    assert store.commit([], [], [], [message]) == []
-    assert [letter.spooled for letter in store.letters()] == [None]
-    assert store.lane("a").mark != before.mark
-    assert store.held(store.lane("a")) == (0, 0, 0)
-    store.respool(store.letters())
-    assert [(row.message, row.position) for row in store.waiting(store.lane("a"), 0, 10, 100)] == [("id", 5)]
-    store.close()
-
-
-def test_numbers_of_a_lane_are_not_given_again(place: Place) -> None:
-    """Neither where all of it was delivered, nor where it was trimmed."""
-    store = Store(place)
-    lane = store.lane("a")
-    message = Spooled("a", 1, "id", 2, "s", "p", "0/A:1", 0, b"xyz")
-    (one, other), (last,) = ([number for number, _ in store.commit([], [], [], [message] * count)] for count in (2, 1))
-    store.settle(Changes(delivered=[one, other], tried=[(2, 7, last)]))
-    assert [(row.attempts, row.due, row.position) for row in store.waiting(lane, 0, 10, 100)] == [(2, 7, "0/A:1")]
-    store.trim(lane, last)
-    store.close()
-    store = Store(place)
-    assert store.lane("a").last == last
-    assert [number for number, _ in store.commit([], [], [], [message])] == [last + 1]
-    store.close()
-
-
-def test_of_a_tenant_that_has_most_dead_letters_the_oldest_make_room(place: Place) -> None:
-    store = Store(place, dead_letter_bytes=32_000)
-    big, small = (Spooled(f"gateway:{tenant}/g", 1, "id", 1, "s", "p", 1, 0, b"x" * 1000) for tenant in ("big", "small"))
-    for tenant, count in ((big, 20), (small, 9)):
-        store.commit([], [undelivered(tenant.sink, tenant._replace(position=at), "gone", "no") for at in range(count)])
-    store.commit([], [dead_letter("s", "p", 1, -1, "bad", "no", b"x" * 5000)])
-    left = [letter.sink for letter in store.letters()]
-    assert left.count(small.sink) == 9
-    assert 10 < left.count(big.sink) < 20
-    with pytest.raises(ServiceError, match="the dead letters would take more than the 32,000 bytes"):
-        store.commit([], [dead_letter("s", "p", at, -1, "bad", "no", b"x" * 9000) for at in range(5)])
-    assert [letter.sink for letter in store.letters()] == [""]
-    store.close()
-
-
-def test_texts_are_kept_as_they_are(place: Place) -> None:
-    """Also what PostgreSQL does not take in a text."""
-    store = Store(place)
-    table = Table(store)
-    names = ["a", "a\0", "a\0b", "a\U0010ffff", "a\U0010ffff0", "é", "%s ?"]
-    rows = [Stored(tenant="t\0", id=name, origin="api", text=b"\0" + name.encode(), created=1, updated=2) for name in names]
-    table.write(rows)
-    assert {row.id: row.text for row in table.page("t\0", "")} == {name: b"\0" + name.encode() for name in names}
-    assert table.counts() == {"t\0": (len(names), 0, 0)}
-    assert table.write([], [("t\0", "a\0")]) == []
-    assert table.get("t\0", "a\0") is None
-    assert table.get("t\0", "a") is not None
-    table.close()
     store.close()

@@ -12,7 +12,6 @@ from pydantic import (
 
 from streamer.config.schema.sinks import Networks, Ports
 from streamer.config.schema.values import Bool, File, Section, number
-from streamer.config.secret import Secret
 from streamer.config.units import Duration, Size
 
 
@@ -91,23 +90,12 @@ class Delivery(Section):
 
 
 @final
-class StoreSection(Section):
-    """A database that several processes keep together what they must not lose in (docs/service.md)."""
-
-    dsn: Secret | None = None
-    """How to connect to PostgreSQL, as `postgresql://user:password@host/database` or `host=… dbname=…`: where it stands, never
-    itself. null is SQLite in `service.data_dir`, which one process uses."""
-    schema_name: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$", max_length=50)] = "streamer"
-    """The schema of the database that has all of it; it is made if it is not there. Processes that name one share it."""
-
-
-@final
 class Service(Section):
     """What `streamer serve` keeps."""
 
     data_dir: File | None = None
     """Directory of the store: subscriptions, positions, dead letters. It is relative to the configuration file; null is
-    `streamer-data` in the working directory. One process uses it at a time; with a `store.dsn` nothing is kept here."""
+    `streamer-data` in the working directory. One process uses it at a time."""
     watch: File | None = None
     """Directory whose files `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` are read like those of `subscriptions`. All of them are
     read again when one changes. Names that begin with a dot are passed over. It is relative to the configuration file."""

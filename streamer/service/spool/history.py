@@ -17,7 +17,7 @@ from typing import Final, final
 
 from streamer.service.spool.delivery import Owner
 from streamer.service.store.rows import Lane, milliseconds
-from streamer.service.store.store import Store
+from streamer.service.store.sqlite import Store
 
 #: What metrics call all histories together.
 STREAMS: Final = "gateways:stream"

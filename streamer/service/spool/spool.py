@@ -23,7 +23,7 @@ from streamer.service.spool.breaker import Terms
 from streamer.service.spool.delivery import WEBHOOKS, Delivery, Line, Owner
 from streamer.service.spool.history import STREAMS, History
 from streamer.service.store.rows import Changes, DeadLetter, Spooled, Waiting, milliseconds
-from streamer.service.store.store import Store
+from streamer.service.store.sqlite import Store
 
 #: Threads that attempt, for all endpoints together, and so many of them for tenants' own gateways.
 MOST_THREADS: Final = 256
@@ -276,7 +276,6 @@ class Spool:
         if lane.gone is not None:
             if again or lane.target != target:
                 self._store.enable(name)
-                lane = self._store.lane(name)
             elif owner is None:
                 _LOGGER.error("sinks.%s: its endpoint wanted no more; give it another url, or start with --enable %s", name, name)
         delivery = Delivery(name, endpoint, terms, target, lane, self._store, owner)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import dataclass, field, replace
 from typing import Final, final
 
-from streamer.service.store.database import Execute
+from streamer.locks import Lock
 from streamer.service.store.rows import Lane
-from streamer.service.store.store import Store
+from streamer.service.store.sqlite import Store, told
 
 
 @final
@@ -32,10 +33,6 @@ class StoredGateway:
 
 
 _COLUMNS: Final = "tenant, id, settings, secrets, version, created, updated"
-_PUT: Final = (
-    f"INSERT INTO gateways ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, id) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[2:])
-)
 
 
 @final
@@ -64,28 +61,28 @@ class GatewayTable:
 
     def write(self, row: StoredGateway) -> StoredGateway:
         """Put one in; return it with its version."""
-
-        def write(execute: Execute) -> int:
+        with self._store.transaction() as execute:
             ((version,),) = execute("UPDATE versions SET last = last + 1 RETURNING last").fetchall()
-            execute(_PUT, (row.tenant, row.id, row.settings, json.dumps(row.secrets), version, row.created, row.updated))
-            return int(version)
-
-        return replace(row, version=self._store.write(write))
+            execute(
+                f"INSERT OR REPLACE INTO gateways ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (row.tenant, row.id, row.settings, json.dumps(row.secrets), version, row.created, row.updated),
+            )
+        return replace(row, version=version)
 
     def delete(self, row: StoredGateway, sink: str) -> tuple[int, int, int]:
         """Take one out with all that its sink holds, in one commit; return the messages, their bytes and their matches."""
+        self._store.lane(sink)
+        try:
+            with self._store.transaction() as execute:
+                execute("DELETE FROM gateways WHERE tenant = ? AND id = ?", (row.tenant, row.id))
+                return self._store.forget(sink, execute)
+        except BaseException:
+            # Where that failed the sink is there as before, and is known again.
+            self._store.lane(sink)
+            raise
 
-        def delete(execute: Execute) -> tuple[int, int, int]:
-            execute("DELETE FROM gateways WHERE tenant = ? AND id = ?", (row.tenant, row.id))
-            return self._store.forget(sink, execute)
 
-        return self._store.write(delete)
-
-
-_SIZES: Final = "SELECT number, length(body) FROM spool WHERE number > ? AND number <= ? ORDER BY number LIMIT ?"
 _PAGE: Final = "SELECT number, body FROM spool WHERE number > ? AND number <= ? ORDER BY number"
-#: Messages of a page.
-_MOST: Final = 10_000
 
 
 @final
@@ -93,18 +90,28 @@ class Pages:
     """Reads messages of lanes on a connection of its own, so that no commit waits for those who read."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self._reader = store.reader()
+        self._turn = Lock()
 
     def read(self, lane: Lane, after: int, last: int, most_bytes: int) -> list[tuple[int, bytes]]:
         """Return messages after one and up to another; the last of them may pass the bound in bytes. Raises ServiceError."""
-        first = max(after, lane.first)
-        end = size = 0
-        for number, length in self._reader.rows(_SIZES, first, last, _MOST):
-            end, size = number, size + length
-            if size >= most_bytes:
-                break
-        return self._reader.rows(_PAGE, first, end) if end else []
+        found: list[tuple[int, bytes]] = []
+        size = 0
+        with self._turn, told(self._store.directory):
+            try:
+                rows = self._reader.execute(_PAGE, (max(after, lane.first), last))
+                for number, body in rows:
+                    found.append((number, body))
+                    size += len(body)
+                    if size >= most_bytes:
+                        break
+                rows.close()
+            except sqlite3.ProgrammingError as error:
+                raise OSError(f"the store was closed: {error}") from None
+        return found
 
     def close(self) -> None:
         """Close what reads; the store stays open."""
-        self._reader.close()
+        with self._turn:
+            self._reader.close()

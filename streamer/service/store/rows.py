@@ -172,11 +172,6 @@ class Confirmed:
     position: str | None
 
 
-def position_of(value: int | str) -> Position:
-    """Return a position as its source wrote it: a database may have only texts where there are numbers, too."""
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
-
-
 def milliseconds() -> int:
     """Return the time now, since the epoch."""
     return time.time_ns() // 10**6

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
-from streamer.service.store.database import Execute
+from streamer.locks import Lock
 from streamer.service.store.rows import milliseconds
-from streamer.service.store.store import Store
+from streamer.service.store.sqlite import Store, told
 from streamer.service.tenants import Written
 
 #: Rows of one query: so many bodies are in memory at once.
@@ -49,10 +50,7 @@ class Stored:
 _COLUMNS: Final = "tenant, id, origin, body, version, created, updated, paused, unindexed, lease, expires_at"
 _GET: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id = ?"
 _PAGE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"
-_PUT: Final = (
-    f"INSERT INTO subscriptions ({_COLUMNS}) VALUES ({', '.join('?' * 11)}) ON CONFLICT (tenant, id) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[2:])
-)
+_PUT: Final = f"INSERT OR REPLACE INTO subscriptions ({_COLUMNS}) VALUES ({', '.join('?' * 11)})"
 _DELETE: Final = "DELETE FROM subscriptions WHERE tenant = ? AND id = ?"
 _DUE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
 
@@ -64,19 +62,21 @@ class Table:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reader = store.reader()
+        self._turn = Lock()
 
     def close(self) -> None:
         """Close what reads; the store stays open."""
-        self._reader.close()
+        with self._turn:
+            self._reader.close()
 
     def get(self, tenant: str, subscription_id: str) -> Stored | None:
         """Return one, also where its lease is over."""
-        rows = self._reader.rows(_GET, tenant, subscription_id)
+        rows = self._read(_GET, tenant, subscription_id)
         return _stored(rows[0]) if rows else None
 
     def page(self, tenant: str, after: str, most: int = PAGE) -> list[Stored]:
         """Return those of a tenant in the order of their ids, from the first after one."""
-        return [_stored(row) for row in self._reader.rows(_PAGE, tenant, after, most)]
+        return [_stored(row) for row in self._read(_PAGE, tenant, after, most)]
 
     def due(self, now: int, most: int) -> list[Stored]:
         """Return those whose lease is over, the oldest first."""
@@ -95,10 +95,10 @@ class Table:
     def active(self, *, but: str | None = None) -> list[tuple[str, bytes]]:
         """Return tenant and text of those that match: neither paused nor over, and not of the origin *but*."""
         statement = (
-            "SELECT tenant, body FROM subscriptions WHERE paused = 0 AND (expires_at IS NULL OR expires_at > ?)"
-            " AND origin != ? ORDER BY tenant, id"
+            "SELECT tenant, body FROM subscriptions WHERE NOT paused AND (expires_at IS NULL OR expires_at > ?)"
+            " AND origin IS NOT ? ORDER BY tenant, id"
         )
-        return self._store.rows(statement, milliseconds(), but or "")
+        return self._store.rows(statement, milliseconds(), but)
 
     def others(self, origin: str) -> list[tuple[str, str]]:
         """Return tenant and id of those that come from elsewhere, and whose lease is not over."""
@@ -107,26 +107,22 @@ class Table:
 
     def write(self, rows: Sequence[Stored], gone: Iterable[tuple[str, str]] = ()) -> list[Stored]:
         """Put rows in, and take others out, in one commit; return the rows with their versions."""
-        gone = list(gone)
-
-        def write(execute: Execute) -> list[Stored]:
+        with self._store.transaction() as execute:
             ((last,),) = execute("UPDATE versions SET last = last + ? RETURNING last", (len(rows),)).fetchall()
             written = [replace(row, version=last - len(rows) + number) for number, row in enumerate(rows, 1)]
-            execute.many(_PUT, map(_values, written))
-            execute.many(_DELETE, gone)
-            return written
-
-        return self._store.write(write)
+            for row in written:
+                execute(_PUT, _values(row))
+            for key in gone:
+                execute(_DELETE, key)
+        return written
 
     def restore(self, rows: Sequence[Stored], gone: Iterable[tuple[str, str]]) -> None:
         """Put rows back as they were, versions included, and take others out."""
-        gone = list(gone)
-
-        def put_back(execute: Execute) -> None:
-            execute.many(_DELETE, gone)
-            execute.many(_PUT, map(_values, rows))
-
-        self._store.write(put_back)
+        with self._store.transaction() as execute:
+            for key in gone:
+                execute(_DELETE, key)
+            for row in rows:
+                execute(_PUT, _values(row))
 
     def hold(self, origin: str, subscriptions: Iterable[Written]) -> int:
         """Make what came from somewhere exactly these; return how many were put in, replaced or taken out."""
@@ -145,6 +141,13 @@ class Table:
         if gone or new:
             self.write(new, gone)
         return len(gone) + len(new)
+
+    def _read(self, statement: str, *values: object) -> list[Any]:
+        with self._turn, told(self._store.directory):
+            try:
+                return self._reader.execute(statement, values).fetchall()
+            except sqlite3.ProgrammingError as error:
+                raise OSError(f"the store was closed: {error}") from None
 
 
 def _values(row: Stored) -> tuple[Any, ...]:
