@@ -59,7 +59,7 @@ from streamer.service.sinks.file import FileAppender
 from streamer.service.sinks.webhook import Webhook, signature
 from streamer.service.sources.file import FileLines
 from streamer.service.spool import Spool, Terms
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 from streamer.service.tenants import inside
 
 

@@ -22,9 +22,10 @@ from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, set_u
 if TYPE_CHECKING:
     from streamer.config.loader import Loaded
     from streamer.config.schema.config import Config
+    from streamer.config.schema.service import SharedStore
     from streamer.service.serve import Service
     from streamer.service.store.rows import DeadLetter
-    from streamer.service.store.sqlite import Store
+    from streamer.service.store.store import Store
 
 DATA_DIR: Final = click.option(
     "--data-dir",
@@ -150,13 +151,9 @@ def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path
     """Forget dead letters. The service must not run meanwhile."""
     found: set[int] = set()
     choose = _chosen(numbers, every, found)
-    from streamer.service.store.sqlite import Store
-
-    directory = _directory(config, data_dir)
-    if not directory.is_dir():
-        fail(f"{directory}: no store")
+    place = _place(config, data_dir)
     try:
-        store = Store(directory)
+        store = _opened(place)
         if not every:
             deque(choose(store), maxlen=0)
         dropped = store.drop(None if every else numbers)
@@ -179,10 +176,11 @@ def spool_app() -> None:
 @PLAIN_FORMAT
 def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the sinks that messages wait for, also while the service runs."""
-    from streamer.service.store.sqlite import look_at_spool
+    from streamer.service.store.store import beside, lanes_of
 
     try:
-        lanes = look_at_spool(_directory(config, data_dir))
+        with beside(_place(config, data_dir)) as reader:
+            lanes = lanes_of(reader)
     except ServiceError as error:
         fail(str(error))
     if report is PlainFormat.text:
@@ -201,18 +199,15 @@ def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -
 def spool_forget(sinks: Sequence[str], config: str | None, data_dir: Path | None) -> None:
     """Forget the messages for sinks that the configuration has no more. The service must not run meanwhile."""
     from streamer.config.schema.sinks import WebhookSink
-    from streamer.service.store.sqlite import Store
 
-    directory = _directory(config, data_dir)
-    if not directory.is_dir():
-        fail(f"{directory}: no store")
+    place = _place(config, data_dir)
     known = _read(config).sinks if config is not None else {}
     for name in sinks:
         if isinstance(known.get(name), WebhookSink):
             fail(f"sinks.{name}: the configuration has it, and its messages are delivered; take it out first")
     is_missing = False
     try:
-        store = Store(directory)
+        store = _opened(place)
         for name in sinks:
             forgotten = store.clear(name) or 0
             note(f"sinks.{name}: {count(forgotten, 'message')} forgotten")
@@ -274,10 +269,19 @@ def _service(read: _Read, *, dev: bool = False) -> Service:
         fail(f"{error.filename or 'configuration'}: {error.strerror or error}")
 
 
-def _directory(config: str | None, data_dir: Path | None) -> Path:
-    from streamer.service.serve import data_dir as directory
+def _place(config: str | None, data_dir: Path | None) -> Path | SharedStore:
+    from streamer.service.serve import place_of
 
-    return data_dir if data_dir is not None else directory(_read(config))
+    return data_dir if data_dir is not None else place_of(_read(config))
+
+
+def _opened(place: Path | SharedStore) -> Store:
+    """Open the store that there is. Raises ServiceError."""
+    from streamer.service.store.store import Store
+
+    if isinstance(place, Path) and not place.is_dir():
+        raise ServiceError(f"{place}: no store")
+    return Store(place)
 
 
 def _read(config: str | None) -> Config:
@@ -289,11 +293,11 @@ def _read(config: str | None) -> Config:
 
 def _looked(config: str | None, data_dir: Path | None, number: int | None = None) -> Iterable[DeadLetter]:
     """Yield the dead letters of a store, some at a time."""
-    from streamer.service.store.sqlite import look
+    from streamer.service.store.store import look
 
-    directory, after = _directory(config, data_dir), 0
+    place, after = _place(config, data_dir), 0
     try:
-        while found := look(directory, after, number=number):
+        while found := look(place, after, number=number):
             yield from found
             if number is not None:
                 return

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Literal, final
@@ -33,9 +34,10 @@ from streamer.service.guard import Guard
 from streamer.service.messages import Shape, Speaker, Way
 from streamer.service.sinks.webhook import Webhook, signing_key
 from streamer.service.spool import History, Owner, Spool, Terms
+from streamer.service.store.database import Moved
 from streamer.service.store.gateways import GatewayTable, StoredGateway
 from streamer.service.store.rows import Spooled, milliseconds
-from streamer.service.store.sqlite import OWN, Store
+from streamer.service.store.store import OWN, Store
 from streamer.service.subscriptions import Condition, Declined
 
 #: Characters of an id, bytes of a URL, and messages of a request.
@@ -168,11 +170,9 @@ class Gateways:
         self._owners: dict[str, Owner] = {}
         self._held: dict[str, dict[str, StoredGateway]] = {}
         self._forgotten: Callable[[History, str], None] = lambda *_: None
-        ways: dict[tuple[str, str | None], Way] = {}
-        for row in self._table.all():
-            self._held.setdefault(row.tenant, {})[row.id] = row
-            ways[row.tenant, row.id] = self._open(row)
-        speaker.own = ways
+        speaker.own = {}
+        self._mark = (0, 0)
+        self.follow()
 
     # Looking
 
@@ -237,7 +237,7 @@ class Gateways:
         for place, text in (("id", gateway_id), ("tenant", tenant)):
             if not 0 < len(text) <= MOST_ID or "\0" in text or not is_unicode(text):
                 raise GatewayError(place, f"expected 1 to {MOST_ID} characters, without U+0000")
-        with self._lock:
+        with self._current():
             held = self._held.get(tenant, {})
             before = held.get(gateway_id)
             may(before)
@@ -256,35 +256,85 @@ class Gateways:
             else:
                 # The lane first: what can fail for want of room fails here, with nothing changed.
                 self.store.lane(sink_of(tenant, gateway_id))
-                row = self._table.write(row)
+                row = self._table.write(row, before)
+                self._marked(int(before is None), row.version)
                 faults.point("gateways.committed")
-            way = self._open(row, again=True)
-            self._held = {**self._held, tenant: {**held, gateway_id: row}}
-            self._speaker.own = {**self._speaker.own, (tenant, gateway_id): way}
-            if not settings.enabled and (history := self.history(row)) is not None:
-                self._forgotten(history, "off")
+            self._hold(row, again=True)
             return row, before
+
+    def _hold(self, row: StoredGateway, *, again: bool) -> None:
+        """Let what matches go there."""
+        way = self._open(row, again=again)
+        self._held = {**self._held, row.tenant: {**self._held.get(row.tenant, {}), row.id: row}}
+        self._speaker.own = {**self._speaker.own, (row.tenant, row.id): way}
+        if not settings_of(row).enabled and (history := self.history(row)) is not None:
+            self._forgotten(history, "off")
 
     def remove(self, tenant: str, gateway_id: str, may: Condition) -> None:
         """Hold one no more, and drop what is pending for it. Raises Declined and ServiceError; nothing was changed then."""
-        with self._lock:
+        with self._current():
             row = self.find(tenant, gateway_id)
             may(row)
-            history, sink = self.history(row), sink_of(tenant, gateway_id)
-            own = self._speaker.own
-            # What is matched from now on goes by the routes; what was before is dropped when it is held.
-            self._speaker.own = {key: way for key, way in own.items() if key != (tenant, gateway_id)}
+            self._remove(row, lambda: self._table.delete(row, sink_of(tenant, gateway_id)))
+            self._marked(-1)
+
+    def _remove(self, row: StoredGateway, delete: Callable[[], tuple[int, int, int]]) -> None:
+        """Hold one no more.
+
+        Args:
+            delete: takes it out of the store; returns what that held.
+        """
+        tenant, gateway_id = row.tenant, row.id
+        history, sink = self.history(row), sink_of(tenant, gateway_id)
+        own = self._speaker.own
+        # What is matched from now on goes by the routes; what was before is dropped when it is held.
+        self._speaker.own = {key: way for key, way in own.items() if key != (tenant, gateway_id)}
+        try:
+            self._spool.forget(sink, delete)
+        except BaseException:
+            self._speaker.own = own
+            raise
+        left = {other: each for other, each in self._held[tenant].items() if other != gateway_id}
+        self._held = {**self._held, tenant: left}
+        if not left:
+            del self._held[tenant]
+        if history is not None:
+            self._forgotten(history, "deleted")
+
+    # What other processes write into the store
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        """Change what is there now. Raises Declined where another process changed it in this moment."""
+        with self._lock:
+            self.follow()
             try:
-                self._spool.forget(sink, lambda: self._table.delete(row, sink))
-            except BaseException:
-                self._speaker.own = own
-                raise
-            left = {other: each for other, each in self._held[tenant].items() if other != gateway_id}
-            self._held = {**self._held, tenant: left}
-            if not left:
-                del self._held[tenant]
-            if history is not None:
-                self._forgotten(history, "deleted")
+                yield
+            except Moved:
+                raise Declined("busy", "another process changes this gateway; ask again") from None
+
+    def follow(self) -> None:
+        """Have matches go where the store says. Raises ServiceError."""
+        with self._lock:
+            if (mark := self._table.mark()) == self._mark:
+                return
+            rows = {(row.tenant, row.id): row for row in self._table.all()}
+            for before in [row for held in self._held.values() for row in held.values()]:
+                row = rows.get((before.tenant, before.id))
+                if row is None or row.created != before.created:
+                    self._remove(before, lambda: (0, 0, 0))
+                    self.store.forgotten(sink_of(before.tenant, before.id))
+            for row in rows.values():
+                known = self.get(row.tenant, row.id)
+                if known is None or known.version != row.version:
+                    self._hold(row, again=known is not None)
+            self._mark = mark
+
+    def _marked(self, more: int, version: int = 0) -> None:
+        """Note a change of this process's own; where others changed something meanwhile all is looked at the next time."""
+        (count, last), (count_before, last_before) = self._table.mark(), self._mark
+        if count == count_before + more and last <= max(last_before, version):
+            self._mark = count, last
 
     def listen(
         self, told: Callable[[Sequence[tuple[History, int, Spooled]]], None], forgotten: Callable[[History, str], None]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, final
 
 from streamer import cdc
@@ -23,14 +23,13 @@ from streamer.config.schema.sources import LinesSource, Source, StdinSource
 from streamer.config.schema.watching import Metrics
 from streamer.core.options import Options
 from streamer.engine.batch import AT_ONCE
-from streamer.errors import ServiceError
 from streamer.service import protocols, sinks, sources
 from streamer.service.formats import decoder
 from streamer.service.messages import Shape, Speaker
-from streamer.service.pipeline import Feed, Setup
+from streamer.service.pipeline import Feed, Setup, named
 from streamer.service.routes import Routes
 from streamer.service.spool import Spool, Terms
-from streamer.service.store.sqlite import OWN, Store
+from streamer.service.store.store import OWN, Store
 
 _LOGGER: Final = logging.getLogger("streamer.service")
 
@@ -165,7 +164,9 @@ def of_engine(config: Config) -> Config:
 def open_feed(feed: Feed, store: Store) -> None:
     """Open a source where it was confirmed last. Raises ServiceError."""
     with named("sources", feed.name):
-        feed.source.open(store.positions(feed.name), _beginning(store, feed.name))
+        if not feed.source.is_shared:
+            store.take(feed.name)
+        feed.source.open(_Positions(store, feed.name), partial(store.begin, feed.name))
 
 
 def open_sink(name: str, sink: protocols.Sink) -> None:
@@ -174,14 +175,23 @@ def open_sink(name: str, sink: protocols.Sink) -> None:
         sink.open()
 
 
-def _beginning(store: Store, source: str) -> Callable[[str, str], None]:
-    return lambda partition, position: store.begin(source, partition, position)
+@final
+@dataclass(frozen=True)
+class _Positions(Mapping[str, str]):
+    """Where the partitions of a source are confirmed; it is read each time."""
 
+    store: Store
+    source: str
 
-@contextmanager
-def named(kind: str, name: str) -> Iterator[None]:
-    """Say of an error whose it is."""
-    try:
-        yield
-    except ServiceError as error:
-        raise type(error)(f"{kind}.{name}: {error}") from error
+    def __getitem__(self, partition: str) -> str:
+        return self.store.positions(self.source)[partition]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.store.positions(self.source))
+
+    def __len__(self) -> int:
+        return len(self.store.positions(self.source))
+
+    def items(self) -> ItemsView[str, str]:
+        """Return them all, of one reading."""
+        return self.store.positions(self.source).items()

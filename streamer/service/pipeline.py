@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, final
 
@@ -36,13 +36,23 @@ from streamer.service.observed.attempts import Attempt, Attempts
 from streamer.service.observed.events import Events
 from streamer.service.protocols import Batch, EndOfSource, Outcome, Position, Sink, SinkGone, Source
 from streamer.service.spool import Spool, tally
+from streamer.service.store.database import Fenced
 from streamer.service.store.rows import Confirmed, DeadLetter, milliseconds
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 from streamer.service.waiting import PART_BYTES, Part, Waiting
 
 #: How long a source is waited for, in seconds, before one looks whether all is to end.
 WAIT: Final = 0.25
 _LOGGER: Final = logging.getLogger("streamer.service")
+
+
+@contextmanager
+def named(kind: str, name: str) -> Iterator[None]:
+    """Say of an error whose it is."""
+    try:
+        yield
+    except ServiceError as error:
+        raise type(error)(f"{kind}.{name}: {error}") from error
 
 
 @final
@@ -124,8 +134,9 @@ class Pipeline:
 
     def _matched(self, feed: Feed, batch: Batch, only: int | None = None) -> Iterator[Part]:
         setup = self._setup
+        ours = Confirmed(feed.name, batch.partition, None, self._store.generation(feed.name, batch.partition))
         taken = formats.taken(feed.decode, batch)
-        part = Part(feed.name)
+        part = Part(feed.name, ours)
         for place, error in taken.refused:
             part.refuse(feed.name, batch, place, error)
         part.events += len(taken.refused)
@@ -151,11 +162,10 @@ class Pipeline:
                         part.spool(setup.speaker.spooled(told))
                     if part.size >= PART_BYTES:
                         yield self._counted(part)
-                        part = Part(feed.name)
+                        part = Part(feed.name, ours)
             for at in chosen:
                 self.events.add(feed.name, batch.partition, taken.place(first + at).position, texts[at], seen.get(at))
-        if batch.confirm is not None or batch.is_last:
-            part.confirmed = Confirmed(feed.name, batch.partition, None if batch.is_last else batch.confirm)
+        part.confirmed = replace(ours, position=None if batch.is_last else batch.confirm, is_over=batch.is_last)
         faults.point("pipeline.matched")
         yield self._counted(part)
 
@@ -192,7 +202,22 @@ class Pipeline:
     def _hold(self, parts: Sequence[Part]) -> None:
         with self._writing:
             refused = self._write(parts)
-        dead = [letter for part in parts for letter in part.dead] + refused
+        faults.point("sink.flushed")
+        while True:
+            try:
+                self._commit(parts, refused)
+                break
+            except Fenced as fenced:
+                parts = self._left(parts, fenced)
+                refused = [letter for letter in refused if (letter.source, letter.partition) not in fenced.partitions]
+        for each in _last(parts):
+            if each.position is not None:
+                self._setup.feeds[each.source].source.acknowledge(each.partition, each.position)
+        faults.point("pipeline.acknowledged")
+
+    def _commit(self, parts: Sequence[Part], refused: Sequence[DeadLetter]) -> None:
+        """Put down what became of some parts, all of it or nothing. Raises Fenced."""
+        dead = [*(letter for part in parts for letter in part.dead), *refused]
         spooled = [each for part in parts for each in part.spooled]
         sink = self._setup.dead_letter
         if dead and sink is not None and sink in self._spool.sinks:
@@ -202,14 +227,12 @@ class Pipeline:
             self._spool.await_room({sink: size for sink, (_, size, _) in sums.items()})
         if dead:
             self._announce(dead)
-        faults.point("sink.flushed")
-        # The last of each partition says all that those before it say.
-        confirmed = {(each.source, each.partition): each for part in parts if (each := part.confirmed) is not None}
+        confirmed = _last(parts)
         dropped = [number for part in parts for number in part.dropped]
-        commit = partial(self._store.commit, confirmed.values(), dead, dropped, spooled)
+        commit = partial(self._store.commit, confirmed, dead, dropped, spooled)
         if spooled:
             self._spool.hold(spooled, commit)
-        elif confirmed or dead or dropped:
+        elif dead or dropped or any(each.position is not None or each.is_over for each in confirmed):
             commit()
         lost: Counter[str] = Counter()
         for letter in refused:
@@ -218,10 +241,25 @@ class Pipeline:
         for part in parts:
             delivering += part.delivering
         self._counts.delivered(delivering - lost, lost)
-        for each in confirmed.values():
-            if each.position is not None:
-                self._setup.feeds[each.source].source.acknowledge(each.partition, each.position)
-        faults.point("pipeline.acknowledged")
+
+    def _left(self, parts: Sequence[Part], fenced: Fenced) -> list[Part]:
+        """Return the parts that are still ours. Raises ServiceError where a source is to have one process, and another has it."""
+        left = []
+        gone = set()
+        for part in parts:
+            if (part.source, part.confirmed.partition) not in fenced.partitions:
+                left.append(part)
+                continue
+            # What its sinks hold by now they hold.
+            self._counts.delivered(part.delivering)
+            self._counts.drop(sum(each.matches for each in part.spooled))
+            gone.add(part.confirmed)
+        for each in {(each.source, each.partition, each.generation) for each in gone}:
+            source, partition, generation = each
+            if generation == self._store.generation(source, partition):
+                with named("sources", source):
+                    self._setup.feeds[source].source.lost(partition)
+        return left
 
     def _write(self, parts: Sequence[Part]) -> list[DeadLetter]:
         """Have messages held; return the letters of those that their sinks will never take."""
@@ -513,3 +551,13 @@ class Pipeline:
 
 def _always(position: Position, _: int) -> Position:
     return position
+
+
+def _last(parts: Iterable[Part]) -> list[Confirmed]:
+    """Return what is put down of each partition: the last says all that those before it say."""
+    found: dict[tuple[str, str, int], Confirmed] = {}
+    for each in (part.confirmed for part in parts):
+        key = (each.source, each.partition, each.generation)
+        if each.position is not None or each.is_over or key not in found:
+            found[key] = each
+    return list(found.values())

@@ -79,18 +79,26 @@ class EndOfSource(Exception):
     """A source has come to its end."""
 
 
-#: Keeps a partition that a source found, with a position before its first record, so that its name survives a crash.
+#: Has a partition be this process's, and keeps one that a source found with a position before its first record, so that its name
+#: survives a crash. Where the partition is known already it stays at its own position.
 Begin: TypeAlias = Callable[[str, str], None]
 
 
 class Source(Protocol):
-    """Where records come from. One thread uses it, but for `acknowledge` and `progress`, which others may call."""
+    """Where records come from. One thread uses it, but for `acknowledge`, `lost` and `progress`, which others may call."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may read other partitions of it; each begins those that are its own."""
 
     def check(self) -> None:
         """Find out whether it could be opened, and change nothing. Raises ServiceError."""
 
     def open(self, confirmed: Mapping[str, str], begin: Begin) -> None:
         """Open it where its partitions were confirmed last, oldest first; after Away also once more.
+
+        Args:
+            confirmed: of a shared source it is read anew each time, since other processes confirm, too.
 
         Raises:
             Away: its server does not answer now.
@@ -110,6 +118,13 @@ class Source(Protocol):
 
     def progress(self) -> Progress | None:
         """Tell how far it has come, without asking anybody else for long; None where that is not known."""
+
+    def lost(self, partition: str) -> None:
+        """Learn that another process has taken a partition over, so that nothing more of it can be put down.
+
+        Raises:
+            ServiceError: one process is to read this source.
+        """
 
     def close(self) -> None:
         """Close it, whether it was opened or not; what was not acknowledged comes again."""

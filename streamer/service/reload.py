@@ -35,7 +35,7 @@ from streamer.service.gateways import Gateways
 from streamer.service.parts import Parts, of_engine, open_feed, open_sink, parts_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.spool import Spool
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 from streamer.service.subscriptions import Quotas, Subscriptions
 
 #: How long what was read may take to be delivered, in seconds; then the reload is refused.

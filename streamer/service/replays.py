@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, final
 from streamer.errors import ServiceError
 from streamer.locks import Lock
 from streamer.service.store.rows import DeadLetter, milliseconds, time_of
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 
 #: Jobs that are told of, and those that may wait for their turn.
 MOST: Final = 50

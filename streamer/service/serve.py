@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from streamer.config.loader import Loaded
 from streamer.config.schema.config import Config
+from streamer.config.schema.service import SharedStore
 from streamer.config.schema.sinks import FileSink
 from streamer.config.schema.sources import FileSource, LinesSource, Source
 from streamer.engine.engine import Engine
@@ -30,11 +31,12 @@ from streamer.service.metrics import Counts
 from streamer.service.parts import of_engine, open_feed, open_sink, parts_of
 from streamer.service.pipeline import Pipeline
 from streamer.service.reload import Reloaded, Running, tell_refused
+from streamer.service.shards import Shard
 from streamer.service.spool import Spool
 from streamer.service.status import Status
 from streamer.service.store.gateways import GatewayTable
 from streamer.service.store.rows import DeadLetter
-from streamer.service.store.sqlite import OWN, Store
+from streamer.service.store.store import OWN, Store
 from streamer.service.subscriptions import Declined, Quotas, Subscriptions
 from streamer.terminal import OK, USAGE
 
@@ -58,9 +60,9 @@ _DATA_DIR: Final = Path("streamer-data")
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
-def data_dir(config: Config) -> Path:
+def place_of(config: Config) -> Path | SharedStore:
     """Return where the store of a configuration is."""
-    return config.service.data_dir or _DATA_DIR
+    return config.store if config.store.dsn is not None else config.service.data_dir or _DATA_DIR
 
 
 @final
@@ -94,7 +96,8 @@ class Service:
         self._watched = subscriptions.Watch(self._loaded.config)
         self._found, self._places = subscriptions.read(self._loaded)
         self.engine = Engine.from_config(of_engine(self._loaded.config))
-        subscriptions.put(self.engine, self._loaded, self._found, self._places)
+        self._shard = Shard.of(self._loaded.config)
+        subscriptions.put(self.engine, self._loaded, *self._shard.mine(self._found, self._places))
         self._parts = parts_of(self._loaded.config)
         self._running: Running | None = None
         self._asked: list[int] = []
@@ -157,8 +160,9 @@ class Service:
             api = entrance.prepared(self.config.api)
             opened.callback(api.cancel)
             self.subscriptions.start()
+            store.database.follow(partial(self._follow, gateways, spool))
             noted.enter_context(self._signals(is_process=is_process))
-            _LOGGER.info("started: %d subscriptions, %s", len(self.engine), data_dir(self.config))
+            _LOGGER.info("started: %d subscriptions, %s", len(self.engine), store.database.name)
             pipeline.start()
             api.take()
             self._watch(running)
@@ -171,6 +175,16 @@ class Service:
                 _LOGGER.info("sinks.%s: %d messages stay in the spool for the next run", name, count)
             if pipeline.failed is not None:
                 raise pipeline.failed
+
+    def _follow(self, gateways: Gateways, spool: Spool) -> None:
+        """Take what other processes have put into the store."""
+        spool.look()
+        try:
+            gateways.follow()
+            self.subscriptions.follow()
+        except ServiceError as error:
+            # The next time is soon, and what is away is told of by others.
+            _LOGGER.debug("%s", error)
 
     def stop(self) -> None:
         """Have it end as SIGTERM does; any thread may."""
@@ -222,9 +236,9 @@ class Service:
 
     def _open_store(self, opened: ExitStack) -> Store:
         config = self.config
-        store = Store(data_dir(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
+        store = Store(place_of(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
         opened.enter_context(closing(store))
-        self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config))
+        self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config), self._shard)
         opened.enter_context(closing(self.subscriptions))
         self.subscriptions.begin(self._loaded, self._found, self._places, is_held=True)
         if not len(self.engine):

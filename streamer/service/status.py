@@ -27,7 +27,7 @@ from streamer.service.replays import Replays
 from streamer.service.spool.delivery import WEBHOOKS
 from streamer.service.spool.history import STREAMS
 from streamer.service.store.rows import DeadLetter, time_of
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 from streamer.version import VERSION
 
 #: A source that read nothing for so many seconds is idle.

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, final
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 from streamer.bloom.options import BloomOptions
 from streamer.config.loader import Loaded
@@ -41,9 +42,11 @@ from streamer.errors import (
 )
 from streamer.locks import Lock
 from streamer.service import faults
+from streamer.service.shards import Shard
+from streamer.service.store.database import Moved
 from streamer.service.store.rows import milliseconds
-from streamer.service.store.sqlite import Store
-from streamer.service.store.subscriptions import PAGE, Stored, Table
+from streamer.service.store.store import Store
+from streamer.service.store.subscriptions import PAGE, Key, Stored, Table
 from streamer.service.tenants import Written, inside, outside, written
 from streamer.subscriptions.subscription import Subscription
 
@@ -55,10 +58,14 @@ _ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 MOST_EXPIRED: Final = 1000
 #: So long one waits, in seconds, after a store could not take them out.
 _AGAIN: Final = 1.0
+#: How long what was taken out is known to processes that share a store, in milliseconds, and how often that is looked at, in
+#: seconds: who stood still for longer reads all subscriptions anew.
+_KNOWN: Final = 24 * 3600 * 1000
+_TRIM: Final = 3600.0
+#: So much longer than counting took one waits until one counts again.
+_PATIENCE: Final = 20.0
+_T = TypeVar("_T")
 _LOGGER: Final = logging.getLogger("streamer.service")
-
-Key: TypeAlias = tuple[str, str]
-"""A tenant, and an id that it knows."""
 
 
 @final
@@ -213,15 +220,23 @@ class Subscriptions:
     Attributes:
         expired: how many leases were over since it was made.
         quotas: how much a tenant may hold; a reload may change them.
+        shard: which tenants' the engine holds; the store has those of all.
     """
 
-    def __init__(self, engine: Engine, store: Store, quotas: Quotas | None = None) -> None:
+    def __init__(self, engine: Engine, store: Store, quotas: Quotas | None = None, shard: Shard | None = None) -> None:
+        self.shard = shard or Shard()
         self._engine, self._store, self._table = engine, store, Table(store)
         self.quotas = quotas or Quotas()
         self._lock = Lock()
         self._wake = threading.Event()
         self._is_closed = False
         self.expired = 0
+        # Up to which version the engine has what other processes wrote, and which of those after it are this one's.
+        self._seen = 0
+        self._own: set[int] = set()
+        self._dirty: set[str] = set()
+        self._recounted = 0.0
+        self._trimmed = time.monotonic()
         self._count()
 
     # Whole, from files
@@ -242,6 +257,8 @@ class Subscriptions:
             ServiceError: the store failed; nothing was changed.
         """
         with self._lock:
+            self._seen, _ = self._table.last()
+            self._own.clear()
             if not are_from_files(loaded.config):
                 put(self._engine, loaded, list(self._active()), ())
                 return 0
@@ -251,9 +268,12 @@ class Subscriptions:
                 raise BulkConfigError([ConfigError(reason, source=loaded.file(file), line=line) for file, line in clashes])
             others = list(self._active(but=FILES))
             if others or not is_held:
-                put(self._engine, loaded, [*found, *others], places)
+                mine, places = self.shard.mine(found, places)
+                put(self._engine, loaded, [*mine, *others], places)
             try:
                 count = self._table.hold(FILES, found)
+                if count and self._table.last()[0] == self._seen + count:
+                    self._seen += count
             except ServiceError:
                 self._engine.apply(each.held for each in self._active())
                 raise
@@ -261,7 +281,7 @@ class Subscriptions:
             return count
 
     def _active(self, *, but: str | None = None) -> Iterator[Written]:
-        return (written(body, tenant) for tenant, body in self._table.active(but=but))
+        return (written(body, tenant) for tenant, body in self._table.active(but=but) if self.shard.holds(tenant))
 
     def _count(self) -> None:
         self._held: Counter[str] = Counter()
@@ -327,6 +347,18 @@ class Subscriptions:
             ServiceError: the store failed, and nothing was changed.
         """
         examined = self._examined(several)
+        return self._tried(lambda: self._put_many(tenant, several, examined, lease, may, partly=partly))
+
+    def _put_many(
+        self,
+        tenant: str,
+        several: Sequence[Written | SubscriptionError],
+        examined: Sequence[SubscriptionError | bool],
+        lease: int | None,
+        may: Condition,
+        *,
+        partly: bool,
+    ) -> list[Result]:
         with self._lock:
             now = milliseconds()
             held, unindexed = self._held[tenant], self._unindexed[tenant]
@@ -359,7 +391,7 @@ class Subscriptions:
 
     def _hold(self, results: list[Result], texts: Mapping[str, Written]) -> list[Result]:
         new = [result for result in results if result.stored is not None and result.stored is not result.before]
-        rows = self._table.write([result.stored for result in new if result.stored is not None]) if new else []
+        rows = self._write([result.stored for result in new if result.stored is not None], [result.before for result in new])
         faults.point("subscriptions.committed")
         befores = [result.before for result in new]
         self._index(rows, befores, [texts[row.id].held for row in rows if not row.paused])
@@ -371,10 +403,36 @@ class Subscriptions:
             for result in results
         ]
 
+    def _tried(self, change: Callable[[], _T]) -> _T:
+        """Make a change again where another process changed what it was decided by."""
+        while True:
+            try:
+                return change()
+            except Moved:
+                self.follow()
+
+    def _write(self, rows: Sequence[Stored], befores: Sequence[Stored | None], gone: Sequence[Stored] = ()) -> list[Stored]:
+        """Put rows in the place of those before, and take others out. Raises Moved where these are not there any more."""
+        if not rows and not gone:
+            return []
+        known = {(row.tenant, row.id): 0 if before is None else before.version for row, before in zip(rows, befores, strict=True)}
+        known |= {(row.tenant, row.id): row.version for row in gone}
+        written, versions = self._table.write(rows, [(row.tenant, row.id) for row in gone], known)
+        self._note(versions)
+        return written
+
+    def _note(self, versions: range) -> None:
+        """Note which changes the engine has: these are this process's own."""
+        if self._seen + 1 == versions.start:
+            self._seen = versions.stop - 1
+        elif self._store.database.is_shared:
+            self._own.update(versions)
+
     def _index(self, rows: Sequence[Stored], befores: Sequence[Stored | None], held: Sequence[bytes | Subscription]) -> None:
         """Give the engine what was committed; where it fails, which only a defect or a lack of memory does, take that back."""
         try:
-            self._engine.add_many(held, replace=True)
+            if all(self.shard.holds(tenant) for tenant in {row.tenant for row in rows}):
+                self._engine.add_many(held, replace=True)
         except BaseException:
             gone = [(row.tenant, row.id) for row in rows]
             self._table.restore([before for before in befores if before is not None], gone)
@@ -382,25 +440,33 @@ class Subscriptions:
 
     def remove(self, tenant: str, subscription_id: str, may: Condition) -> None:
         """Hold one no more. Raises Declined and ServiceError; nothing was changed then."""
-        with self._lock:
-            before = self._known(tenant, subscription_id, may)
-            self._table.write([], [(tenant, subscription_id)])
-            self._engine.remove(inside(tenant, subscription_id))
-            self._recount(None, before)
+
+        def remove() -> None:
+            with self._lock:
+                before = self._known(tenant, subscription_id, may)
+                self._write([], [], [before])
+                self._engine.remove_many(ids=[inside(tenant, subscription_id)])
+                self._recount(None, before)
+
+        self._tried(remove)
 
     def pause(self, tenant: str, subscription_id: str, may: Condition, *, paused: bool) -> Stored:
         """Let one match nothing, or match again. Raises Declined and ServiceError; nothing was changed then."""
-        with self._lock:
-            before = self._known(tenant, subscription_id, may)
-            if before.paused == paused:
-                return before
-            (row,) = self._table.write([replace(before, paused=paused, updated=milliseconds())])
-            if paused:
-                self._engine.remove(inside(tenant, subscription_id))
-            else:
-                self._index([row], [before], [written(row.text, tenant).held])
-            self._recount(row, before)
-            return row
+
+        def pause() -> Stored:
+            with self._lock:
+                before = self._known(tenant, subscription_id, may)
+                if before.paused == paused:
+                    return before
+                (row,) = self._write([replace(before, paused=paused, updated=milliseconds())], [before])
+                if paused:
+                    self._engine.remove_many(ids=[inside(tenant, subscription_id)])
+                else:
+                    self._index([row], [before], [written(row.text, tenant).held])
+                self._recount(row, before)
+                return row
+
+        return self._tried(pause)
 
     def renew(self, tenant: str, subscription_id: str, may: Condition, lease: int | None) -> Stored:
         """Begin a lease anew. Raises Declined and ServiceError; nothing was changed then.
@@ -408,15 +474,19 @@ class Subscriptions:
         Args:
             lease: in milliseconds; None for as long as before.
         """
-        with self._lock:
-            before = self._known(tenant, subscription_id, may)
-            lease = before.lease if lease is None else lease
-            if lease is None:
-                raise Declined("precondition", "it has no lease yet: say how long it is to be")
-            now = milliseconds()
-            (row,) = self._table.write([replace(before, lease=lease, expires_at=now + lease, updated=now)])
-            self._wake.set()
-            return row
+
+        def renew() -> Stored:
+            with self._lock:
+                before = self._known(tenant, subscription_id, may)
+                wanted = before.lease if lease is None else lease
+                if wanted is None:
+                    raise Declined("precondition", "it has no lease yet: say how long it is to be")
+                now = milliseconds()
+                (row,) = self._write([replace(before, lease=wanted, expires_at=now + wanted, updated=now)], [before])
+                self._wake.set()
+                return row
+
+        return self._tried(renew)
 
     def _known(self, tenant: str, subscription_id: str, may: Condition) -> Stored:
         row = self._table.get(tenant, subscription_id)
@@ -482,6 +552,48 @@ class Subscriptions:
                 error.subscription_id = outside(error.subscription_id)[1]
             yield number, error
 
+    # What other processes write into the store
+
+    def follow(self) -> None:
+        """Have the engine hold what other processes wrote. Raises ServiceError: it is as far as it came."""
+        if not self._store.database.is_shared:
+            return
+        with self._lock:
+            last, forgotten = self._table.last()
+            if self._seen < forgotten:
+                # Some of what was taken out meanwhile is not known any more.
+                _LOGGER.warning("this process was away for so long that it reads all subscriptions anew")
+                self._engine.apply(each.held for each in self._active())
+                self._seen = last
+                self._count()
+            while self._seen < last:
+                found, upto = self._table.since(self._seen, last)
+                self._take_over({key: row for key, (version, row) in found.items() if version not in self._own})
+                self._seen = upto
+            self._own = {version for version in self._own if version > self._seen}
+            self._count_others()
+
+    def _take_over(self, changed: Mapping[Key, Stored | None]) -> None:
+        now = milliseconds()
+        put = {key: row for key, row in changed.items() if row is not None and not row.paused and not row.is_over(now)}
+        self._engine.remove_many(ids=[inside(*key) for key in changed.keys() - put.keys()])
+        texts = [written(row.text, row.tenant).held for row in put.values() if self.shard.holds(row.tenant)]
+        for error in self._engine.add_many(texts, replace=True, on_error="skip").errors:
+            # Another version of Streamer has accepted it.
+            _LOGGER.error("a subscription that another process accepted matches nothing here: %s", error)
+        self._dirty.update(tenant for tenant, _ in changed)
+        self._wake.set()
+
+    def _count_others(self) -> None:
+        """Count what tenants have that other processes wrote for; that may take a while, and is done the less often then."""
+        if not self._dirty or (began := time.monotonic()) < self._recounted:
+            return
+        dirty, self._dirty = sorted(self._dirty)[:PAGE], set(sorted(self._dirty)[PAGE:])
+        counts = self._table.counts(dirty)
+        for tenant in dirty:
+            self._held[tenant], self._unindexed[tenant], self._paused[tenant] = counts.get(tenant, (0, 0, 0))
+        self._recounted = began + _PATIENCE * (time.monotonic() - began)
+
     # Leases
 
     def start(self) -> None:
@@ -506,6 +618,9 @@ class Subscriptions:
                 if wait is not None and wait <= 0:
                     self.expire()
                     wait = 0.0
+                if time.monotonic() - self._trimmed >= _TRIM:
+                    self._trimmed = time.monotonic()
+                    self._table.trim(milliseconds() - _KNOWN)
                 is_told = False
             except ServiceError as error:
                 if not is_told:
@@ -519,12 +634,16 @@ class Subscriptions:
         """Take out some of those whose lease is over; return how many. Raises ServiceError: they match nothing all the same."""
         with self._lock:
             over = self._table.due(milliseconds(), MOST_EXPIRED)
-            self._drop(over)
+            try:
+                self._drop(over)
+            except Moved:
+                # Another process renewed one, or took it out; those that are left are due the next time.
+                self.follow()
             return len(over)
 
     def _drop(self, over: Sequence[Stored]) -> None:
+        self._write([], [], over)
         self._engine.remove_many(ids=[inside(row.tenant, row.id) for row in over])
-        self._table.write([], [(row.tenant, row.id) for row in over])
         for row in over:
             self._recount(None, row)
         self.expired += len(over)

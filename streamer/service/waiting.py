@@ -36,6 +36,7 @@ class Part:
     """Messages of one source in their order, and what is confirmed once they are held.
 
     Attributes:
+        confirmed: of the partition that all of it is of; without a position where more of its batch follows.
         told: messages for each sink that is written to.
         delivering: how many matches the messages of each sink tell of.
         spooled: messages that go to their sinks by way of the spool.
@@ -47,11 +48,11 @@ class Part:
     """
 
     source: str
+    confirmed: Confirmed
     told: dict[str, list[Told]] = field(default_factory=dict)
     delivering: Counter[str] = field(default_factory=Counter)
     spooled: list[Spooled] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
-    confirmed: Confirmed | None = None
     dropped: list[int] = field(default_factory=list)
     events: int = 0
     matched: int = 0

@@ -123,8 +123,8 @@ zzz: 1
         "s.yaml:12:1: cel: no such name; did you mean matching.cel?",
         "s.yaml:13:1: evaluation_timeout: no such name; did you mean matching.cel.evaluation_timeout?",
         "s.yaml:14:26: subscriptions[1]: expected the path of a file",
-        "s.yaml:15:1: zzz: no such name; expected one of api, delivery, logging, matching, metrics, routes, service, sinks, "
-        "sources, subscriptions",
+        "s.yaml:15:1: zzz: no such name; expected one of api, delivery, logging, matching, metrics, routes, service, shard, "
+        "sinks, sources, store, subscriptions",
     ]
 
 
@@ -201,13 +201,13 @@ TAKEN = {
     "x": {
         *("matching.default_tenant", "matching.soft_delete", "subscriptions", "metrics.address", "metrics.name"),
         *("service.data_dir", "service.watch", "api.address", "api.tokens.file", "api.tls.certificate"),
-        "delivery.gateways.ca",
+        *("delivery.gateways.ca", "store.namespace"),
     },
     "[x]": {"subscriptions", "api.hosts", "api.origins"},
     "[]": {"subscriptions", "routes", "api.hosts", "api.origins", "delivery.gateways.ports", "delivery.gateways.networks"},
     "{}": {
         *("matching", "matching.bloom", "matching.cel", "matching.limits", "matching.layout", "metrics", "logging"),
-        *("sources", "sinks", "delivery", "delivery.retry", "delivery.spool", "delivery.gateways", "service"),
+        *("sources", "sinks", "delivery", "delivery.retry", "delivery.spool", "delivery.gateways", "service", "store", "shard"),
         *("api", "api.tokens", "api.tls", "api.limits", "api.quotas"),
     },
 }

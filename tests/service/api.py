@@ -73,7 +73,9 @@ class Api:
             connection.request(method, path, body, {name: value for name, value in sent.items() if value})
             reply = connection.getresponse()
             told = {name.lower(): value for name, value in reply.getheaders()}
-            return Reply(reply.status, told, reply.read())
+            # A stream of events has no end.
+            is_endless = told.get("content-type", "").startswith("text/event-stream")
+            return Reply(reply.status, told, b"" if is_endless else reply.read())
         finally:
             connection.close()
 

@@ -15,7 +15,8 @@ from streamer import Engine
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.api.calls import cursor
-from streamer.service.store.sqlite import Store
+from streamer.service.store.sqlite import Sqlite
+from streamer.service.store.store import Store
 from streamer.service.subscriptions import Declined, Quotas, Subscriptions
 from streamer.service.tenants import claimed
 from tests.service.api import BIG, LINES, Api, order, running, until
@@ -353,12 +354,11 @@ def test_writes_during_reloads_are_all_there(tmp_path: Path, backend: str) -> No
 
 def test_a_write_that_the_store_cannot_hold_is_not_held_at_all(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     api.ask("PUT", ONE, BIG)
-    execute = Store.transaction
 
-    def fail(self: Store) -> Any:
+    def fail(self: Sqlite, body: object, **options: bool) -> Any:
         raise ServiceError("disk full: secret row")
 
-    monkeypatch.setattr(Store, "transaction", fail)
+    monkeypatch.setattr(Sqlite, "change", fail)
     monkeypatch.setattr(Store, "is_writable", lambda self: False)
     for method, path in (("PUT", "/v1/subscriptions/new"), ("PUT", ONE), ("DELETE", ONE), ("POST", f"{ONE}:pause")):
         reply = api.ask(method, path, BIG | {"cel": "false"} if method == "PUT" else None)
@@ -366,7 +366,6 @@ def test_a_write_that_the_store_cannot_hold_is_not_held_at_all(api: Api, monkeyp
         assert b"secret" not in reply.body
     ready = api.ask("GET", "/readyz")
     assert (ready.status, ready.json) == (503, {"status": "not ready", "reason": "store_not_writable"})
-    monkeypatch.setattr(Store, "transaction", execute)
     monkeypatch.undo()
     assert api.ask("GET", "/readyz").json == {"status": "ready"}
     assert list(api.service.engine) == ["acme\0big"]

@@ -154,7 +154,7 @@ def test_a_second_signal_ends_it_at_once(start: Start, place: Path) -> None:  # 
 ASKED_LATE = """
 import atexit, os, signal
 from streamer.cli.main import main
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 
 def ask() -> None:
     for number in (signal.SIGHUP, signal.SIGTERM):

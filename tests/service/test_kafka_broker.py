@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,10 @@ from streamer.service.sinks.kafka import KafkaTopic
 from streamer.service.sources import kafka as source_of_kafka
 from streamer.service.sources.kafka import KafkaMessages
 from tests.service.conftest import SUBSCRIPTIONS, event
+from tests.service.receiver import Receiver
 from tests.service.test_kafka import message
 from tests.tools.kafka import BROKER, NotThere, Server, fetch, server
+from tests.tools.postgres import Cluster, missing
 from tests.tools.records import append_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
@@ -130,10 +132,18 @@ def check(messages: list[Any], count: int) -> int:
 
 
 class Process:
-    """A service in a process of its own, with a store of its own."""
+    """A service in a process of its own, with a store of its own, or a shared one."""
 
     def __init__(
-        self, kafka: Broker, place: Path, name: str, source: str, sink: str, reached: Any = None, **options: Any
+        self,
+        kafka: Broker,
+        place: Path,
+        name: str,
+        source: str,
+        sink: str | dict[str, Any],
+        reached: Any = None,
+        store: str | None = None,
+        **options: Any,
     ) -> None:
         self.place = place / name
         self.place.mkdir()
@@ -144,19 +154,32 @@ class Process:
         config = {
             "subscriptions": "subs.jsonl",
             "sources": {"orders": {"type": "kafka", **reached, "topics": source, "group": source, "options": given}},
-            "sinks": {"out": {"type": "kafka", **reached, "topic": sink}},
+            "sinks": {"out": {"type": "kafka", **reached, "topic": sink} if isinstance(sink, str) else sink},
             "service": {"data_dir": "data"},
         }
+        if store is not None:
+            (self.place / "dsn").write_text(store)
+            config["store"] = {"dsn": {"file": "dsn"}}
         (self.place / "streamer.yaml").write_text(json.dumps(config))
         self.running: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        self._begun = self.log.stat().st_size if self.log.exists() else 0
         command = [sys.executable, "-m", "streamer", "serve", "-c", "streamer.yaml"]
         path = os.pathsep.join(each for each in sys.path if each)
         with open(self.log, "ab") as log:
             self.running = subprocess.Popen(
                 command, stderr=log, cwd=self.place, env=os.environ | {"PYTHONPATH": path, "STREAMER_BACKEND": "native"}
             )
+
+    def wait_for(self, said: bytes) -> None:
+        """Wait until it has said something since its start."""
+        deadline = time.monotonic() + 60
+        while said not in self.log.read_bytes()[self._begun :]:
+            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
+            assert self.running is not None
+            assert self.running.poll() is None, self.log.read_text()[-3000:]
+            time.sleep(0.002)
 
     def signal(self, number: int) -> None:
         assert self.running is not None
@@ -171,16 +194,18 @@ class Process:
     def end(self) -> None:
         """End it as a supervisor does."""
         assert self.running is not None
+        # Until it says so a signal ends it at once.
+        self.wait_for(b"started")
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         assert self.running.wait(60) == 0, self.log.read_text()[-3000:]
         self.running = None
 
 
-def wait_for_all(kafka: Broker, sink: str, count: int, processes: list[Process], seconds: float = 120) -> list[Any]:
+def wait_for_all(written: Callable[[], list[Any]], count: int, processes: list[Process], seconds: float = 120) -> list[Any]:
     deadline = time.monotonic() + seconds
     while True:
-        found = kafka.written(sink)
+        found = written()
         if len({each["id"] for each in found}) >= count:
             return found
         for each in processes:
@@ -202,19 +227,13 @@ def kill_again_and_again(kafka: Broker, place: Path, kills: int, events: int) ->
         while killed < kills:
             kafka.send(source, sent, sent + events)
             sent += events
-            begun = process.log.stat().st_size if process.log.exists() else 0
             process.start()
-            deadline = time.monotonic() + 60
-            while b"assigned" not in process.log.read_bytes()[begun:]:
-                assert time.monotonic() < deadline, process.log.read_text()[-3000:]
-                assert process.running is not None
-                assert process.running.poll() is None, process.log.read_text()[-3000:]
-                time.sleep(0.002)
+            process.wait_for(b"assigned")
             time.sleep(rng.expovariate(1 / 0.05))
             process.kill()
             killed += 1
         process.start()
-        found = wait_for_all(kafka, sink, sent, [process])
+        found = wait_for_all(lambda: kafka.written(sink), sent, [process])
         process.end()
     finally:
         process.kill()
@@ -230,11 +249,41 @@ def test_a_group_of_which_members_are_killed_and_stopped_loses_nothing(kafka: Br
     storm(kafka, tmp_path, rounds=2, pause=8.0)
 
 
-def storm(kafka: Broker, place: Path, rounds: int, pause: float) -> dict[str, int]:
-    """Run three processes of one group, of which one is killed and one stopped by turns, while events come."""
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_a_group_with_one_store_of_which_members_are_killed_and_stopped_loses_nothing(
+    kafka: Broker, tmp_path: Path, receiver: Receiver
+) -> None:
+    storm(kafka, tmp_path, rounds=1, pause=13.0, receiver=receiver)
+
+
+def storm(kafka: Broker, place: Path, rounds: int, pause: float, receiver: Receiver | None = None) -> dict[str, int]:
+    """Run three processes of one group, of which one is killed and one stopped by turns, while events come.
+
+    Args:
+        receiver: an endpoint that all of it is posted to; the processes share a store then.
+    """
     rng = random.Random(random.randrange(2**32))
     source, sink = kafka.topic(), kafka.topic()
-    processes = [Process(kafka, place, name, source, sink) for name in ("a", "b", "c")]
+    if receiver is None:
+        processes = [Process(kafka, place, name, source, sink) for name in ("a", "b", "c")]
+        return stormed(kafka, source, processes, rng, rounds, pause, lambda: kafka.written(sink))
+    cluster = Cluster()
+    try:
+        processes = [Process(kafka, place, name, source, receiver.sink(batch=100), cluster.dsn()) for name in ("a", "b", "c")]
+        return stormed(kafka, source, processes, rng, rounds, pause, lambda: receiver.messages)
+    finally:
+        cluster.close()
+
+
+def stormed(
+    kafka: Broker,
+    source: str,
+    processes: list[Process],
+    rng: random.Random,
+    rounds: int,
+    pause: float,
+    written: Callable[[], list[Any]],
+) -> dict[str, int]:
     sent = 0
     try:
         for each in processes:
@@ -254,9 +303,10 @@ def storm(kafka: Broker, place: Path, rounds: int, pause: float) -> dict[str, in
                 sent += 100
                 time.sleep(0.1)
             stopped.signal(signal.SIGCONT)
-        found = wait_for_all(kafka, sink, sent, processes)
+        wait_for_all(written, sent, processes)
         for each in processes:
             each.end()
+        found = written()
     finally:
         for each in processes:
             with suppress(ProcessLookupError, AssertionError):
@@ -293,6 +343,24 @@ def test_a_group_of_which_members_are_killed_and_stopped_again_and_again(kafka: 
     seen = storm(kafka, tmp_path, rounds=15, pause=10.0)
     append_run(
         "three processes of one group of Kafka, of which one is killed and one stopped for 10 s, again and again",
+        began,
+        **seen,
+        lost=0,
+        out_of_order=0,
+    )
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_a_group_with_one_store_of_which_members_are_killed_and_stopped_again_and_again(
+    kafka: Broker, tmp_path: Path, receiver: Receiver
+) -> None:
+    """What came of it is a line of tests/records/service.jsonl."""
+    began = time.monotonic()
+    seen = storm(kafka, tmp_path, rounds=15, pause=14.0, receiver=receiver)
+    append_run(
+        "three processes with one store on PostgreSQL, topic to webhook, of which one is killed and one stopped for 14 s, again "
+        "and again",
         began,
         **seen,
         lost=0,

@@ -10,8 +10,6 @@ import pytest
 from streamer.errors import ServiceError
 from streamer.service.sinks.file import FileAppender
 
-# What they test is the same on each core; on the reference it runs with what takes long.
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

@@ -15,8 +15,6 @@ from streamer.service.protocols import EndOfSource, Refused
 from streamer.service.sources.file import FileLines
 from streamer.service.sources.lines import Lines
 
-# What they test is the same on each core; on the reference it runs with what takes long.
-
 
 class Place:
     """A file, and what a store would have of it."""

@@ -20,7 +20,7 @@ from streamer.service.protocols import Outcome
 from streamer.service.spool import Spool, Terms, delivery
 from streamer.service.spool.delivery import Owner
 from streamer.service.store.rows import NEVER, DeadLetter, Spooled
-from streamer.service.store.sqlite import Store, look
+from streamer.service.store.store import Store, look
 from tests.service.conftest import Make, event
 from tests.service.receiver import Receiver
 
@@ -137,7 +137,7 @@ class Place:
             raise self.failed[0]
 
     def left(self) -> list[tuple[str, int, int]]:
-        rows: list[tuple[str, int, int]] = self.store.rows("SELECT message, attempts, due FROM spool ORDER BY number")
+        rows: list[tuple[str, int, int]] = self.store.database.rows("SELECT message, attempts, due FROM spool ORDER BY number")
         return rows
 
     def letters(self) -> list[tuple[str, str, int]]:
@@ -331,7 +331,7 @@ def test_the_schedule_is_kept_through_a_restart(place: Place) -> None:
 
 def test_a_clock_that_was_set_back_lets_nobody_wait_longer(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.put(["a-0000"])
-    place.store.rows("UPDATE spool SET attempts = 1, due = ?", int(time.time() * 1000) + 10**9)
+    place.store.database.rows("UPDATE spool SET attempts = 1, due = ?", int(time.time() * 1000) + 10**9)
     endpoint = recorded(lambda *_: GOOD)
     place.run(endpoint)
     assert endpoint.took == [["a-0000"]]

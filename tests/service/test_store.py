@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 
 from streamer.errors import ServiceError
-from streamer.service.store import rows, sqlite
+from streamer.service.store import rows, schema, sqlite
 from streamer.service.store.rows import Confirmed, Spooled, dead_letter
-from streamer.service.store.sqlite import Store, look
+from streamer.service.store.store import Store, look
 from streamer.service.store.subscriptions import Table
 from streamer.service.tenants import written
-
-# What they test is the same on each core; on the reference it runs with what takes long.
 
 
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
@@ -35,7 +33,7 @@ def test_one_process_uses_it_and_the_error_names_that(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(ServiceError, match=f"process {os.getpid()} uses this store"):
         Store(tmp_path)
-    code = f"from pathlib import Path; from streamer.service.store.sqlite import Store; Store(Path({str(tmp_path)!r}))"
+    code = f"from pathlib import Path; from streamer.service.store.store import Store; Store(Path({str(tmp_path)!r}))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert f"ServiceError: {tmp_path}: process {os.getpid()} uses this store; one process uses it at a time" in ran.stderr
     store.close()
@@ -47,7 +45,8 @@ def test_positions_come_back_in_the_order_in_which_they_were_begun(tmp_path: Pat
     for partition in ("c", "a", "b"):
         store.begin("s", partition, "0")
     store.begin("other", "a", "0")
-    store.commit([Confirmed("s", "a", "5"), Confirmed("s", "b", None), Confirmed("s", "d", "7")])
+    a, b = (store.generation("s", partition) for partition in "ab")
+    store.commit([Confirmed("s", "a", "5", a), Confirmed("s", "b", None, b, is_over=True), Confirmed("s", "d", "7")])
     store.close()
     store = Store(tmp_path)
     assert list(store.positions("s").items()) == [("c", "0"), ("a", "5"), ("d", "7")]
@@ -107,15 +106,15 @@ def test_a_store_of_a_later_version_is_refused_and_one_of_an_earlier_is_upgraded
     store = Store(tmp_path)
     store.begin("s", "p", "5")
     store.close()
-    monkeypatch.setattr(sqlite, "UPGRADES", [*sqlite.UPGRADES, "ALTER TABLE positions ADD COLUMN fence INTEGER DEFAULT 0;"])
+    monkeypatch.setattr(sqlite, "UPGRADES", [*schema.UPGRADES, "ALTER TABLE positions ADD COLUMN fence INTEGER DEFAULT 0;"])
     store = Store(tmp_path)
-    assert store.rows("SELECT position, fence FROM positions") == [("5", 0)]
+    assert store.database.rows("SELECT position, fence FROM positions") == [("5", 0)]
     store.close()
     monkeypatch.setattr(sqlite, "UPGRADES", [*sqlite.UPGRADES, "CREATE TABLE half (x); nonsense;"])
     with pytest.raises(ServiceError, match="syntax error"):
         Store(tmp_path)
     monkeypatch.undo()
-    known = len(sqlite.UPGRADES)
+    known = len(schema.UPGRADES)
     with pytest.raises(
         ServiceError, match=f"written by a later version of Streamer: schema {known + 1}, and this one knows {known}"
     ):
@@ -123,12 +122,11 @@ def test_a_store_of_a_later_version_is_refused_and_one_of_an_earlier_is_upgraded
 
 
 def test_the_subscriptions_of_a_store_of_the_first_version_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "UPGRADES", sqlite.UPGRADES[:1])
-    monkeypatch.setattr(sqlite, "_ROOM", "SELECT 0")
-    store = Store(tmp_path)
-    with store.transaction() as execute:
-        execute("INSERT INTO subscriptions VALUES ('t', 'a', 'files', CAST('{\"id\": \"a\"}' AS BLOB))")
-    store.close()
+    monkeypatch.setattr(sqlite, "UPGRADES", schema.UPGRADES[:1])
+    old = sqlite.Sqlite(tmp_path)
+    statement = "INSERT INTO subscriptions VALUES ('t', 'a', 'files', CAST('{\"id\": \"a\"}' AS BLOB))"
+    old.change(lambda execute: execute(statement))
+    old.close()
     monkeypatch.undo()
     store = Store(tmp_path)
     table = Table(store)
@@ -136,7 +134,7 @@ def test_the_subscriptions_of_a_store_of_the_first_version_are_kept(tmp_path: Pa
     assert kept is not None
     assert (kept.origin, kept.text, kept.version, kept.paused, kept.expires_at) == ("files", b'{"id": "a"}', 0, False, None)
     assert table.hold("files", [written(b'{"id": "a"}', "t")]) == 0
-    (row,) = table.write([kept])
+    (row,), _ = table.write([kept])
     assert row.version == 1
     table.close()
     store.close()
@@ -144,7 +142,9 @@ def test_the_subscriptions_of_a_store_of_the_first_version_are_kept(tmp_path: Pa
 
 def test_a_store_that_lost_a_part_is_one_clear_error(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    Table(store).hold("files", [written(b'{"id": "%d"}' % number, "t") for number in range(2000)])
+    table = Table(store)
+    table.hold("files", [written(b'{"id": "%d"}' % number, "t") for number in range(2000)])
+    table.close()
     store.close()
     path = tmp_path / "store.db"
     whole = path.read_bytes()
@@ -168,7 +168,8 @@ def test_a_log_that_was_cut_in_its_last_commit_is_as_it_was_before(tmp_path: Pat
     log = tmp_path / "data" / "store.db-wal"
     before = log.stat().st_size
     message = Spooled("out", 7, "id", 1, "s", "p", 1, 0, b"message")
-    store.commit([Confirmed("s", "p", "new")], [dead_letter("s", "p", 1, -1, "bad_value", "no", b"record")], [], [message])
+    new = Confirmed("s", "p", "new", store.generation("s", "p"))
+    store.commit([new], [dead_letter("s", "p", 1, -1, "bad_value", "no", b"record")], [], [message])
     database, text = (tmp_path / "data" / "store.db").read_bytes(), log.read_bytes()
     assert before < len(text)
     copy = tmp_path / "copy"
@@ -181,7 +182,8 @@ def test_a_log_that_was_cut_in_its_last_commit_is_as_it_was_before(tmp_path: Pat
         if (size - before) % 97 == 0 or size >= len(text) - 1:
             torn = Store(copy)
             found = (torn.positions("s")["p"], torn.dead_letters(), torn.held(torn.lane("out"))[0])
-            torn.commit([Confirmed("s", "p", "later")])
+            torn.take("s")
+            torn.commit([Confirmed("s", "p", "later", torn.generation("s", "p"))])
             torn.close()
         else:
             # Checking all of it takes much longer than reading it.
@@ -207,28 +209,28 @@ def test_a_directory_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -
 def test_a_store_without_room_is_not_writable_until_there_is_room_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "data")
     table = Table(store)
-    (pages,) = store._database.execute("PRAGMA page_count").fetchone()
-    store._database.execute(f"PRAGMA max_page_count = {pages + 8}")
+    (pages,) = store.database._connection.execute("PRAGMA page_count").fetchone()
+    store.database._connection.execute(f"PRAGMA max_page_count = {pages + 8}")
     assert store.is_writable()
     with pytest.raises(ServiceError, match="full"):
         table.hold("files", [written(b'{"id": "long", "cel": "%b"}' % (b"x" * 100_000), "acme")])
     # What changes no size passes, and is no proof.
     for _ in range(2):
         assert not store.is_writable()
-    store._database.execute("PRAGMA max_page_count = 100000")
+    store.database._connection.execute("PRAGMA max_page_count = 100000")
     assert store.is_writable()
-    assert store.rows("SELECT name FROM sqlite_master WHERE name = 'tried'") == []
+    assert store.database.rows("SELECT name FROM sqlite_master WHERE name = 'tried'") == []
     table.close()
     store.close()
 
 
 def test_a_store_of_before_the_spool_keeps_its_dead_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    later = sqlite.UPGRADES
+    later = schema.UPGRADES
     monkeypatch.setattr(sqlite, "UPGRADES", later[:1])
-    store = Store(tmp_path)
+    old = sqlite.Sqlite(tmp_path)
     names = "source, partition, position, part, stage, code, reason, attempts, at, size, record"
-    store.rows(f"INSERT INTO dead_letters ({names}) VALUES ('s', 'p', 7, -1, 'decode', 'bad_value', 'no', 2, 5, 1, x'61')")
-    store.close()
+    old.rows(f"INSERT INTO dead_letters ({names}) VALUES ('s', 'p', 7, -1, 'decode', 'bad_value', 'no', 2, 5, 1, x'61')")
+    old.close()
     monkeypatch.undo()
     with pytest.raises(ServiceError, match="written by an earlier version of Streamer: schema 1; it is upgraded when"):
         look(tmp_path)

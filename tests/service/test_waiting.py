@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 
+from streamer.service.store.rows import Confirmed
 from streamer.service.waiting import MOST_BYTES, Part, Waiting
 
 
 def part(size: int) -> Part:
-    made = Part("s")
+    made = Part("s", Confirmed("s", "p", None))
     made.size = size
     return made
 

@@ -26,8 +26,6 @@ from streamer.service.sinks import webhook
 from streamer.service.sinks.webhook import Webhook, _seconds, signing_key
 from tests.service.receiver import Receiver
 
-# What they test is the same on each core; on the reference it runs with what takes long.
-
 SECRETS = ["whsec_" + base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2)]
 ID, MESSAGE = "0123456789abcdef" * 2, b'{"specversion":"1.0","id":"x"}\n'
 LOCAL = (ip_network("127.0.0.0/8"), ip_network("::1/128"))

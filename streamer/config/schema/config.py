@@ -17,7 +17,7 @@ from pydantic import (
 
 from streamer.config.schema.api import Api
 from streamer.config.schema.matching import MICROSECOND, Matching
-from streamer.config.schema.service import Delivery, Route, Service
+from streamer.config.schema.service import Delivery, Route, Service, Shard, SharedStore
 from streamer.config.schema.sinks import AnySink, FileSink, KafkaSink
 from streamer.config.schema.sources import AnySource, FileSource, KafkaSource, PostgresSource
 from streamer.config.schema.values import Files, Name, Section, as_list, as_names, wrong_inside
@@ -47,6 +47,8 @@ class Config(Section):
     """A list of `{gateway: NAME, sink: NAME}`; the first that fits a match decides. It may be left out if there is one sink."""
     delivery: Delivery = Field(default_factory=Delivery)
     service: Service = Field(default_factory=Service)
+    store: SharedStore = Field(default_factory=SharedStore)
+    shard: Shard = Field(default_factory=Shard)
     api: Api = Field(default_factory=Api)
     metrics: Metrics = Field(default_factory=Metrics)
     logging: Logging = Field(default_factory=Logging)

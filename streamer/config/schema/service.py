@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Literal, final
+from typing import Annotated, Final, Literal, final
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
 )
+from pydantic_core import PydanticCustomError
 
 from streamer.config.schema.sinks import Networks, Ports
 from streamer.config.schema.values import Bool, File, Section, number
+from streamer.config.secret import Secret
 from streamer.config.units import Duration, Size
+
+#: So many shards there may be.
+_SHARDS: Final = 1024
+
+
+def _shard(text: str) -> str:
+    number, between, count = text.partition("/")
+    if not (between and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count) <= _SHARDS):
+        raise PydanticCustomError("shard", "expected NUMBER/COUNT, as 1/4, of {most} shards at most", {"most": _SHARDS})
+    return text
 
 
 @final
@@ -87,6 +100,25 @@ class Delivery(Section):
     dead_letter_bytes: Size = 1024**3
     """Room for dead letters. When it is full the oldest ones of tenants' own gateways are forgotten. Where there are none the
     service ends, since it may lose no other: see `streamer dead-letters`."""
+
+
+@final
+class SharedStore(Section):
+    """Where several processes keep what they must not lose together: in PostgreSQL (docs/service.md)."""
+
+    dsn: Secret | None = None
+    """How to connect, as `postgresql://user:password@host/database` or `host=… dbname=…`: where it stands, never itself. Null
+    is a store of this process alone, in `service.data_dir`."""
+    namespace: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$", max_length=63)] = "streamer"
+    """The schema of its tables, which are made if they are not there. Processes that name one share a store."""
+
+
+@final
+class Shard(Section):
+    """Which subscriptions this process matches, where several that share a store divide them."""
+
+    tenants: Annotated[str, AfterValidator(_shard)] | None = None
+    """As `1/4`: those of the tenants of the first of four shards; null is those of all."""
 
 
 @final

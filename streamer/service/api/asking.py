@@ -63,13 +63,21 @@ class Asking:
         """Those of engines for questions, which have no filters of phase 1."""
         return replace(self._engine._options, bloom=BloomOptions(enabled=False))
 
+    def _here(self, call: Call) -> Engine:
+        """Return the engine that holds what a tenant subscribed to. Raises Problem where another process has it."""
+        shard = self._subscriptions.shard
+        if call.tenant is not None and not shard.holds(call.tenant):
+            reason = f"this process matches for other tenants: ask one of shard {shard.of_tenant(call.tenant)}/{shard.count}"
+            raise Problem("elsewhere", reason)
+        return self._engine
+
     def match(self, call: Call) -> Answer:
         """See the route. What is subscribed to for every tenant is an administrator's, who alone is told of it."""
         limit, more = call.query.get("limit", 1000), False
         found: list[dict[str, Any]] = []
         is_all = call.token.tenant is None
         # An administrator's event may be anybody's: it says so itself.
-        matches = self._engine.match(call.body, call.tenant)
+        matches = self._here(call).match(call.body, call.tenant)
         for each in matches:
             tenant, subscription_id = outside(each.subscription_id)
             if not is_all and tenant != call.tenant:
@@ -109,7 +117,7 @@ class Asking:
     def _explain_all(self, call: Call, event: bytes) -> Answer:
         """Explain what matches, of all that is held."""
         limit = call.query.get("limit", 10)
-        matches, more = self._engine.match(event, call.tenant), False
+        matches, more = self._here(call).match(event, call.tenant), False
         found: list[dict[str, Any]] = []
         for held in matches.ids():
             tenant, subscription_id = outside(held)
@@ -152,7 +160,7 @@ class Asking:
         tenants = (event.tenant, EVERY) if call.token.tenant is None else (event.tenant,)
         walk = _Walk(self._subscriptions, tenants, event.collection, at)
         among = islice(walk, examine)
-        found = near_misses(self._engine, call.body, limit, call.tenant, None, examine, among)
+        found = near_misses(self._here(call), call.body, limit, call.tenant, None, examine, among)
         told = []
         for miss in found:
             tenant, subscription_id = outside(miss.subscription_id)

@@ -26,7 +26,7 @@ from streamer.service.api.watching import Watching
 from streamer.service.status import Status
 from streamer.service.store.gateways import StoredGateway
 from streamer.service.store.rows import DeadLetter, milliseconds, time_of
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import PAGE, Stored
 from streamer.service.subscriptions import Condition, Declined, Result, Subscriptions, Versioned
 from streamer.service.tenants import Written, claimed

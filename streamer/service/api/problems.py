@@ -35,6 +35,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "too-long": (413, "The request is too long"),
     "media-type": (415, "The body has another media type than one that is read"),
     "host": (421, "The server does not go by this name"),
+    "elsewhere": (421, "Another process can do this"),
     "configuration": (422, "The configuration was not taken, and nothing was changed"),
     "subscription": (422, "The subscription cannot be accepted"),
     "gateway": (422, "The gateway cannot be accepted"),

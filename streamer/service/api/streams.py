@@ -43,7 +43,7 @@ from streamer.service.api.tokens import Token, Tokens
 from streamer.service.spool import History
 from streamer.service.store.gateways import Pages
 from streamer.service.store.rows import Spooled
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 
 #: Bytes of a tail at most, and of all of them together.
 MOST_OF_A_TAIL: Final = 1024**2

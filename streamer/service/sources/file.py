@@ -81,6 +81,8 @@ class FileLines:
         poll: how often to look there, in seconds.
     """
 
+    is_shared: Final = False
+
     def __init__(self, path: Path, *, follow: bool, poll: float, max_bytes: int) -> None:
         self._path = path
         self._follow = follow
@@ -156,6 +158,10 @@ class FileLines:
         if reading.inode != found.st_ino or reading.inflated is not None:
             return None
         return Progress(reading.offset, max(found.st_size, reading.offset), "bytes")
+
+    def lost(self, partition: str) -> None:
+        """See `Source`."""
+        raise ServiceError("another process reads it now; one process reads such a source")
 
     def close(self) -> None:
         """See `Source`."""

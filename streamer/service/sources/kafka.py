@@ -76,6 +76,7 @@ class _Partition:
         held: of what the store has.
         told: of what the group has.
         messages: that came, and were not given.
+        is_fenced: whether another process has taken it over, as the store knows, and the group has not told us so far.
     """
 
     name: str
@@ -88,6 +89,7 @@ class _Partition:
     epoch: int | None = None
     messages: list[Message] = field(default_factory=list)
     is_paused: bool = False
+    is_fenced: bool = False
 
     def at(self, offset: int, epoch: int | None = None) -> TopicPartition:
         """Return the partition at an offset, with our mark for the group: its name, which no topic that is made anew has."""
@@ -97,6 +99,8 @@ class _Partition:
 @final
 class KafkaMessages:
     """The values of messages, with their keys."""
+
+    is_shared: Final = True
 
     def __init__(self, section: KafkaSource, *, max_bytes: int) -> None:
         self._section, self._max_bytes = section, max_bytes
@@ -135,7 +139,7 @@ class KafkaMessages:
     def open(self, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
         """See `Source`."""
         self.check()
-        self._stored, self._begin = dict(confirmed), begin
+        self._confirmed, self._begin = confirmed, begin
         self._client = self._consumer()
         self._polling = threading.Thread(target=self._poll, name="streamer-kafka", daemon=True)
         self._polling.start()
@@ -199,8 +203,6 @@ class KafkaMessages:
     def acknowledge(self, partition: str, confirm: str) -> None:
         """See `Source`."""
         with self._changed:
-            if partition in self._stored:
-                self._stored[partition] = confirm
             for each in self._ours.values():
                 if each.name == partition:
                     place = json.loads(confirm)
@@ -221,6 +223,16 @@ class KafkaMessages:
                 return None
             read, end = read + each.given, end + max(last, each.given)
         return Progress(read, end, "messages") if ours else None
+
+    def lost(self, partition: str) -> None:
+        """See `Source`. The group will say so, too; else it is begun again after a while, since somebody must read it."""
+        _LOGGER.warning("%s: another process reads it now", partition)
+        with self._changed:
+            for each in self._ours.values():
+                if each.name == partition:
+                    each.is_fenced = True
+                    self._empty([each])
+            self._changed.notify_all()
 
     def close(self) -> None:
         """See `Source`."""
@@ -285,7 +297,7 @@ class KafkaMessages:
             for message in messages if not failed else [each for each in messages if each.error() is None]:
                 partition = self._ours.get((message.topic(), message.partition()))
                 # What was on its way when a partition was given up, or begun elsewhere, is no longer wanted.
-                if partition is None or message.offset() < partition.next:
+                if partition is None or partition.is_fenced or message.offset() < partition.next:
                     continue
                 partition.next = message.offset() + 1
                 if not partition.messages:
@@ -399,9 +411,8 @@ class KafkaMessages:
         """Wait until all that the pipeline was given is held; tell whether it is."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._is_closing or self._failed is not None or all(each.held >= each.given for each in partitions),
-                self._patience,
-            ) and all(each.held >= each.given for each in partitions)
+                lambda: self._is_closing or self._failed is not None or all(map(_is_held, partitions)), self._patience
+            ) and all(map(_is_held, partitions))
 
     def _forget(self, partitions: Sequence[_Partition]) -> None:
         with self._changed:
@@ -425,44 +436,46 @@ class KafkaMessages:
         of_group = {(each.topic, each.partition): each for each in asked}
         # Behind what the group has: another process may read on meanwhile.
         ends = self._cluster.offsets(wanted)
-        known = list(self._stored)
-        found = []
+        known = dict(self._confirmed.items())
+        names: list[str] = []
+        new = set()
         for topic, number in wanted:
             (first, end), theirs = ends[topic, number], of_group[topic, number]
             identity = topics[topic].id if topic in topics else ""
-            name = self._named(topic, number, identity)
-            if (text := self._stored.get(name)) is not None:
-                place = json.loads(text)
-                offset, epoch = place["offset"], place.get("epoch")
+            name = _named(known, topic, number, identity)
+            if name not in known:
+                # With the mark of another topic it says nothing of this one.
+                of_this = theirs.offset if _parts(theirs.metadata or "")[1] in ("", identity) else -1
+                new.add((name, _place(self._anew(topic, number, identity, known, of_this, first, end), None)))
+            names.append(name)
+        stored = self._taken(names, known | dict(new))
+        found = []
+        for (topic, number), name in zip(wanted, names, strict=True):
+            (first, end), theirs = ends[topic, number], of_group[topic, number]
+            place = json.loads(stored[name])
+            offset, epoch = place["offset"], place.get("epoch")
+            if (name, stored[name]) not in new:
                 if theirs.metadata == name and theirs.offset > offset:
                     offset, epoch = theirs.offset, None
                 if lost or not first <= offset <= end:
                     offset, epoch = self._after_loss(f"{topic}/{number}", offset, first, end), None
-            else:
-                # With the mark of another topic it says nothing of this one.
-                of_this = theirs.offset if _parts(theirs.metadata or "")[1] in ("", identity) else -1
-                offset, epoch = self._anew(topic, number, identity, known, of_this, first, end), None
-                self._stored[name] = _place(offset, None)
-                self._begin(name, self._stored[name])
             found.append(_Partition(name, topic, number, offset, offset, offset, epoch=epoch))
         return found
 
-    def _named(self, topic: str, number: int, identity: str) -> str:
-        plain = f"{topic}/{number}"
-        if not identity:
-            # Brokers that knew one once are asked again later.
-            return next((name for name in reversed(self._stored) if _parts(name)[0] == plain), plain)
-        return plain if plain in self._stored else f"{plain}@{identity}"
+    def _taken(self, names: Sequence[str], places: Mapping[str, str]) -> dict[str, str]:
+        """Have partitions be ours, and return where they are confirmed then: from here on nobody else moves that."""
+        for name in names:
+            self._begin(name, places[name])
+        return dict(self._confirmed.items())
 
-    def _anew(self, topic: str, number: int, identity: str, known: Sequence[str], of_group: int, first: int, end: int) -> int:
+    def _anew(self, topic: str, number: int, identity: str, known: Mapping[str, str], of_group: int, first: int, end: int) -> int:
         """Return where a partition begins that the store does not know. Names that it does are *known*."""
         of_topic = [name for name in known if _parts(name)[0].rpartition("/")[0] == topic]
         earlier = [name for name in of_topic if _parts(name)[0] == f"{topic}/{number}"]
         if earlier:
             self._refuse(f"topic {topic} was made anew; what was not read of the one before is gone")
+            self._taken(earlier, known)
             self._gone.extend(earlier)
-            for name in earlier:
-                del self._stored[name]
             return first
         if first <= of_group <= end:
             return of_group
@@ -504,6 +517,9 @@ class KafkaMessages:
             _LOGGER.debug("topics: %s", error)
             return
         ids = {name: topic.id for name, topic in topics.items() if topic.id}
+        if fenced := [each for each in self._ours.values() if each.is_fenced]:
+            _LOGGER.warning("%s: the group says that it is ours; begun again", _shown(fenced))
+            self._reopen(fenced, lost=False)
         if anew := [each for each in self._ours.values() if _parts(each.name)[1] != ids.get(each.topic, _parts(each.name)[1])]:
             self._reopen(anew, lost=False)
 
@@ -512,6 +528,15 @@ def _parts(name: str) -> tuple[str, str]:
     """Return what a partition's name is made of: `topic/number`, and the topic's id."""
     plain, _, identity = name.partition("@")
     return plain, identity
+
+
+def _named(known: Mapping[str, str], topic: str, number: int, identity: str) -> str:
+    """Return the name of a partition, of those that the store knows if it is among them."""
+    plain = f"{topic}/{number}"
+    if not identity:
+        # Brokers that knew one once are asked again later.
+        return next((name for name in reversed(list(known)) if _parts(name)[0] == plain), plain)
+    return plain if plain in known else f"{plain}@{identity}"
 
 
 def _place(offset: int, epoch: int | None) -> str:
@@ -533,6 +558,11 @@ def _attributes(message: Message) -> dict[str, str] | None:
         return None
     attributes = {name.removeprefix(_PREFIX): value for name, value in headers.items() if name.startswith(_PREFIX)}
     return attributes | {"datacontenttype": headers.get("content-type", "")}
+
+
+def _is_held(partition: _Partition) -> bool:
+    """Tell whether all that the pipeline was given of a partition is held, or never will be."""
+    return partition.is_fenced or partition.held >= partition.given
 
 
 def _shown(partitions: Sequence[_Partition]) -> str:

@@ -131,6 +131,8 @@ class _InUseError(Exception):
 class PostgresChanges:
     """The changes of a publication. What it reads are events of `cdc.LAYOUT`."""
 
+    is_shared: Final = False
+
     def __init__(self, section: PostgresSource) -> None:
         self._section = section
         self._slot = section.slot
@@ -190,7 +192,7 @@ class PostgresChanges:
         """Find the place where this server was read last, if it was."""
         self._place = self._lost_because = None
         self._gone.clear()
-        places = dict(confirmed)
+        places = dict(confirmed.items())
         if (text := places.pop(self._partition, None)) is not None:
             self._place = _Place.of(text)
         elif places:
@@ -566,6 +568,10 @@ class PostgresChanges:
         """Speak as long as nothing else does: a sink may keep the one who reads for long."""
         while not self._closing.wait(self._interval):
             self._tell()
+
+    def lost(self, partition: str) -> None:
+        """See `Source`."""
+        raise ServiceError("another process reads it now; one process reads such a source")
 
     def close(self) -> None:
         """See `Source`."""

@@ -24,6 +24,8 @@ _LOGGER: Final = logging.getLogger("streamer.service")
 class StdinLines:
     """JSON lines of standard input, plain, gzip or zstd. Each run is a partition of its own."""
 
+    is_shared: Final = False
+
     def __init__(self, *, max_bytes: int) -> None:
         self._lines = Lines(max_bytes)
         self._partition = secrets.token_hex(8)
@@ -75,6 +77,10 @@ class StdinLines:
 
     def progress(self) -> None:
         """See `Source`: nobody knows what a pipe will say."""
+
+    def lost(self, partition: str) -> None:
+        """See `Source`."""
+        raise ServiceError("another process reads it now; one process reads such a source")
 
     def close(self) -> None:
         """See `Source`."""

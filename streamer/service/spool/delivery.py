@@ -19,7 +19,7 @@ from streamer.service.letters import undelivered
 from streamer.service.protocols import Endpoint, Outcome
 from streamer.service.spool.breaker import Breaker, Terms
 from streamer.service.store.rows import NEVER, Changes, Lane, Waiting
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 
 #: So much of a sink's messages is in memory.
 MOST_HELD: Final = 2_000

@@ -17,7 +17,7 @@ from typing import Final, final
 
 from streamer.service.spool.delivery import Owner
 from streamer.service.store.rows import Lane, milliseconds
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 
 #: What metrics call all histories together.
 STREAMS: Final = "gateways:stream"
@@ -44,7 +44,7 @@ class History:
         self.name, self.lane, self.mark, self._store, self.owner = name, lane, lane.mark, store, owner
         self.most_bytes, self.most_age = most_bytes, most_age
         self.is_forgotten = False
-        self.messages, self.bytes, _ = store.held(lane)
+        self.messages, self.bytes, self.matches = store.held(lane)
         owner.bytes += self.bytes
         oldest = store.oldest_of(lane, 1)
         self.last = lane.last
@@ -55,7 +55,7 @@ class History:
     def added(self, messages: int, size: int, matches: int) -> None:
         """Learn that the store has more."""
         self.delivered += matches
-        self._change(messages, size)
+        self.change(messages, size)
 
     def forget(self) -> None:
         """Learn that it is gone."""
@@ -89,10 +89,12 @@ class History:
             except BaseException:
                 self.first = first
                 raise
-            self._change(-messages, -size)
+            self.change(-messages, -size)
         return size
 
-    def _change(self, messages: int, size: int) -> None:
+    def change(self, messages: int, size: int, matches: int = 0) -> None:
+        """Note that it has more, or less."""
         self.messages += messages
+        self.matches += matches
         self.bytes += size
         self.owner.bytes += size

@@ -1,4 +1,10 @@
-"""Who fills the spool, the thread that owns it, and the threads that attempt."""
+"""Who fills the spool, the thread that owns it, and the threads that attempt.
+
+Where several processes share a store each fills the spool, and one *leads*: it alone attempts, so that a key has one attempt at a
+time. The store says who leads, for `LEASE` seconds at a time. Who stops gives that up; who dies, or stands still, is followed
+once they are over, and can put nothing down of what it attempted (`Fenced`). Who begins to lead knows what the store has, and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +28,9 @@ from streamer.service.protocols import Endpoint, Outcome
 from streamer.service.spool.breaker import Terms
 from streamer.service.spool.delivery import WEBHOOKS, Delivery, Line, Owner
 from streamer.service.spool.history import STREAMS, History
+from streamer.service.store.database import Fenced
 from streamer.service.store.rows import Changes, DeadLetter, Spooled, Waiting, milliseconds
-from streamer.service.store.sqlite import Store
+from streamer.service.store.store import Store
 
 #: Threads that attempt, for all endpoints together, and so many of them for tenants' own gateways.
 MOST_THREADS: Final = 256
@@ -35,6 +42,13 @@ GATHER: Final = 0.02
 MOST_GATHERED: Final = 1_000
 #: How often one looks for what is due, in seconds.
 TICK: Final = 0.05
+#: How long a process leads without saying so again, in seconds, and for how much less it attempts: clocks run apart a little.
+LEASE: Final = 10.0
+_MARGIN: Final = 2.0
+#: What this process did not add is counted so often, in seconds.
+_COUNT: Final = 5.0
+#: What metrics call a spool that is shared: messages that a process puts there are that process's business no more.
+SHARED: Final = "spool"
 _LOGGER: Final = logging.getLogger("streamer.service")
 _T = TypeVar("_T")
 
@@ -48,6 +62,8 @@ class _Asking:
     granted: threading.Event = field(default_factory=threading.Event)
 
 
+#: Stands for messages that are in the store: who wants them reads them there.
+_ANYTHING: Final = Spooled("", None, "", 0, "", "", 0, 0, b"")
 _Answer: TypeAlias = tuple[Delivery, list[Waiting], list[Line], Outcome | BaseException]
 
 
@@ -84,6 +100,10 @@ class Spool:
         self._changes = Changes()
         self._touched: set[Delivery] = set()
         self._since: float | None = None
+        self._leads_until = -inf
+        self._generation: int | None = None
+        self._is_to_look = False
+        self._counted: dict[str, float] = {}
         counts.gauges = self.gauges
 
     def add(
@@ -162,7 +182,9 @@ class Spool:
         return {name: each.messages for name, each in self._deliveries.items() if each.messages}
 
     def gauges(self) -> list[Gauges]:
-        """Return what is to be seen of each sink now."""
+        """Return what is to be seen of each sink now, by who delivers."""
+        if not self._leads:
+            return []
         seen = []
         own: list[Delivery] = []
         for name, each in self._deliveries.items():
@@ -211,9 +233,24 @@ class Spool:
         """
         with self._holding:
             taken = commit()
-            self._learn(taken)
+            self._have_learned(taken)
         if len(taken) < len(spooled):
             self._counts.drop(sum(each.matches for each in spooled) - sum(each.matches for _, each in taken))
+
+    def _have_learned(self, taken: Sequence[tuple[int, Spooled]]) -> None:
+        """Learn what this process has put into the store."""
+        if not self._store.database.is_shared:
+            self._learn(taken)
+            return
+        of_histories = sum(each.matches for _, each in taken if each.sink in self._histories)
+        self._counts.delivered({STREAMS: of_histories, SHARED: sum(each.matches for _, each in taken) - of_histories})
+        self.look()
+
+    def look(self) -> None:
+        """Learn what other processes have put into the store, if they share it; its own thread does so soon."""
+        if self._is_running and not self._is_to_look:
+            self._is_to_look = True
+            self._inbox.put(self._look)
 
     def _learn(self, taken: Sequence[tuple[int, Spooled]]) -> None:
         """Learn what the store has more."""
@@ -276,14 +313,18 @@ class Spool:
         if lane.gone is not None:
             if again or lane.target != target:
                 self._store.enable(name)
-            elif owner is None:
+            elif owner is None and self._leads:
                 _LOGGER.error("sinks.%s: its endpoint wanted no more; give it another url, or start with --enable %s", name, name)
         delivery = Delivery(name, endpoint, terms, target, lane, self._store, owner)
-        self._counts.found(delivery.matches)
-        if delivery.messages and owner is None:
-            _LOGGER.info("sinks.%s: %d messages are in the spool", name, delivery.messages)
+        if self._leads:
+            self._found(delivery)
         # Who goes over it meanwhile goes over the one before.
         self._deliveries = {**self._deliveries, name: delivery}
+
+    def _found(self, delivery: Delivery) -> None:
+        self._counts.found(delivery.matches)
+        if delivery.messages and delivery.owner is None:
+            _LOGGER.info("sinks.%s: %d messages are in the spool", delivery.name, delivery.messages)
 
     def _remove(self, name: str) -> None:
         if (each := self._deliveries.get(name)) is not None:
@@ -296,7 +337,8 @@ class Spool:
             if each.requests:
                 raise ServiceError(f"sinks.{name}: requests to it are on their way; try again once they have ended")
             del self._removed[name]
-            self._counts.drop(each.matches)
+            if self._leads:
+                self._counts.drop(each.matches)
         return self._store.clear(name)
 
     def _forget(self, name: str, delete: Callable[[], tuple[int, int, int]]) -> None:
@@ -312,7 +354,8 @@ class Spool:
             each.is_forgotten = True
             each.change(-each.messages, -each.bytes, -each.matches)
             each.endpoint.close()
-            self._counts.drop(matches)
+            if self._leads:
+                self._counts.drop(matches)
 
     def _do(self, action: Callable[[], _T]) -> _T:
         """Do something in its own thread, if it has one by now."""
@@ -341,6 +384,8 @@ class Spool:
         self._is_running = True
         try:
             looked = -inf
+            if self._store.database.is_shared:
+                self._look()
             while True:
                 told = self._read_inbox()
                 now = time.monotonic()
@@ -352,6 +397,7 @@ class Spool:
                 if self._is_complete and self._has_ended():
                     break
             self._settle()
+            self._store.leave()
         finally:
             self._is_over = True
             for _ in range(self._threads):
@@ -360,7 +406,7 @@ class Spool:
                 self._asking.granted.set()
 
     def _has_ended(self) -> bool:
-        if self._is_stopping:
+        if self._is_stopping or not self._leads:
             return not any(each.requests for each in (*self._deliveries.values(), *self._removed.values()))
         return all(each.is_done for each in self._deliveries.values())
 
@@ -397,7 +443,99 @@ class Spool:
             except queue.Empty:
                 return True
 
+    # Of several processes
+
+    @property
+    def _leads(self) -> bool:
+        """Whether this process delivers."""
+        return not self._store.database.is_shared or (self._generation is not None and time.monotonic() < self._leads_until)
+
+    def _look(self) -> None:
+        """Say again that this process leads, or begin to; learn what others have put into the store."""
+        self._is_to_look = False
+        if not self._is_stopping:
+            now = time.monotonic()
+            generation = self._store.lead(LEASE)
+            if generation is not None:
+                self._leads_until = now + LEASE - _MARGIN
+            if generation != self._generation:
+                # Who leads anew has stood still meanwhile, or others have changed what only the store knows of.
+                if self._generation is not None:
+                    self._step_back()
+                if generation is not None:
+                    self._begin_to_lead(generation)
+        kept: list[tuple[History, int, Spooled]] = []
+        for name, mark, last in self._store.lasts():
+            each = self._deliveries.get(name) or self._histories.get(name)
+            # Of another mark it is one that another process made, under a name that this one will forget.
+            if each is not None and each.lane.mark == mark and last > each.lane.last:
+                after, each.lane.last = each.lane.last, last
+                if isinstance(each, Delivery):
+                    self._more(each, after)
+                else:
+                    each.last = last
+                    kept.append((each, 0, _ANYTHING))
+                self._recount(each)
+        if self._asking is not None:
+            for name in self._asking.sizes:
+                if (each := self._deliveries.get(name)) is not None:
+                    self._recount(each)
+        if kept:
+            self.tell(kept)
+
+    def _begin_to_lead(self, generation: int) -> None:
+        """Deliver from what the store has, and from nothing else."""
+        _LOGGER.info("this process delivers what is in the spool from now on")
+        self._generation = generation
+        self._begin_anew()
+        for each in self._deliveries.values():
+            self._found(each)
+
+    def _step_back(self) -> None:
+        """Deliver no more, since another process does, or will."""
+        _LOGGER.info("this process delivers what is in the spool no more")
+        self._generation = None
+        # What it found here is found again by whoever delivers it.
+        self._counts.delivered({SHARED: sum(each.matches for each in self._deliveries.values())})
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Know of each sink what the store has. What is on its way ends, and is of no account."""
+        self._changes, self._since = Changes(), None
+        self._touched.clear()
+        deliveries = {}
+        for name, before in self._deliveries.items():
+            before.is_forgotten = True
+            before.change(-before.messages, -before.bytes, -before.matches)
+            self._store.forgotten(name)
+            lane = self._store.lane(name)
+            deliveries[name] = Delivery(name, before.endpoint, before.terms, before.target, lane, self._store, before.owner)
+        self._deliveries = deliveries
+
+    def _more(self, each: Delivery, after: int) -> None:
+        """Learn that a lane has more, after a number."""
+        if self._leads:
+            messages, size, matches = self._store.held(each.lane, after)
+            self._counts.found(matches)
+            with self._lock:
+                each.change(messages, size, matches)
+            each.more()
+            if each.bytes > each.terms.bytes and each.terms.when_full == "dead_letter":
+                self._evict(each, each.bytes - each.terms.bytes)
+            self._look_at(each.owner)
+
+    def _recount(self, each: Delivery | History) -> None:
+        """Count what there is for a sink that another process delivers to, or trims; not too often."""
+        now = time.monotonic()
+        if (isinstance(each, History) or not self._leads) and now - self._counted.get(each.name, -inf) >= _COUNT:
+            self._counted[each.name] = now
+            messages, size, matches = self._store.held(each.lane)
+            each.change(messages - each.messages, size - each.bytes, matches - each.matches)
+            self._look_at(each.owner)
+
     def _begin(self, now: float) -> None:
+        if not self._leads:
+            return
         while self._full:
             self._make_room(self._full.pop())
         for history in self._histories.values():
@@ -431,12 +569,16 @@ class Spool:
         for name, size in asking.sizes.items():
             each = self._deliveries.get(name)
             if each is not None and not self._has_room(each, size) and each.terms.when_full == "dead_letter":
+                if not self._leads:
+                    # Who leads makes room.
+                    continue
                 self._evict(each, each.bytes + size - each.terms.bytes)
             # No tenant's endpoint keeps the sources waiting: what is on its way to one has room besides.
             if each is not None and each.owner is None and not self._has_room(each, size):
                 return
-        for owner, size in self._of_owners(asking.sizes).items():
-            self._make_room(owner, size)
+        if self._leads:
+            for owner, size in self._of_owners(asking.sizes).items():
+                self._make_room(owner, size)
         self._asking = None
         asking.granted.set()
 
@@ -470,7 +612,11 @@ class Spool:
         if not len(self._changes):
             return
         changes, self._changes = self._changes, Changes()
-        self._settle_changes(changes)
+        try:
+            self._settle_changes(changes)
+        except Fenced:
+            self._step_back()
+            return
         touched, self._touched = self._touched, set()
         for each in touched:
             with self._lock:
@@ -486,7 +632,7 @@ class Spool:
             self.announce(dead)
         taken = self._store.settle(changes, about)
         if taken:
-            self._learn(taken)
+            self._have_learned(taken)
 
     def _enable(self, name: str, delivery: Delivery | None) -> bool:
         was = self._store.enable(name)
@@ -498,7 +644,7 @@ class Spool:
         self._settle()
         letters = [letter for letter in self._left(letters) if letter.sink in self._deliveries]
         self._store.respool(letters)
-        for letter in letters:
+        for letter in letters if self._leads else ():
             each = self._deliveries[letter.sink]
             if letter.spooled is not None:
                 each.unblock(letter.spooled)
@@ -513,7 +659,7 @@ class Spool:
         self._settle()
         letters = self._left(letters)
         count = self._store.drop([letter.id for letter in letters])
-        for letter in letters:
+        for letter in letters if self._leads else ():
             each = self._deliveries.get(letter.sink) or self._removed.get(letter.sink)
             if letter.spooled is not None and each is not None:
                 each.unblock(letter.spooled)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import dataclass, field, replace
 from typing import Final, final
 
-from streamer.locks import Lock
+from streamer.service.store.database import Execute, Moved
 from streamer.service.store.rows import Lane
-from streamer.service.store.sqlite import Store, told
+from streamer.service.store.store import Store
 
 
 @final
@@ -33,6 +32,11 @@ class StoredGateway:
 
 
 _COLUMNS: Final = "tenant, id, settings, secrets, version, created, updated"
+_PUT: Final = (
+    f"INSERT INTO gateways ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, id) DO UPDATE SET"
+    " settings = excluded.settings, secrets = excluded.secrets, version = excluded.version, created = excluded.created,"
+    " updated = excluded.updated"
+)
 
 
 @final
@@ -54,32 +58,54 @@ class GatewayTable:
                 created=created,
                 updated=updated,
             )
-            for tenant, id_, settings, secrets, version, created, updated in self._store.rows(
+            for tenant, id_, settings, secrets, version, created, updated in self._store.database.rows(
                 f"SELECT {_COLUMNS} FROM gateways ORDER BY tenant, id"
             )
         ]
 
-    def write(self, row: StoredGateway) -> StoredGateway:
-        """Put one in; return it with its version."""
-        with self._store.transaction() as execute:
+    def mark(self) -> tuple[int, int]:
+        """Return what is another after each change of any of them."""
+        ((count, version),) = self._store.database.rows("SELECT count(*), coalesce(max(version), 0) FROM gateways")
+        return count, version
+
+    def write(self, row: StoredGateway, before: StoredGateway | None) -> StoredGateway:
+        """Put one in the place of the one before; return it with its version. Raises Moved where that is not there any more."""
+
+        def write(execute: Execute) -> int:
             ((version,),) = execute("UPDATE versions SET last = last + 1 RETURNING last").fetchall()
-            execute(
-                f"INSERT OR REPLACE INTO gateways ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (row.tenant, row.id, row.settings, json.dumps(row.secrets), version, row.created, row.updated),
-            )
-        return replace(row, version=version)
+            _check(execute, row, before)
+            execute(_PUT, (row.tenant, row.id, row.settings, json.dumps(row.secrets), version, row.created, row.updated))
+            return int(version)
+
+        return replace(row, version=self._store.database.change(write, tells=True))
 
     def delete(self, row: StoredGateway, sink: str) -> tuple[int, int, int]:
-        """Take one out with all that its sink holds, in one commit; return the messages, their bytes and their matches."""
+        """Take one out with all that its sink holds, in one commit; return the messages, their bytes and their matches.
+
+        Raises:
+            Moved: it is not there any more.
+        """
         self._store.lane(sink)
+
+        def delete(execute: Execute) -> tuple[int, int, int]:
+            # Whoever else writes waits from here on.
+            execute("UPDATE versions SET last = last + 1")
+            _check(execute, row, row)
+            execute("DELETE FROM gateways WHERE tenant = ? AND id = ?", (row.tenant, row.id))
+            return self._store.forget(sink, execute)
+
         try:
-            with self._store.transaction() as execute:
-                execute("DELETE FROM gateways WHERE tenant = ? AND id = ?", (row.tenant, row.id))
-                return self._store.forget(sink, execute)
+            return self._store.database.change(delete, tells=True)
         except BaseException:
             # Where that failed the sink is there as before, and is known again.
             self._store.lane(sink)
             raise
+
+
+def _check(execute: Execute, row: StoredGateway, before: StoredGateway | None) -> None:
+    rows = execute("SELECT version FROM gateways WHERE tenant = ? AND id = ?", (row.tenant, row.id)).fetchall()
+    if rows != ([] if before is None else [(before.version,)]):
+        raise Moved
 
 
 _PAGE: Final = "SELECT number, body FROM spool WHERE number > ? AND number <= ? ORDER BY number"
@@ -90,28 +116,12 @@ class Pages:
     """Reads messages of lanes on a connection of its own, so that no commit waits for those who read."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._reader = store.reader()
-        self._turn = Lock()
+        self._reader = store.database.reader()
 
     def read(self, lane: Lane, after: int, last: int, most_bytes: int) -> list[tuple[int, bytes]]:
         """Return messages after one and up to another; the last of them may pass the bound in bytes. Raises ServiceError."""
-        found: list[tuple[int, bytes]] = []
-        size = 0
-        with self._turn, told(self._store.directory):
-            try:
-                rows = self._reader.execute(_PAGE, (max(after, lane.first), last))
-                for number, body in rows:
-                    found.append((number, body))
-                    size += len(body)
-                    if size >= most_bytes:
-                        break
-                rows.close()
-            except sqlite3.ProgrammingError as error:
-                raise OSError(f"the store was closed: {error}") from None
-        return found
+        return self._reader.some(_PAGE, (max(after, lane.first), last), most_bytes)
 
     def close(self) -> None:
         """Close what reads; the store stays open."""
-        with self._turn:
-            self._reader.close()
+        self._reader.close()

@@ -165,11 +165,19 @@ class Changes:
 @final
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What is to be put down of one batch; a *position* that is None forgets the partition."""
+    """What is to be put down of a partition.
+
+    Attributes:
+        position: up to where it is held; None where no more of it is than before.
+        generation: how often the partition was taken over when it was read, see `Store.generation`.
+        is_over: whether the partition is to be forgotten.
+    """
 
     source: str
     partition: str
     position: str | None
+    generation: int = 0
+    is_over: bool = False
 
 
 def milliseconds() -> int:
@@ -180,6 +188,11 @@ def milliseconds() -> int:
 def time_of(ms: int) -> str:
     """Return a time since the epoch as text."""
     return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+
+
+def position_of(value: int | str) -> Position:
+    """Return a position of a column: one kind of database has them all as texts."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 def dead_letter(

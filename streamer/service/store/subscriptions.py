@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
-from streamer.locks import Lock
+from streamer.service.store.database import Execute, Moved
 from streamer.service.store.rows import milliseconds
-from streamer.service.store.sqlite import Store, told
+from streamer.service.store.store import Store
 from streamer.service.tenants import Written
+
+Key: TypeAlias = tuple[str, str]
+"""A tenant, and an id that it knows."""
 
 #: Rows of one query: so many bodies are in memory at once.
 PAGE: Final = 500
@@ -50,7 +52,13 @@ class Stored:
 _COLUMNS: Final = "tenant, id, origin, body, version, created, updated, paused, unindexed, lease, expires_at"
 _GET: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id = ?"
 _PAGE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"
-_PUT: Final = f"INSERT OR REPLACE INTO subscriptions ({_COLUMNS}) VALUES ({', '.join('?' * 11)})"
+_PUT: Final = (
+    f"INSERT INTO subscriptions ({_COLUMNS}) VALUES ({', '.join('?' * 11)}) ON CONFLICT (tenant, id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[2:])
+)
+_SINCE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE version > ? AND version <= ? ORDER BY version LIMIT ?"
+_REMOVED: Final = "INSERT INTO removed (version, tenant, id, at) VALUES (?, ?, ?, ?)"
+_REMOVED_SINCE: Final = "SELECT version, tenant, id FROM removed WHERE version > ? AND version <= ? ORDER BY version LIMIT ?"
 _DELETE: Final = "DELETE FROM subscriptions WHERE tenant = ? AND id = ?"
 _DUE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
 
@@ -60,76 +68,135 @@ class Table:
     """Subscriptions of a store. Lists are read on a connection of their own, so that no commit waits for them."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._reader = store.reader()
-        self._turn = Lock()
+        self._database = store.database
+        self._reader = store.database.reader()
 
     def close(self) -> None:
         """Close what reads; the store stays open."""
-        with self._turn:
-            self._reader.close()
+        self._reader.close()
 
     def get(self, tenant: str, subscription_id: str) -> Stored | None:
         """Return one, also where its lease is over."""
-        rows = self._read(_GET, tenant, subscription_id)
+        rows = self._reader.rows(_GET, tenant, subscription_id)
         return _stored(rows[0]) if rows else None
 
     def page(self, tenant: str, after: str, most: int = PAGE) -> list[Stored]:
         """Return those of a tenant in the order of their ids, from the first after one."""
-        return [_stored(row) for row in self._read(_PAGE, tenant, after, most)]
+        return [_stored(row) for row in self._reader.rows(_PAGE, tenant, after, most)]
 
     def due(self, now: int, most: int) -> list[Stored]:
         """Return those whose lease is over, the oldest first."""
-        return [_stored(row) for row in self._store.rows(_DUE, now, most)]
+        return [_stored(row) for row in self._database.rows(_DUE, now, most)]
 
     def next_expiry(self) -> int | None:
         """Return when the next lease is over; None where there is none."""
-        ((first,),) = self._store.rows("SELECT min(expires_at) FROM subscriptions WHERE expires_at IS NOT NULL")
+        ((first,),) = self._database.rows("SELECT min(expires_at) FROM subscriptions WHERE expires_at IS NOT NULL")
         return None if first is None else int(first)
 
-    def counts(self) -> dict[str, tuple[int, int, int]]:
-        """Return how many each tenant has, how many of them are unindexed, and how many paused."""
-        rows = self._store.rows("SELECT tenant, count(*), sum(unindexed), sum(paused) FROM subscriptions GROUP BY tenant")
-        return {tenant: (count, unindexed, paused) for tenant, count, unindexed, paused in rows}
+    def counts(self, tenants: Collection[str] | None = None) -> dict[str, tuple[int, int, int]]:
+        """Return how many each tenant has, or each of some, how many of them are unindexed, and how many paused."""
+        some = "" if tenants is None else f" WHERE tenant IN ({', '.join('?' * len(tenants))})"
+        counted = "SELECT tenant, count(*), sum(unindexed), sum(paused) FROM subscriptions"
+        rows = self._database.rows(f"{counted}{some} GROUP BY tenant", *(tenants or ()))
+        return {tenant: (int(count), int(unindexed), int(paused)) for tenant, count, unindexed, paused in rows}
 
     def active(self, *, but: str | None = None) -> list[tuple[str, bytes]]:
         """Return tenant and text of those that match: neither paused nor over, and not of the origin *but*."""
         statement = (
-            "SELECT tenant, body FROM subscriptions WHERE NOT paused AND (expires_at IS NULL OR expires_at > ?)"
-            " AND origin IS NOT ? ORDER BY tenant, id"
+            "SELECT tenant, body FROM subscriptions WHERE paused = 0 AND (expires_at IS NULL OR expires_at > ?)"
+            " AND origin != ? ORDER BY tenant, id"
         )
-        return self._store.rows(statement, milliseconds(), but)
+        return self._database.rows(statement, milliseconds(), but or "")
 
     def others(self, origin: str) -> list[tuple[str, str]]:
         """Return tenant and id of those that come from elsewhere, and whose lease is not over."""
         statement = "SELECT tenant, id FROM subscriptions WHERE origin != ? AND (expires_at IS NULL OR expires_at > ?)"
-        return self._store.rows(statement, origin, milliseconds())
+        return self._database.rows(statement, origin, milliseconds())
 
-    def write(self, rows: Sequence[Stored], gone: Iterable[tuple[str, str]] = ()) -> list[Stored]:
-        """Put rows in, and take others out, in one commit; return the rows with their versions."""
-        with self._store.transaction() as execute:
-            ((last,),) = execute("UPDATE versions SET last = last + ? RETURNING last", (len(rows),)).fetchall()
-            written = [replace(row, version=last - len(rows) + number) for number, row in enumerate(rows, 1)]
-            for row in written:
-                execute(_PUT, _values(row))
-            for key in gone:
-                execute(_DELETE, key)
-        return written
+    def write(
+        self, rows: Sequence[Stored], gone: Iterable[Key] = (), known: Mapping[Key, int] | None = None
+    ) -> tuple[list[Stored], range]:
+        """Put rows in, and take others out, in one commit; return the rows with their versions, and all versions that it took.
 
-    def restore(self, rows: Sequence[Stored], gone: Iterable[tuple[str, str]]) -> None:
+        Args:
+            known: the versions that those of these are thought to have, 0 where there is none.
+
+        Raises:
+            Moved: one has another version.
+        """
+
+        def write(execute: Execute) -> tuple[list[Stored], range]:
+            # Whoever else writes waits from here on.
+            count = len(rows) + len(taken_out)
+            ((last,),) = execute("UPDATE versions SET last = last + ? RETURNING last", (count,)).fetchall()
+            versions = range(last - count + 1, last + 1)
+            if self._database.is_shared:
+                _check(execute, known or {})
+                execute.many(
+                    _REMOVED, ((version, *key, now) for version, key in zip(versions[len(rows) :], taken_out, strict=True))
+                )
+            written = [replace(row, version=version) for version, row in zip(versions, rows, strict=False)]
+            execute.many(_PUT, map(_values, written))
+            execute.many(_DELETE, taken_out)
+            return written, versions
+
+        taken_out, now = list(gone), milliseconds()
+        return self._database.change(write, tells=True)
+
+    def restore(self, rows: Sequence[Stored], gone: Iterable[Key]) -> None:
         """Put rows back as they were, versions included, and take others out."""
-        with self._store.transaction() as execute:
-            for key in gone:
-                execute(_DELETE, key)
-            for row in rows:
-                execute(_PUT, _values(row))
+
+        def restore(execute: Execute) -> None:
+            execute.many(_DELETE, taken_out)
+            execute.many(_PUT, map(_values, rows))
+
+        taken_out = list(gone)
+        self._database.change(restore, tells=True)
+
+    # What other processes change
+
+    def last(self) -> tuple[int, int]:
+        """Return the last version that was given, and the last of what was taken out that is not known any more."""
+        # Who gives versions holds this row until the commit, so all that have one up to here are there.
+        columns = "last, forgotten" if self._database.is_shared else "last, 0"
+        ((last, forgotten),) = self._database.rows(f"SELECT {columns} FROM versions")
+        return last, forgotten
+
+    def since(self, after: int, last: int) -> tuple[dict[Key, tuple[int, Stored | None]], int]:
+        """Return what was put in or taken out with the versions after one and up to another, and how far that is all.
+
+        Returns:
+            For each the version of its last change, and the row; None where it was taken out.
+        """
+        put = [_stored(row) for row in self._database.rows(_SINCE, after, last, PAGE)]
+        gone = self._database.rows(_REMOVED_SINCE, after, last, PAGE)
+        # Where there is more of one kind nothing is told of what lies behind its last.
+        ends = [put[-1].version] if len(put) == PAGE else []
+        ends += [gone[-1][0]] if len(gone) == PAGE else []
+        bound = min([*ends, last])
+        found: list[tuple[int, Key, Stored | None]] = [(row.version, (row.tenant, row.id), row) for row in put]
+        found += [(version, (tenant, id_), None) for version, tenant, id_ in gone]
+        found.sort(key=lambda each: each[0])
+        return {key: (version, row) for version, key, row in found if version <= bound}, bound
+
+    def trim(self, before: int) -> None:
+        """Forget what was taken out before a time, in milliseconds since the epoch."""
+
+        def trim(execute: Execute) -> None:
+            ((last,),) = execute("SELECT max(version) FROM removed WHERE at < ?", (before,)).fetchall()
+            if last is not None:
+                execute("UPDATE versions SET forgotten = ?", (last,))
+                execute("DELETE FROM removed WHERE version <= ?", (last,))
+
+        if self._database.is_shared:
+            self._database.change(trim)
 
     def hold(self, origin: str, subscriptions: Iterable[Written]) -> int:
         """Make what came from somewhere exactly these; return how many were put in, replaced or taken out."""
         wanted = {(each.tenant, each.id): each.text for each in subscriptions}
         statement = "SELECT tenant, id, body, created FROM subscriptions WHERE origin = ?"
         held: Mapping[tuple[str, str], tuple[bytes, int]] = {
-            (tenant, id_): (body, created) for tenant, id_, body, created in self._store.rows(statement, origin)
+            (tenant, id_): (body, created) for tenant, id_, body, created in self._database.rows(statement, origin)
         }
         now = milliseconds()
         gone = held.keys() - wanted.keys()
@@ -141,13 +208,6 @@ class Table:
         if gone or new:
             self.write(new, gone)
         return len(gone) + len(new)
-
-    def _read(self, statement: str, *values: object) -> list[Any]:
-        with self._turn, told(self._store.directory):
-            try:
-                return self._reader.execute(statement, values).fetchall()
-            except sqlite3.ProgrammingError as error:
-                raise OSError(f"the store was closed: {error}") from None
 
 
 def _values(row: Stored) -> tuple[Any, ...]:
@@ -172,3 +232,14 @@ def _stored(row: Sequence[Any]) -> Stored:
         lease=lease,
         expires_at=expires_at,
     )
+
+
+def _check(execute: Execute, known: Mapping[Key, int]) -> None:
+    """Raise Moved where one has another version than is known."""
+    keys = list(known)
+    for first in range(0, len(keys), PAGE):
+        some = keys[first : first + PAGE]
+        statement = f"SELECT tenant, id, version FROM subscriptions WHERE (tenant, id) IN ({', '.join(['(?, ?)'] * len(some))})"
+        found = {(tenant, id_): version for tenant, id_, version in execute(statement, [part for key in some for part in key])}
+        if any(found.get(key, 0) != known[key] for key in some):
+            raise Moved

@@ -1,0 +1,252 @@
+"""The shared database: tables in a schema of PostgreSQL, which several processes use at once.
+
+A connection that breaks is made again. What is read is read again then. A change whose commit was not answered may have been
+made: who is patient makes it again, so that what follows from it may be there twice, and nothing is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, TypeVar, final
+
+import psycopg
+from psycopg import errors
+
+from streamer.config.schema.service import SharedStore
+from streamer.errors import ServiceError
+from streamer.locks import Lock
+from streamer.service.sources.replication import connect, said
+from streamer.service.store.database import Execute, T
+from streamer.service.store.schema import POSTGRES
+
+#: Of the advisory lock that upgrades take, so that one process upgrades: "Strm".
+_UPGRADING: Final = 0x5374726D
+#: What who listens for changes hears of.
+_CHANNEL: Final = "streamer_store"
+#: How often one looks for changes that nobody was told of, in seconds.
+LOOK: Final = 1.0
+#: How long one waits between two tries to connect, in seconds: at first, and at most.
+_FIRST, _MOST = 0.1, 2.0
+#: Changes that were in each other's way are tried so often.
+_TRIES: Final = 5
+#: Rows that a query gives at once.
+_AT_ONCE: Final = 64
+_LOGGER: Final = logging.getLogger("streamer.service")
+_Connection: TypeAlias = psycopg.Connection[Any]
+_A = TypeVar("_A")
+
+
+@final
+class Postgres:
+    """See `Database`.
+
+    Args:
+        section: where it is.
+
+    Raises:
+        ServiceError: it cannot be reached, may not be used, or is of a later version.
+    """
+
+    is_shared: Final = True
+
+    def __init__(self, section: SharedStore) -> None:
+        assert section.dsn is not None
+        self._section, self._dsn = section, section.dsn
+        self.name = f"store (schema {section.namespace})"
+        self._turn = Lock()
+        self._over = threading.Event()
+        self._down_since: float | None = None
+        self._following: threading.Thread | None = None
+        self._connection: _Connection | None = None
+        try:
+            self._connection = self._connected()
+            self._begin(self._connection)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, psycopg.Error):
+                raise self._told(error) from error
+            raise
+
+    def _connected(self) -> _Connection:
+        connection = connect(self._dsn, replication=False)
+        # What is committed is on the disk when it is answered.
+        connection.execute("SET synchronous_commit = on")
+        connection.execute(f'SET search_path = "{self._section.namespace}"')
+        return connection
+
+    def _begin(self, connection: _Connection) -> None:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_UPGRADING,))
+            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._section.namespace}"')
+            connection.execute("CREATE TABLE IF NOT EXISTS streamer (version BIGINT NOT NULL)")
+            rows = connection.execute("SELECT version FROM streamer").fetchall()
+            version = rows[0][0] if rows else 0
+            if version > len(POSTGRES):
+                reason = f"written by a later version of Streamer: schema {version}, and this one knows {len(POSTGRES)}"
+                raise ServiceError(f"{self.name}: {reason}")
+            for upgrade in POSTGRES[version:]:
+                connection.execute(upgrade.encode())
+            if version < len(POSTGRES):
+                connection.execute("DELETE FROM streamer")
+                connection.execute("INSERT INTO streamer VALUES (%s)", (len(POSTGRES),))
+
+    # Reading and changing
+
+    def rows(self, statement: str, *values: object) -> list[Any]:
+        """See `Reader`."""
+        return self._run(lambda connection: connection.execute(_translated(statement), values).fetchall(), again=True)
+
+    def some(self, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:
+        """See `Reader`."""
+        return self._run(lambda connection: _some(connection, statement, values, most_bytes), again=True)
+
+    def change(self, body: Callable[[Execute], T], *, patient: bool = False, tells: bool = False) -> T:
+        """See `Database`."""
+
+        def changed(connection: _Connection) -> T:
+            with connection.cursor() as cursor:
+
+                def one(statement: str, values: Sequence[object] = ()) -> psycopg.Cursor[Any]:
+                    return cursor.execute(_translated(statement), values)
+
+                def many(statement: str, rows: Iterable[Sequence[object]]) -> None:
+                    if found := list(rows):
+                        cursor.executemany(_translated(statement), found)
+
+                with connection.transaction():
+                    found = body(Execute(one, many))
+                    if tells:
+                        cursor.execute(f"NOTIFY {_CHANNEL}")
+                return found
+
+        return self._run(changed, patient=patient)
+
+    def _run(self, work: Callable[[_Connection], _A], *, again: bool = False, patient: bool = False) -> _A:
+        """Run something on the connection, which is made again if it is lost.
+
+        Args:
+            again: whether it may be run once more, on a new connection.
+            patient: whether to try until the server is back.
+        """
+        wait, tries = _FIRST, 0
+        while True:
+            try:
+                with self._turn:
+                    if self._over.is_set():
+                        raise ServiceError(f"{self.name}: the store was closed")
+                    is_old = self._connection is not None
+                    if self._connection is None:
+                        self._connection = self._connected()
+                    try:
+                        found = work(self._connection)
+                    finally:
+                        if self._connection.closed or self._connection.broken:
+                            self._connection = None
+                self._is_back()
+                return found
+            except (errors.DeadlockDetected, errors.SerializationFailure) as error:
+                tries += 1
+                if tries == _TRIES:
+                    raise self._told(error) from error
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                is_lost = self._connection is None
+                if is_lost and again and is_old:
+                    again = False
+                    continue
+                if not is_lost or not patient:
+                    raise self._told(error) from error
+                self._is_away(error)
+                self._over.wait(wait)
+                wait = min(wait * 2, _MOST)
+            except psycopg.Error as error:
+                raise self._told(error) from error
+
+    def _is_away(self, error: psycopg.Error) -> None:
+        if self._down_since is None:
+            self._down_since = time.monotonic()
+            _LOGGER.warning("%s; tried again until it answers", self._told(error))
+
+    def _is_back(self) -> None:
+        if self._down_since is not None:
+            _LOGGER.info("%s: answers again, after %d s", self.name, time.monotonic() - self._down_since)
+            self._down_since = None
+
+    def _told(self, error: psycopg.Error) -> ServiceError:
+        return ServiceError(f"{self.name}: the store cannot be used: {said(error, self._dsn)}")
+
+    def reader(self) -> Postgres:
+        """See `Database`."""
+        return Postgres(self._section)
+
+    def is_writable(self) -> bool:
+        """See `Database`."""
+        try:
+            return not self._down_since and self.rows("SELECT pg_is_in_recovery()") == [(False,)]
+        except ServiceError:
+            return False
+
+    # Following
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """See `Database`."""
+        self._following = threading.Thread(target=self._follow, args=(changed,), name="streamer-store", daemon=True)
+        self._following.start()
+
+    def _follow(self, changed: Callable[[], None]) -> None:
+        connection: _Connection | None = None
+        while not self._over.is_set():
+            try:
+                if connection is None:
+                    connection = self._connected()
+                    connection.execute(f"LISTEN {_CHANNEL}")
+                # Several that come together are one.
+                for _ in connection.notifies(timeout=LOOK, stop_after=1):
+                    pass
+            except (psycopg.Error, ServiceError) as error:
+                _LOGGER.debug("%s: nobody tells of changes: %s", self.name, error)
+                if connection is not None:
+                    connection.close()
+                connection = None
+                self._over.wait(LOOK)
+            if not self._over.is_set():
+                changed()
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """See `Reader`."""
+        self._over.set()
+        with self._turn:
+            if self._connection is not None:
+                if self._following is not None:
+                    # Who follows need not wait until it looks by itself.
+                    with suppress(psycopg.Error):
+                        self._connection.execute(f"NOTIFY {_CHANNEL}")
+                self._connection.close()
+        if self._following is not None and self._following is not threading.current_thread():
+            self._following.join()
+
+
+@lru_cache(maxsize=256)
+def _translated(statement: str) -> bytes:
+    return statement.replace("%", "%%").replace("?", "%s").encode()
+
+
+def _some(connection: _Connection, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:
+    found: list[Any] = []
+    size = 0
+    # A cursor of the server, so that what is not wanted is not sent.
+    with connection.transaction(), connection.cursor("some") as cursor:
+        cursor.execute(_translated(statement), values)
+        while rows := cursor.fetchmany(_AT_ONCE):
+            for row in rows:
+                found.append(row)
+                size += len(row[-1])
+                if size >= most_bytes:
+                    return found
+    return found

@@ -1,0 +1,240 @@
+"""A store on PostgreSQL does what an embedded one does, and what is another process's is refused."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from streamer.config.schema.service import SharedStore
+from streamer.config.secret import SecretValue
+from streamer.errors import ServiceError
+from streamer.service import faults
+from streamer.service.store.database import Fenced
+from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
+from streamer.service.store.store import Store, look
+from streamer.service.store.subscriptions import Table
+from streamer.service.tenants import written
+from tests.tools.postgres import Cluster, missing
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+Make = Callable[[], Store]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def section(cluster: Cluster, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SharedStore:
+    monkeypatch.setenv("STORE", cluster.dsn())
+    return SharedStore(dsn=SecretValue("env", "STORE"), namespace=f"t{abs(hash(request.node.nodeid)) % 10**12}")
+
+
+@pytest.fixture
+def make(section: SharedStore) -> Iterator[Make]:
+    """Open the store, as another process does."""
+    made: list[Store] = []
+
+    def make() -> Store:
+        made.append(Store(section))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+def spooled(number: int, sink: str = "out", size: int = 3) -> Spooled:
+    return Spooled(sink, number % 3, f"id{number}", 2, "s", "p", number, 0, b"x" * size)
+
+
+def test_positions_letters_and_messages_are_there_for_the_next_process(make: Make, section: SharedStore) -> None:
+    store = make()
+    store.begin("s", "p", "0")
+    store.begin("s", "o", "0")
+    lane = store.lane("out")
+    letter = dead_letter("s", "p", "0/16B:3", -1, "bad_value", "no \0", b"\0record")
+    ours = [Confirmed("s", name, "5", store.generation("s", name)) for name in "po"]
+    taken = store.commit(ours, [letter, replace(letter, position=7)], [], [spooled(1), spooled(2), spooled(3, "nowhere")])
+    assert [number - lane.first for number, _ in taken] == [1, 2]
+    store.commit([], [letter])
+    other = make()
+    assert list(other.positions("s").items()) == [("p", "5"), ("o", "5")]
+    one, two = other.letters()
+    assert (one.position, one.attempts, one.record, one.reason) == ("0/16B:3", 2, b"\0record", "no ␀")
+    assert two.position == 7
+    assert look(section, number=two.id) == [two]
+    found = other.waiting(other.lane("out"), 0, 10, 10**6)
+    assert [(each.message, each.position, each.body) for each in found] == [("id1", 1, b"xxx"), ("id2", 2, b"xxx")]
+    assert len(other.waiting(other.lane("out"), 0, 10, 1)) == 1
+    assert [each.message for each in other.waiting_of(lane, 2, 0, found[-1].number, 9)] == ["id2"]
+    assert other.lanes() == [("out", 2, 6)]
+    assert other.lead(10)
+    settled = other.settle(Changes(delivered=[found[0].number], tried=[(1, 99, found[1].number)]), [spooled(9)])
+    assert [number for number, _ in settled] == [found[1].number + 1]
+    assert [(each.message, each.attempts, each.due) for each in store.waiting(lane, 0, 10, 10**6)] == [
+        ("id2", 1, 99),
+        ("id9", 0, 0),
+    ]
+    assert store.drop(None) == 2
+    assert store.clear("out") == 2
+    assert other.clear("out") is None
+
+
+def test_subscriptions_have_versions_in_the_order_of_their_commits(make: Make) -> None:
+    tables = [Table(make()), Table(make())]
+    for number, table in enumerate(tables):
+        assert (
+            table.hold(f"files{number}", [written(b'{"id": "a%d"}' % number, "t"), written(b'{"id": "b%d"}' % number, "t")]) == 2
+        )
+    assert [row.version for row in tables[0].page("t", "")] == [1, 3, 2, 4]
+    assert tables[1].counts() == {"t": (4, 0, 0)}
+    assert [text for _, text in tables[0].active(but="files1")] == [b'{"id": "a0"}', b'{"id": "b0"}']
+    for table in tables:
+        table.close()
+
+
+def test_who_lost_a_partition_confirms_nothing(make: Make) -> None:
+    one, other = make(), make()
+    one.begin("s", "p", "0")
+    one.lane("out")
+    ours = Confirmed("s", "p", "5", one.generation("s", "p"))
+    other.begin("s", "p", "0")
+    with pytest.raises(Fenced, match="another process reads these now, and goes on where they were confirmed: s: p") as told:
+        one.commit([ours], [dead_letter("s", "p", 1, -1, "bad_value", "no", b"")], [], [spooled(1)])
+    assert told.value.partitions == {("s", "p")}
+    with pytest.raises(Fenced):
+        one.commit([replace(ours, position=None)], [], [], [spooled(1)])
+    assert (other.positions("s"), other.dead_letters(), other.lanes()) == ({"p": "0"}, 0, [])
+    other.commit([Confirmed("s", "p", "9", other.generation("s", "p"))])
+    one.commit([replace(ours, position=None, is_over=True)])
+    assert one.positions("s") == {"p": "9"}
+
+
+def test_a_partition_is_not_taken_over_in_the_middle_of_a_commit(make: Make) -> None:
+    one, other = make(), make()
+    one.begin("s", "p", "0")
+    one.lane("out")
+    begun = threading.Thread(target=other.begin, args=("s", "p", "0"))
+
+    def meanwhile() -> None:
+        begun.start()
+        begun.join(0.3)
+        assert begun.is_alive()
+
+    faults.arm("store.spooled", meanwhile)
+    # More follows of the batch, so that no position is put down.
+    one.commit([Confirmed("s", "p", None, one.generation("s", "p"))], [], [], [spooled(1)])
+    faults.disarm()
+    begun.join()
+    assert other.lanes() == [("out", 1, 3)]
+    assert other.generation("s", "p") == one.generation("s", "p") + 1
+
+
+def test_one_process_delivers_at_a_time_and_another_takes_over(make: Make) -> None:
+    one, other = make(), make()
+    lane = one.lane("out")
+    ((number, _),) = one.commit([], [], [], [spooled(1)])
+    assert one.lead(0.5)
+    assert not other.lead(0.5)
+    time.sleep(0.6)
+    assert other.lead(30)
+    with pytest.raises(Fenced, match="another process delivers what the spool holds"):
+        one.settle(Changes(delivered=[number]))
+    assert other.held(lane)[0] == 1
+    assert not one.lead(30)
+    other.leave()
+    assert one.lead(30)
+
+
+def test_numbers_of_a_lane_are_seen_in_their_order(make: Make) -> None:
+    """Whoever has read on to a number has missed none before it."""
+    stores = [make() for _ in range(3)]
+    lanes = [store.lane("out") for store in stores]
+    ended = threading.Event()
+
+    def add(store: Store) -> None:
+        for number in range(60):
+            store.commit([], [], [], [spooled(number), spooled(number)])
+
+    seen: list[int] = []
+    reader = make()
+
+    def read() -> None:
+        while True:
+            is_last = ended.is_set()
+            rows = reader.waiting(lanes[0], seen[-1] if seen else 0, 1000, 10**9)
+            seen.extend(row.number for row in rows)
+            if is_last and not rows:
+                return
+
+    threads = [threading.Thread(target=add, args=(store,)) for store in stores]
+    reading = threading.Thread(target=read)
+    for thread in (*threads, reading):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ended.set()
+    reading.join()
+    assert seen == list(range(lanes[0].first + 1, lanes[0].first + 361))
+
+
+def test_others_are_told_that_something_changed(make: Make) -> None:
+    one, other = make(), make()
+    told = threading.Event()
+    other.database.follow(told.set)
+    for _ in range(3):
+        told.clear()
+        time.sleep(0.1)
+        told.clear()
+        began = time.monotonic()
+        one.commit([], [], [], [spooled(1)])
+        assert told.wait(5)
+        if time.monotonic() - began < 0.5:
+            return
+    pytest.fail("nobody was told before one looked by oneself")
+
+
+@pytest.mark.slow
+def test_a_server_that_is_restarted_is_waited_for(make: Make, cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    store = make()
+    store.begin("s", "p", "0")
+    confirmed = Confirmed("s", "p", "7", store.generation("s", "p"))
+    cluster.stop("immediate")
+    with pytest.raises(ServiceError, match="the store cannot be used: ") as told:
+        store.dead_letters()
+    assert "secret-word" not in str(told.value)
+    assert not store.is_writable()
+    waiting = threading.Thread(target=store.commit, args=([confirmed],))
+    waiting.start()
+    time.sleep(0.5)
+    cluster.start()
+    waiting.join(20)
+    assert store.positions("s") == {"p": "7"}
+    assert store.is_writable()
+    assert "tried again until it answers" in caplog.text
+    assert "secret-word" not in caplog.text
+
+
+def test_a_store_that_cannot_be_opened_is_one_clear_error(
+    section: SharedStore, make: Make, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make()
+    store.database.change(lambda execute: execute("UPDATE streamer SET version = 99"))
+    with pytest.raises(ServiceError, match="written by a later version of Streamer: schema 99, and this one knows 1"):
+        make()
+    monkeypatch.setenv("STORE", cluster.dsn(user="nobody"))
+    with pytest.raises(ServiceError, match="the store cannot be used: ") as told:
+        make()
+    assert "secret-word" not in str(told.value)
+    monkeypatch.setenv("STORE", "what is this")
+    with pytest.raises(ServiceError, match="dsn: expected a connection string of PostgreSQL"):
+        make()
