@@ -175,6 +175,20 @@ def test_a_record_is_a_value_with_offset_and_key(topic: Topic) -> None:
     assert json.loads(batch.confirm or "")["offset"] == 5
 
 
+def test_it_tells_how_far_it_has_come(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In messages, of what the brokers have; what came, and was not given, is not read yet."""
+    topic.send(*((None, text) for text in numbers(0, 7)))
+    monkeypatch.setattr(source_of_kafka, "STATISTICS", 20)
+    source = topic.open()
+    deadline = time.monotonic() + 20
+    while (progress := source.progress()) is None or progress.end < 7:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert progress == (0, 7, "messages")
+    read(topic, source, 7)
+    assert source.progress() == (7, 7, "messages")
+
+
 def test_an_event_of_binary_mode_is_a_cloudevent_too(topic: Topic) -> None:
     producer = Producer({"bootstrap.servers": topic.cluster.address})
     kind = {"content-type": "application/json; charset=utf-8"}

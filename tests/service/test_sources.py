@@ -88,6 +88,18 @@ def test_it_goes_on_after_the_last_line_that_was_confirmed(place: Place) -> None
     assert {found[0] for found in (*first, *again)} == {first[0][0]}
 
 
+def test_a_file_tells_how_far_it_was_read_and_one_that_is_gone_does_not(place: Place) -> None:
+    assert place.source.progress() is None
+    append(place.path, b"a\nb")
+    place.read()
+    assert place.source.progress() == (3, 3, "bytes")
+    append(place.path, b"c\nd\n")
+    assert place.source.progress() == (3, 7, "bytes")
+    os.rename(place.path, place.path.with_name("log.1"))
+    append(place.path, b"e\n")
+    assert place.source.progress() is None
+
+
 def test_a_file_that_was_renamed_is_read_to_its_end_and_the_new_one_is_another_partition(place: Place) -> None:
     append(place.path, b"a\n")
     first = place.read()

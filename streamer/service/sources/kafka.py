@@ -56,6 +56,8 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 _OVERHEAD: Final = 512
 #: Messages that are taken from the client at once, and that are a batch at most.
 _AT_ONCE: Final = 1000
+#: How often the client says where partitions end, in milliseconds.
+STATISTICS: Final = 5000
 #: How long the client is waited for, in seconds.
 _WAIT: Final = 0.1
 #: Headers of a CloudEvent in binary mode begin so.
@@ -107,6 +109,7 @@ class KafkaMessages:
         self._are_cloudevents = section.format == "cloudevents"
         self._changed = threading.Condition(Lock())
         self._ours: dict[tuple[str, int], _Partition] = {}
+        self._ends: dict[tuple[str, int], int] = {}
         self._ready: deque[_Partition] = deque()
         self._gone: deque[str] = deque()
         self._size = 0
@@ -150,7 +153,9 @@ class KafkaMessages:
             {
                 "queued.max.messages.kbytes": 16 * 1024,
                 "isolation.level": "read_committed",
+                "statistics.interval.ms": STATISTICS,
                 **kafka.settings(self._section, self._heard),
+                "stats_cb": self._told,
                 "group.id": self._section.group,
                 "partition.assignment.strategy": "cooperative-sticky",
                 "enable.auto.commit": False,
@@ -210,19 +215,20 @@ class KafkaMessages:
                     self._changed.notify_all()
 
     def progress(self) -> Progress | None:
-        """See `Source`: as brokers said with what was fetched last."""
+        """See `Source`: as the client said last. Asking it would wait for its polling thread, and hold up all of Python."""
         with self._changed:
-            ours = list(self._ours.values())
-        read = end = 0
-        for each in ours:
-            try:
-                _, last = self._client.get_watermark_offsets(each.at(each.given), cached=True)
-            except (KafkaException, RuntimeError):
-                return None  # it is closed
-            if last < 0:
-                return None
-            read, end = read + each.given, end + max(last, each.given)
-        return Progress(read, end, "messages") if ours else None
+            ends = [(each.given, self._ends.get((each.topic, each.number), -1)) for each in self._ours.values()]
+        if not ends or any(end < 0 for _, end in ends):
+            return None
+        return Progress(sum(given for given, _ in ends), sum(max(ends_) for ends_ in ends), "messages")
+
+    def _told(self, statistics: str) -> None:
+        """Keep where the partitions end, in the thread that polls."""
+        self._ends = {
+            (name, int(number)): partition.get("hi_offset", -1)
+            for name, topic in json.loads(statistics).get("topics", {}).items()
+            for number, partition in topic.get("partitions", {}).items()
+        }
 
     def lost(self, partition: str) -> None:
         """See `Source`. The group will say so, too; else it is begun again after a while, since somebody must read it."""
