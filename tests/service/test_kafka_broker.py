@@ -269,7 +269,9 @@ def storm(kafka: Broker, place: Path, rounds: int, pause: float, receiver: Recei
         return stormed(kafka, source, processes, rng, rounds, pause, lambda: kafka.written(sink))
     cluster = Cluster()
     try:
-        processes = [Process(kafka, place, name, source, receiver.sink(batch=100), cluster.dsn()) for name in ("a", "b", "c")]
+        processes = [
+            Process(kafka, place, name, source, receiver.sink(batch=100), store=cluster.dsn()) for name in ("a", "b", "c")
+        ]
         return stormed(kafka, source, processes, rng, rounds, pause, lambda: receiver.messages)
     finally:
         cluster.close()
