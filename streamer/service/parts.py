@@ -184,14 +184,14 @@ class _Positions(Mapping[str, str]):
     source: str
 
     def __getitem__(self, partition: str) -> str:
-        return self.store.positions(self.source)[partition]
+        return self.store.positions(self.source, patient=True)[partition]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.store.positions(self.source))
+        return iter(self.store.positions(self.source, patient=True))
 
     def __len__(self) -> int:
-        return len(self.store.positions(self.source))
+        return len(self.store.positions(self.source, patient=True))
 
     def items(self) -> ItemsView[str, str]:
         """Return them all, of one reading."""
-        return self.store.positions(self.source).items()
+        return self.store.positions(self.source, patient=True).items()

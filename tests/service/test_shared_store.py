@@ -13,6 +13,7 @@ from streamer.config.schema.service import SharedStore
 from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import faults
+from streamer.service.store import postgres
 from streamer.service.store.database import Fenced
 from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
 from streamer.service.store.store import Store, look
@@ -187,6 +188,104 @@ def test_numbers_of_a_lane_are_seen_in_their_order(make: Make) -> None:
     assert seen == list(range(lanes[0].first + 1, lanes[0].first + 361))
 
 
+def once(action: Callable[[], object]) -> Callable[[], None]:
+    """Do something the first time alone."""
+    left = [action]
+
+    def act() -> None:
+        if left:
+            left.pop()()
+
+    return act
+
+
+def test_nothing_of_a_lane_that_is_forgotten_is_found_in_the_next_one(make: Make) -> None:
+    """Another process adds to it meanwhile; its number is another sink's then, which may be another tenant's."""
+    one, other = make(), make()
+    number = one.lane("gateway:a/g").number
+    assert other.lane("gateway:a/g").number == number
+    forgetting = threading.Thread(target=other.clear, args=("gateway:a/g",))
+
+    def meanwhile() -> None:
+        forgetting.start()
+        forgetting.join(0.5)
+
+    faults.arm("store.spooled", once(meanwhile))
+    one.commit([], [], [], [spooled(1, "gateway:a/g")])
+    forgetting.join(10)
+    lane = other.lane("gateway:b/g")
+    assert lane.number == number
+    assert other.waiting(lane, 0, 10, 10**6) == []
+    assert [each.message for _, each in other.commit([], [], [], [spooled(2, "gateway:b/g")])] == ["id2"]
+
+
+def test_lanes_that_are_made_at_once_have_numbers_of_their_own(make: Make) -> None:
+    stores = [make() for _ in range(4)]
+    failed: list[Exception] = []
+
+    def lanes(at: int) -> None:
+        try:
+            for number in range(20):
+                stores[at].lane(f"s{at}-{number}")
+        except ServiceError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=lanes, args=(at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert sorted(store.lane(f"s{at}-{n}").number for at, store in enumerate(stores) for n in range(20)) == list(range(1, 81))
+
+
+@pytest.mark.parametrize("point", ["store.spooled", "spool.settling"])
+def test_a_process_that_is_stopped_amid_a_change_keeps_nothing_from_others(
+    make: Make, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """What it had changed by then never was; once it goes on it is told so, or does it again."""
+    monkeypatch.setattr(postgres, "IDLE", 1)
+    one, other = make(), make()
+    lane = one.lane("out")
+    other.lane("out")
+    ((first, _),) = one.commit([], [], [], [spooled(1)])
+    assert one.lead(0.1)
+    stopped, goes_on = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        stopped.set()
+        goes_on.wait(30)
+
+    faults.arm(point, once(stop))
+    told: list[Exception] = []
+
+    def change() -> None:
+        try:
+            if point == "store.spooled":
+                one.commit([], [], [], [spooled(2)])
+            else:
+                one.settle(Changes(delivered=[first]))
+        except ServiceError as error:
+            told.append(error)
+
+    slow = threading.Thread(target=change)
+    slow.start()
+    assert stopped.wait(10)
+    time.sleep(0.2)
+    began = time.monotonic()
+    assert other.lead(30)
+    other.commit([], [], [], [spooled(3)])
+    assert time.monotonic() - began < 10
+    goes_on.set()
+    slow.join(30)
+    messages = [each.message for each in other.waiting(lane, 0, 10, 10**6)]
+    if point == "store.spooled":
+        assert (messages, told) == (["id1", "id3", "id2"], [])
+    else:
+        assert messages == ["id1", "id3"]
+        assert isinstance(told[0], Fenced)
+
+
 def test_others_are_told_that_something_changed(make: Make) -> None:
     one, other = make(), make()
     told = threading.Event()
@@ -207,6 +306,7 @@ def test_others_are_told_that_something_changed(make: Make) -> None:
 def test_a_server_that_is_restarted_is_waited_for(make: Make, cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     store = make()
     store.begin("s", "p", "0")
+    lane = store.lane("out")
     confirmed = Confirmed("s", "p", "7", store.generation("s", "p"))
     cluster.stop("immediate")
     with pytest.raises(ServiceError, match="the store cannot be used: ") as told:
@@ -215,9 +315,26 @@ def test_a_server_that_is_restarted_is_waited_for(make: Make, cluster: Cluster, 
     assert not store.is_writable()
     waiting = threading.Thread(target=store.commit, args=([confirmed],))
     waiting.start()
+    # What delivers only reads, most of the time: it waits as well.
+    read: list[object] = []
+    reads = (
+        lambda: store.waiting(lane, 0, 10, 100),
+        lambda: store.waiting_of(lane, 1, 0, 2**62, 10),
+        lambda: store.held(lane),
+        lambda: store.oldest_of(lane, 1),
+        store.lasts,
+        lambda: store.positions("s", patient=True),
+    )
+    reading = [threading.Thread(target=lambda each=each: read.append(each())) for each in reads]
+    for thread in reading:
+        thread.start()
     time.sleep(0.5)
+    assert read == []
     cluster.start()
     waiting.join(20)
+    for thread in reading:
+        thread.join(20)
+    assert len(read) == len(reads)
     assert store.positions("s") == {"p": "7"}
     assert store.is_writable()
     assert "tried again until it answers" in caplog.text

@@ -49,10 +49,14 @@ class Execute:
 class Reader(Protocol):
     """Reads what is committed. Any thread may use it; calls take turns. All of them raise ServiceError."""
 
-    def rows(self, statement: str, *values: object) -> list[Any]:
-        """Return all that a query finds."""
+    def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
+        """Return all that a query finds.
 
-    def some(self, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:
+        Args:
+            patient: whether to wait for a database that is away until it is back.
+        """
+
+    def some(self, statement: str, values: Sequence[object], most_bytes: int, *, patient: bool = False) -> list[Any]:
         """Return what a query finds first; the last row of these may pass the bound in bytes. A row ends in its body."""
 
     def close(self) -> None:

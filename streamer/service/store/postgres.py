@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias, TypeVar, final
 
 import psycopg
@@ -34,6 +34,8 @@ LOOK: Final = 1.0
 _FIRST, _MOST = 0.1, 2.0
 #: Changes that were in each other's way are tried so often.
 _TRIES: Final = 5
+#: After so many seconds the server ends a change in which nothing happens: of a process that stands still. It never was then.
+IDLE: Final = 5
 #: Rows that a query gives at once.
 _AT_ONCE: Final = 64
 _LOGGER: Final = logging.getLogger("streamer.service")
@@ -77,6 +79,7 @@ class Postgres:
         # What is committed is on the disk when it is answered.
         connection.execute("SET synchronous_commit = on")
         connection.execute(f'SET search_path = "{self._section.namespace}"')
+        connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE}s'")
         return connection
 
     def _begin(self, connection: _Connection) -> None:
@@ -97,13 +100,15 @@ class Postgres:
 
     # Reading and changing
 
-    def rows(self, statement: str, *values: object) -> list[Any]:
+    def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
         """See `Reader`."""
-        return self._run(lambda connection: connection.execute(_translated(statement), values).fetchall(), again=True)
+        work = partial(_rows, statement=statement, values=values)
+        return self._run(work, again=True, patient=patient)
 
-    def some(self, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:
+    def some(self, statement: str, values: Sequence[object], most_bytes: int, *, patient: bool = False) -> list[Any]:
         """See `Reader`."""
-        return self._run(lambda connection: _some(connection, statement, values, most_bytes), again=True)
+        work = partial(_some, statement=statement, values=values, most_bytes=most_bytes)
+        return self._run(work, again=True, patient=patient)
 
     def change(self, body: Callable[[Execute], T], *, patient: bool = False, tells: bool = False) -> T:
         """See `Database`."""
@@ -117,6 +122,8 @@ class Postgres:
                 def many(statement: str, rows: Iterable[Sequence[object]]) -> None:
                     if found := list(rows):
                         cursor.executemany(_translated(statement), found)
+                        # What ends a pipeline stops the server's clock for changes in which nothing happens.
+                        cursor.execute("SELECT 1")
 
                 with connection.transaction():
                     found = body(Execute(one, many))
@@ -149,7 +156,7 @@ class Postgres:
                             self._connection = None
                 self._is_back()
                 return found
-            except (errors.DeadlockDetected, errors.SerializationFailure) as error:
+            except (errors.DeadlockDetected, errors.SerializationFailure, errors.IdleInTransactionSessionTimeout) as error:
                 tries += 1
                 if tries == _TRIES:
                     raise self._told(error) from error
@@ -235,6 +242,10 @@ class Postgres:
 @lru_cache(maxsize=256)
 def _translated(statement: str) -> bytes:
     return statement.replace("%", "%%").replace("?", "%s").encode()
+
+
+def _rows(connection: _Connection, statement: str, values: Sequence[object]) -> list[Any]:
+    return connection.execute(_translated(statement), values).fetchall()
 
 
 def _some(connection: _Connection, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:

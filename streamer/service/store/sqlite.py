@@ -89,12 +89,12 @@ class Sqlite:
                     execute("ROLLBACK")
                 raise
 
-    def rows(self, statement: str, *values: object) -> list[Any]:
+    def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
         """See `Reader`."""
         with self._turn, _told(self._directory):
             return self._connection.execute(statement, values).fetchall()
 
-    def some(self, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:
+    def some(self, statement: str, values: Sequence[object], most_bytes: int, *, patient: bool = False) -> list[Any]:
         """See `Reader`."""
         with self._turn, _told(self._directory):
             return _some(self._connection, statement, values, most_bytes)
@@ -170,12 +170,12 @@ class Beside:
             reason = f"written by an earlier version of Streamer: schema {version}; it is upgraded when the service starts"
             raise ServiceError(f"{path}: {reason}")
 
-    def rows(self, statement: str, *values: object) -> list[Any]:
+    def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
         """See `Reader`."""
         with self._turn, _told(self._directory):
             return self._connection.execute(statement, values).fetchall()
 
-    def some(self, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:
+    def some(self, statement: str, values: Sequence[object], most_bytes: int, *, patient: bool = False) -> list[Any]:
         """See `Reader`."""
         with self._turn, _told(self._directory):
             return _some(self._connection, statement, values, most_bytes)

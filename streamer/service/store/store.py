@@ -97,9 +97,10 @@ class Store:
 
     # Positions, and what could not be delivered
 
-    def positions(self, source: str) -> dict[str, str]:
+    def positions(self, source: str, *, patient: bool = False) -> dict[str, str]:
         """Return where each partition of a source was confirmed last, in the order in which they were begun."""
-        return dict(self.database.rows("SELECT partition, position FROM positions WHERE source = ? ORDER BY number", source))
+        statement = "SELECT partition, position FROM positions WHERE source = ? ORDER BY number"
+        return dict(self.database.rows(statement, source, patient=patient))
 
     def take(self, source: str) -> None:
         """Have all partitions of a source be ours: who had them before confirms nothing of them any more."""
@@ -212,7 +213,7 @@ class Store:
 
     def _measured(self) -> int:
         """Return how much room the dead letters take; what is added up meanwhile may be more, since some fail again."""
-        return int(self.database.rows(_ROOM)[0][0])
+        return int(self.database.rows(_ROOM, patient=True)[0][0])
 
     def _forget_letters(self) -> bool:
         """Forget the oldest letters of the tenant whose own gateways have most of them; tell whether there were any.
@@ -290,6 +291,8 @@ class Store:
     def _lane(self, execute: Execute, name: str) -> Lane:
         rows = execute(_LANE, (name,)).fetchall()
         if not rows:
+            # One process at a time looks for a number that is free.
+            execute("UPDATE versions SET last = last")
             ((number,),) = execute(_FREE_LANE).fetchall()
             if number >= LANES:
                 raise ServiceError(f"{self.database.name}: there are {LANES:,} sinks and gateways, and no room for more")
@@ -308,9 +311,10 @@ class Store:
         Its dead letters stay. What is to be spooled for it from now on is left out.
         """
         lane = self.lane(name)
+        # Whoever adds to it is through by then, or finds that it is gone: nothing is left for the next lane of its number.
+        execute("DELETE FROM lanes WHERE number = ? AND mark = ?", (lane.number, lane.mark))
         (held,) = execute(_HELD, _range(lane)).fetchall()
         execute("DELETE FROM spool WHERE number > ? AND number < ?", _range(lane))
-        execute("DELETE FROM lanes WHERE number = ?", (lane.number,))
         execute("UPDATE dead_letters SET spooled = NULL WHERE sink = ?", (name,))
         self._lanes.pop(name, None)
         return int(held[0]), int(held[1]), int(held[2])
@@ -323,11 +327,11 @@ class Store:
 
     def oldest_of(self, lane: Lane, most: int) -> list[tuple[int, int, int]]:
         """Return number, bytes and time of the oldest messages of a lane."""
-        return self.database.rows(_OLDEST_OF, *_range(lane), most)
+        return self.database.rows(_OLDEST_OF, *_range(lane), most, patient=True)
 
     def held(self, lane: Lane, after: int = 0) -> tuple[int, int, int]:
         """Count the messages for a sink, from the first after one, their bytes, and the matches that they tell of."""
-        ((messages, size, matches),) = self.database.rows(_HELD, max(after, lane.first), _range(lane)[1])
+        ((messages, size, matches),) = self.database.rows(_HELD, max(after, lane.first), _range(lane)[1], patient=True)
         return int(messages), int(size), int(matches)
 
     def lanes(self) -> list[tuple[str, int, int]]:
@@ -361,11 +365,11 @@ class Store:
     def waiting(self, lane: Lane, after: int, most: int, most_bytes: int) -> list[Waiting]:
         """Return messages for a sink in their order, from the first after one; the last of them may pass the bound in bytes."""
         values = (max(after, lane.first), _range(lane)[1], most)
-        return list(map(_waiting, self.database.some(_WAITING, values, most_bytes)))
+        return list(map(_waiting, self.database.some(_WAITING, values, most_bytes, patient=True)))
 
     def waiting_of(self, lane: Lane, key: int, after: int, last: int, most: int) -> list[Waiting]:
         """Return messages of one key in their order, after one and not after another."""
-        return [_waiting(row) for row in self.database.rows(_WAITING_OF, key, max(after, lane.first), last, most)]
+        return [_waiting(row) for row in self.database.rows(_WAITING_OF, key, max(after, lane.first), last, most, patient=True)]
 
     def oldest(self, lane: Lane) -> int | None:
         """Return when the first of the messages for a sink came, in milliseconds since the epoch; None where there are none."""
@@ -432,7 +436,7 @@ class Store:
 
     def lasts(self) -> list[tuple[str, str, int]]:
         """Return name and mark of each lane, and the number that was given there last."""
-        return self.database.rows("SELECT name, mark, last FROM lanes")
+        return self.database.rows("SELECT name, mark, last FROM lanes", patient=True)
 
     def _leading(self, execute: Execute) -> None:
         """Raise Fenced where another process delivers what the spool holds."""
