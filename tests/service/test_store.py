@@ -13,7 +13,7 @@ import pytest
 
 from streamer.errors import ServiceError
 from streamer.service.store import rows, schema, sqlite
-from streamer.service.store.rows import Confirmed, Spooled, dead_letter
+from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
 from streamer.service.store.store import Store, look
 from streamer.service.store.subscriptions import Table
 from streamer.service.tenants import written
@@ -67,6 +67,24 @@ def test_a_dead_letter_that_comes_again_counts_its_attempts(tmp_path: Path) -> N
     store.commit([], [], [one.id])
     assert store.drop(None) == 1
     assert store.dead_letters() == 0
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [[], [1], [12], [3, 2, 1], [12, 1], [5, 4, 9, 6, 8], list(range(1, 13)), [1, 3, 5, 7, 9, 11]],
+    ids=lambda gone: "-".join(map(str, gone)) or "none",
+)
+def test_of_the_spool_what_was_delivered_leaves_and_nothing_else(tmp_path: Path, gone: list[int]) -> None:
+    """In whatever order it was delivered, and whatever stands between; the lane beside it keeps all."""
+    store = Store(tmp_path)
+    lane, beside = store.lane("out"), store.lane("beside")
+    spooled = [Spooled(sink, None, f"{n}", 1, "s", "p", n, 0, b"x") for n in range(1, 13) for sink in ("out", "beside")]
+    store.commit([], spooled=spooled)
+    store.settle(Changes(delivered=[lane.first + number for number in gone]))
+    left = [each.number - lane.first for each in store.waiting(lane, 0, 99, 10**6)]
+    assert left == [number for number in range(1, 13) if number not in gone]
+    assert store.held(beside)[0] == 12
     store.close()
 
 
