@@ -22,7 +22,7 @@ PYTEST = JDK_JAVA_OPTIONS="$$(cat $(VENV)/.java 2>/dev/null)" STREAMER_BACKEND=$
 BACKENDS = $(shell STREAMER_BACKEND=reference $(PY) -c 'from streamer import _backend; print(*reversed(_backend.available()))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo season test test-all test-integration lint types format docs site rust peers pytest slow wheel wheels first-hour fuzz bench bench-smoke install clean
+.PHONY: help demo season test test-all test-integration lint types format docs site rust peers pytest slow wheel wheels first-hour fuzz bench bench-smoke console install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ bench: $(VENV)/.dev-$(KIND) ## run the benchmarks; see benchmarks/README.md
 bench-smoke: TEST = tests/test_benchmarks.py
 bench-smoke: $(VENV)/.dev-$(KIND) ## run every benchmark on a little data, and check its match counts
 	$(PYTEST) -m 'not integration'
+
+console: $(VENV)/.dev-$(KIND) ## the tests of the console in a browser, and the pictures of docs/console.md
+	STREAMER_PICTURES=1 $(PY) -m pytest -q -m 'not integration' $(wildcard tests/service/test_console*.py)
 
 install: $(VENV)/.dev-$(KIND) ## create .venv and install Streamer into it, editable, with the tools of development
 

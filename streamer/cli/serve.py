@@ -260,13 +260,18 @@ def _service(read: _Read, *, dev: bool = False) -> Service:
         set_up_logging(loaded.config.logging.level if is_said else "info")
 
     try:
-        return Service(read, in_force, dev=dev, parse=read)
+        # What is written to a file may be read by others, and for long.
+        return Service(read, in_force, dev=dev, parse=read, sign_in=_tell_sign_in if sys.stderr.isatty() else None)
     except BulkConfigError as bulk:
         refuse(bulk)
     except ServiceError as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or 'configuration'}: {error.strerror or error}")
+
+
+def _tell_sign_in(address: str) -> None:
+    note(f"console, to sign in once within 10 minutes: {address}")
 
 
 def _place(config: str | None, data_dir: Path | None) -> Path | SharedStore:

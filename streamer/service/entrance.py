@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from streamer.service.api.app import App
     from streamer.service.api.handlers import Handlers
     from streamer.service.api.server import Server
-    from streamer.service.api.tokens import Tokens
+    from streamer.service.api.tokens import Token, Tokens
+    from streamer.service.console.app import Console
     from streamer.service.gateways import Gateways
     from streamer.service.subscriptions import Subscriptions
 
@@ -33,8 +34,10 @@ class Entrance:
     Args:
         handlers: makes what answers.
         dev: whether all is answered without tokens.
+        sign_in: is told of an address at which the operator signs in to the console, once; None to make none.
 
     Attributes:
+        console: the pages; they go on where another configuration wants them again.
         app: what answers; None as long as no configuration wanted an API.
         server: what listens; None where the configuration wants none.
         gives_way: whether a server ends, so that what it is asked must be answered now.
@@ -48,9 +51,12 @@ class Entrance:
         gateways: Gateways,
         *,
         dev: bool,
+        sign_in: Callable[[str], None] | None,
     ) -> None:
         self._handlers, self._registry, self._subscriptions, self._gateways = handlers, registry, subscriptions, gateways
-        self._dev = dev
+        self._dev, self.sign_in = dev, sign_in
+        self._lent: dict[str, Token] = {}
+        self.console: Console | None = None
         self.app: App | None = None
         self.server: Server | None = None
         self.gives_way = False
@@ -64,19 +70,21 @@ class Entrance:
         if section.tokens.file is None and not self._dev:
             return Prepared(self, section, None, None)
         try:
-            with needed("the API needs starlette and uvicorn", "service"):
+            with needed("the API needs jinja2, starlette and uvicorn", "service"):
                 from streamer.service.api.app import App
                 from streamer.service.api.metrics import ApiCounts
                 from streamer.service.api.server import Server
                 from streamer.service.api.streams import Streams
                 from streamer.service.api.tokens import Tokens
+                from streamer.service.console.app import Console
         except ModuleNotFoundError as error:
             raise ServiceError(f"api: {error}") from None
-        tokens = None if section.tokens.file is None or self._dev else Tokens(section.tokens.file)
+        tokens = None if section.tokens.file is None or self._dev else Tokens(section.tokens.file, self._lent)
         if self.app is None:
             streams = Streams(self._gateways.store)
             self._gateways.listen(streams.told, streams.forget)
             self.app = App(self._handlers(), section, tokens, streams)
+            self.console = Console(self.app, section, self._lent, dev=self._dev)
             self._registry.register(ApiCounts(self.app, self._subscriptions, self._gateways))
         return Prepared(self, section, tokens, Server(self.app, section, self.server))
 
@@ -108,8 +116,15 @@ class Prepared:
             return
         assert entrance.app is not None
         entrance.app.take(self._section, self._tokens)
+        entrance.app.console = entrance.console if self._section.console else None
         self._server.start()
         _LOGGER.info("api: %s", self._server.url)
+        if self._section.console:
+            assert entrance.console is not None
+            entrance.console.take(self._section)
+            _LOGGER.info("console: %s/console/", self._server.url)
+            if entrance.sign_in is not None and self._tokens is not None:
+                entrance.sign_in(f"{self._server.url}/console/sign-in?code={entrance.console.sessions.code()}")
 
     def cancel(self) -> None:
         """Listen no more."""

@@ -74,6 +74,7 @@ class Service:
         in_force: is told of a configuration once it was taken.
         dev: whether the API is served without tokens, at a loopback address alone.
         parse: reads a text as *load* reads the file; by default as the file that it came from.
+        sign_in: is told of an address at which the operator signs in to the console, once; None to make none.
 
     Raises:
         BulkConfigError: all that is wrong in the configuration, or in the files that it names.
@@ -87,8 +88,9 @@ class Service:
         *,
         dev: bool = False,
         parse: configured.Parse | None = None,
+        sign_in: Callable[[str], None] | None = None,
     ) -> None:
-        self._load, self._in_force, self._dev = load, in_force, dev
+        self._load, self._in_force, self._dev, self._sign_in = load, in_force, dev, sign_in
         self._loaded = load()
         self._parse = configured.parser(self._loaded) if parse is None else parse
         in_force(self._loaded)
@@ -150,7 +152,14 @@ class Service:
             status = Status(
                 self.engine, pipeline, store, counts, registry, lambda: self._loaded, self._ask_reload, self._check_text
             )
-            entrance = Entrance(lambda: _handlers(self, store, status), registry, self.subscriptions, gateways, dev=self._dev)
+            entrance = Entrance(
+                lambda: _handlers(self, store, status),
+                registry,
+                self.subscriptions,
+                gateways,
+                dev=self._dev,
+                sign_in=self._sign_in,
+            )
             opened.callback(entrance.close)
             opened.callback(status.observer.close)
             opened.callback(status.replays.close)

@@ -97,6 +97,8 @@ class Api(Section):
     """Names by which clients know the server, as a list. Addresses, `localhost` and `address` are taken as they are."""
     origins: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
     """Origins of pages that may use the API from a browser besides the server's own, as `https://console.example.com`."""
+    console: bool = True
+    """Whether the server has the console, pages for a browser under `/console/` (docs/console.md)."""
     tokens: ApiTokens = Field(default_factory=ApiTokens)
     tls: ApiTls = Field(default_factory=ApiTls)
     limits: ApiLimits = Field(default_factory=ApiLimits)

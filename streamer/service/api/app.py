@@ -18,13 +18,14 @@ from collections import Counter
 from collections.abc import Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final, final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Send
+from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from streamer.config.schema.api import Api
@@ -39,6 +40,8 @@ from streamer.service.api.routes import Found, find
 from streamer.service.api.streams import Stream, Streams, Wanted
 from streamer.service.api.tokens import DEV, Token, Tokens
 
+#: Where the console is.
+CONSOLE: Final = "/console"
 #: Threads that answer. Most of what they do releases the GIL, or waits for a disk.
 _THREADS: Final = 16
 #: Threads that answer what needs no token: who looks whether the service is well waits for no import.
@@ -62,6 +65,7 @@ class App:
         streams: of matches.
         watchers: of events.
         counts: requests answered, by route and status.
+        console: what answers below `/console`, where the configuration wants it.
     """
 
     def __init__(self, handlers: Any, section: Api, tokens: Tokens | None, streams: Streams) -> None:
@@ -70,6 +74,7 @@ class App:
         self._probes = ThreadPoolExecutor(_PROBES, "streamer-probe")
         self.door = Door(section.limits)
         self.counts: Counter[tuple[str, str]] = Counter()
+        self.console: ASGIApp | None = None
         self.take(section, tokens)
 
     def take(self, section: Api, tokens: Tokens | None) -> None:
@@ -94,6 +99,9 @@ class App:
             return
         request, began = Request(scope, receive), time.perf_counter()
         told: MutableMapping[str, str] = {"route": "-", "token": "-"}
+        if self.console is not None and scope["path"].startswith(CONSOLE):
+            await self._show(request, send)
+            return
         try:
             answer = await self._answer(request, told)
         except ClientDisconnect:
@@ -122,6 +130,22 @@ class App:
         took = (time.perf_counter() - began) * 1000
         method = request.method if request.method.isalpha() and len(request.method) < 10 else "-"
         _LOGGER.debug("%s %s %d %.1f ms, token %s", method, told["route"], answer.status, took, told["token"])
+
+    async def _show(self, request: Request, send: Send) -> None:
+        """Answer with a page of the console, which asks this application on behalf of who is signed in."""
+        page: ASGIApp = self.console  # type: ignore[assignment]
+        try:
+            self._check_host(request)
+        except Problem as problem:
+            refusal = {**_HEADERS, "connection": "close"}
+            page = Response(problem.body(), problem.status, refusal, MEDIA_TYPE)
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.counts[f"{CONSOLE}/", str(message["status"])] += 1
+            await send(message)
+
+        await page(request.scope, request.receive, counted)
 
     def _refusal(self, error: Exception) -> Answer:
         problem = problems.of(error)
@@ -163,7 +187,7 @@ class App:
             return await self._handled(request, found, route, DEV, None, told)
         token = self._token(request)
         told["token"] = token.id
-        if not token.may(route.scope):
+        if route.scope != "any" and not token.may(route.scope):
             raise Problem("not-allowed", f"it needs the scope {route.scope}")
         self._limits.take(token.tenant)
         with self._limits.of_token(token.id):
@@ -210,21 +234,9 @@ class App:
     async def _body(self, request: Request, route: Route, told: MutableMapping[str, str]) -> bytes:
         limits = self._section.limits
         most = 0 if route.body is None else limits.import_body if route.is_import else limits.body
-        what = f"a body has at most {most:,} bytes here"
-        length = request.headers.get("content-length")
-        if length is not None and int(length) > most:
-            raise Problem("too-long", what)
-        body = bytearray()
-        try:
-            async with asyncio.timeout(limits.body_time.total_seconds()):
-                async for piece in request.stream():
-                    body += piece
-                    if len(body) > most:
-                        raise Problem("too-long", what)
-        except TimeoutError:
-            raise Problem("too-slow", "the body did not come in time") from None
+        body = await whole_body(request, most, limits.body_time)
         told["body"] = "read"
-        return bytes(body)
+        return body
 
     def _check_host(self, request: Request) -> None:
         """Refuse what a page of another site sends: by a name that was made to lead here, or with its origin."""
@@ -248,6 +260,24 @@ class App:
             challenge = {"WWW-Authenticate": 'Bearer realm="streamer"'}
             raise Problem("no-token", "expected Authorization: Bearer and a token that is in force", headers=challenge)
         return token
+
+
+async def whole_body(request: Request, most: int, time: timedelta) -> bytes:
+    """Return the body of a request. Raises Problem: it is longer than *most*, or takes longer than *time*."""
+    what = f"a body has at most {most:,} bytes here"
+    length = request.headers.get("content-length")
+    if length is not None and int(length) > most:
+        raise Problem("too-long", what)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(time.total_seconds()):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > most:
+                    raise Problem("too-long", what)
+    except TimeoutError:
+        raise Problem("too-slow", "the body did not come in time") from None
+    return bytes(body)
 
 
 def _raw_path(request: Request) -> bytes:

@@ -15,6 +15,11 @@ class Observed:
     def __init__(self, status: Status) -> None:
         self._status = status
 
+    def show_token(self, call: Call) -> Answer:
+        """See the route."""
+        token = call.token
+        return answer({"id": token.id, "name": token.name, "tenant": token.tenant, "scopes": token.scopes})
+
     def status(self, _: Call) -> Answer:
         """See the route."""
         return answer(self._status.status())

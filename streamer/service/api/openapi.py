@@ -356,7 +356,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "security": [] if route.scope is None else [{"token": []}],
     }
     if route.scope is not None:
-        operation["description"] = f"Needs the scope `{route.scope}`."
+        operation["description"] = "Needs a token." if route.scope == "any" else f"Needs the scope `{route.scope}`."
     if route.body is not None:
         schema = _BODIES[route.body]
         operation["requestBody"] = {"required": True, "content": {each: {"schema": schema} for each in route.consumes}}

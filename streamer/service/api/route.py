@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, Literal, final
 
 from streamer.service.api.calls import JSON, Body, Param
 from streamer.service.api.tokens import Scope
@@ -27,7 +27,7 @@ class Route:
 
     Attributes:
         handler: the method of `Handlers` that answers.
-        scope: what a token needs; None where nobody needs one.
+        scope: what a token needs; `any` for one that is in force, None where nobody needs one.
         body: what the request says; None for nothing.
         consumes: media types of the body, the first where none is named.
         answers: status and the name of a schema of the document, besides the problems that all routes have.
@@ -40,7 +40,7 @@ class Route:
     path: str
     handler: str
     summary: str
-    scope: Scope | None
+    scope: Scope | Literal["any"] | None
     params: tuple[Param, ...] = ()
     body: Body | None = None
     consumes: tuple[str, ...] = ()

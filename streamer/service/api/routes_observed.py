@@ -30,6 +30,14 @@ _WATCHED: Final = (
 OBSERVED: Final[tuple[Route, ...]] = (
     Route(
         method="GET",
+        path="/v1/token",
+        handler="show_token",
+        summary="Tell whose the token of the request is, and what it may do.",
+        scope="any",
+        answers={200: "Token"},
+    ),
+    Route(
+        method="GET",
         path="/v1/status",
         handler="status",
         summary="Tell how it is with sources, sinks and the whole: rates of the last minute, lag, what waits, what failed last.",

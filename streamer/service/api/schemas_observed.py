@@ -20,6 +20,7 @@ from streamer.service.api.schema import (
     object_of,
     ref,
 )
+from streamer.service.api.tokens import SCOPES
 
 _FAILED: Final = {"anyOf": [object_of({"at": TIME, "code": TEXT, "reason": TEXT}), {"type": "null"}]}
 _LAG: Final = {
@@ -93,6 +94,7 @@ _REPLAY: Final = object_of(
     }
 )
 OBSERVED: Final[Mapping[str, Any]] = {
+    "Token": object_of({"id": TEXT, "name": TEXT, "tenant": MAYBE, "scopes": list_of({"enum": list(SCOPES)})}),
     "Status": object_of(
         {
             "version": TEXT,

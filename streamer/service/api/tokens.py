@@ -86,11 +86,20 @@ def create(path: Path, tenant: str | None, scopes: Sequence[Scope], name: str = 
     with _changing(path) as tokens:
         taken = {token.id for token in tokens}
         id_ = next(id_ for _ in range(100) if (id_ := secrets.token_hex(4)) not in taken)
-        text = f"strm_{id_}_{base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip('=')}"
-        created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        token = Token(id=id_, name=name, tenant=tenant, scopes=tuple(scopes), sha256=_hash(text), created=created)
+        token, text = _made(id_, tenant, tuple(scopes), name)
         tokens.append(token)
     return token, text
+
+
+def lent(name: str) -> tuple[Token, str]:
+    """Make an administrator's token that no file has, and its text: for who keeps both in memory."""
+    return _made(f"{name}-{secrets.token_hex(4)}", None, ("admin",), name)
+
+
+def _made(id_: str, tenant: str | None, scopes: tuple[Scope, ...], name: str) -> tuple[Token, str]:
+    text = f"strm_{id_}_{base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip('=')}"
+    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Token(id=id_, name=name, tenant=tenant, scopes=scopes, sha256=_hash(text), created=created), text
 
 
 def revoke(path: Path, id_: str) -> bool:
@@ -173,14 +182,17 @@ def _changing(path: Path) -> Iterator[list[Token]]:
 
 @final
 class Tokens:
-    """The tokens of a file, as it is now. Any thread may use it.
+    """The tokens of a file, as it is now, and those that are in force without one. Any thread may use it.
+
+    Args:
+        lent: tokens that no file has, by id; as it is now.
 
     Raises:
-        ServiceError: it cannot be read.
+        ServiceError: the file cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, lent: Mapping[str, Token] | None = None) -> None:
+        self._path, self._lent = path, {} if lent is None else lent
         self._seen = self._mark()
         self._tokens = {token.id: token for token in read(path)}
 
@@ -188,7 +200,7 @@ class Tokens:
         """Return what is known of a token; None for one that is none."""
         self._look()
         _, _, rest = text.partition("_")
-        token = self._tokens.get(rest.partition("_")[0])
+        token = self._of(rest.partition("_")[0])
         known = _NOTHING if token is None else token.sha256
         is_it = hmac.compare_digest(_hash(text), known)
         return token if is_it else None
@@ -196,7 +208,10 @@ class Tokens:
     def holds(self, token: Token) -> bool:
         """Tell whether a token that was found is still in force, as it was."""
         self._look()
-        return self._tokens.get(token.id) == token
+        return self._of(token.id) == token
+
+    def _of(self, id_: str) -> Token | None:
+        return self._tokens.get(id_) or self._lent.get(id_)
 
     def _look(self) -> None:
         if (mark := self._mark()) != self._seen:

@@ -1,0 +1,142 @@
+"""How the service is: what is wrong first, then the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, final
+
+from streamer.service.console.client import Refused, part
+from streamer.service.console.text import number, plain, size, span
+from streamer.service.console.visit import Sent, Shown, View, Visit
+
+#: A source that is so long behind what there is to read is worth a word, in seconds.
+_BEHIND: Final = 60.0
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What is wrong, in a sentence, and what to do.
+
+    Attributes:
+        kind: `bad` where something is lost or stands still, `warn` where it may.
+        do: the act of the form that mends it, and its button; None where nobody here can.
+        name: what the act is about.
+    """
+
+    kind: Literal["bad", "warn"]
+    what: str
+    advice: str
+    do: tuple[str, str] | None = None
+    name: str = ""
+
+
+_WHOLE: Final[Mapping[str, tuple[str, str]]] = {
+    "pipeline_failed": (
+        "The pipeline has ended on an error; nothing is read.",
+        "The log says why. Mend it and start the service again: it goes on where it was.",
+    ),
+    "store_not_writable": (
+        "The store cannot be written, so nothing is confirmed.",
+        "Look whether the disk of service.data_dir is full or read-only. The service goes on by itself once it can write.",
+    ),
+    "stalled": (
+        "The service is stalled: sinks do not take what they are given.",
+        "Look at the sinks below. Nothing is lost: sources wait.",
+    ),
+}
+
+
+async def show(visit: Visit) -> Shown:
+    """Show how the service is."""
+    status = await visit.api.get("/v1/status")
+    return Shown("overview.html", {"status": status, "troubles": list(troubles(status))})
+
+
+async def act(visit: Visit) -> Sent:
+    """Enable a sink again, or forget what waits for one that was taken out."""
+    name, what = visit.form.get("name", ""), visit.form.get("do", "")
+    if what not in ("enable", "forget"):
+        raise Refused(400, {"title": "There is no such thing to do", "detail": "expected enable or forget"})
+    await visit.api.send("POST", f"/v1/sinks/{part(name)}:{what}")
+    done = "is asked again" if what == "enable" else "holds no messages any more"
+    return Sent("/console/", f"{plain(name)} {done}.")
+
+
+def troubles(status: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Tell what is wrong, the worst first."""
+    found = [*_of_all(status), *_of_sinks(status), *_of_sources(status)]
+    yield from sorted(found, key=lambda each: each.kind != "bad")
+
+
+def _of_all(status: Mapping[str, Any]) -> Iterator[Trouble]:
+    if (reason := status["reason"]) is not None:
+        what, advice = _WHOLE.get(reason, (f"The service is not ready: {plain(reason)}.", "The log says more."))
+        yield Trouble(kind="bad", what=what, advice=advice)
+    if not status["reload"]["good"]:
+        yield Trouble(
+            kind="warn",
+            what="The last reload was refused; what was in force before goes on.",
+            advice="Its errors stand below. Mend them, and reload again.",
+        )
+    if count := status["dead_letters"]:
+        yield Trouble(
+            kind="warn",
+            what=f"{number(count)} dead {'letter waits' if count == 1 else 'letters wait'}.",
+            advice="They are events that could not be read and messages that nobody took. Look why, then replay or drop them.",
+        )
+    if not status["subscriptions"]:
+        yield Trouble(
+            kind="warn", what="There are no subscriptions, so nothing matches.", advice="Write some, by file or by the API."
+        )
+
+
+def _of_sinks(status: Mapping[str, Any]) -> Iterator[Trouble]:
+    for sink in status["sinks"]:
+        name, spool = plain(sink["name"], 60), sink.get("spool", {"messages": 0, "oldest_s": 0.0, "bytes": 0})
+        waits = f"{number(spool['messages'])} messages wait, the oldest for {span(spool['oldest_s'])}"
+        match sink["state"]:
+            case "disabled":
+                yield Trouble(
+                    kind="bad",
+                    what=f"The endpoint of {name} wanted no more, and is not asked: {waits}.",
+                    advice="Ask who runs it. Once it wants messages again, enable it.",
+                    do=("enable", "Enable it"),
+                    name=sink["name"],
+                )
+            case "down":
+                yield Trouble(
+                    kind="bad",
+                    what=f"Deliveries to {name} fail: {waits}.",
+                    advice="Look whether its endpoint answers. It is tried again by itself, and nothing is lost.",
+                )
+            case "no_room":
+                yield Trouble(
+                    kind="bad",
+                    what=f"What {name} does not take has no room among the dead letters: {waits}.",
+                    advice="Replay or drop dead letters, or raise delivery.dead_letter_bytes.",
+                )
+            case "removed":
+                yield Trouble(
+                    kind="warn",
+                    what=f"{name} was taken out of the configuration, and {number(spool['messages'])} messages are kept for it.",
+                    advice="Put it back to have them delivered, or forget them: they are gone then.",
+                    do=("forget", f"Forget {number(spool['messages'])} messages"),
+                    name=sink["name"],
+                )
+
+
+def _of_sources(status: Mapping[str, Any]) -> Iterator[Trouble]:
+    for source in status["sources"]:
+        lag = source["lag"]
+        if lag is not None and lag["positions"] and lag["seconds"] >= _BEHIND:
+            amount = size(lag["positions"]) if lag["unit"] == "bytes" else f"{number(lag['positions'])} {lag['unit']}"
+            yield Trouble(
+                kind="warn",
+                what=f"{plain(source['name'], 60)} is behind by {amount}, for {span(lag['seconds'])}.",
+                advice="If its rate is that of what comes in, it does not catch up: look at sinks and matching.threads.",
+            )
+
+
+OVERVIEW: Final = View(path="", title="Overview", scope="admin", show=show, act=act)

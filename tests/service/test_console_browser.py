@@ -1,0 +1,139 @@
+"""The console as people see it, in a real browser. `make console` writes the pictures of docs/console.md, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer.service.console.pages import VIEWS
+from tests.service.api import BIG, LINES, Api, order, running, until
+from tests.service.chromium import Window
+
+pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>{{7*7}}\u202e\x00\x1b[31m\"'`"
+LISTED = [view.path for view in VIEWS if view.is_listed]
+
+
+@pytest.fixture
+def api(tmp_path: Path, backend: str) -> Iterator[Api]:
+    """A service with a webhook that is down."""
+    sinks = {
+        "archive": {"type": "file", "path": str(tmp_path / "out.jsonl")},
+        "billing": {
+            "type": "webhook",
+            "url": "http://127.0.0.1:9/hook",
+            "allow_http": True,
+            "ports": [9],
+            "networks": ["127.0.0.1/32"],
+        },
+    }
+    routes = [{"gateway": "billing", "sink": "billing"}, {"gateway": "*", "sink": "archive"}]
+    with running(tmp_path, sinks=sinks, routes=routes) as api:
+        yield api
+
+
+@pytest.fixture
+def shown(api: Api) -> Api:
+    """The same, with subscriptions, events that matched and some that did not, and one that cannot be read."""
+    admin = api.make_token(None, "admin")
+    many = b"\n".join(
+        b'{"id":"order-%d","gateway_id":"shop","collection":"orders","filters":[{"field":"amount","op":"==","value":%d}]}'
+        % (n, n)
+        for n in range(500)
+    )
+    api.ask("POST", "/v1/subscriptions:import", many, headers=LINES)
+    api.ask("PUT", "/v1/subscriptions/big", BIG)
+    with open(api.directory / "in.jsonl", "ab") as file:
+        file.write(b"".join(order(n, amount=n % 700) + b"\n" for n in range(3000)) + b'{"not": "whole\n')
+    until(lambda: api.counts()["events_read"] > 3000)
+    api.token = admin
+    return api
+
+
+def test_each_page_can_be_read_by_all(window: Window, shown: Api) -> None:
+    """Narrow and wide, light and dark: nothing is cut off, and axe finds nothing serious."""
+    window.open("/console/sign-in")
+    assert window.findings() == []
+    window.sign_in(shown.token)
+    for path in LISTED:
+        window.open(f"/console/{path}")
+        for width in ("wide", "narrow"):
+            for scheme in ("light", "dark"):
+                window.look(width=width, scheme=scheme)
+                assert not window.is_scrolled_sideways(), (path, width)
+                assert window.findings() == [], (path, width, scheme)
+
+
+def test_signing_in_and_out_goes_by_keyboard_alone(window: Window, shown: Api) -> None:
+    page = window.open("/console/")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the page"
+    page.get_by_label("Token").focus()
+    page.keyboard.type(shown.token)
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Overview", exact=True).wait_for()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.get_by_role("button", name="Sign out").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Sign in").wait_for()
+
+
+def test_all_is_said_without_a_script(chromium: Any, shown: Api) -> None:
+    window = Window(chromium, f"http://127.0.0.1:{shown.port}", java_script_enabled=False)
+    page = window.sign_in(shown.token)
+    assert page.get_by_role("img", name="The pipeline").is_visible()
+    assert page.get_by_role("row").count() > 5
+    page.get_by_label("Tenant").fill("acme")
+    page.get_by_role("button", name="Choose").click()
+    assert page.get_by_label("Tenant").input_value() == "acme"
+    for path in LISTED:
+        assert window.open(f"/console/{path}").get_by_role("heading", level=1).is_visible()
+    window.close()
+
+
+def test_what_somebody_wrote_runs_no_script(window: Window, api: Api) -> None:
+    api.read(b'{"collection": "' + b"<script>alert(1)</script>" * 3 + b'"')
+    page = window.sign_in(api.make_token(None, "admin"))
+    page.get_by_label("Tenant").fill(HOSTILE.replace("\x00", ""))
+    page.get_by_role("button", name="Choose").click()
+    for path in LISTED:
+        window.open(f"/console/{path}?id={HOSTILE!r}")
+    assert page.evaluate("document.querySelectorAll('script:not([src])').length") == 0
+
+
+def test_the_overview_tells_itself_anew_and_can_be_paused(window: Window, shown: Api) -> None:
+    page = window.sign_in(shown.token)
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Go on").click()
+    page.evaluate("document.activeElement.blur()")
+    before = page.locator("#live time").first.get_attribute("datetime")
+    page.wait_for_function("before => document.querySelector('#live time').dateTime !== before", arg=before)
+
+
+def test_times_are_told_in_the_zone_of_the_reader_too(chromium: Any, shown: Api) -> None:
+    window = Window(chromium, f"http://127.0.0.1:{shown.port}", timezone_id="Asia/Tokyo")
+    told = window.sign_in(shown.token).locator("#live time").first.inner_text()
+    assert " UTC (" in told
+    assert " here)" in told
+    window.close()
+
+
+@pytest.mark.skipif("not __import__('os').environ.get('STREAMER_PICTURES')", reason="`make console` writes the pictures")
+def test_pictures_for_the_documentation(window: Window, shown: Api) -> None:
+    window.open("/console/sign-in")
+    window.picture("sign-in")
+    window.sign_in(shown.token)
+    for path in LISTED:
+        window.open(f"/console/{path}")
+        window.picture(path or "overview")
+    window.open("/console/")
+    window.look(scheme="dark")
+    window.picture("overview-dark")
+    window.look(width="narrow")
+    window.picture("overview-narrow", is_whole=False)
