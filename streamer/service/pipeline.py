@@ -209,7 +209,8 @@ class Pipeline:
                 break
             except Fenced as fenced:
                 parts = self._left(parts, fenced)
-                refused = [letter for letter in refused if (letter.source, letter.partition) not in fenced.partitions]
+                ours = {part.whose[:2] for part in parts}
+                refused = [letter for letter in refused if (letter.source, letter.partition) in ours]
         for each in _last(parts):
             if each.position is not None:
                 self._setup.feeds[each.source].source.acknowledge(each.partition, each.position)
@@ -243,19 +244,20 @@ class Pipeline:
         self._counts.delivered(delivering - lost, lost)
 
     def _left(self, parts: Sequence[Part], fenced: Fenced) -> list[Part]:
-        """Return the parts that are still ours. Raises ServiceError where a source is to have one process, and another has it."""
+        """Return the parts that are still ours, of a partition that was taken back meanwhile those that were read since.
+
+        Raises:
+            ServiceError: a source is to have one process, and another has it.
+        """
         left = []
-        gone = set()
         for part in parts:
-            if (part.source, part.confirmed.partition) not in fenced.partitions:
+            if part.whose not in fenced.partitions:
                 left.append(part)
                 continue
             # What its sinks hold by now they hold.
             self._counts.delivered(part.delivering)
             self._counts.drop(sum(each.matches for each in part.spooled))
-            gone.add(part.confirmed)
-        for each in {(each.source, each.partition, each.generation) for each in gone}:
-            source, partition, generation = each
+        for source, partition, generation in fenced.partitions:
             if generation == self._store.generation(source, partition):
                 with named("sources", source):
                     self._setup.feeds[source].source.lost(partition)
@@ -556,8 +558,8 @@ def _always(position: Position, _: int) -> Position:
 def _last(parts: Iterable[Part]) -> list[Confirmed]:
     """Return what is put down of each partition: the last says all that those before it say."""
     found: dict[tuple[str, str, int], Confirmed] = {}
-    for each in (part.confirmed for part in parts):
-        key = (each.source, each.partition, each.generation)
-        if each.position is not None or each.is_over or key not in found:
-            found[key] = each
+    for part in parts:
+        each = part.confirmed
+        if each.position is not None or each.is_over or part.whose not in found:
+            found[part.whose] = each
     return list(found.values())

@@ -60,6 +60,11 @@ class Part:
     kept: Counter[int] = field(default_factory=Counter)
     size: int = _OVERHEAD
 
+    @property
+    def whose(self) -> tuple[str, str, int]:
+        """Source and partition, and under which generation it was read."""
+        return self.source, self.confirmed.partition, self.confirmed.generation
+
     def add(self, told: Told) -> None:
         """Add messages for a sink; those that no route leads to one are counted."""
         if (sink := told.sink) is None:

@@ -111,7 +111,7 @@ def test_who_lost_a_partition_confirms_nothing(make: Make) -> None:
     other.begin("s", "p", "0")
     with pytest.raises(Fenced, match="another process reads these now, and goes on where they were confirmed: s: p") as told:
         one.commit([ours], [dead_letter("s", "p", 1, -1, "bad_value", "no", b"")], [], [spooled(1)])
-    assert told.value.partitions == {("s", "p")}
+    assert told.value.partitions == {("s", "p", ours.generation)}
     with pytest.raises(Fenced):
         one.commit([replace(ours, position=None)], [], [], [spooled(1)])
     assert (other.positions("s"), other.dead_letters(), other.lanes()) == ({"p": "0"}, 0, [])

@@ -16,10 +16,10 @@ class Fenced(ServiceError):
     """What is to be put down is no longer this process's: another one has taken it over. Nothing was changed.
 
     Attributes:
-        partitions: source and partition of each; none where it is the delivery of the spool.
+        partitions: source, partition and generation of each; none where it is the delivery of the spool.
     """
 
-    def __init__(self, reason: str, partitions: frozenset[tuple[str, str]] = frozenset()) -> None:
+    def __init__(self, reason: str, partitions: frozenset[tuple[str, str, int]] = frozenset()) -> None:
         super().__init__(reason)
         self.partitions = partitions
 

@@ -181,9 +181,9 @@ class Store:
                 # What was never begun is nobody's.
                 is_new = not each.generation and (each.position is None or execute(_CONFIRM_NEW, (*name, each.position)).rowcount)
                 if not is_new:
-                    fenced.add(name)
+                    fenced.add((*name, each.generation))
         if fenced:
-            named = ", ".join(f"{source}: {partition}" for source, partition in sorted(fenced))
+            named = ", ".join(f"{source}: {partition}" for source, partition, _ in sorted(fenced))
             raise Fenced(f"another process reads these now, and goes on where they were confirmed: {named}", frozenset(fenced))
 
     def _room_for(self, dead: Sequence[DeadLetter]) -> int:
