@@ -25,6 +25,7 @@ SERVED: Final[tuple[Place, ...]] = (
     ("delivery",),
     ("api",),
     ("service", "watch"),
+    ("service", "history"),
 )
 
 

@@ -138,6 +138,7 @@ class Running:
                 self._move(parts, moves)
                 before.close(parts)
             self.subscriptions.quotas = Quotas.of(new.config)
+            self.subscriptions.history = new.config.service.history
         return count, entrance
 
     def _move(self, parts: Parts, moves: bool) -> None:

@@ -247,7 +247,7 @@ class Service:
         config = self.config
         store = Store(place_of(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
         opened.enter_context(closing(store))
-        self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config), self._shard)
+        self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config), self._shard, config.service.history)
         opened.enter_context(closing(self.subscriptions))
         self.subscriptions.begin(self._loaded, self._found, self._places, is_held=True)
         if not len(self.engine):

@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
@@ -43,6 +44,7 @@ from streamer.errors import (
 from streamer.locks import Lock
 from streamer.service import faults
 from streamer.service.shards import Shard
+from streamer.service.store.changes import Entry
 from streamer.service.store.database import Moved
 from streamer.service.store.rows import milliseconds
 from streamer.service.store.store import Store
@@ -53,14 +55,16 @@ from streamer.subscriptions.subscription import Subscription
 #: Where subscriptions of files come from, as the store has it: what the files no longer say is taken out.
 FILES: Final = "files"
 API: Final = "api"
+#: Who takes out what is over, as the log of changes has it.
+EXPIRY: Final = "expiry"
+#: Larger than any version.
+MOST_VERSION: Final = 2**62
 _ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 #: So many leases that are over are taken out at once; writers take turns with what is left.
 MOST_EXPIRED: Final = 1000
 #: So long one waits, in seconds, after a store could not take them out.
 _AGAIN: Final = 1.0
-#: How long what was taken out is known to processes that share a store, in milliseconds, and how often that is looked at, in
-#: seconds: who stood still for longer reads all subscriptions anew.
-_KNOWN: Final = 24 * 3600 * 1000
+#: How often what is old is taken out of the log of changes, in seconds.
 _TRIM: Final = 3600.0
 #: So much longer than counting took one waits until one counts again.
 _PATIENCE: Final = 20.0
@@ -221,10 +225,18 @@ class Subscriptions:
         expired: how many leases were over since it was made.
         quotas: how much a tenant may hold; a reload may change them.
         shard: which tenants' the engine holds; the store has those of all.
+        history: how long the log of changes has an entry; a reload may change it.
     """
 
-    def __init__(self, engine: Engine, store: Store, quotas: Quotas | None = None, shard: Shard | None = None) -> None:
-        self.shard = shard or Shard()
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        quotas: Quotas | None = None,
+        shard: Shard | None = None,
+        history: timedelta = timedelta(days=30),
+    ) -> None:
+        self.shard, self.history = shard or Shard(), history
         self._engine, self._store, self._table = engine, store, Table(store)
         self.quotas = quotas or Quotas()
         self._lock = Lock()
@@ -301,6 +313,15 @@ class Subscriptions:
         """Return those of a tenant in the order of their ids, from the first after one; some may be over. Raises ServiceError."""
         return self._table.page(tenant, after, most)
 
+    def changes(self, tenant: str, subscription_id: str, before: int, most: int) -> list[Entry] | None:
+        """Return what was written of one, the last first, from the first before a version; None where nothing is known of it.
+
+        Raises:
+            ServiceError: the store failed.
+        """
+        found = self._table.history(tenant, subscription_id, before, most)
+        return found if found or before < MOST_VERSION or self.get(tenant, subscription_id) is not None else None
+
     def totals(self) -> dict[str, int]:
         """Return how many there are in all: `held`, `paused`."""
         with self._lock:
@@ -308,19 +329,20 @@ class Subscriptions:
 
     # One or many, from the API
 
-    def put(self, each: Written, may: Condition, lease: int | None = None) -> Result:
+    def put(self, each: Written, may: Condition, lease: int | None = None, *, who: str = API) -> Result:
         """Hold one, or put it in the place of the one that is there.
 
         Args:
             may: is asked of the one that is there.
             lease: how long it is held, in milliseconds; None for ever.
+            who: as the log of changes has it.
 
         Raises:
             SubscriptionError: it cannot be accepted.
             Declined: it may not be now.
             ServiceError: the store failed. In all three cases nothing was changed.
         """
-        (result,) = self.put_many(each.tenant, [each], lease=lease, may=may)
+        (result,) = self.put_many(each.tenant, [each], lease=lease, may=may, who=who)
         if result.error is not None:
             raise result.error
         return result
@@ -333,6 +355,7 @@ class Subscriptions:
         lease: int | None = None,
         may: Condition = lambda _: None,
         partly: bool = False,
+        who: str = API,
     ) -> list[Result]:
         """Hold several of one tenant at once, in one commit and one step of the engine.
 
@@ -347,7 +370,7 @@ class Subscriptions:
             ServiceError: the store failed, and nothing was changed.
         """
         examined = self._examined(several)
-        return self._tried(lambda: self._put_many(tenant, several, examined, lease, may, partly=partly))
+        return self._tried(lambda: self._put_many(tenant, several, examined, lease, may, partly=partly, who=who))
 
     def _put_many(
         self,
@@ -358,6 +381,7 @@ class Subscriptions:
         may: Condition,
         *,
         partly: bool,
+        who: str,
     ) -> list[Result]:
         with self._lock:
             now = milliseconds()
@@ -387,11 +411,13 @@ class Subscriptions:
                 results.append(Result(_next(each, before, told, lease, now), before))
             if not partly and any(result.error is not None for result in results):
                 return results
-            return self._hold(results, {each.id: each for each in several if isinstance(each, Written)})
+            return self._hold(results, {each.id: each for each in several if isinstance(each, Written)}, who)
 
-    def _hold(self, results: list[Result], texts: Mapping[str, Written]) -> list[Result]:
+    def _hold(self, results: list[Result], texts: Mapping[str, Written], who: str) -> list[Result]:
         new = [result for result in results if result.stored is not None and result.stored is not result.before]
-        rows = self._write([result.stored for result in new if result.stored is not None], [result.before for result in new])
+        rows = self._write(
+            [result.stored for result in new if result.stored is not None], [result.before for result in new], who=who
+        )
         faults.point("subscriptions.committed")
         befores = [result.before for result in new]
         self._index(rows, befores, [texts[row.id].held for row in rows if not row.paused])
@@ -411,13 +437,13 @@ class Subscriptions:
             except Moved:
                 self.follow()
 
-    def _write(self, rows: Sequence[Stored], befores: Sequence[Stored | None], gone: Sequence[Stored] = ()) -> list[Stored]:
+    def _write(
+        self, rows: Sequence[Stored], befores: Sequence[Stored | None], gone: Sequence[Stored] = (), *, who: str
+    ) -> list[Stored]:
         """Put rows in the place of those before, and take others out. Raises Moved where these are not there any more."""
         if not rows and not gone:
             return []
-        known = {(row.tenant, row.id): 0 if before is None else before.version for row, before in zip(rows, befores, strict=True)}
-        known |= {(row.tenant, row.id): row.version for row in gone}
-        written, versions = self._table.write(rows, [(row.tenant, row.id) for row in gone], known)
+        written, versions = self._table.write(rows, befores, gone, who=who)
         self._note(versions)
         return written
 
@@ -435,22 +461,23 @@ class Subscriptions:
                 self._engine.add_many(held, replace=True)
         except BaseException:
             gone = [(row.tenant, row.id) for row in rows]
-            self._table.restore([before for before in befores if before is not None], gone)
+            versions = [row.version for row in rows]
+            self._table.restore([before for before in befores if before is not None], gone, versions)
             raise
 
-    def remove(self, tenant: str, subscription_id: str, may: Condition) -> None:
+    def remove(self, tenant: str, subscription_id: str, may: Condition, *, who: str = API) -> None:
         """Hold one no more. Raises Declined and ServiceError; nothing was changed then."""
 
         def remove() -> None:
             with self._lock:
                 before = self._known(tenant, subscription_id, may)
-                self._write([], [], [before])
+                self._write([], [], [before], who=who)
                 self._engine.remove_many(ids=[inside(tenant, subscription_id)])
                 self._recount(None, before)
 
         self._tried(remove)
 
-    def pause(self, tenant: str, subscription_id: str, may: Condition, *, paused: bool) -> Stored:
+    def pause(self, tenant: str, subscription_id: str, may: Condition, *, paused: bool, who: str = API) -> Stored:
         """Let one match nothing, or match again. Raises Declined and ServiceError; nothing was changed then."""
 
         def pause() -> Stored:
@@ -458,7 +485,7 @@ class Subscriptions:
                 before = self._known(tenant, subscription_id, may)
                 if before.paused == paused:
                     return before
-                (row,) = self._write([replace(before, paused=paused, updated=milliseconds())], [before])
+                (row,) = self._write([replace(before, paused=paused, updated=milliseconds())], [before], who=who)
                 if paused:
                     self._engine.remove_many(ids=[inside(tenant, subscription_id)])
                 else:
@@ -482,7 +509,7 @@ class Subscriptions:
                 if wanted is None:
                     raise Declined("precondition", "it has no lease yet: say how long it is to be")
                 now = milliseconds()
-                (row,) = self._write([replace(before, lease=wanted, expires_at=now + wanted, updated=now)], [before])
+                (row,) = self._write([replace(before, lease=wanted, expires_at=now + wanted, updated=now)], [before], who=API)
                 self._wake.set()
                 return row
 
@@ -620,7 +647,7 @@ class Subscriptions:
                     wait = 0.0
                 if time.monotonic() - self._trimmed >= _TRIM:
                     self._trimmed = time.monotonic()
-                    self._table.trim(milliseconds() - _KNOWN)
+                    self._table.trim(milliseconds() - int(self.history.total_seconds() * 1000))
                 is_told = False
             except ServiceError as error:
                 if not is_told:
@@ -642,7 +669,7 @@ class Subscriptions:
             return len(over)
 
     def _drop(self, over: Sequence[Stored]) -> None:
-        self._write([], [], over)
+        self._write([], [], over, who=EXPIRY)
         self._engine.remove_many(ids=[inside(row.tenant, row.id) for row in over])
         for row in over:
             self._recount(None, row)

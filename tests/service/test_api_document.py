@@ -66,6 +66,8 @@ def test_answers_are_as_the_document_says(api: Api) -> None:
         ("POST", "/v1/subscriptions:try", {"subscription": {**BIG, "id": "big"}}),
         ("POST", "/v1/subscriptions:try", {"text": '{"cel": "("}'}),
         ("GET", "/v1/subscriptions/big/plan", None),
+        ("GET", "/v1/subscriptions/big/history", None),
+        ("GET", "/v1/subscriptions/nosuch/history", None),
         ("GET", "/v1/subscriptions?prefix=b&text=AMOUNT&unindexed=false", None),
         ("POST", "/v1/lint", {"id": "a", "cel": "1 > 2"}),
         ("GET", "/v1/dead-letters", None),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from streamer.errors import ServiceError
+from streamer.service.subscriptions import MOST_VERSION
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.receiver import Receiver
 from tests.service.test_gateways import rules
@@ -88,6 +89,24 @@ def test_what_is_written_to_one_process_is_matched_by_all(start: Start) -> None:
     assert other.ask("DELETE", ONE).status == 204
     assert one.ask("GET", ONE).kind == "unknown"
     until(holds(one), 5)
+    told = one.ask("GET", f"{ONE}/history").json["items"]
+    assert [each["what"] for each in told] == ["delete", "resume", "pause", "put", "put"]
+    assert told[-1]["subscription"] == BIG | {"id": "big"}
+    assert other.ask("GET", f"{ONE}/history", token=other.make_token("acme", "read")).json["items"] == told
+
+
+def test_who_missed_what_is_not_known_any_more_reads_all_anew(start: Start) -> None:
+    one, other = start(), start()
+    for name in "ab":
+        assert one.ask("PUT", f"/v1/subscriptions/{name}", BIG).status == 201
+    until(holds(other, "a", "b"), 5)
+    with other.service.subscriptions._lock:  # it stands still
+        assert one.ask("DELETE", "/v1/subscriptions/a").status == 204
+        assert one.ask("PUT", "/v1/subscriptions/c", BIG).status == 201
+        one.service.subscriptions._table.trim(MOST_VERSION)
+        assert one.ask("DELETE", "/v1/subscriptions/b").status == 204
+        assert holds(other, "a", "b")()
+    until(holds(other, "c"), 5)
 
 
 def test_who_begins_has_what_others_wrote_and_no_more(start: Start) -> None:

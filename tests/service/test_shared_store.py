@@ -16,6 +16,7 @@ from streamer.service import faults
 from streamer.service.store import postgres
 from streamer.service.store.database import Fenced
 from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
+from streamer.service.store.schema import POSTGRES
 from streamer.service.store.store import Store, look
 from streamer.service.store.subscriptions import Table
 from streamer.service.tenants import written
@@ -341,12 +342,26 @@ def test_a_server_that_is_restarted_is_waited_for(make: Make, cluster: Cluster, 
     assert "secret-word" not in caplog.text
 
 
+def test_what_was_deleted_before_there_was_a_log_is_in_it(make: Make) -> None:
+    later = POSTGRES[1:]
+    del POSTGRES[1:]
+    try:
+        make().database.change(lambda execute: execute("INSERT INTO removed VALUES (7, 'acme', 'big', 5)"))
+    finally:
+        POSTGRES.extend(later)
+    table = Table(make())
+    assert table.since(6, 9) == ({("acme", "big"): (7, None)}, 9)
+    table.close()
+
+
 def test_a_store_that_cannot_be_opened_is_one_clear_error(
     section: SharedStore, make: Make, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make()
     store.database.change(lambda execute: execute("UPDATE streamer SET version = 99"))
-    with pytest.raises(ServiceError, match="written by a later version of Streamer: schema 99, and this one knows 1"):
+    with pytest.raises(
+        ServiceError, match=f"written by a later version of Streamer: schema 99, and this one knows {len(POSTGRES)}"
+    ):
         make()
     monkeypatch.setenv("STORE", cluster.dsn(user="nobody"))
     with pytest.raises(ServiceError, match="the store cannot be used: ") as told:

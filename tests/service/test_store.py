@@ -152,7 +152,7 @@ def test_the_subscriptions_of_a_store_of_the_first_version_are_kept(tmp_path: Pa
     assert kept is not None
     assert (kept.origin, kept.text, kept.version, kept.paused, kept.expires_at) == ("files", b'{"id": "a"}', 0, False, None)
     assert table.hold("files", [written(b'{"id": "a"}', "t")]) == 0
-    (row,), _ = table.write([kept])
+    (row,), _ = table.write([kept], [kept], who="api")
     assert row.version == 1
     table.close()
     store.close()

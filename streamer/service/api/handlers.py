@@ -24,11 +24,12 @@ from streamer.service.api.routes_delivered import CHOSEN
 from streamer.service.api.streams import Wanted
 from streamer.service.api.watching import Watching
 from streamer.service.status import Status
+from streamer.service.store.changes import Entry
 from streamer.service.store.gateways import StoredGateway
 from streamer.service.store.rows import DeadLetter, milliseconds, time_of
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import PAGE, Stored
-from streamer.service.subscriptions import Condition, Declined, Result, Subscriptions, Versioned
+from streamer.service.subscriptions import MOST_VERSION, Condition, Declined, Result, Subscriptions, Versioned
 from streamer.service.tenants import Written, claimed
 from streamer.subscriptions.parse import parse_subscription
 
@@ -107,7 +108,9 @@ class Handlers:
         """See the route."""
         partly, lease = call.query.get("partly", False), call.query.get("lease")
         numbers, several = lines_of(call, call.whose, _IMPORTED)
-        results = self._subscriptions.put_many(call.whose, several, lease=None if lease is None else lease * 1000, partly=partly)
+        results = self._subscriptions.put_many(
+            call.whose, several, lease=None if lease is None else lease * 1000, partly=partly, who=call.token.who
+        )
         told = zip(numbers, several, results, strict=True)
         bad = [(number, result.error) for number, _, result in told if result.error is not None]
         if bad and not partly:
@@ -129,28 +132,39 @@ class Handlers:
         """See the route."""
         lease = call.query.get("lease")
         each = claimed(call.body, call.whose, call.path["id"])
-        result = self._subscriptions.put(each, _condition(call), None if lease is None else lease * 1000)
+        result = self._subscriptions.put(each, _condition(call), None if lease is None else lease * 1000, who=call.token.who)
         assert result.stored is not None
         return _stored(result.stored, 201 if result.before is None else 200)
 
     def delete_subscription(self, call: Call) -> Answer:
         """See the route."""
-        self._subscriptions.remove(call.whose, call.path["id"], _condition(call))
+        self._subscriptions.remove(call.whose, call.path["id"], _condition(call), who=call.token.who)
         return Answer(status=204)
 
     def pause(self, call: Call) -> Answer:
         """See the route."""
-        return _stored(self._subscriptions.pause(call.whose, call.path["id"], _condition(call), paused=True))
+        return _stored(self._subscriptions.pause(call.whose, call.path["id"], _condition(call), paused=True, who=call.token.who))
 
     def resume(self, call: Call) -> Answer:
         """See the route."""
-        return _stored(self._subscriptions.pause(call.whose, call.path["id"], _condition(call), paused=False))
+        return _stored(self._subscriptions.pause(call.whose, call.path["id"], _condition(call), paused=False, who=call.token.who))
 
     def renew(self, call: Call) -> Answer:
         """See the route."""
         lease = call.query.get("lease")
         lease = None if lease is None else lease * 1000
         return _stored(self._subscriptions.renew(call.whose, call.path["id"], _condition(call), lease))
+
+    def list_changes(self, call: Call) -> Answer:
+        """See the route."""
+        limit, before = call.query.get("limit", 20), MOST_VERSION
+        if "cursor" in call.query and (before := _number(after(call.query["cursor"])) or 0) == 0:
+            raise Problem("bad-request", "cursor: expected the next of a history, as it was given")
+        entries = self._subscriptions.changes(call.whose, call.path["id"], before, limit)
+        if entries is None:
+            raise Declined("unknown", "no such subscription, and none that was there of late")
+        more = cursor(str(entries[-1].version)) if len(entries) == limit else None
+        return Answer(b'{"items":[%b],"next":%b}' % (b",".join(map(_entry, entries)), json.dumps(more).encode()))
 
     # Tenants' own gateways
 
@@ -312,6 +326,11 @@ def shown(row: Stored) -> bytes:
         "expires": None if row.expires_at is None else time_of(row.expires_at),
     }
     return json.dumps(told)[:-1].encode() + b',"subscription":' + row.text + b"}"
+
+
+def _entry(entry: Entry) -> bytes:
+    told = {"version": entry.version, "at": time_of(entry.at), "who": entry.who, "what": entry.what}
+    return json.dumps(told)[:-1].encode() + b',"subscription":' + (entry.text or b"null") + b"}"
 
 
 def _stored(row: Stored, status: int = 200) -> Answer:

@@ -113,6 +113,25 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "subscription": ref("Subscription"),
         }
     ),
+    "Changes": object_of(
+        {
+            "items": list_of(
+                object_of(
+                    {
+                        "version": COUNT,
+                        "at": TIME,
+                        "who": {"type": "string", "description": "A token, as `NAME (ID)`; `files`, or `expiry`."},
+                        "what": {"enum": ["put", "delete", "pause", "resume"]},
+                        "subscription": {
+                            "anyOf": [ref("Subscription"), {"type": "null"}],
+                            "description": "What a `put` wrote; null for any other, and where it was too long to be kept.",
+                        },
+                    }
+                )
+            ),
+            "next": NEXT,
+        }
+    ),
     "Subscriptions": object_of({"items": list_of(ref("Stored")), "next": NEXT, "looked_at": COUNT}),
     "Imported": object_of(
         {

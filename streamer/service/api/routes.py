@@ -102,6 +102,16 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         method="GET",
+        path=f"{_ONE}/history",
+        handler="list_changes",
+        summary="Tell who changed a subscription, when, and to what, the last change first; also of one that was deleted.",
+        scope="read",
+        params=(TENANT, CURSOR, limit(20, 50)),
+        answers={200: "Changes"},
+        problems=("unknown",),
+    ),
+    Route(
+        method="GET",
         path=f"{_ONE}/plan",
         handler="plan",
         summary="Tell what finds a subscription, and what it costs.",

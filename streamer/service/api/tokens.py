@@ -65,6 +65,11 @@ class Token:
         """Tell whether it may do something."""
         return scope in self.scopes or "admin" in self.scopes
 
+    @property
+    def who(self) -> str:
+        """What the log of changes calls its user: `NAME (ID)`, or the id where it has no name."""
+        return f"{self.name} ({self.id})" if self.name else self.id
+
 
 #: Who everybody is without tokens, on loopback.
 DEV: Final = Token(id="dev", name="", tenant=None, scopes=("admin",), sha256="", created="")

@@ -78,6 +78,15 @@ UPGRADES: Final[list[str]] = [
     UPDATE lanes SET last = max(last, number << 44, coalesce(
         (SELECT max(number) FROM spool WHERE number > lanes.number << 44 AND number < (lanes.number + 1) << 44), 0));
     """,
+    # The log of changes of subscriptions.
+    """
+    CREATE TABLE changes (
+        version INTEGER PRIMARY KEY, tenant TEXT NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL, who TEXT NOT NULL,
+        what TEXT NOT NULL, replaced BLOB
+    );
+    CREATE INDEX changes_by_id ON changes (tenant, id);
+    ALTER TABLE versions ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
+    """,
 ]
 
 #: Of PostgreSQL, as above. `removed` has what was deleted, for the processes that have not seen that yet; `leader` says who
@@ -125,5 +134,15 @@ POSTGRES: Final[list[str]] = [
     CREATE INDEX spool_keys ON spool (key, number) WHERE key IS NOT NULL;
     CREATE TABLE leader (holder TEXT NOT NULL, generation BIGINT NOT NULL, until TIMESTAMPTZ NOT NULL);
     INSERT INTO leader VALUES ('', 0, '-infinity');
+    """,
+    # The log of changes of subscriptions has what was deleted, too.
+    """
+    CREATE TABLE changes (
+        version BIGINT PRIMARY KEY, tenant TEXT NOT NULL, id TEXT NOT NULL, at BIGINT NOT NULL, who TEXT NOT NULL,
+        what TEXT NOT NULL, replaced BYTEA
+    );
+    CREATE INDEX changes_by_id ON changes (tenant, id, version);
+    INSERT INTO changes SELECT version, tenant, id, at, '', 'delete', NULL FROM removed;
+    DROP TABLE removed;
     """,
 ]

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, final
 
+from streamer.service.store import changes
+from streamer.service.store.changes import Change, Entry
 from streamer.service.store.database import Execute, Moved
 from streamer.service.store.rows import milliseconds
 from streamer.service.store.store import Store
@@ -57,8 +59,6 @@ _PUT: Final = (
     + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[2:])
 )
 _SINCE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE version > ? AND version <= ? ORDER BY version LIMIT ?"
-_REMOVED: Final = "INSERT INTO removed (version, tenant, id, at) VALUES (?, ?, ?, ?)"
-_REMOVED_SINCE: Final = "SELECT version, tenant, id FROM removed WHERE version > ? AND version <= ? ORDER BY version LIMIT ?"
 _DELETE: Final = "DELETE FROM subscriptions WHERE tenant = ? AND id = ?"
 _DUE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
 
@@ -114,12 +114,22 @@ class Table:
         return self._database.rows(statement, origin, milliseconds())
 
     def write(
-        self, rows: Sequence[Stored], gone: Iterable[Key] = (), known: Mapping[Key, int] | None = None
+        self,
+        rows: Sequence[Stored],
+        befores: Sequence[Stored | None],
+        gone: Sequence[Stored] = (),
+        *,
+        who: str,
+        is_checked: bool = True,
     ) -> tuple[list[Stored], range]:
-        """Put rows in, and take others out, in one commit; return the rows with their versions, and all versions that it took.
+        """Put rows in the place of those before, and take others out, in one commit.
 
         Args:
-            known: the versions that those of these are thought to have, 0 where there is none.
+            who: as the log of changes has it.
+            is_checked: whether what is there is to be what those before, and those that go, were.
+
+        Returns:
+            The rows with their versions, and all versions that it took.
 
         Raises:
             Moved: one has another version.
@@ -127,39 +137,50 @@ class Table:
 
         def write(execute: Execute) -> tuple[list[Stored], range]:
             # Whoever else writes waits from here on.
-            count = len(rows) + len(taken_out)
+            count = len(rows) + len(gone)
             ((last,),) = execute("UPDATE versions SET last = last + ? RETURNING last", (count,)).fetchall()
             versions = range(last - count + 1, last + 1)
-            if self._database.is_shared:
-                _check(execute, known or {})
-                execute.many(
-                    _REMOVED, ((version, *key, now) for version, key in zip(versions[len(rows) :], taken_out, strict=True))
-                )
+            if self._database.is_shared and is_checked:
+                _check(execute, known)
             written = [replace(row, version=version) for version, row in zip(versions, rows, strict=False)]
             execute.many(_PUT, map(_values, written))
-            execute.many(_DELETE, taken_out)
+            execute.many(_DELETE, [(row.tenant, row.id) for row in gone])
+            entries = [_change(row.version, row, before, now, who) for row, before in zip(written, befores, strict=True)]
+            entries += [_deletion(version, row, now, who) for version, row in zip(versions[len(rows) :], gone, strict=True)]
+            changes.record(execute, filter(None, entries))
             return written, versions
 
-        taken_out, now = list(gone), milliseconds()
+        known = {(row.tenant, row.id): 0 if before is None else before.version for row, before in zip(rows, befores, strict=True)}
+        known |= {(row.tenant, row.id): row.version for row in gone}
+        now = milliseconds()
         return self._database.change(write, tells=True)
 
-    def restore(self, rows: Sequence[Stored], gone: Iterable[Key]) -> None:
-        """Put rows back as they were, versions included, and take others out."""
+    def restore(self, rows: Sequence[Stored], gone: Iterable[Key], versions: Iterable[int]) -> None:
+        """Put rows back as they were, versions included, and take others out; nothing was changed with some versions."""
 
         def restore(execute: Execute) -> None:
             execute.many(_DELETE, taken_out)
             execute.many(_PUT, map(_values, rows))
+            execute.many("DELETE FROM changes WHERE version = ?", never)
 
-        taken_out = list(gone)
+        taken_out, never = list(gone), [(version,) for version in versions]
         self._database.change(restore, tells=True)
+
+    def history(self, tenant: str, subscription_id: str, before: int, most: int) -> list[Entry]:
+        """Return what was written of one, the last first, from the first before a version."""
+        return changes.history(self._reader, tenant, subscription_id, before, most)
+
+    def trim(self, before: int) -> None:
+        """Forget what was written before a time, in milliseconds since the epoch."""
+        while self._database.change(lambda execute: changes.trim(execute, before)):
+            pass
 
     # What other processes change
 
     def last(self) -> tuple[int, int]:
         """Return the last version that was given, and the last of what was taken out that is not known any more."""
         # Who gives versions holds this row until the commit, so all that have one up to here are there.
-        columns = "last, forgotten" if self._database.is_shared else "last, 0"
-        ((last, forgotten),) = self._database.rows(f"SELECT {columns} FROM versions")
+        ((last, forgotten),) = self._database.rows("SELECT last, forgotten FROM versions")
         return last, forgotten
 
     def since(self, after: int, last: int) -> tuple[dict[Key, tuple[int, Stored | None]], int]:
@@ -169,7 +190,7 @@ class Table:
             For each the version of its last change, and the row; None where it was taken out.
         """
         put = [_stored(row) for row in self._database.rows(_SINCE, after, last, PAGE)]
-        gone = self._database.rows(_REMOVED_SINCE, after, last, PAGE)
+        gone = changes.deleted(self._database, after, last, PAGE)
         # Where there is more of one kind nothing is told of what lies behind its last.
         ends = [put[-1].version] if len(put) == PAGE else []
         ends += [gone[-1][0]] if len(gone) == PAGE else []
@@ -179,18 +200,6 @@ class Table:
         found.sort(key=lambda each: each[0])
         return {key: (version, row) for version, key, row in found if version <= bound}, bound
 
-    def trim(self, before: int) -> None:
-        """Forget what was taken out before a time, in milliseconds since the epoch."""
-
-        def trim(execute: Execute) -> None:
-            ((last,),) = execute("SELECT max(version) FROM removed WHERE at < ?", (before,)).fetchall()
-            if last is not None:
-                execute("UPDATE versions SET forgotten = ?", (last,))
-                execute("DELETE FROM removed WHERE version <= ?", (last,))
-
-        if self._database.is_shared:
-            self._database.change(trim)
-
     def hold(self, origin: str, subscriptions: Iterable[Written]) -> int:
         """Make what came from somewhere exactly these; return how many were put in, replaced or taken out."""
         wanted = {(each.tenant, each.id): each.text for each in subscriptions}
@@ -199,15 +208,47 @@ class Table:
             (tenant, id_): (body, created) for tenant, id_, body, created in self._database.rows(statement, origin)
         }
         now = milliseconds()
-        gone = held.keys() - wanted.keys()
+
+        def before(key: Key) -> Stored | None:
+            if key not in held:
+                return None
+            text, created = held[key]
+            return Stored(tenant=key[0], id=key[1], origin=origin, text=text, created=created, updated=created)
+
+        gone = [row for key in held.keys() - wanted.keys() if (row := before(key)) is not None]
+        changed = [key for key, text in wanted.items() if key not in held or held[key][0] != text]
+        befores = [before(key) for key in changed]
         new = [
-            Stored(tenant=key[0], id=key[1], origin=origin, text=text, created=held[key][1] if key in held else now, updated=now)
-            for key, text in wanted.items()
-            if key not in held or held[key][0] != text
+            Stored(
+                tenant=key[0],
+                id=key[1],
+                origin=origin,
+                text=wanted[key],
+                created=now if each is None else each.created,
+                updated=now,
+            )
+            for key, each in zip(changed, befores, strict=True)
         ]
         if gone or new:
-            self.write(new, gone)
+            self.write(new, befores, gone, who=origin, is_checked=False)
         return len(gone) + len(new)
+
+
+def _change(version: int, row: Stored, before: Stored | None, now: int, who: str) -> Change | None:
+    """Return what the log has of a row that was put in; None where a lease was renewed."""
+    if before is None or before.text != row.text:
+        return Change(version, row.tenant, row.id, now, who, "put", None if before is None else _kept(before))
+    if before.paused != row.paused:
+        return Change(version, row.tenant, row.id, now, who, "pause" if row.paused else "resume")
+    return None
+
+
+def _deletion(version: int, row: Stored, now: int, who: str) -> Change:
+    return Change(version, row.tenant, row.id, now, who, "delete", _kept(row))
+
+
+def _kept(row: Stored) -> bytes:
+    return row.text if len(row.text) <= changes.MOST_TEXT else b""
 
 
 def _values(row: Stored) -> tuple[Any, ...]:
