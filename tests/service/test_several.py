@@ -6,6 +6,7 @@ They run in one process here; what each knows of the others comes from the store
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from streamer.errors import ServiceError
+from streamer.service.gateways import sink_of
 from streamer.service.subscriptions import MOST_VERSION
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.receiver import Receiver
@@ -209,6 +211,49 @@ def test_a_gateway_that_one_process_forgets_is_forgotten_by_all(start: Start, re
         assert one.delivered()[-1] == "big"
 
 
+@pytest.mark.slow
+def test_a_store_that_is_restarted_under_load_is_waited_for(start: Start, receiver: Receiver, cluster: Cluster) -> None:
+    """Whatever its processes do in that moment: none ends, nothing is lost, and they follow each other again."""
+    several = [start(), start()]
+    assert several[0].ask("PUT", ONE, BIG).status == 201
+    assert several[0].ask("PUT", "/v1/gateways/billing", {"url": receiver.url}).status == 201
+    for each in several:
+        until(lambda each=each: each.service.gateways.get("acme", "billing") and holds(each, "big")(), 5)
+    ended = threading.Event()
+    written = [0, 0]
+
+    def write(at: int) -> None:
+        while not ended.wait(0.01):
+            with open(several[at].directory / "in.jsonl", "ab") as file:
+                for _ in range(5):
+                    file.write(order(2 * written[at] + at) + b"\n")
+                    written[at] += 1
+
+    writing = [threading.Thread(target=write, args=(at,)) for at in range(2)]
+    for thread in writing:
+        thread.start()
+    for mode, seconds in (("immediate", 0.0), ("fast", 2.0)):
+        before = len(receiver.requests)
+        until(lambda before=before: len(receiver.requests) > before + 20)
+        cluster.stop(mode)
+        time.sleep(seconds)
+        cluster.start()
+    ended.set()
+    for thread in writing:
+        thread.join()
+    wanted = {2 * number + at for at in range(2) for number in range(written[at])}
+
+    def numbers() -> list[int]:
+        return [message["data"]["event"]["id"] for request in receiver.requests for message in request.messages]
+
+    until(lambda: set(numbers()) == wanted)
+    for each in several:
+        assert each.service._running is not None
+        assert each.service._running.pipeline.failed is None
+    until(lambda: several[0].ask("DELETE", ONE).status == 204, 10)
+    until(holds(several[1]), 10)
+
+
 def test_a_stream_has_what_any_process_found(start: Start) -> None:
     one, other = start(), start()
     assert one.ask("PUT", ONE, BIG).status == 201
@@ -218,6 +263,28 @@ def test_a_stream_has_what_any_process_found(start: Start) -> None:
     for number in range(10):
         (one, other)[number % 2].read(order(number))
     assert client.take(10) == list(map(str, range(10)))
+
+
+def test_a_stream_is_told_of_what_another_process_has_cut(start: Start) -> None:
+    """Also before its own process knows of it."""
+    one, other = start(), start()
+    assert one.ask("PUT", ONE, BIG).status == 201
+    assert one.ask("PUT", "/v1/gateways/billing", {}).status == 201
+    until(lambda: other.service.gateways.get("acme", "billing") and holds(other, "big")(), 5)
+    for number in range(10):
+        one.read(order(number))
+    client = Client(other, other.make_token("acme", "consume"))
+    assert client.take(10) == list(map(str, range(10)))
+    seen = [identity for identity, _, _ in client.events]
+    spools = [each.service._running.spool for each in (one, other) if each.service._running is not None]
+    histories = [spool.histories[sink_of("acme", "billing")] for spool in spools]
+    histories[0]._store.trim(histories[0].lane, histories[0].lane.first + 6)
+    assert histories[1].first == histories[1].lane.first
+    late = Client(other, other.make_token("acme", "consume"), last=seen[1])
+    assert late.take(5) == ["reset", "6", "7", "8", "9"]
+    assert late.events[0][0] == seen[5]
+    histories[1].find()
+    assert histories[1].first == histories[1].lane.first + 6
 
 
 def test_a_source_of_one_process_that_another_reads_ends_the_first(start: Start, tmp_path: Path) -> None:

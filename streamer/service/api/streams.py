@@ -218,6 +218,10 @@ class Stream:
                 entries = await self._hub.read(history, self._cursor)
                 if self._cursor < history.first:
                     continue  # what was cut while it was read is missing there
+                if entries and entries[0][0] != self._cursor + 1:
+                    # Numbers have no gaps: another process has cut it, and this one does not know of it yet.
+                    self._missed, self._cursor = id_of(history, self._cursor), entries[0][0] - 1
+                    continue
                 if entries:
                     text, self._cursor, count = joined(entries)
                     self._hub.messages += count

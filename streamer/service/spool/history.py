@@ -46,11 +46,15 @@ class History:
         self.is_forgotten = False
         self.messages, self.bytes, self.matches = store.held(lane)
         owner.bytes += self.bytes
-        oldest = store.oldest_of(lane, 1)
         self.last = lane.last
-        self.first = oldest[0][0] - 1 if oldest else self.last
+        self.find()
         self.delivered = 0
         self._looked = -inf
+
+    def find(self) -> None:
+        """Find where it begins: another process may have cut it."""
+        last, oldest = self.last, self._store.oldest_of(self.lane, 1)
+        self.first = oldest[0][0] - 1 if oldest else last
 
     def added(self, messages: int, size: int, matches: int) -> None:
         """Learn that the store has more."""

@@ -531,6 +531,8 @@ class Spool:
             self._counted[each.name] = now
             messages, size, matches = self._store.held(each.lane)
             each.change(messages - each.messages, size - each.bytes, matches - each.matches)
+            if isinstance(each, History):
+                each.find()
             self._look_at(each.owner)
 
     def _begin(self, now: float) -> None:
