@@ -370,11 +370,11 @@ AT_ONCE = 8
 _KEY = b"k" * 32
 
 
-class _Taking(asyncio.Protocol):
-    """Answers each request with 204, and counts what bodies hold."""
+class Taking(asyncio.Protocol):
+    """Answers each request with 204. Its body is noted before."""
 
-    def __init__(self, taken: Any) -> None:
-        self._taken, self._text = taken, b""
+    def __init__(self, note: Callable[[bytes], object]) -> None:
+        self._note, self._text = note, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
@@ -386,14 +386,16 @@ class _Taking(asyncio.Protocol):
             size = int(head.partition(b"content-length: ")[2].split(b"\r", 1)[0])
             if len(self._text) < end + 4 + size:
                 return
-            self._taken.value += self._text.count(b'{"specversion":"1.0"', end, end + 4 + size)
+            self._note(self._text[end + 4 : end + 4 + size])
             self._text = self._text[end + 4 + size :]
             self._transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
 
 
-def _receive(port: Any, taken: Any) -> None:
+def receive(port: Any, note: Callable[[bytes], object]) -> None:
+    """Take what is posted to a port of this machine, until the process ends."""
+
     async def serve() -> None:
-        server = await asyncio.get_running_loop().create_server(lambda: _Taking(taken), "127.0.0.1", 0)
+        server = await asyncio.get_running_loop().create_server(lambda: Taking(note), "127.0.0.1", 0)
         port.value = server.sockets[0].getsockname()[1]
         await server.serve_forever()
 
@@ -427,6 +429,13 @@ def post_bare(port: int, count: int) -> None:
     asyncio.run(run())
 
 
+def _count(port: Any, taken: Any) -> None:
+    def note(body: bytes) -> None:
+        taken.value += body.count(b'{"specversion":"1.0"')
+
+    receive(port, note)
+
+
 def post_by_service(port: int, engine: streamer.Engine, events: Path, data: Path, batch: int) -> None:
     """Let the service read events, and post what they match."""
     (data.parent / "secret").write_text("whsec_" + base64.b64encode(_KEY).decode())
@@ -457,7 +466,7 @@ def measure_posting(posting: Posting, pairs: int) -> str:
     engine = engine_of(work)
     spawn = multiprocessing.get_context("spawn")
     port, taken = spawn.Value("i", 0), spawn.Value("q", 0)
-    receiving = spawn.Process(target=_receive, args=(port, taken), daemon=True)
+    receiving = spawn.Process(target=_count, args=(port, taken), daemon=True)
     receiving.start()
     while not port.value:
         time.sleep(0.01)

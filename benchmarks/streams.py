@@ -70,7 +70,7 @@ HEADER = (
 )
 
 
-def _more_files() -> None:
+def more_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
@@ -78,7 +78,7 @@ def _more_files() -> None:
 
 def read_streams(port: int, clients: int, gateways: int, open_: Any, taken: Any, times: Any) -> None:
     """Open streams, count what comes by them, and note how late is what says when it was due; the process of the clients."""
-    _more_files()
+    more_files()
     timed = itertools.count()
 
     class Client(asyncio.Protocol):
@@ -162,7 +162,7 @@ def measure(work: Work, seconds_timed: float) -> str:
         running.start()
         reading = None
         try:
-            _until(lambda: service.api_port is not None)
+            until(lambda: service.api_port is not None)
             from streamer.service.gateways import Settings
 
             for number in range(work.gateways):
@@ -170,13 +170,13 @@ def measure(work: Work, seconds_timed: float) -> str:
             arguments = (service.api_port, work.clients, work.gateways, open_, taken, times)
             reading = spawn.Process(target=read_streams, args=arguments, daemon=True)
             reading.start()
-            _until(lambda: open_.value == work.clients)
+            until(lambda: open_.value == work.clients)
             note = "x" * 150
             lines = b"".join(_event(number, number % work.gateways, note) for number in range(work.events))
             cpu, began = time.process_time(), time.perf_counter()
             with open(source, "ab") as file:
                 file.write(lines)
-            _until(lambda: taken.value >= work.messages)
+            until(lambda: taken.value >= work.messages)
             seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
             began_timed = time.monotonic_ns()
             with open(source, "ab", buffering=0) as file:
@@ -184,7 +184,7 @@ def measure(work: Work, seconds_timed: float) -> str:
                     due = began_timed + int(number * interval * 1e9)
                     time.sleep(max(due - time.monotonic_ns(), 0) / 1e9)
                     file.write(_event(work.events + number, number % work.gateways, f"{note}due {due}"))
-            _until(lambda: taken.value >= work.messages + singles * each)
+            until(lambda: taken.value >= work.messages + singles * each)
             expected = work.messages + singles * each
             if taken.value != expected:
                 raise WrongMatches(f"{work.name}: {taken.value} messages of {expected}")
@@ -208,12 +208,12 @@ def _event(number: int, customer: int, note: str) -> bytes:
     return json.dumps(event).encode() + b"\n"
 
 
-def _until(is_so: Any, pause: float = 0.005) -> None:
+def until(is_so: Any) -> None:
     deadline = time.monotonic() + 300
     while not is_so():
         if time.monotonic() > deadline:
             raise WrongMatches("nothing more came within 300 s")
-        time.sleep(pause)
+        time.sleep(0.005)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -222,7 +222,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--smoke", action="store_true", help="a little of it")
     parser.add_argument("--record", action="store_true", help="write a dated record")
     options = parser.parse_args(arguments)
-    _more_files()
+    more_files()
     rows = [HEADER]
     print(HEADER)
     for work in SMOKE if options.smoke else WORK:

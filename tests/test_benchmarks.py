@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import bloom, changes, edge, load, lowered, metrics, service, snapshot, streams
+from benchmarks import bloom, changes, edge, load, lowered, metrics, service, snapshot, steady, streams
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -137,6 +137,13 @@ def test_the_demo_replays_real_flights_to_subscriptions_of_every_kind(backend: s
 def test_each_client_of_a_stream_gets_what_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     streams.main(["--smoke"])
     assert capsys.readouterr().out.count("| 5,000 |") == len(streams.SMOKE)
+
+
+@pytest.mark.slow
+def test_at_a_steady_rate_a_match_is_timed_from_when_its_event_was_due(capsys: pytest.CaptureFixture[str]) -> None:
+    steady.main(["--smoke"])
+    table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert len(table) == 2 + len(steady.WORK)
 
 
 def test_the_service_and_a_loop_find_the_matches_that_they_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
