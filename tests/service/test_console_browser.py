@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from streamer.service.console.pages import VIEWS
+from streamer.service.observed import observer
 from tests.service.api import BIG, LINES, Api, order, running, until
 from tests.service.chromium import Window
 
@@ -19,8 +21,10 @@ LISTED = [view.path for view in VIEWS if view.is_listed]
 
 
 @pytest.fixture
-def api(tmp_path: Path, backend: str) -> Iterator[Api]:
-    """A service with a webhook that is down."""
+def api(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """A service with a webhook that is down, which looks at itself often."""
+    monkeypatch.setattr(observer, "EVERY", 0.2)
+    monkeypatch.setattr(observer, "TICK", 0.1)
     sinks = {
         "archive": {"type": "file", "path": str(tmp_path / "out.jsonl")},
         "billing": {
@@ -129,9 +133,13 @@ def test_pictures_for_the_documentation(window: Window, shown: Api) -> None:
     window.open("/console/sign-in")
     window.picture("sign-in")
     window.sign_in(shown.token)
+    for number in range(40):
+        with open(shown.directory / "in.jsonl", "ab") as file:
+            file.write(b"".join(order(n, amount=(n * number) % 900) + b"\n" for n in range(50 + 20 * (number % 7))))
+        time.sleep(0.1)
     for path in LISTED:
-        window.open(f"/console/{path}")
-        window.picture(path or "overview")
+        window.open(f"/console/{path}" + "?show=all" * (path == "configuration"))
+        window.picture(path or "overview", is_whole=not path)
     window.open("/console/")
     window.look(scheme="dark")
     window.picture("overview-dark")

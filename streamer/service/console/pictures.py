@@ -12,7 +12,9 @@ from typing import Any, Final, final
 
 from markupsafe import Markup
 
-from streamer.service.console.text import number, plain, rate, size, span
+from streamer.service.console.text import number, plain, rate, share, size, span
+
+__all__ = ["SIGNS", "STATES", "legend", "lines", "pipeline", "share", "state"]
 
 #: Of each state the kind, which decides colour and sign, and the word.
 STATES: Final[Mapping[str, tuple[str, str]]] = {
@@ -182,10 +184,11 @@ def lines(
     known = [value for line in values.values() for value in line if value is not None]
     top = _round(max(known, default=0.0))
     first, last = (at[0], at[-1]) if at else (0.0, 0.0)
-    length = (last - first) or 1.0
+    length = last - first
 
     def x(moment: float) -> float:
-        return _LEFT + (moment - first) / length * (_WIDE - _LEFT - _RIGHT)
+        # One moment alone is now.
+        return _WIDE - _RIGHT - 0.1 if not length else _LEFT + (moment - first) / length * (_WIDE - _LEFT - _RIGHT)
 
     def y(value: float) -> float:
         return _HIGH - _BOTTOM - value / top * (_HIGH - _TOP - _BOTTOM)
@@ -194,9 +197,11 @@ def lines(
     for part in (0.0, 0.5, 1.0):
         level = top * part
         pieces.append(Markup('<path class="grid" d="M{} {:.1f}H{}"/>').format(_LEFT, y(level), _WIDE - _RIGHT))
-        pieces.append(Markup('<text class="scale end" x="{}" y="{:.1f}">{}</text>').format(_LEFT - 6, y(level) + 4, says(level)))
-    ago = span(length) if at else ""
-    pieces.append(Markup('<text class="scale" x="{}" y="{}">{} ago</text>').format(_LEFT, _HIGH - 6, ago))
+        # Half of one thing is no number of things.
+        said = "" if part == 0.5 and says(level) in (says(0.0), says(top)) else says(level)
+        pieces.append(Markup('<text class="scale end" x="{}" y="{:.1f}">{}</text>').format(_LEFT - 6, y(level) + 4, said))
+    ago = f"{span(length)} ago" if len(at) > 1 else ""
+    pieces.append(Markup('<text class="scale" x="{}" y="{}">{}</text>').format(_LEFT, _HIGH - 6, ago))
     pieces.append(Markup('<text class="scale end" x="{}" y="{}">now</text>').format(_WIDE - _RIGHT, _HIGH - 6))
     pieces += [
         Markup('<path class="mark" d="M{:.1f} {}V{}"/>').format(x(mark), _TOP, _HIGH - _BOTTOM)
@@ -208,6 +213,14 @@ def lines(
         pieces.append(Markup('<path class="line l{}" d="{}"/>').format(number_ % 6, drawn))
     return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         _WIDE, _HIGH, plain(title), Markup("").join(pieces)
+    )
+
+
+def legend(names: Iterable[str]) -> Markup:
+    """Say which line is whose."""
+    item = Markup('<li><svg viewBox="0 0 28 10" aria-hidden="true"><path class="l{}" d="M0 5H28"/></svg> {}</li>')
+    return Markup('<ul class="legend">{}</ul>').format(
+        Markup("").join(item.format(at % 6, plain(name, 60)) for at, name in enumerate(names))
     )
 
 

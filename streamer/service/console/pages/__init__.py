@@ -1,12 +1,31 @@
-"""The pages, in the order of the navigation. A page is a module here and a template, and stands in `VIEWS`."""
+"""The pages, in the order of the navigation. A page is a module here and a template in `html/`, and stands in `VIEWS`.
+
+```python
+async def show(visit: Visit) -> Shown:                    # GET: it changes nothing
+    told = await visit.api.get("/v1/things", limit=100)   # as anybody asks; Refused becomes a page that says why
+    return Shown("things.html", {"items": told["items"]})
+
+async def act(visit: Visit) -> Shown | Sent:              # POST: its anti-forgery value is checked already
+    await visit.api.send("POST", f"/v1/things/{part(visit.form['id'])}:do")
+    return Sent("/console/things", "It was done.")
+
+THINGS: Final = View(path="things", title="Things", scope="read", show=show, act=act)
+```
+
+A template extends `base.html` and fills `main`; a form by POST holds `{{ parts.guard() }}`. Somebody's data is written as
+`{{ value | said }}`, or as `{{ value | plain }}` where no element may stand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
+from streamer.service.console.pages.configuration import CONFIGURATION
+from streamer.service.console.pages.filters import FILTERS
+from streamer.service.console.pages.metrics import METRICS
 from streamer.service.console.pages.overview import OVERVIEW
 from streamer.service.console.visit import View
 
-VIEWS: Final[tuple[View, ...]] = (OVERVIEW,)
+VIEWS: Final[tuple[View, ...]] = (OVERVIEW, METRICS, FILTERS, CONFIGURATION)
 BY_PATH: Final[Mapping[str, View]] = {view.path: view for view in VIEWS}

@@ -1,0 +1,78 @@
+"""The Bloom filters: what they stop, how often they are wrong, and each rebuild, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, TypeAlias, final
+
+from streamer.service.console.visit import Shown, View, Visit
+
+_MOST: Final = 20
+_SAMPLES: Final = 120
+#: Fewer samples tell nothing of a rate, as in `streamer plot`.
+_LEAST: Final = 200
+
+Line: TypeAlias = Sequence[float | None]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """How a filter did.
+
+    Attributes:
+        at: moments, in seconds since the first.
+        wrong: share of events that passed though nothing wanted them, since the last rebuild.
+        stopped: share of the events between two moments that it stopped.
+        rebuilt: when it was.
+        reasons: how often it was rebuilt, by why.
+    """
+
+    at: Sequence[float]
+    wrong: Line
+    stopped: Line
+    keys: Line
+    room: Line
+    stale: Line
+    rebuilt: Sequence[float]
+    reasons: Mapping[str, int]
+
+
+async def show(visit: Visit) -> Shown:
+    """Show the filters that are asked most."""
+    told = await visit.api.get("/v1/filters", limit=_MOST, samples=_SAMPLES)
+    found = [(each, past(each, told)) for each in told["filters"]]
+    return Shown("filters.html", {"told": told, "filters": found})
+
+
+def past(filter_: Mapping[str, Any], told: Mapping[str, Any]) -> Past:
+    """Return how a filter did, from the samples of all."""
+    name = (filter_["tenant"], filter_["collection"])
+    seen = [
+        (sample["at"], each)
+        for sample in told["samples"]
+        for each in sample["filters"]
+        if (each["tenant"], each["collection"]) == name
+    ]
+    states = [state for _, state in seen]
+    return Past(
+        at=[at for at, _ in seen],
+        wrong=[each["false_positives"] / each["sampled"] if each["sampled"] >= _LEAST else None for each in states],
+        stopped=[None, *(_share(new["no"] - old["no"], new["asked"] - old["asked"]) for old, new in pairwise(states))][
+            : len(seen)
+        ],
+        keys=[each["keys"] for each in states],
+        room=[each["capacity"] for each in states],
+        stale=[each["stale"] for each in states],
+        rebuilt=[at for (_, old), (at, new) in pairwise(seen) if new["version"] > old["version"]],
+        reasons={each["reason"]: each["count"] for each in told["rebuilds"] if (each["tenant"], each["collection"]) == name},
+    )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole > 0 and part >= 0 else None
+
+
+FILTERS: Final = View(path="filters", title="Filters", scope="admin", show=show)

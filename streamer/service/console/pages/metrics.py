@@ -1,0 +1,99 @@
+"""The metrics of the last hours, drawn: what `GET /v1/metrics/history` tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, final
+
+from streamer.service.console import text
+from streamer.service.console.visit import Shown, View, Visit
+
+SPANS: Final = {15: "15 minutes", 60: "1 hour", 180: "3 hours"}
+_POINTS: Final = 90
+#: Lines that one picture can hold; the table has more.
+_LINES: Final = 6
+_TOLD: Final = 50
+#: What is asked first: the way of an event, and what goes wrong on it.
+_FIRST: Final = (
+    "streamer_service_events",
+    "streamer_service_match",
+    "streamer_service_dead",
+    "streamer_service_spool",
+    "streamer_service_deliver",
+    "streamer_match",
+    "streamer_events",
+    "streamer_cel_err",
+)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One metric: the lines that are drawn, and all that is told of it in a table.
+
+    Attributes:
+        rows: name of a line, its last value, its least and its greatest.
+    """
+
+    metric: str
+    what: str
+    lines: Mapping[str, Sequence[float | None]]
+    rows: Sequence[tuple[str, float | None, float | None, float | None]]
+    more: int
+    says: Callable[[float | None], str]
+
+
+async def show(visit: Visit) -> Shown:
+    """Show metrics of so many minutes."""
+    wanted = visit.query.get("minutes", "60")
+    minutes = int(wanted) if wanted in map(str, SPANS) else 60
+    name = visit.query.get("name", "").strip()
+    is_all = visit.query.get("show") == "all"
+    names = name or (None if is_all else ",".join(_FIRST))
+    told = await visit.api.get("/v1/metrics/history", minutes=minutes, points=_POINTS, name=names)
+    found = list(charts(told["series"]))
+    values = {"at": told["at"], "every": told["every_s"], "left_out": told["series_left_out"], "charts": found}
+    return Shown("metrics.html", {**values, "minutes": minutes, "spans": SPANS, "name": name, "is_all": is_all})
+
+
+def charts(series: Iterable[Mapping[str, Any]]) -> Iterable[Chart]:
+    """Put the series of a metric into one picture each, what moved most first."""
+    for (metric, kind), each in groupby(series, lambda one: (one["metric"], one["kind"])):
+        lines = sorted(((_name(one), one["values"]) for one in each), key=lambda line: -_largest(line[1]))
+        shown = lines[:_TOLD]
+        yield Chart(
+            metric=metric,
+            what={"rate": "a second", "quantile": "quantiles"}.get(kind, ""),
+            lines=dict(shown[:_LINES]),
+            rows=[(name, values[-1] if values else None, _least(values), _largest(values)) for name, values in shown],
+            more=len(lines) - len(shown),
+            says=_unit(metric, kind),
+        )
+
+
+def _unit(metric: str, kind: str) -> Callable[[float | None], str]:
+    if kind == "rate":
+        return text.rate
+    if metric.endswith("_seconds") and "timestamp" not in metric:
+        return text.span
+    return text.size if metric.endswith("_bytes") else text.share if metric.endswith("_ratio") else text.number
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    parts = [f"{name}={text.plain(value, 40)}" for name, value in one["labels"].items()]
+    if "quantile" in one:
+        parts.append(f"{one['quantile']:g} of all")
+    return ", ".join(parts) or "all"
+
+
+def _largest(values: Sequence[float | None]) -> float:
+    return max((value for value in values if value is not None), default=0.0)
+
+
+def _least(values: Sequence[float | None]) -> float:
+    return min((value for value in values if value is not None), default=0.0)
+
+
+METRICS: Final = View(path="metrics", title="Metrics", scope="admin", show=show)
