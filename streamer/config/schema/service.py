@@ -132,4 +132,5 @@ class Service(Section):
     """Directory whose files `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` are read like those of `subscriptions`. All of them are
     read again when one changes. Names that begin with a dot are passed over. It is relative to the configuration file."""
     history: Duration = timedelta(days=30)
-    """How long it is known who changed a subscription, when, and to what. The last 50 changes of each are known at most."""
+    """How long it is known who changed a subscription, when, and to what. The last 20 changes of each are known at most.
+    Each takes the room of the text that it replaced."""

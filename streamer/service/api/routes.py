@@ -106,7 +106,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler="list_changes",
         summary="Tell who changed a subscription, when, and to what, the last change first; also of one that was deleted.",
         scope="read",
-        params=(TENANT, CURSOR, limit(20, 50)),
+        params=(TENANT, CURSOR, limit(20, 20)),
         answers={200: "Changes"},
         problems=("unknown",),
     ),

@@ -25,7 +25,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, final
 from streamer.service.store.database import Execute, Reader
 
 #: Entries of a subscription, and bytes of a text that one keeps.
-MOST_ENTRIES: Final = 50
+MOST_ENTRIES: Final = 20
 MOST_TEXT: Final = 64 * 1024
 #: Entries that go in one commit.
 _AT_ONCE: Final = 5000
