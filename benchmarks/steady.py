@@ -25,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -47,20 +47,25 @@ _DUE = re.compile(rb"due ([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """So many events a second, of which one in *wanted* matches; *batch* messages of a request, 0 for a file."""
+    """So many events a second, of which one in *wanted* matches.
+
+    Attributes:
+        batch: messages of a request; 0 for a file.
+        subscriptions: each wants one customer.
+    """
 
     name: str
     rate: int
     wanted: int
     batch: int = 0
+    subscriptions: int = 10_000
 
 
 WORK = (
     Work("file, 0.2 matches an event", rate=20_000, wanted=5),
     Work("webhooks, 100 matches a request", rate=20_000 // 3, wanted=1, batch=100),
 )
-#: That are held, each for one customer.
-SUBSCRIPTIONS = 10_000
+SMOKE = tuple(replace(work, rate=200, subscriptions=50) for work in WORK)
 HEADER = (
     "| steady | events/s | matches | p50, ms | p99, ms | at most "
     "| RSS in the second quarter, MiB | in the last | at most | met |\n"
@@ -80,7 +85,7 @@ def write_events(path: Path, work: Work, count: int) -> None:
 
 
 def _event(number: int, work: Work, began: int) -> bytes:
-    customer = number % SUBSCRIPTIONS if number % work.wanted == 0 else -1
+    customer = number % work.subscriptions if number % work.wanted == 0 else -1
     note = f"due {began + number * 10**9 // work.rate} {'x' * 150}"
     event = {"id": number, "collection": "orders", "type": "insert", "data": {"customer": customer, "note": note}}
     return json.dumps(event).encode() + b"\n"
@@ -139,7 +144,7 @@ def measure(work: Work, seconds: float) -> str:
                 "collection": "orders",
                 "filters": [{"field": "customer", "op": "==", "value": n}],
             }
-            for n in range(SUBSCRIPTIONS)
+            for n in range(work.subscriptions)
         )
         subscriptions.write_text("".join(json.dumps(row) + "\n" for row in rows))
         reading = spawn.Process(target=read_matches, args=(port, taken, times, None if work.batch else out), daemon=True)
@@ -194,7 +199,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     rows = [HEADER]
     print(HEADER)
-    for work in WORK:
+    for work in SMOKE if options.smoke else WORK:
         try:
             rows.append(measure(work, 0.5 if options.smoke else options.seconds))
         except WrongMatches as wrong:

@@ -140,10 +140,10 @@ def test_each_client_of_a_stream_gets_what_it_must(backend: str, capsys: pytest.
 
 
 @pytest.mark.slow
-def test_at_a_steady_rate_a_match_is_timed_from_when_its_event_was_due(capsys: pytest.CaptureFixture[str]) -> None:
+def test_at_a_steady_rate_a_match_is_timed_from_when_its_event_was_due(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     steady.main(["--smoke"])
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert len(table) == 2 + len(steady.WORK)
+    assert len(table) == 2 + len(steady.SMOKE)
 
 
 def test_the_service_and_a_loop_find_the_matches_that_they_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
