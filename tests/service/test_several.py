@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from streamer import Engine
 from streamer.errors import ServiceError
 from streamer.service.gateways import sink_of
 from streamer.service.subscriptions import MOST_VERSION
@@ -109,6 +110,28 @@ def test_who_missed_what_is_not_known_any_more_reads_all_anew(start: Start) -> N
         assert one.ask("DELETE", "/v1/subscriptions/b").status == 204
         assert holds(other, "a", "b")()
     until(holds(other, "c"), 5)
+
+
+def test_what_one_cannot_index_no_other_holds(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = start(), start()
+    assert one.ask("PUT", ONE, BIG).status == 201
+    until(holds(other, "big"), 5)
+    add_many, broken = Engine.add_many, one.service.engine
+
+    def fail(engine: Engine, *given: Any, **named: Any) -> Any:
+        if engine is broken and "on_error" not in named:
+            until(lambda: len(other.service.engine) == 2 or other.service.engine.match(order(amount=1)), 5)
+            raise MemoryError
+        return add_many(engine, *given, **named)
+
+    monkeypatch.setattr(Engine, "add_many", fail)
+    assert one.ask("PUT", "/v1/subscriptions/new", BIG).status == 500
+    until(holds(other, "big"), 5)
+    assert one.ask("PUT", ONE, BIG | {"filters": []}).status == 500
+    until(lambda: not other.service.engine.match(order(amount=1)), 5)
+    for each in (one, other):
+        until(holds(each, "big"), 5)
+    assert one.ask("GET", ONE).json["subscription"] == BIG | {"id": "big"}
 
 
 def test_who_begins_has_what_others_wrote_and_no_more(start: Start) -> None:

@@ -156,14 +156,26 @@ class Table:
         return self._database.change(write, tells=True)
 
     def restore(self, rows: Sequence[Stored], gone: Iterable[Key], versions: Iterable[int]) -> None:
-        """Put rows back as they were, versions included, and take others out; nothing was changed with some versions."""
+        """Put rows back as they were, and take others out; nothing was changed with some versions.
+
+        Rows have their versions again, but for a shared store: other processes find there what is new to them.
+        """
 
         def restore(execute: Execute) -> None:
+            back = list(rows)
             execute.many(_DELETE, taken_out)
-            execute.many(_PUT, map(_values, rows))
             execute.many("DELETE FROM changes WHERE version = ?", never)
+            if self._database.is_shared:
+                count = len(taken_out) + len(rows)
+                ((last,),) = execute("UPDATE versions SET last = last + ? RETURNING last", (count,)).fetchall()
+                first = last - count + 1
+                changes.record(
+                    execute, [Change(version, *key, now, "", "delete") for version, key in enumerate(taken_out, first)]
+                )
+                back = [replace(row, version=version) for version, row in enumerate(rows, first + len(taken_out))]
+            execute.many(_PUT, map(_values, back))
 
-        taken_out, never = list(gone), [(version,) for version in versions]
+        taken_out, never, now = list(gone), [(version,) for version in versions], milliseconds()
         self._database.change(restore, tells=True)
 
     def history(self, tenant: str, subscription_id: str, before: int, most: int) -> list[Entry]:
