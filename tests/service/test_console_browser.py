@@ -120,6 +120,20 @@ def test_the_overview_tells_itself_anew_and_can_be_paused(window: Window, shown:
     page.wait_for_function("before => document.querySelector('#live time').dateTime !== before", arg=before)
 
 
+def test_who_asks_why_an_event_did_not_match_is_told(window: Window, shown: Api) -> None:
+    page = window.sign_in(shown.make_token("acme", "read"), "/console/try")
+    page.get_by_label("Event, as JSON").fill(order(amount=60).decode())
+    page.get_by_role("button", name="Try it").click()
+    near = page.get_by_role("region", name="Near misses")
+    near.get_by_role("row", name="order-61").get_by_text("data.amount == 61").wait_for()
+    near.get_by_role("link", name="order-61").click()
+    page.get_by_label("Event, as JSON").fill(order(amount=60).decode())
+    page.get_by_role("button", name="Try it").click()
+    page.get_by_text("does not match").wait_for()
+    assert window.findings() == []
+    window.picture("try")
+
+
 def test_times_are_told_in_the_zone_of_the_reader_too(chromium: Any, shown: Api) -> None:
     window = Window(chromium, f"http://127.0.0.1:{shown.port}", timezone_id="Asia/Tokyo")
     told = window.sign_in(shown.token).locator("#live time").first.inner_text()
