@@ -124,7 +124,9 @@ class Prepared:
             entrance.console.take(self._section)
             _LOGGER.info("console: %s/console/", self._server.url)
             if entrance.sign_in is not None and self._tokens is not None:
-                entrance.sign_in(f"{self._server.url}/console/sign-in?code={entrance.console.sessions.code()}")
+                # An address of all addresses is none to go to.
+                url = self._server.url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+                entrance.sign_in(f"{url}/console/sign-in?code={entrance.console.sessions.code()}")
 
     def cancel(self) -> None:
         """Listen no more."""

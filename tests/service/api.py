@@ -124,7 +124,9 @@ def until(told: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 @contextmanager
-def running(directory: Path, *, dev: bool = False, **sections: Any) -> Iterator[Api]:
+def running(
+    directory: Path, *, dev: bool = False, sign_in: Callable[[str], None] | None = None, **sections: Any
+) -> Iterator[Api]:
     """Run a service in this process until the block ends."""
     (directory / "in.jsonl").touch()
     _, token = tokens.create(directory / "tokens.json", "acme", ("read", "write"))
@@ -135,7 +137,7 @@ def running(directory: Path, *, dev: bool = False, **sections: Any) -> Iterator[
     }
     config |= sections
     config["api"] = {"port": 0, "tokens": {"file": str(directory / "tokens.json")}, **config.get("api", {})}
-    service = Service(lambda: Loaded(Config.from_dict(config)), dev=dev)
+    service = Service(lambda: Loaded(Config.from_dict(config)), dev=dev, sign_in=sign_in)
     failed: list[BaseException] = []
 
     def run() -> None:

@@ -105,7 +105,7 @@ class Window:
 
         PICTURES.mkdir(parents=True, exist_ok=True)
         with Image.open(BytesIO(self.page.screenshot(full_page=is_whole))) as image:
-            image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(PICTURES / f"{name}.png", optimize=True)
+            image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(PICTURES / f"{name}.png", optimize=True)
 
     def close(self) -> None:
         """Close it. Raises AssertionError: something was wrong."""

@@ -122,12 +122,12 @@ def test_nobody_is_led_elsewhere(address: str) -> None:
     assert _safe(address) == "/console/"
 
 
-def test_a_link_signs_in_once_and_for_minutes(tmp_path: Path, backend: str) -> None:
-    with running(tmp_path) as api:
-        assert api.service._running is not None
-        console = api.service._running.entrance.console
-        assert console is not None
-        code = console.sessions.code()
+def test_a_link_signs_in_once(tmp_path: Path, backend: str) -> None:
+    told: list[str] = []
+    with running(tmp_path, sign_in=told.append, api={"address": "0.0.0.0"}) as api:
+        (link,) = told
+        origin, _, code = link.partition("/console/sign-in?code=")
+        assert origin == f"http://127.0.0.1:{api.port}"
         browser = Browser(api)
         # Who only looks at the link, as a preview does, uses nothing up.
         for _ in range(2):
@@ -137,7 +137,19 @@ def test_a_link_signs_in_once_and_for_minutes(tmp_path: Path, backend: str) -> N
         other = Browser(api)
         assert other.ask("POST", "/console/sign-in", {"code": code}).status == 403
         browser.post("/console/sign-out")
-        assert not console.sessions._lent
+        assert api.service._running is not None
+        assert not api.service._running.entrance._lent
+
+
+def test_a_link_is_told_on_a_terminal_alone(tmp_path: Path, backend: str, caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+    caplog.set_level("DEBUG")
+    with running(tmp_path, sign_in=told.append, dev=True):
+        assert told == [], "nobody signs in"
+    with running(tmp_path, sign_in=told.append) as api:
+        assert f"console: http://127.0.0.1:{api.port}/console/" in caplog.text
+        assert told
+        assert "code=" not in caplog.text
 
 
 def test_codes_and_sessions_end_by_themselves() -> None:

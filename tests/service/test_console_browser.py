@@ -93,9 +93,9 @@ def test_all_is_said_without_a_script(chromium: Any, shown: Api) -> None:
     page = window.sign_in(shown.token)
     assert page.get_by_role("img", name="The pipeline").is_visible()
     assert page.get_by_role("row").count() > 5
-    page.get_by_label("Tenant").fill("acme")
+    page.get_by_label("Tenant", exact=True).fill("acme")
     page.get_by_role("button", name="Choose").click()
-    assert page.get_by_label("Tenant").input_value() == "acme"
+    assert page.get_by_label("Tenant", exact=True).input_value() == "acme"
     for path in LISTED:
         assert window.open(f"/console/{path}").get_by_role("heading", level=1).is_visible()
     window.close()
@@ -104,7 +104,7 @@ def test_all_is_said_without_a_script(chromium: Any, shown: Api) -> None:
 def test_what_somebody_wrote_runs_no_script(window: Window, api: Api) -> None:
     api.read(b'{"collection": "' + b"<script>alert(1)</script>" * 3 + b'"')
     page = window.sign_in(api.make_token(None, "admin"))
-    page.get_by_label("Tenant").fill(HOSTILE.replace("\x00", ""))
+    page.get_by_label("Tenant", exact=True).fill(HOSTILE.replace("\x00", ""))
     page.get_by_role("button", name="Choose").click()
     for path in LISTED:
         window.open(f"/console/{path}?id={HOSTILE!r}")

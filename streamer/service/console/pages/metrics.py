@@ -53,7 +53,7 @@ async def show(visit: Visit) -> Shown:
     is_all = visit.query.get("show") == "all"
     names = name or (None if is_all else ",".join(_FIRST))
     told = await visit.api.get("/v1/metrics/history", minutes=minutes, points=_POINTS, name=names)
-    found = list(charts(told["series"]))
+    found = sorted(charts(told["series"]), key=_rank)
     values = {"at": told["at"], "every": told["every_s"], "left_out": told["series_left_out"], "charts": found}
     return Shown("metrics.html", {**values, "minutes": minutes, "spans": SPANS, "name": name, "is_all": is_all})
 
@@ -71,6 +71,12 @@ def charts(series: Iterable[Mapping[str, Any]]) -> Iterable[Chart]:
             more=len(lines) - len(shown),
             says=_unit(metric, kind),
         )
+
+
+def _rank(chart: Chart) -> tuple[bool, int]:
+    """Return where a picture stands: those that say something first, then in the order of what is asked first."""
+    first = next((at for at, name in enumerate(_FIRST) if chart.metric.startswith(name)), len(_FIRST))
+    return not any(most for _, _, _, most in chart.rows), first
 
 
 def _unit(metric: str, kind: str) -> Callable[[float | None], str]:
