@@ -134,7 +134,8 @@ class Pipeline:
 
     def _matched(self, feed: Feed, batch: Batch, only: int | None = None) -> Iterator[Part]:
         setup = self._setup
-        ours = Confirmed(feed.name, batch.partition, None, self._store.generation(feed.name, batch.partition))
+        known = self._store.generation(feed.name, batch.partition)
+        ours = Confirmed(feed.name, batch.partition, None, known if batch.generation is None else batch.generation)
         taken = formats.taken(feed.decode, batch)
         part = Part(feed.name, ours)
         for place, error in taken.refused:

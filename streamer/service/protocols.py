@@ -60,6 +60,7 @@ class Batch:
         positions: of each record; equal for the same record whenever it is read.
         keys: of each record, where the source knows them; a decoder may read them, too. What is no text is shown in hex.
         confirm: what the source is to find in the store when all of the batch is delivered; None where it cannot go back there.
+        generation: of the partition when it was read, of a source that may lose it and get it back; None for the one in force.
         is_last: whether nothing will come of this partition again, so that the store may forget it.
     """
 
@@ -68,6 +69,7 @@ class Batch:
     positions: Callable[[int], Position]
     confirm: str | None
     is_last: bool = False
+    generation: int | None = None
     keys: Sequence[bytes | str | None] | None = None
 
 
@@ -80,8 +82,9 @@ class EndOfSource(Exception):
 
 
 #: Has a partition be this process's, and keeps one that a source found with a position before its first record, so that its name
-#: survives a crash. Where the partition is known already it stays at its own position.
-Begin: TypeAlias = Callable[[str, str], None]
+#: survives a crash. Where the partition is known already it stays at its own position. Returns the generation as of which it is
+#: read.
+Begin: TypeAlias = Callable[[str, str], int | None]
 
 
 class Source(Protocol):

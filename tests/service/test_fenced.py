@@ -58,10 +58,10 @@ class Place:
             engine, self.store, Setup({"orders": self.feed}, {}, speaker), self.counts, Spool(self.store, self.counts)
         )
 
-    def parts(self, partition: str, first: int, last: int) -> list[Part]:
+    def parts(self, partition: str, first: int, last: int, generation: int | None = None) -> list[Part]:
         """Read so many events of a partition, and match them."""
         records = [event(number) for number in range(first, last)]
-        batch = Batch(partition, records, range(first, last).__getitem__, str(last))
+        batch = Batch(partition, records, range(first, last).__getitem__, str(last), generation=generation)
         return list(self.pipeline._matched(self.feed, batch))
 
     def spooled(self) -> list[tuple[str, int]]:
@@ -96,6 +96,15 @@ def test_what_was_read_since_a_partition_was_taken_back_is_put_down(place: Place
     assert source.lost_ones == []
     told = place.counts.totals()
     assert (told["matches"], told["matches_dropped"], told["matches_pending"]) == (7, 3, 4)
+
+
+def test_what_was_read_before_a_partition_was_lost_is_not_put_down_once_it_is_back(place: Place, source: Shared) -> None:
+    """It was read, and is matched only now: what came before it was dropped."""
+    before = place.store.begin("orders", "p", "0")
+    place.store.begin("orders", "p", "0")
+    place.pipeline._hold(place.parts("p", 3, 5, before))
+    assert (place.spooled(), place.store.positions("orders")) == ([], {"p": "0"})
+    assert source.lost_ones == []
 
 
 def test_what_another_process_has_is_left_to_it(place: Place, source: Shared) -> None:

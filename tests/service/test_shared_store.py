@@ -370,3 +370,21 @@ def test_a_store_that_cannot_be_opened_is_one_clear_error(
     monkeypatch.setenv("STORE", "what is this")
     with pytest.raises(ServiceError, match="dsn: expected a connection string of PostgreSQL"):
         make()
+
+
+def test_a_lane_that_is_read_anew_is_never_unknown(make: Make) -> None:
+    """What is for a sink that is unknown is left out: not while another process begins to deliver."""
+    store = make()
+    store.lane("out")
+    is_over = threading.Event()
+
+    def read_anew() -> None:
+        while not is_over.is_set():
+            store.lane("out", anew=True)
+
+    reading = threading.Thread(target=read_anew)
+    reading.start()
+    taken = [store.commit([], [], [], [spooled(number)]) for number in range(200)]
+    is_over.set()
+    reading.join()
+    assert all(taken)

@@ -92,6 +92,7 @@ class _Partition:
     messages: list[Message] = field(default_factory=list)
     is_paused: bool = False
     is_fenced: bool = False
+    generation: int | None = None
 
     def at(self, offset: int, epoch: int | None = None) -> TopicPartition:
         """Return the partition at an offset, with our mark for the group: its name, which no topic that is made anew has."""
@@ -203,7 +204,7 @@ class KafkaMessages:
                 error = EventError(EventCode.TOO_LONG, reason, offset=self._max_bytes)
                 records.append(Refused(error, value[:KEPT], len(value)))
         keys = [message.key() for message in messages]
-        return Batch(partition.name, records, offsets.__getitem__, confirm, keys=keys)
+        return Batch(partition.name, records, offsets.__getitem__, confirm, keys=keys, generation=partition.generation)
 
     def acknowledge(self, partition: str, confirm: str) -> None:
         """See `Source`."""
@@ -454,7 +455,7 @@ class KafkaMessages:
                 of_this = theirs.offset if _parts(theirs.metadata or "")[1] in ("", identity) else -1
                 new.add((name, _place(self._anew(topic, number, identity, known, of_this, first, end), None)))
             names.append(name)
-        stored = self._taken(names, known | dict(new))
+        generations, stored = self._taken(names, known | dict(new))
         found = []
         for (topic, number), name in zip(wanted, names, strict=True):
             (first, end), theirs = ends[topic, number], of_group[topic, number]
@@ -465,14 +466,13 @@ class KafkaMessages:
                     offset, epoch = theirs.offset, None
                 if lost or not first <= offset <= end:
                     offset, epoch = self._after_loss(f"{topic}/{number}", offset, first, end), None
-            found.append(_Partition(name, topic, number, offset, offset, offset, epoch=epoch))
+            found.append(_Partition(name, topic, number, offset, offset, offset, epoch=epoch, generation=generations[name]))
         return found
 
-    def _taken(self, names: Sequence[str], places: Mapping[str, str]) -> dict[str, str]:
-        """Have partitions be ours, and return where they are confirmed then: from here on nobody else moves that."""
-        for name in names:
-            self._begin(name, places[name])
-        return dict(self._confirmed.items())
+    def _taken(self, names: Sequence[str], places: Mapping[str, str]) -> tuple[dict[str, int | None], dict[str, str]]:
+        """Have partitions be ours; return their generations, and where they are confirmed then: nobody else moves that now."""
+        generations = {name: self._begin(name, places[name]) for name in names}
+        return generations, dict(self._confirmed.items())
 
     def _anew(self, topic: str, number: int, identity: str, known: Mapping[str, str], of_group: int, first: int, end: int) -> int:
         """Return where a partition begins that the store does not know. Names that it does are *known*."""

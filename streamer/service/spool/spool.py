@@ -507,8 +507,7 @@ class Spool:
         for name, before in self._deliveries.items():
             before.is_forgotten = True
             before.change(-before.messages, -before.bytes, -before.matches)
-            self._store.forgotten(name)
-            lane = self._store.lane(name)
+            lane = self._store.lane(name, anew=True)
             deliveries[name] = Delivery(name, before.endpoint, before.terms, before.target, lane, self._store, before.owner)
         self._deliveries = deliveries
 

@@ -113,8 +113,12 @@ class Store:
         for partition, generation in self.database.change(take):
             self._generations[source, partition] = generation
 
-    def begin(self, source: str, partition: str, position: str) -> None:
-        """Have a partition be ours, before anything of it is read; one that is not known is kept at this position."""
+    def begin(self, source: str, partition: str, position: str) -> int:
+        """Have a partition be ours, before anything of it is read; one that is not known is kept at this position.
+
+        Returns:
+            Its generation, as of which it is read from here on.
+        """
 
         def begin(execute: Execute) -> int:
             statement = (
@@ -124,8 +128,9 @@ class Store:
             ((generation,),) = execute(statement, (source, partition, position)).fetchall()
             return int(generation)
 
-        self._generations[source, partition] = self.database.change(begin, patient=True)
+        found = self._generations[source, partition] = self.database.change(begin, patient=True)
         faults.point("source.begin")
+        return found
 
     def generation(self, source: str, partition: str) -> int:
         """Return how often a partition was taken over when this process did so; 0 where it did not."""
@@ -282,9 +287,12 @@ class Store:
 
     # The spool
 
-    def lane(self, name: str) -> Lane:
-        """Return what the spool holds for a sink, which it knows from now on."""
-        if (known := self._lanes.get(name)) is None:
+    def lane(self, name: str, *, anew: bool = False) -> Lane:
+        """Return what the spool holds for a sink, which it knows from now on; *anew* as the store has it now.
+
+        Nobody finds the sink unknown meanwhile: what is for one that is unknown is left out.
+        """
+        if anew or (known := self._lanes.get(name)) is None:
             known = self._lanes[name] = self.database.change(lambda execute: self._lane(execute, name), patient=True)
         return known
 
