@@ -12,8 +12,10 @@ from streamer.service.api import tokens
 from streamer.service.api.tokens import Token
 from streamer.service.console import pages, sessions, text
 from streamer.service.console.app import _safe
+from streamer.service.console.pages import BY_PATH
 from streamer.service.console.sessions import CODE_LASTS, LASTS, MOST, MOST_OF_A_TOKEN, Sessions, Who
 from streamer.service.console.templates import STATIC
+from streamer.service.console.visit import Piped, View, Visit
 from tests.service.api import BIG, Api, order, running
 from tests.service.console import Browser
 
@@ -259,6 +261,48 @@ def test_forms_have_a_bound_and_a_type(browser: Browser, tmp_path: Path) -> None
     assert b" 413 " in browser.api.raw(head + b"Content-Length: 999999999\r\nConnection: close\r\n\r\n")
 
 
+@pytest.mark.parametrize("host", ["localhost:x", "localhost:99999999999", "[::1]:8080", "localhost:", "LOCALHOST:80"])
+def test_a_host_of_any_port_is_answered(browser: Browser, host: str) -> None:
+    assert browser.ask("GET", "/console/", host=host).status == 303
+
+
+def test_hostile_addresses_are_refused_or_answered_and_are_no_defect(
+    browser: Browser, admin: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser.sign_in(admin)
+    told = {
+        path: browser.ask("GET", path).status
+        for path in (
+            "/console/?" + "&".join(f"q{number}=" for number in range(1500)),
+            "/console/?%ED%A0%80=%FF",
+            "/console/%00",
+            "/console/%FF%FE",
+            "/console/..%2f..%2fv1%2fstatus",
+            "/console/static/..%2fapp.py",
+            "/console/sign-in?next=%0d%0aset-cookie:x",
+            "/consolex",
+        )
+    }
+    assert 500 not in told.values(), told
+    assert "ended in" not in caplog.text
+    assert browser.ask("HEAD", "/console/").status == 200
+
+
+def test_what_the_api_sends_itself_has_the_headers_of_the_console(
+    browser: Browser, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def show(visit: Visit) -> Piped:
+        return Piped("/v1/subscriptions:export", name="all.jsonl")
+
+    monkeypatch.setitem(BY_PATH, "export", View(path="export", title="Export", scope="read", show=show))
+    api.ask("PUT", "/v1/subscriptions/big", BIG)
+    browser.sign_in(api.token)
+    reply = browser.ask("GET", "/console/export")
+    assert reply.lines[0]["id"] == "big"
+    assert reply.headers["content-disposition"] == 'attachment; filename="all.jsonl"'
+    assert reply.headers["content-security-policy"].startswith("default-src 'none'")
+
+
 def test_without_tokens_nobody_signs_in_and_forms_are_still_told_apart(tmp_path: Path, backend: str) -> None:
     with running(tmp_path, dev=True) as api:
         browser = Browser(api)
@@ -303,6 +347,7 @@ def test_the_overview_says_what_is_wrong_first(browser: Browser, api: Api, admin
         ("plain", "plain"),
         ("<b>", "&lt;b&gt;"),
         ("a\u202eb", 'a<span class="control" title="RIGHT-TO-LEFT OVERRIDE">U+202E</span>b'),
+        ("\0\0\x1b", '<span class="control" title="control, control, control">U+0000 U+0000 U+001B</span>'),
         ("\0", '<span class="control" title="control">U+0000</span>'),
         ("\ud800", '<span class="control" title="control">U+D800</span>'),
         ({"a": "<"}, "{&#34;a&#34;: &#34;&lt;&#34;}"),

@@ -285,17 +285,17 @@ class Console:
         limits = self._section.limits
         # What an import holds is written with up to three bytes for one.
         body = await whole_body(request, 3 * limits.import_body, limits.body_time)
-        try:
-            return _firsts(body.decode("ascii"))
-        except ValueError:
-            raise Problem("bad-request", "the form is none") from None
+        return _firsts(body.decode("ascii", "replace"))
 
 
 def _firsts(text: str) -> dict[str, str]:
-    """Read names and values. Raises ValueError: there are too many, or they are no UTF-8."""
+    """Read names and values. Raises Problem: there are too many."""
     found: dict[str, str] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS):
-        found.setdefault(name, value)
+    try:
+        for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS):
+            found.setdefault(name, value)
+    except ValueError:
+        raise Problem("bad-request", f"expected {_MOST_FIELDS:,} names at most") from None
     return found
 
 

@@ -46,6 +46,6 @@ def _environment() -> Environment:
 _ENVIRONMENT: Final = _environment()
 
 
-def render(template: str, values: Mapping[str, Any]) -> str:
-    """Return a page."""
-    return _ENVIRONMENT.get_template(template).render(values)
+def render(template: str, values: Mapping[str, Any]) -> bytes:
+    """Return a page. Half of a surrogate pair, which JSON may name and UTF-8 cannot, becomes a question mark."""
+    return _ENVIRONMENT.get_template(template).render(values).encode(errors="replace")

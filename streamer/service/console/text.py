@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -13,6 +14,8 @@ from markupsafe import Markup, escape
 #: Characters that a value shows before it is cut, and those that it shows when it is opened.
 SHOWN: Final = 120
 OPENED: Final = 20_000
+#: Of characters in a row that do not print, so many are named.
+_NAMED: Final = 5
 
 
 def said(value: Any, most: int = SHOWN) -> Markup:
@@ -43,15 +46,16 @@ def shown(text: str, keep: str = "") -> Markup:
     """Return a text escaped, with each character that does not print as its number; those to *keep* stay."""
     if text.isprintable():
         return escape(text)
-    pieces, run = [], ""
-    for char in text:
-        if char.isprintable() or char in keep:
-            run += char
-            continue
-        pieces.append(escape(run))
-        pieces.append(Markup('<span class="control" title="{}">{}</span>').format(unicodedata.name(char, "control"), _name(char)))
-        run = ""
-    return Markup("").join((*pieces, escape(run)))
+    pieces = []
+    for is_plain, run in groupby(text, lambda char: char.isprintable() or char in keep):
+        if is_plain:
+            pieces.append(escape("".join(run)))
+        else:
+            chars = list(run)
+            names = ", ".join(unicodedata.name(char, "control") for char in chars[:_NAMED])
+            numbers = " ".join(map(_name, chars))
+            pieces.append(Markup('<span class="control" title="{}">{}</span>').format(names, numbers))
+    return Markup("").join(pieces)
 
 
 def _name(char: str) -> str:
