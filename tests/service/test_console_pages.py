@@ -109,6 +109,15 @@ def test_of_many_series_those_that_moved_most_are_drawn_and_the_rest_is_told() -
     assert (len(chart.rows), chart.more) == (50, 50)
 
 
+def test_a_metric_has_one_picture_for_all_its_labels() -> None:
+    series = [
+        {"metric": "m_seconds", "labels": {"n": label}, "kind": kind, "values": [1.0], "quantile": 0.5}
+        for label in ("a", "b")
+        for kind in ("rate", "quantile")
+    ]
+    assert [(chart.what, len(chart.lines)) for chart in charts(series)] == [("quantiles", 2), ("a second", 2)]
+
+
 @pytest.mark.parametrize("values", [[], [None], [0.0], [5.0], [1e-9, 2e-9, None], [1e18, None, 3.0], [-1.0, 2.0, 2.0]])
 def test_any_line_can_be_drawn(values: list[float | None]) -> None:
     at = [10.0 * moment for moment in range(len(values))]

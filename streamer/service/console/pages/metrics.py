@@ -23,7 +23,7 @@ _FIRST: Final = (
     "streamer_service_spool",
     "streamer_service_deliver",
     "streamer_match",
-    "streamer_events",
+    "streamer_event",
     "streamer_cel_err",
 )
 
@@ -60,7 +60,7 @@ async def show(visit: Visit) -> Shown:
 
 def charts(series: Iterable[Mapping[str, Any]]) -> Iterable[Chart]:
     """Put the series of a metric into one picture each, what moved most first."""
-    for (metric, kind), each in groupby(series, lambda one: (one["metric"], one["kind"])):
+    for (metric, kind), each in groupby(sorted(series, key=_of), _of):
         lines = sorted(((_name(one), one["values"]) for one in each), key=lambda line: -_largest(line[1]))
         shown = lines[:_TOLD]
         yield Chart(
@@ -71,6 +71,10 @@ def charts(series: Iterable[Mapping[str, Any]]) -> Iterable[Chart]:
             more=len(lines) - len(shown),
             says=_unit(metric, kind),
         )
+
+
+def _of(one: Mapping[str, Any]) -> tuple[str, str]:
+    return one["metric"], one["kind"]
 
 
 def _rank(chart: Chart) -> tuple[bool, int]:
