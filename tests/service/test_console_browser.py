@@ -134,6 +134,31 @@ def test_who_asks_why_an_event_did_not_match_is_told(window: Window, shown: Api)
     window.picture("try")
 
 
+def test_somebody_writes_a_subscription_tries_it_and_pauses_it(window: Window, shown: Api) -> None:
+    page = window.sign_in(shown.make_token("acme", "read", "write", "consume"), "/console/subscriptions")
+    page.get_by_role("link", name="New subscription").click()
+    page.get_by_label("Id").fill("mine")
+    text = page.get_by_label("Subscription, as JSON")
+    text.fill('{"collection": "orders", "filters": [{"field": "amount", "op": "nearly", "value": 5}]}')
+    page.get_by_role("button", name="Check and try it").click()
+    page.get_by_role("alert").get_by_text("filters[0]").wait_for()
+    text.fill('{"collection": "orders", "filters": [{"field": "amount", "op": ">", "value": 5}]}')
+    page.get_by_role("button", name="Check and try it").click()
+    page.get_by_text("it would have matched").wait_for()
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("mine is held").wait_for()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("matches nothing until it is resumed").wait_for()
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_text("matches again").wait_for()
+    assert window.findings() == []
+    for width in ("wide", "narrow"):
+        window.look(width=width)
+        assert not window.is_scrolled_sideways()
+    window.look()
+    window.picture("subscription")
+
+
 def test_times_are_told_in_the_zone_of_the_reader_too(chromium: Any, shown: Api) -> None:
     window = Window(chromium, f"http://127.0.0.1:{shown.port}", timezone_id="Asia/Tokyo")
     told = window.sign_in(shown.token).locator("#live time").first.inner_text()

@@ -32,7 +32,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (text.said, text.plain, text.number, text.rate, text.share, text.size, text.span, text.moment, text.pretty)
+    filters = (
+        text.said,
+        text.lines,
+        text.plain,
+        text.number,
+        text.rate,
+        text.share,
+        text.size,
+        text.span,
+        text.moment,
+        text.pretty,
+    )
     made.filters |= {each.__name__: each for each in filters}
     made.globals |= {
         "address": text.address,

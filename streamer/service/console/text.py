@@ -36,6 +36,13 @@ def said(value: Any, most: int = SHOWN) -> Markup:
     ).format(cut, number(len(text)), opened, more)
 
 
+def lines(value: str) -> Markup:
+    """Return somebody's text of several lines, escaped; it stands in a `<pre>`. Of a long one the rest is cut."""
+    rest = len(value) - OPENED
+    more = Markup('<span class="muted">… and {} characters more</span>').format(number(rest)) if rest > 0 else ""
+    return Markup("<bdi>{}</bdi>{}").format(shown(value[:OPENED], keep="\n\t"), more)
+
+
 def plain(value: str, most: int = SHOWN) -> str:
     """Return somebody's data as text alone, for titles and attributes: the template escapes it."""
     text = value if value.isprintable() else "".join(char if char.isprintable() else _name(char) for char in value[: most + 1])

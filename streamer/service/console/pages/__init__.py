@@ -25,8 +25,9 @@ from streamer.service.console.pages.configuration import CONFIGURATION
 from streamer.service.console.pages.filters import FILTERS
 from streamer.service.console.pages.metrics import METRICS
 from streamer.service.console.pages.overview import OVERVIEW
+from streamer.service.console.pages.subscriptions import SUBSCRIPTION, SUBSCRIPTIONS
 from streamer.service.console.pages.trying import TRYING
 from streamer.service.console.visit import View
 
-VIEWS: Final[tuple[View, ...]] = (OVERVIEW, TRYING, METRICS, FILTERS, CONFIGURATION)
+VIEWS: Final[tuple[View, ...]] = (OVERVIEW, SUBSCRIPTIONS, SUBSCRIPTION, TRYING, METRICS, FILTERS, CONFIGURATION)
 BY_PATH: Final[Mapping[str, View]] = {view.path: view for view in VIEWS}

@@ -1,0 +1,129 @@
+"""What is subscribed to: found by what it says, some at a time; one of them as it is written, found, changed and tried."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import unified_diff
+from typing import Any, Final
+
+from streamer.service.console.client import Refused, part
+from streamer.service.console.text import address, plain, pretty
+from streamer.service.console.visit import Sent, Shown, View, Visit
+
+_PAGE: Final = 50
+#: What the list is searched by; empty ones are left out.
+_FIELDS: Final = ("prefix", "collection", "gateway", "label", "text")
+_NEW: Final = """\
+{
+  "collection": "orders",
+  "filters": [{"field": "amount", "op": ">", "value": 100}]
+}"""
+
+
+async def show_list(visit: Visit) -> Shown:
+    """Show a page of the list."""
+    search = {name: visit.query.get(name, "").strip() for name in _FIELDS}
+    given = {name: value or None for name, value in search.items()}
+    try:
+        found = await visit.api.get("/v1/subscriptions", limit=_PAGE, cursor=visit.query.get("cursor"), **given)
+    except Refused as refused:
+        if refused.kind != "bad-request":
+            raise
+        return Shown("subscriptions.html", {"search": search, "found": None, "wrong": refused.detail}, 422)
+    return Shown("subscriptions.html", {"search": search, "found": found, "wrong": ""})
+
+
+async def show_one(visit: Visit) -> Shown:
+    """Show one subscription; without an id an empty form."""
+    if not (name := visit.query.get("id", "")):
+        return _form("", _NEW)
+    held = await visit.api.send("GET", f"/v1/subscriptions/{part(name)}")
+    return _form(name, pretty(held.json["subscription"]), held.json, plan=await _plan(visit, name), past=await _past(visit, name))
+
+
+async def act(visit: Visit) -> Shown | Sent:
+    """Try what was typed, save it, pause, resume or delete."""
+    do, name = visit.form.get("do", ""), visit.form.get("id", "").strip()
+    text = visit.form.get("text", "").replace("\r\n", "\n")
+    path, tag = f"/v1/subscriptions/{part(name)}", visit.form.get("etag", "")
+    if not name:
+        return _form("", text, wrong=[{"place": "id", "reason": "expected an id"}])
+    if do == "try":
+        return await _tried(visit, name, text, tag)
+    try:
+        match do:
+            case "save":
+                held = {"If-Match": tag} if tag else {"If-None-Match": "*"}
+                sent = {"Content-Type": "application/json", **held}
+                await visit.api.send("PUT", path, text.encode(), headers=sent)
+                return Sent(address("subscription", id=name), f"{plain(name)} is held, and each later event is matched with it.")
+            case "pause" | "resume":
+                await visit.api.send("POST", f"{path}:{do}")
+                done = "matches nothing until it is resumed" if do == "pause" else "matches again"
+                return Sent(address("subscription", id=name), f"{plain(name)} {done}.")
+            case "delete":
+                await visit.api.send("DELETE", path, headers={"If-Match": tag} if tag else {})
+                return Sent("/console/subscriptions", f"{plain(name)} is deleted.")
+    except Refused as refused:
+        if refused.kind == "no-token":
+            raise
+        wrong = refused.errors or [{"reason": refused.detail or refused.title}]
+        now = await _held(visit, name) if refused.kind == "precondition" else None
+        if now is None:
+            return _form(name, text, {"etag": tag} if tag else None, wrong=wrong)
+        # Saved again it takes the place of what is there now, which is shown beside.
+        return _form(name, text, now, wrong=wrong, difference=_difference(pretty(now["subscription"]), text))
+    raise Refused(400, {"title": "There is no such thing to do", "detail": "expected try, save, pause, resume or delete"})
+
+
+async def _tried(visit: Visit, name: str, text: str, tag: str) -> Shown:
+    now = await _held(visit, name)
+    tried = (await visit.api.send("POST", "/v1/subscriptions:try", {"text": text, "id": name})).json
+    # A tag says what was read when the text was: saving still finds out whether somebody else changed it since.
+    held = None if now is None else {**now, "etag": tag or now["etag"]}
+    difference = "" if now is None else _difference(pretty(now["subscription"]), text)
+    return _form(name, text, held, wrong=tried["errors"], tried=tried, difference=difference)
+
+
+async def _held(visit: Visit, name: str) -> Any:
+    try:
+        return await visit.api.get(f"/v1/subscriptions/{part(name)}")
+    except Refused as refused:
+        if refused.kind != "unknown":
+            raise
+        return None
+
+
+async def _plan(visit: Visit, name: str) -> Any:
+    return await visit.api.get(f"/v1/subscriptions/{part(name)}/plan")
+
+
+async def _past(visit: Visit, name: str) -> list[Mapping[str, Any]]:
+    """Return who changed it, the newest first, each with the difference to what was there before."""
+    items = (await visit.api.get(f"/v1/subscriptions/{part(name)}/history"))["items"]
+    texts = [None if each.get("subscription") is None else pretty(each["subscription"]) for each in items]
+    return [
+        {**each, "difference": "" if text is None else _difference(before or "", text)}
+        for each, text, before in zip(items, texts, [*texts[1:], ""], strict=True)
+    ]
+
+
+def _difference(before: str, after: str) -> str:
+    try:
+        after = pretty(json.loads(after))
+    except (RecursionError, ValueError):
+        pass  # it is shown as it was typed
+    return "\n".join(list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:])
+
+
+def _form(name: str, text: str, held: Any = None, **values: Any) -> Shown:
+    told: dict[str, Any] = {"wrong": [], "plan": None, "past": [], "tried": None, "difference": ""}
+    status = 422 if values.get("wrong") and not values.get("tried") else 200
+    return Shown("subscription.html", {"name": name, "text": text, "held": held, **told, **values}, status)
+
+
+SUBSCRIPTIONS: Final = View(path="subscriptions", title="Subscriptions", scope="read", show=show_list)
+SUBSCRIPTION: Final = View(
+    path="subscription", title="Subscription", scope="read", show=show_one, act=act, is_listed=False, within="subscriptions"
+)
