@@ -87,7 +87,7 @@ class Work:
 
 
 WORK = (
-    Work("0.2 matches an event", subscriptions=100_000, events=200_000, each=1, wanted=5, cpu=0.75, rate=0.7),
+    Work("0.2 matches an event", subscriptions=100_000, events=1_000_000, each=1, wanted=5, cpu=0.75, rate=0.7),
     Work("10 matches an event", subscriptions=100_000, events=20_000, each=10, wanted=1, cpu=0.5, rate=0.5),
 )
 SMOKE = (
