@@ -35,7 +35,7 @@ from streamer.service.sinks.kafka import KafkaTopic
 from streamer.service.sources import kafka as source_of_kafka
 from streamer.service.sources.kafka import KafkaMessages
 from tests.service.conftest import SUBSCRIPTIONS, event
-from tests.service.receiver import Receiver
+from tests.service.receiver import Receiver, Request
 from tests.service.test_kafka import message
 from tests.tools.kafka import BROKER, NotThere, Server, fetch, server
 from tests.tools.postgres import Cluster, missing
@@ -268,6 +268,8 @@ def storm(kafka: Broker, place: Path, rounds: int, pause: float, receiver: Recei
         processes = [Process(kafka, place, name, source, sink) for name in ("a", "b", "c")]
         return stormed(kafka, source, processes, rng, rounds, pause, lambda: kafka.written(sink))
     cluster = Cluster()
+    # It takes its time, so that something is on its way whenever who delivers is killed or stopped.
+    receiver.answer = _slowly
     try:
         processes = [
             Process(kafka, place, name, source, receiver.sink(batch=100), store=cluster.dsn()) for name in ("a", "b", "c")
@@ -275,6 +277,11 @@ def storm(kafka: Broker, place: Path, rounds: int, pause: float, receiver: Recei
         return stormed(kafka, source, processes, rng, rounds, pause, lambda: receiver.messages)
     finally:
         cluster.close()
+
+
+def _slowly(_: Request) -> int:
+    time.sleep(0.1)
+    return 204
 
 
 def stormed(
