@@ -1,0 +1,68 @@
+"""What became of matches: the last attempts of each endpoint, and what could not be delivered, to be sent again or dropped."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from streamer.service.console.client import Refused, part
+from streamer.service.console.text import number, plain
+from streamer.service.console.visit import Sent, Shown, View, Visit
+
+_PAGE: Final = 50
+#: What dead letters are chosen by.
+_CHOSEN: Final = ("stage", "code", "source", "sink")
+#: Attempts of an endpoint that are shown.
+_ATTEMPTS: Final = 10
+
+
+async def show(visit: Visit) -> Shown:
+    """Show endpoints with their last attempts, and a page of dead letters."""
+    chosen = {name: visit.query[name] for name in _CHOSEN if visit.query.get(name)}
+    sinks = (await visit.api.get("/v1/sinks"))["items"]
+    attempts = {each["name"]: await _attempts(visit, each["name"]) for each in sinks if each["type"] == "webhook"}
+    return Shown(
+        "deliveries.html",
+        {
+            "sinks": sinks,
+            "attempts": attempts,
+            "counts": await visit.api.get("/v1/dead-letters:counts"),
+            "letters": await visit.api.get("/v1/dead-letters", limit=_PAGE, cursor=visit.query.get("cursor"), **chosen),
+            "replays": (await visit.api.get("/v1/replays"))["items"],
+            "chosen": chosen,
+        },
+    )
+
+
+async def _attempts(visit: Visit, name: str) -> list[Any]:
+    try:
+        found: list[Any] = (await visit.api.get(f"/v1/sinks/{part(name)}/attempts"))["items"]
+    except Refused as refused:
+        if refused.kind != "unknown":
+            raise
+        return []  # it was taken out, and what waits for it is kept
+    return found[:_ATTEMPTS]
+
+
+async def act(visit: Visit) -> Sent:
+    """Send dead letters again, one or all of a reason; drop one; send a test."""
+    do, name = visit.form.get("do", ""), visit.form.get("name", "")
+    back = "/console/deliveries"
+    match do:
+        case "replay":
+            chosen = {each: visit.form[each] for each in _CHOSEN if visit.form.get(each)}
+            told = (await visit.api.send("POST", "/v1/replays", chosen or {"all": True})).json
+            return Sent(back, f"{number(told['total'])} dead letters are sent again; how far that is stands below.")
+        case "replay_one":
+            await visit.api.send("POST", f"/v1/dead-letters/{part(name)}:replay")
+            return Sent(back, f"Dead letter {plain(name)} was sent again.")
+        case "drop_one":
+            await visit.api.send("DELETE", f"/v1/dead-letters/{part(name)}")
+            return Sent(back, f"Dead letter {plain(name)} is dropped.")
+        case "test":
+            told = (await visit.api.send("POST", f"/v1/sinks/{part(name)}:test")).json
+            said = f": {plain(told['reason'], 300)}" if told["reason"] else ""
+            return Sent(back, f"A test to {plain(name)}: {told['result']} in {number(told['duration_ms'])} ms{said}.")
+    raise Refused(400, {"title": "There is no such thing to do", "detail": "expected replay, replay_one, drop_one or test"})
+
+
+DELIVERIES: Final = View(path="deliveries", title="Deliveries", scope="admin", show=show, act=act)
