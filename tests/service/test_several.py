@@ -17,9 +17,11 @@ import pytest
 from streamer import Engine
 from streamer.errors import ServiceError
 from streamer.service.gateways import sink_of
+from streamer.service.serve import place_of
+from streamer.service.store.store import Store
 from streamer.service.subscriptions import MOST_VERSION
 from tests.service.api import BIG, Api, order, running, until
-from tests.service.receiver import Receiver
+from tests.service.receiver import Receiver, Request
 from tests.service.test_gateways import rules
 from tests.service.test_streams import Client, _clients_are_closed
 from tests.tools.postgres import Cluster, missing
@@ -232,6 +234,34 @@ def test_a_gateway_that_one_process_forgets_is_forgotten_by_all(start: Start, re
         assert one.ask("GET", "/v1/gateways/billing").kind == "unknown"
         one.read(order(2))
         assert one.delivered()[-1] == "big"
+
+
+def test_who_begins_to_deliver_anew_waits_for_what_is_on_its_way(start: Start, receiver: Receiver) -> None:
+    """Another process changed what is in the spool. Of a key one message is on its way at a time, also then."""
+    one, _ = start(), start()
+    assert one.ask("PUT", ONE, BIG).status == 201
+    assert one.ask("PUT", "/v1/gateways/billing", {"url": receiver.url}).status == 201
+    until(lambda: one.service.gateways.get("acme", "billing") and holds(one, "big")(), 5)
+    answered = threading.Event()
+    asked: list[bool] = []
+
+    def answer(_: Request) -> int:
+        asked.append(answered.is_set())
+        answered.wait(20)
+        return 204
+
+    receiver.answer = answer
+    with open(one.directory / "in.jsonl", "ab") as file:
+        file.write(order(1) + b"\n" + order(1) + b"\n")
+    until(lambda: asked)
+    another = Store(place_of(one.service.config))
+    another.drop([])
+    another.close()
+    time.sleep(2.5)
+    assert asked == [False]
+    answered.set()
+    until(lambda: len(asked) >= 3)
+    assert asked == [False, True, True]
 
 
 @pytest.mark.slow

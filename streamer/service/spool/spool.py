@@ -101,6 +101,7 @@ class Spool:
         self._touched: set[Delivery] = set()
         self._since: float | None = None
         self._leads_until = -inf
+        self._ending: list[Delivery] = []
         self._generation: int | None = None
         self._is_to_look = False
         self._counted: dict[str, float] = {}
@@ -500,12 +501,13 @@ class Spool:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Know of each sink what the store has. What is on its way ends, and is of no account."""
+        """Know of each sink what the store has. What is on its way ends, and is of no account; until then nothing is begun."""
         self._changes, self._since = Changes(), None
         self._touched.clear()
         deliveries = {}
         for name, before in self._deliveries.items():
             before.is_forgotten = True
+            self._ending.append(before)
             before.change(-before.messages, -before.bytes, -before.matches)
             lane = self._store.lane(name, anew=True)
             deliveries[name] = Delivery(name, before.endpoint, before.terms, before.target, lane, self._store, before.owner)
@@ -541,13 +543,16 @@ class Spool:
             self._make_room(self._full.pop())
         for history in self._histories.values():
             history.look(now)
+        # Of a key one message is on its way at a time, also where who sent it knows it no more.
+        self._ending = [each for each in self._ending if each.requests]
+        ending = {each.name for each in self._ending}
         # Where there are not requests enough for all, another one is the first to have some each time.
         each_of = list(self._deliveries.values())
         self._turns = (self._turns + 1) % max(len(each_of), 1)
         for each in each_of[self._turns :] + each_of[: self._turns]:
             if self._is_stopping:
                 return
-            if each.is_idle:
+            if each.is_idle or each.name in ending:
                 continue
             each.load(now)
             while self._may_begin(each) and (job := each.take(now)) is not None:

@@ -432,14 +432,17 @@ class Store:
     def leave(self) -> None:
         """Have another process deliver what the spool holds, at once."""
         if self.database.is_shared and self._leads is not None:
-            statement = f"{_UNSEAT} WHERE holder = ?"
+            statement = "UPDATE leader SET holder = '', until = '-infinity' WHERE holder = ?"
             self.database.change(lambda execute: execute(statement, (self._holder,)), tells=True)
             self._leads = None
 
     def _unseat(self, execute: Execute) -> None:
-        """Have who delivers begin anew where that is another process, since what it knows is changed here."""
+        """Have who delivers begin anew where that is another process, since what it knows is changed here.
+
+        It is the same one still: it alone knows what is on its way, and waits for that.
+        """
         if self._leads is None:
-            execute(_UNSEAT)
+            execute("UPDATE leader SET generation = generation + 1")
 
     def lasts(self) -> list[tuple[str, str, int]]:
         """Return name and mark of each lane, and the number that was given there last."""
@@ -558,7 +561,6 @@ _CONFIRM_NEW: Final = (
 )
 _LANE: Final = "SELECT number, gone, target, last, mark FROM lanes WHERE name = ?"
 _GIVE_NUMBERS: Final = "UPDATE lanes SET last = last + ? WHERE number = ? AND mark = ? RETURNING last"
-_UNSEAT: Final = "UPDATE leader SET holder = '', until = '-infinity'"
 #: Of PostgreSQL alone; by its clock, so that processes' clocks need not agree.
 _LEAD: Final = (
     "UPDATE leader SET generation = CASE WHEN holder = ? THEN generation ELSE generation + 1 END, holder = ?,"
