@@ -52,6 +52,7 @@ from streamer.service.formats import Place
 from streamer.service.guard import Guard
 from streamer.service.messages import Shape, Speaker
 from streamer.service.metrics import Counts
+from streamer.service.parts import open_feed
 from streamer.service.pipeline import Feed, Pipeline, Setup
 from streamer.service.protocols import Sink, Source
 from streamer.service.routes import Routes
@@ -147,7 +148,7 @@ def run_service(engine: streamer.Engine, events: Path, out: Path, data: Path) ->
     source, sink = FileLines(events, follow=False, poll=0.25, max_bytes=16 * 2**20), FileAppender(out)
     with closing(Store(data)) as store, closing(sink), closing(source):
         sink.open()
-        source.open({}, lambda partition, position: store.begin("orders", partition, position))
+        open_feed(Feed("orders", source, None), store)
         counts = Counts()
         pipeline = Pipeline(engine, store, _setup(source, {"out": sink}, _speaker(Shape())), counts, Spool(store, counts))
         pipeline.start()
@@ -222,7 +223,7 @@ def read_all(
     counts = Counts()
     with closing(Store(data)) as store, closing(sink), closing(source):
         sink.open()
-        source.open({}, lambda partition, position: store.begin("orders", partition, position))
+        open_feed(Feed("orders", source, None), store)
         setup = _setup(source, {"out": sink}, _speaker(Shape(), layout))
         pipeline = Pipeline(engine, store, setup, counts, Spool(store, counts))
         pipeline.start()
@@ -444,7 +445,7 @@ def post_by_service(port: int, engine: streamer.Engine, events: Path, data: Path
     endpoint = Webhook(f"http://127.0.0.1:{port}/", secrets, guard, in_batches=batch > 1)
     source = FileLines(events, follow=False, poll=0.25, max_bytes=16 * 2**20)
     with closing(Store(data)) as store, closing(endpoint), closing(source):
-        source.open({}, lambda partition, position: store.begin("orders", partition, position))
+        open_feed(Feed("orders", source, None), store)
         counts = Counts()
         spool = Spool(store, counts)
         spool.add("out", endpoint, Terms(concurrency=AT_ONCE, batch=batch), "")

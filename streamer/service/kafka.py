@@ -58,6 +58,8 @@ PASSING: Final = frozenset(
 UNKNOWN: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 #: What an admin client does not know, and would warn of.
 _OF_OTHERS: Final = (OF_CONSUMERS | OF_PRODUCERS) - OF_CLIENTS
+#: What is said of partitions that there are, while brokers that came back have not chosen who leads them.
+_LEADERLESS: Final = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._NOENT)
 #: Of a topic at brokers before 2.8.
 _NO_ID: Final = "A" * 22
 _LOGGER: Final = logging.getLogger("streamer.service")
@@ -232,7 +234,7 @@ class Cluster:
 
     def _failed(self, error: KafkaException, what: str = "") -> ServiceError:
         where = ", ".join(self._section.brokers)
-        if code(error) in PASSING:
+        if code(error) in PASSING or (what.startswith("partition ") and code(error) in _LEADERLESS):
             if (refusal := self._refusal()) is not None:
                 return ServiceError(f"no broker lets us in at {where}: {said(refusal)}")
             told = self._heard.last or error.args[0]

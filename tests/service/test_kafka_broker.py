@@ -76,7 +76,14 @@ class Broker:
 
     def send(self, topic: str, first: int, last: int) -> None:
         """Send events of some keys, of which all match."""
-        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
+        producer = Producer(
+            {
+                "bootstrap.servers": self.address,
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 1_000_000,
+                "enable.idempotence": True,
+            }
+        )
         for number in range(first, last):
             producer.produce(topic, value=event(number, pad="x" * 200), key=b"k%d" % (number % KEYS))
         assert producer.flush(60) == 0
@@ -453,7 +460,7 @@ def test_a_broker_that_restarts_and_crashes_under_load_loses_nothing(
     try:
         process.start()
         send(4)
-        wait_for_all(kafka, sink, 1, [process])
+        wait_for_all(lambda: kafka.written(sink), 1, [process])
         for end in (kafka.server.kill, kafka.server.stop):
             sending = threading.Thread(target=send, args=(10,))
             sending.start()
@@ -461,7 +468,7 @@ def test_a_broker_that_restarts_and_crashes_under_load_loses_nothing(
             end()
             kafka.server.start()
             sending.join()
-        found = wait_for_all(kafka, sink, sent, [process])
+        found = wait_for_all(lambda: kafka.written(sink), sent, [process])
         process.end()
     finally:
         process.kill()

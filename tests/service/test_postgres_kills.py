@@ -75,13 +75,28 @@ def seen(path: Path) -> list[tuple[int, int, str]]:
     return found
 
 
+#: What stands in the log where a process begins.
+_BEGINS = b"-- a process begins\n"
+
+
 def started(database: Database, directory: Path, backend: str) -> subprocess.Popen[bytes]:
     """Start a service of `streamer.yaml` in a process of its own."""
     path = os.pathsep.join(path for path in sys.path if path)
     environment = {**os.environ, "STREAMER_BACKEND": backend, "PG": database.dsn, "PYTHONPATH": path}
     command = [sys.executable, "-m", "streamer", "serve", "-c", str(directory / "streamer.yaml")]
     with open(directory / "log", "ab") as log:
+        log.write(_BEGINS)
         return subprocess.Popen(command, stderr=log, env=environment)
+
+
+def ended(running: subprocess.Popen[bytes], directory: Path, seed: int) -> None:
+    """End the service that was started last as a supervisor does. Until it says `started` a signal ends it at once."""
+    log, deadline = directory / "log", time.monotonic() + 60
+    while b"started" not in log.read_bytes().rpartition(_BEGINS)[2] and running.poll() is None:
+        assert time.monotonic() < deadline, (seed, log.read_text()[-3000:])
+        time.sleep(0.01)
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(30) == 0, (seed, log.read_text()[-3000:])
 
 
 def kill_again_and_again(database: Database, directory: Path, kills: int, backend: str) -> tuple[int, int]:
@@ -101,8 +116,7 @@ def kill_again_and_again(database: Database, directory: Path, kills: int, backen
         if is_last:
             while len({each[:2] for each in seen(out)}) < len(wanted) and time.monotonic() < deadline and running.poll() is None:
                 time.sleep(0.1)
-            running.send_signal(signal.SIGTERM)
-            assert running.wait(30) == 0, (seed, (directory / "log").read_text())
+            ended(running, directory, seed)
             break
         # From the first message on at the earliest: a start takes longer than all of its work.
         size = out.stat().st_size if out.exists() else 0
@@ -219,8 +233,7 @@ def kill_while_all_rows_are_read(database: Database, directory: Path, kills: int
         assert running.poll() is None, (seed, log.read_text()[-3000:])
         assert time.monotonic() < deadline, (seed, log.read_text()[-3000:])
         time.sleep(0.5)
-    running.send_signal(signal.SIGTERM)
-    assert running.wait(30) == 0, (seed, log.read_text()[-3000:])
+    ended(running, directory, seed)
     return {"killed": killed, "while_all_rows_were_read": reading, "snapshots": len(snapshots), "delivered_twice": twice}
 
 
