@@ -16,7 +16,7 @@ from streamer.service.console.pages import BY_PATH
 from streamer.service.console.sessions import CODE_LASTS, LASTS, MOST, MOST_OF_A_TOKEN, Sessions, Who
 from streamer.service.console.templates import STATIC
 from streamer.service.console.visit import Piped, View, Visit
-from tests.service.api import BIG, Api, order, running
+from tests.service.api import BIG, Api, order, running, until
 from tests.service.console import Browser
 
 pytestmark = pytest.mark.later_on_the_reference
@@ -149,8 +149,8 @@ def test_a_link_is_told_on_a_terminal_alone(tmp_path: Path, backend: str, caplog
     with running(tmp_path, sign_in=told.append, dev=True):
         assert told == [], "nobody signs in"
     with running(tmp_path, sign_in=told.append) as api:
+        until(lambda: told)
         assert f"console: http://127.0.0.1:{api.port}/console/" in caplog.text
-        assert told
         assert "code=" not in caplog.text
 
 
