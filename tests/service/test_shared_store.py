@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -20,6 +22,7 @@ from streamer.service.store.schema import POSTGRES
 from streamer.service.store.store import Store, look
 from streamer.service.store.subscriptions import Table
 from streamer.service.tenants import written
+from tests.tools.cutting import Cutting, How, hang_up
 from tests.tools.postgres import Cluster, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
@@ -340,6 +343,83 @@ def test_a_server_that_is_restarted_is_waited_for(make: Make, cluster: Cluster, 
     assert store.is_writable()
     assert "tried again until it answers" in caplog.text
     assert "secret-word" not in caplog.text
+
+
+def _done(client: socket.socket, server: socket.socket, said: bytes) -> None:
+    """It is committed, and nobody hears that."""
+    hang_up(client)
+    server.sendall(said)
+    time.sleep(0.3)
+
+
+def _never(client: socket.socket, server: socket.socket, said: bytes) -> None:
+    """The server never hears of it."""
+
+
+def _late(client: socket.socket, server: socket.socket, said: bytes) -> None:
+    """It is committed after the client has asked what became of it."""
+    hang_up(client)
+    time.sleep(1)
+    server.sendall(said)
+    time.sleep(0.3)
+
+
+@pytest.fixture
+def cutting(cluster: Cluster, section: SharedStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cutting]:
+    """Have stores connect through what can cut them off."""
+    made = Cutting(cluster.port)
+    monkeypatch.setenv("STORE", cluster.dsn().replace(f":{cluster.port}/", f":{made.port}/"))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("how", [_done, _never, _late])
+def test_a_commit_whose_answer_is_lost_takes_place_once(cutting: Cutting, make: Make, how: How) -> None:
+    store = make()
+    store.begin("s", "p", "0")
+    lane = store.lane("out")
+    cutting.cut(how)
+    ((number, _),) = store.commit([Confirmed("s", "p", "7", store.generation("s", "p"))], [], [], [spooled(1)])
+    assert cutting.cuts == 1
+    assert store.positions("s") == {"p": "7"}
+    assert [(each.number, each.message) for each in store.waiting(lane, 0, 10, 10**6)] == [(number, "id1")]
+
+
+@pytest.mark.parametrize("how", [_done, _never, _late])
+def test_who_waits_for_no_server_is_told_that_its_commit_took_place(cutting: Cutting, make: Make, how: How) -> None:
+    store = make()
+    with closing(Table(store)) as table:
+        cutting.cut(how)
+        assert table.hold("files", [written(b'{"id": "a"}', "t")]) == 1
+        assert (cutting.cuts, [(row.id, row.version) for row in table.page("t", "")]) == (1, [("a", 1)])
+
+
+def test_who_cannot_ask_whether_a_commit_took_place_is_told_so(
+    cutting: Cutting, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_UNDECIDED", 0.3)
+    store = make()
+
+    def gone(client: socket.socket, server: socket.socket, said: bytes) -> None:
+        cutting.close()
+        _done(client, server, said)
+
+    cutting.cut(gone)
+    with pytest.raises(ServiceError, match=r"the store cannot be used: .*; whether the last change was made is not known"):
+        store.drop(None)
+
+
+def test_a_commit_of_which_nothing_is_known_is_made_again(
+    cutting: Cutting, make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that another one took the place of has other numbers for its transactions."""
+    monkeypatch.setattr(postgres, "_TIMELINE", "SELECT pg_backend_pid()")
+    store = make()
+    lane = store.lane("out")
+    cutting.cut(_done)
+    store.commit([], [], [], [spooled(1)])
+    assert store.held(lane)[0] == 2
+    assert "it is made again" in caplog.text
 
 
 def test_what_was_deleted_before_there_was_a_log_is_in_it(make: Make) -> None:

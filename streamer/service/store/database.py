@@ -78,9 +78,9 @@ class Database(Reader, Protocol):
         """Make a change that is on the disk when it is over, or not there at all; return what *body* does. Raises ServiceError.
 
         Args:
-            body: runs the statements; it is called again where the database was away, or another process was in its way.
-            patient: whether to wait for a database that is away until it is back. What was committed in the moment in which it
-                went may be made twice then.
+            body: runs the statements; it is called again where the database was away, or another process was in its way, and
+                nothing of it was committed.
+            patient: whether to wait for a database that is away until it is back.
             tells: whether other processes are told at once.
         """
 

@@ -1,7 +1,8 @@
 """The shared database: tables in a schema of PostgreSQL, which several processes use at once.
 
-A connection that breaks is made again. What is read is read again then. A change whose commit was not answered may have been
-made: who is patient makes it again, so that what follows from it may be there twice, and nothing is missing.
+A connection that breaks is made again. What is read is read again then. Of a change whose commit was not answered the server is
+asked whether it took place: it is made again only if it did not. Where the server does not know, since another one has taken its
+place, it is made again: what follows from it may be there twice, and nothing is missing.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final, TypeAlias, TypeVar, final
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 import psycopg
 from psycopg import errors
@@ -36,11 +38,35 @@ _FIRST, _MOST = 0.1, 2.0
 _TRIES: Final = 5
 #: After so many seconds the server ends a change in which nothing happens: of a process that stands still. It never was then.
 IDLE: Final = 5
+#: So long a commit of which nothing was heard may go on, in seconds, for who does not wait until the server is back.
+_UNDECIDED: Final = 2.0 * IDLE
+#: Which history of the server's transactions this is: a standby that takes its place begins another.
+_TIMELINE: Final = "SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 #: Rows that a query gives at once.
 _AT_ONCE: Final = 64
 _LOGGER: Final = logging.getLogger("streamer.service")
 _Connection: TypeAlias = psycopg.Connection[Any]
 _A = TypeVar("_A")
+
+
+class _UndecidedError(Exception):
+    """The server goes on with a commit of which nothing was heard, and may make it yet."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Sent(Generic[T]):
+    """A change whose commit was sent.
+
+    Attributes:
+        timeline: of the server; None where it does not tell.
+        number: of the transaction; None where it has changed nothing.
+        found: what the change came to.
+    """
+
+    timeline: str | None
+    number: int | None
+    found: T
 
 
 @final
@@ -67,6 +93,7 @@ class Postgres:
         self._connection: _Connection | None = None
         try:
             self._connection = self._connected()
+            self._timeline = _timeline(self._connection)
             self._begin(self._connection)
         except BaseException as error:
             self.close()
@@ -103,17 +130,23 @@ class Postgres:
     def rows(self, statement: str, *values: object, patient: bool = False) -> list[Any]:
         """See `Reader`."""
         work = partial(_rows, statement=statement, values=values)
-        return self._run(work, again=True, patient=patient)
+        return self._run(work, is_read=True, patient=patient)
 
     def some(self, statement: str, values: Sequence[object], most_bytes: int, *, patient: bool = False) -> list[Any]:
         """See `Reader`."""
         work = partial(_some, statement=statement, values=values, most_bytes=most_bytes)
-        return self._run(work, again=True, patient=patient)
+        return self._run(work, is_read=True, patient=patient)
 
     def change(self, body: Callable[[Execute], T], *, patient: bool = False, tells: bool = False) -> T:
         """See `Database`."""
 
+        sent: list[_Sent[T]] = []
+
         def changed(connection: _Connection) -> T:
+            if sent:
+                if self._took_place(connection, sent[0]):
+                    return sent[0].found
+                sent.clear()
             with connection.cursor() as cursor:
 
                 def one(statement: str, values: Sequence[object] = ()) -> psycopg.Cursor[Any]:
@@ -127,20 +160,37 @@ class Postgres:
 
                 with connection.transaction():
                     found = body(Execute(one, many))
-                    if tells:
-                        cursor.execute(f"NOTIFY {_CHANNEL}")
+                    notify = f", pg_notify('{_CHANNEL}', '')" if tells else ""
+                    ((number, *_),) = cursor.execute(f"SELECT txid_current_if_assigned(){notify}".encode()).fetchall()
+                    sent.append(_Sent(self._timeline, number, found))
                 return found
 
-        return self._run(changed, patient=patient)
+        return self._run(changed, sent=sent, patient=patient)
 
-    def _run(self, work: Callable[[_Connection], _A], *, again: bool = False, patient: bool = False) -> _A:
+    def _took_place(self, connection: _Connection, sent: _Sent[Any]) -> bool:
+        """Tell whether a change took place whose commit was not answered. Raises _UndecidedError."""
+        if sent.number is None:
+            return False
+        status = None
+        if sent.timeline is not None and sent.timeline == self._timeline:
+            ((status,),) = connection.execute("SELECT txid_status(%s)", (sent.number,)).fetchall()
+        if status == "in progress":
+            raise _UndecidedError
+        if status is None:
+            _LOGGER.warning("%s: it is not known whether a change took place; it is made again", self.name)
+        return bool(status == "committed")
+
+    def _run(
+        self, work: Callable[[_Connection], _A], *, is_read: bool = False, sent: Sequence[object] = (), patient: bool = False
+    ) -> _A:
         """Run something on the connection, which is made again if it is lost.
 
         Args:
-            again: whether it may be run once more, on a new connection.
+            is_read: whether it is run once more where a connection was lost that had lain idle.
+            sent: whether it is run again, for a while, since it then finds out what became of a commit.
             patient: whether to try until the server is back.
         """
-        wait, tries = _FIRST, 0
+        wait, tries, began = _FIRST, 0, time.monotonic()
         while True:
             try:
                 with self._turn:
@@ -149,6 +199,7 @@ class Postgres:
                     is_old = self._connection is not None
                     if self._connection is None:
                         self._connection = self._connected()
+                        self._timeline = _timeline(self._connection)
                     try:
                         found = work(self._connection)
                     finally:
@@ -162,16 +213,20 @@ class Postgres:
                     raise self._told(error) from error
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 is_lost = self._connection is None
-                if is_lost and again and is_old:
-                    again = False
+                if is_lost and is_read and is_old:
+                    is_read = False
                     continue
-                if not is_lost or not patient:
-                    raise self._told(error) from error
+                if not is_lost or not (patient or (sent and time.monotonic() < began + _UNDECIDED)):
+                    raise self._told(error, "; whether the last change was made is not known" if sent else "") from error
                 self._is_away(error)
                 self._over.wait(wait)
                 wait = min(wait * 2, _MOST)
             except psycopg.Error as error:
                 raise self._told(error) from error
+            except _UndecidedError:
+                if not patient and time.monotonic() > began + _UNDECIDED:
+                    raise ServiceError(f"{self.name}: the server does not say whether the last change was made") from None
+                self._over.wait(_FIRST)
 
     def _is_away(self, error: psycopg.Error) -> None:
         if self._down_since is None:
@@ -183,8 +238,8 @@ class Postgres:
             _LOGGER.info("%s: answers again, after %d s", self.name, time.monotonic() - self._down_since)
             self._down_since = None
 
-    def _told(self, error: psycopg.Error) -> ServiceError:
-        return ServiceError(f"{self.name}: the store cannot be used: {said(error, self._dsn)}")
+    def _told(self, error: psycopg.Error, more: str = "") -> ServiceError:
+        return ServiceError(f"{self.name}: the store cannot be used: {said(error, self._dsn)}{more}")
 
     def reader(self) -> Postgres:
         """See `Database`."""
@@ -242,6 +297,15 @@ class Postgres:
 @lru_cache(maxsize=256)
 def _translated(statement: str) -> bytes:
     return statement.replace("%", "%%").replace("?", "%s").encode()
+
+
+def _timeline(connection: _Connection) -> str | None:
+    try:
+        ((found,),) = connection.execute(_TIMELINE.encode()).fetchall()
+        return None if found is None else str(found)
+    except psycopg.Error:
+        # Some that are hosted do not tell.
+        return None
 
 
 def _rows(connection: _Connection, statement: str, values: Sequence[object]) -> list[Any]:
