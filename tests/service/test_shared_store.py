@@ -120,8 +120,27 @@ def test_who_lost_a_partition_confirms_nothing(make: Make) -> None:
         one.commit([replace(ours, position=None)], [], [], [spooled(1)])
     assert (other.positions("s"), other.dead_letters(), other.lanes()) == ({"p": "0"}, 0, [])
     other.commit([Confirmed("s", "p", "9", other.generation("s", "p"))])
-    one.commit([replace(ours, position=None, is_over=True)])
-    assert one.positions("s") == {"p": "9"}
+    with pytest.raises(Fenced):
+        one.commit([replace(ours, position=None, is_over=True)], [], [], [spooled(1)])
+    assert (one.positions("s"), other.lanes()) == ({"p": "9"}, [])
+
+
+def test_a_partition_that_is_over_and_begun_again_is_not_that_of_who_had_it_before(make: Make) -> None:
+    one, other = make(), make()
+    one.begin("s", "p", "0")
+    one.lane("out")
+    ours = Confirmed("s", "p", "5", one.generation("s", "p"))
+    other.begin("s", "p", "0")
+    other.commit([Confirmed("s", "p", None, other.generation("s", "p"), is_over=True)])
+    with pytest.raises(Fenced):
+        one.commit([replace(ours, position=None, is_over=True)], [], [], [spooled(1)])
+    other.begin("s", "p", "1")
+    for late in (ours, replace(ours, position=None, is_over=True)):
+        with pytest.raises(Fenced):
+            one.commit([late], [], [], [spooled(1)])
+    assert (other.positions("s"), other.lanes()) == ({"p": "1"}, [])
+    # What was never begun may be over.
+    one.commit([Confirmed("s", "o", None, is_over=True)])
 
 
 def test_a_partition_is_not_taken_over_in_the_middle_of_a_commit(make: Make) -> None:

@@ -169,7 +169,7 @@ class Confirmed:
 
     Attributes:
         position: up to where it is held; None where no more of it is than before.
-        generation: how often the partition was taken over when it was read, see `Store.generation`.
+        generation: of the partition when it was read, see `Store.generation`.
         is_over: whether the partition is to be forgotten.
     """
 

@@ -87,6 +87,11 @@ UPGRADES: Final[list[str]] = [
     CREATE INDEX changes_by_id ON changes (tenant, id);
     ALTER TABLE versions ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
     """,
+    # A generation is given once: a partition that is over and begun again has none that it had before.
+    """
+    CREATE TABLE generations (last INTEGER NOT NULL);
+    INSERT INTO generations SELECT coalesce(max(generation), 0) FROM positions;
+    """,
 ]
 
 #: Of PostgreSQL, as above. `removed` has what was deleted, for the processes that have not seen that yet; `leader` says who
@@ -144,5 +149,10 @@ POSTGRES: Final[list[str]] = [
     CREATE INDEX changes_by_id ON changes (tenant, id, version);
     INSERT INTO changes SELECT version, tenant, id, at, '', 'delete', NULL FROM removed;
     DROP TABLE removed;
+    """,
+    # A generation is given once.
+    """
+    CREATE TABLE generations (last BIGINT NOT NULL);
+    INSERT INTO generations SELECT coalesce(max(generation), 0) FROM positions;
     """,
 ]

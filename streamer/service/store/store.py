@@ -105,12 +105,13 @@ class Store:
     def take(self, source: str) -> None:
         """Have all partitions of a source be ours: who had them before confirms nothing of them any more."""
 
-        def take(execute: Execute) -> list[tuple[str, int]]:
-            statement = "UPDATE positions SET generation = generation + 1 WHERE source = ? RETURNING partition, generation"
-            found: list[tuple[str, int]] = execute(statement, (source,)).fetchall()
-            return found
+        def take(execute: Execute) -> tuple[int, list[tuple[str]]]:
+            generation = _generation(execute)
+            statement = "UPDATE positions SET generation = ? WHERE source = ? RETURNING partition"
+            return generation, execute(statement, (generation, source)).fetchall()
 
-        for partition, generation in self.database.change(take):
+        generation, partitions = self.database.change(take)
+        for (partition,) in partitions:
             self._generations[source, partition] = generation
 
     def begin(self, source: str, partition: str, position: str) -> int:
@@ -121,19 +122,16 @@ class Store:
         """
 
         def begin(execute: Execute) -> int:
-            statement = (
-                "INSERT INTO positions (source, partition, position, generation) VALUES (?, ?, ?, 1)"
-                " ON CONFLICT (source, partition) DO UPDATE SET generation = positions.generation + 1 RETURNING generation"
-            )
-            ((generation,),) = execute(statement, (source, partition, position)).fetchall()
-            return int(generation)
+            generation = _generation(execute)
+            execute(_BEGIN, (source, partition, position, generation))
+            return generation
 
         found = self._generations[source, partition] = self.database.change(begin, patient=True)
         faults.point("source.begin")
         return found
 
     def generation(self, source: str, partition: str) -> int:
-        """Return how often a partition was taken over when this process did so; 0 where it did not."""
+        """Return what a partition was given when this process took it over, and was never given before; 0 where it did not."""
         return self._generations.get((source, partition), 0)
 
     def commit(
@@ -181,12 +179,12 @@ class Store:
         for each in sorted(confirmed, key=lambda each: (each.source, each.partition)):
             name = (each.source, each.partition)
             if each.is_over:
-                execute("DELETE FROM positions WHERE source = ? AND partition = ? AND generation = ?", (*name, each.generation))
-            elif not execute(_CONFIRM, (each.position, *name, each.generation)).rowcount:
-                # What was never begun is nobody's.
-                is_new = not each.generation and (each.position is None or execute(_CONFIRM_NEW, (*name, each.position)).rowcount)
-                if not is_new:
-                    fenced.add((*name, each.generation))
+                is_ours = execute(_END, (*name, each.generation)).rowcount
+            else:
+                is_ours = execute(_CONFIRM, (each.position, *name, each.generation)).rowcount
+            # What was never begun is nobody's.
+            if not is_ours and not (not each.generation and _is_new(execute, each)):
+                fenced.add((*name, each.generation))
         if fenced:
             named = ", ".join(f"{source}: {partition}" for source, partition, _ in sorted(fenced))
             raise Fenced(f"another process reads these now, and goes on where they were confirmed: {named}", frozenset(fenced))
@@ -514,6 +512,19 @@ class Store:
         self.database.close()
 
 
+def _generation(execute: Execute) -> int:
+    """Return a generation that no partition ever had."""
+    ((generation,),) = execute("UPDATE generations SET last = last + 1 RETURNING last").fetchall()
+    return int(generation)
+
+
+def _is_new(execute: Execute, each: Confirmed) -> bool:
+    """Put a partition down that the store does not know; tell whether that is so."""
+    if each.is_over:
+        return not execute("SELECT 1 FROM positions WHERE source = ? AND partition = ?", (each.source, each.partition)).fetchall()
+    return each.position is None or bool(execute(_CONFIRM_NEW, (each.source, each.partition, each.position)).rowcount)
+
+
 def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """Return the first and the last of each run of numbers without a gap; a run is deleted at about the cost of one row."""
     runs: list[tuple[int, int]] = []
@@ -556,6 +567,11 @@ def look(place: Path | SharedStore, after: int = 0, most: int = 1000, number: in
 
 
 _CONFIRM: Final = "UPDATE positions SET position = coalesce(?, position) WHERE source = ? AND partition = ? AND generation = ?"
+_END: Final = "DELETE FROM positions WHERE source = ? AND partition = ? AND generation = ?"
+_BEGIN: Final = (
+    "INSERT INTO positions (source, partition, position, generation) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (source, partition) DO UPDATE SET generation = excluded.generation"
+)
 _CONFIRM_NEW: Final = (
     "INSERT INTO positions (source, partition, position) VALUES (?, ?, ?) ON CONFLICT (source, partition) DO NOTHING"
 )
