@@ -256,7 +256,7 @@ class Gateways:
             else:
                 # The lane first: what can fail for want of room fails here, with nothing changed.
                 self.store.lane(sink_of(tenant, gateway_id))
-                row = self._table.write(row, before)
+                row = self._table.write(row, before, most)
                 self._marked(int(before is None), row.version)
                 faults.point("gateways.committed")
             self._hold(row, again=True)

@@ -20,8 +20,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from math import inf
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
@@ -48,7 +50,7 @@ from streamer.service.store.changes import Entry
 from streamer.service.store.database import Moved
 from streamer.service.store.rows import milliseconds
 from streamer.service.store.store import Store
-from streamer.service.store.subscriptions import PAGE, Key, Stored, Table
+from streamer.service.store.subscriptions import PAGE, Key, Room, Stored, Table
 from streamer.service.tenants import Written, inside, outside, written
 from streamer.subscriptions.subscription import Subscription
 
@@ -246,6 +248,8 @@ class Subscriptions:
         # Up to which version the engine has what other processes wrote, and which of those after it are this one's.
         self._seen = 0
         self._own: set[int] = set()
+        # Up to which version what other processes wrote is counted.
+        self._counted = 0
         self._dirty: set[str] = set()
         self._recounted = 0.0
         self._trimmed = time.monotonic()
@@ -273,29 +277,40 @@ class Subscriptions:
             self._own.clear()
             if not are_from_files(loaded.config):
                 put(self._engine, loaded, list(self._active()), ())
+                self._count()
                 return 0
-            taken = set(self._table.others(FILES))
-            if clashes := [place for each, place in zip(found, places, strict=True) if (each.tenant, each.id) in taken]:
-                reason = "the API holds this id: delete it there, or name another"
-                raise BulkConfigError([ConfigError(reason, source=loaded.file(file), line=line) for file, line in clashes])
-            others = list(self._active(but=FILES))
-            if others or not is_held:
-                mine, places = self.shard.mine(found, places)
-                put(self._engine, loaded, [*mine, *others], places)
+            is_applied = False
             try:
-                count = self._table.hold(FILES, found)
+                while True:
+                    self._check_taken(loaded, found, places)
+                    others = list(self._active(but=FILES))
+                    if others or not is_held:
+                        put(self._engine, loaded, [*(mine := self.shard.mine(found, places))[0], *others], mine[1])
+                    is_applied = True
+                    # Where another process wrote one of these ids meanwhile, all is looked at again.
+                    with suppress(Moved):
+                        count = self._table.hold(FILES, found)
+                        break
                 if count and self._table.last()[0] == self._seen + count:
                     self._seen += count
-            except ServiceError:
-                self._engine.apply(each.held for each in self._active())
+            except (BulkConfigError, ServiceError):
+                if is_applied:
+                    self._engine.apply(each.held for each in self._active())
                 raise
             self._count()
             return count
+
+    def _check_taken(self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
+        taken = set(self._table.others(FILES))
+        if clashes := [place for each, place in zip(found, places, strict=True) if (each.tenant, each.id) in taken]:
+            reason = "the API holds this id: delete it there, or name another"
+            raise BulkConfigError([ConfigError(reason, source=loaded.file(file), line=line) for file, line in clashes])
 
     def _active(self, *, but: str | None = None) -> Iterator[Written]:
         return (written(body, tenant) for tenant, body in self._table.active(but=but) if self.shard.holds(tenant))
 
     def _count(self) -> None:
+        self._counted = self._seen
         self._held: Counter[str] = Counter()
         self._unindexed: Counter[str] = Counter()
         self._paused: Counter[str] = Counter()
@@ -411,12 +426,20 @@ class Subscriptions:
                 results.append(Result(_next(each, before, told, lease, now), before))
             if not partly and any(result.error is not None for result in results):
                 return results
-            return self._hold(results, {each.id: each for each in several if isinstance(each, Written)}, who)
+            room = Room(
+                tenant,
+                _bound(self.quotas.subscriptions, held > self._held[tenant]),
+                _bound(self.quotas.unindexed, unindexed > self._unindexed[tenant]),
+                held,
+                unindexed,
+                self._counted,
+            )
+            return self._hold(results, {each.id: each for each in several if isinstance(each, Written)}, who, room)
 
-    def _hold(self, results: list[Result], texts: Mapping[str, Written], who: str) -> list[Result]:
+    def _hold(self, results: list[Result], texts: Mapping[str, Written], who: str, room: Room) -> list[Result]:
         new = [result for result in results if result.stored is not None and result.stored is not result.before]
         rows = self._write(
-            [result.stored for result in new if result.stored is not None], [result.before for result in new], who=who
+            [result.stored for result in new if result.stored is not None], [result.before for result in new], who=who, room=room
         )
         faults.point("subscriptions.committed")
         befores = [result.before for result in new]
@@ -438,18 +461,32 @@ class Subscriptions:
                 self.follow()
 
     def _write(
-        self, rows: Sequence[Stored], befores: Sequence[Stored | None], gone: Sequence[Stored] = (), *, who: str
+        self,
+        rows: Sequence[Stored],
+        befores: Sequence[Stored | None],
+        gone: Sequence[Stored] = (),
+        *,
+        who: str,
+        room: Room | None = None,
     ) -> list[Stored]:
         """Put rows in the place of those before, and take others out. Raises Moved where these are not there any more."""
         if not rows and not gone:
             return []
-        written, versions = self._table.write(rows, befores, gone, who=who)
+        try:
+            written, versions = self._table.write(rows, befores, gone, who=who, room=room)
+        except Moved:
+            # What is decided next is decided by all that is there.
+            self._dirty.update(row.tenant for row in (*rows, *gone))
+            self._recounted = 0.0
+            raise
         self._note(versions)
         return written
 
     def _note(self, versions: range) -> None:
         """Note which changes the engine has: these are this process's own."""
         if self._seen + 1 == versions.start:
+            if self._counted == self._seen:
+                self._counted = versions.stop - 1
             self._seen = versions.stop - 1
         elif self._store.database.is_shared:
             self._own.update(versions)
@@ -613,10 +650,14 @@ class Subscriptions:
 
     def _count_others(self) -> None:
         """Count what tenants have that other processes wrote for; that may take a while, and is done the less often then."""
+        if not self._dirty:
+            self._counted = self._seen
         if not self._dirty or (began := time.monotonic()) < self._recounted:
             return
         dirty, self._dirty = sorted(self._dirty)[:PAGE], set(sorted(self._dirty)[PAGE:])
         counts = self._table.counts(dirty)
+        if not self._dirty:
+            self._counted = self._seen
         for tenant in dirty:
             self._held[tenant], self._unindexed[tenant], self._paused[tenant] = counts.get(tenant, (0, 0, 0))
         self._recounted = began + _PATIENCE * (time.monotonic() - began)
@@ -679,6 +720,11 @@ class Subscriptions:
 def _check_origin(before: Stored | None) -> None:
     if before is not None and before.origin != API:
         raise Declined("other_origin", "files hold this id, so that it is changed there")
+
+
+def _bound(most: int | None, grows: bool) -> float:
+    """Return how much there may be; what does not grow is not judged."""
+    return inf if most is None or not grows else most
 
 
 def _next(each: Written, before: Stored | None, unindexed: bool, lease: int | None, now: int) -> Stored:

@@ -5,9 +5,11 @@ They run in one process here; what each knows of the others comes from the store
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,9 @@ from streamer.errors import ServiceError
 from streamer.service.gateways import sink_of
 from streamer.service.serve import place_of
 from streamer.service.store.store import Store
+from streamer.service.store.subscriptions import Table
 from streamer.service.subscriptions import MOST_VERSION
+from streamer.service.tenants import Written
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.receiver import Receiver, Request
 from tests.service.test_gateways import rules
@@ -163,6 +167,33 @@ def test_of_two_who_write_at_once_one_is_first(start: Start) -> None:
         until(holds(each, *(f"s{at}" for at in range(30))), 5)
 
 
+def test_files_do_not_take_an_id_that_another_process_writes_in_that_moment(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (watched := tmp_path / "watched").mkdir()
+    one, other = start(service={"watch": str(watched)}), start()
+    hold = Table.hold
+
+    def late(table: Table, origin: str, found: Iterable[Written]) -> int:
+        if other.ask("GET", ONE).status == 404:
+            assert other.ask("PUT", ONE, BIG).status == 201
+        return hold(table, origin, found)
+
+    monkeypatch.setattr(Table, "hold", late)
+    lines = [json.dumps(BIG | {"id": name, "tenant": "acme", "filters": []}) + "\n" for name in ("small", "big")]
+    (watched / "a.jsonl").write_text("".join(lines))
+    until(lambda: "a.jsonl:2: the API holds this id" in caplog.text)
+    for each in (one, other):
+        until(holds(each, "big"), 5)
+        assert not each.service.engine.match(order(amount=1))
+    assert other.ask("DELETE", ONE).status == 204
+    monkeypatch.setattr(Table, "hold", hold)
+    (watched / "a.jsonl").write_text("".join(reversed(lines)))
+    for each in (one, other):
+        until(holds(each, "big", "small"), 5)
+    assert other.ask("PUT", ONE, BIG).kind == "other-origin"
+
+
 def test_a_process_that_stood_still_reads_all_anew(start: Start) -> None:
     one, other = start(), start()
     other_follow = other.service.subscriptions.follow
@@ -186,6 +217,35 @@ def test_quotas_count_what_all_processes_were_told(start: Start) -> None:
     until(lambda: other.service.subscriptions.totals()["held"] == 2, 5)
     assert other.ask("PUT", "/v1/subscriptions/c", BIG).status == 201
     assert other.ask("PUT", "/v1/subscriptions/d", BIG).kind == "quota"
+
+
+def test_processes_that_write_at_once_do_not_pass_a_quota(start: Start) -> None:
+    quota = {"api": {"quotas": {"subscriptions": 9, "unindexed": 3, "gateways": 3}}}
+    several = [start(**quota), start(**quota)]
+    told: list[list[tuple[str, int, str]]] = [[], []]
+    # None of them has its condition looked up.
+    every = {"collection": "orders"}
+
+    def write(number: int) -> None:
+        for at in range(8):
+            for what, body in (("subscriptions", BIG), ("subscriptions", every), ("gateways", {"url": None})):
+                reply = several[number].ask("PUT", f"/v1/{what}/{number}-{at}-{body is every}", body)
+                told[number].append((what, reply.status, reply.kind if reply.status >= 400 else ""))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    replies = Counter([each for several_told in told for each in several_told])
+    assert replies.total() == 48
+    assert {kind for _, status, kind in replies if status >= 400} <= {"quota", "busy"}
+    rows = [row for each in several[:1] for row in each.service.subscriptions._table.page("acme", "")]
+    assert len(rows) == 9
+    assert sum(row.unindexed for row in rows) == 3
+    assert replies["gateways", 201, ""] == 3
+    for each in several:
+        until(lambda each=each: each.service.subscriptions.totals()["held"] == 9, 10)
 
 
 def test_a_lease_that_one_process_renews_no_other_takes_out(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

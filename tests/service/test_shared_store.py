@@ -20,7 +20,7 @@ from streamer.service.store.database import Fenced
 from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
 from streamer.service.store.schema import POSTGRES
 from streamer.service.store.store import Store, look
-from streamer.service.store.subscriptions import Table
+from streamer.service.store.subscriptions import Stored, Table
 from streamer.service.tenants import written
 from tests.tools.cutting import Cutting, How, hang_up
 from tests.tools.postgres import Cluster, missing
@@ -105,6 +105,17 @@ def test_subscriptions_have_versions_in_the_order_of_their_commits(make: Make) -
     assert [text for _, text in tables[0].active(but="files1")] == [b'{"id": "a0"}', b'{"id": "b0"}']
     for table in tables:
         table.close()
+
+
+def test_files_take_an_id_whose_lease_is_over(make: Make) -> None:
+    with closing(Table(make())) as table:
+        over = Stored(tenant="t", id="a", origin="api", text=b'{"id": "a"}', created=1, updated=1, lease=1, expires_at=2)
+        table.write([over], [None], who="api")
+        assert table.others("files") == []
+        assert table.hold("files", [written(b'{"id": "a"}', "t")]) == 1
+        (row,) = table.page("t", "")
+        assert (row.origin, row.expires_at, row.version) == ("files", None, 2)
+        assert table.hold("files", []) == 1
 
 
 def test_who_lost_a_partition_confirms_nothing(make: Make) -> None:

@@ -68,12 +68,23 @@ class GatewayTable:
         ((count, version),) = self._store.database.rows("SELECT count(*), coalesce(max(version), 0) FROM gateways")
         return count, version
 
-    def write(self, row: StoredGateway, before: StoredGateway | None) -> StoredGateway:
-        """Put one in the place of the one before; return it with its version. Raises Moved where that is not there any more."""
+    def write(self, row: StoredGateway, before: StoredGateway | None, most: int) -> StoredGateway:
+        """Put one in the place of the one before; return it with its version.
+
+        Args:
+            most: so many a tenant may have.
+
+        Raises:
+            Moved: the one before is not there any more, or other processes wrote so many.
+        """
 
         def write(execute: Execute) -> int:
             ((version,),) = execute("UPDATE versions SET last = last + 1 RETURNING last").fetchall()
             _check(execute, row, before)
+            if before is None and self._store.database.is_shared:
+                ((count,),) = execute("SELECT count(*) FROM gateways WHERE tenant = ?", (row.tenant,)).fetchall()
+                if count >= most:
+                    raise Moved
             execute(_PUT, (row.tenant, row.id, row.settings, json.dumps(row.secrets), version, row.created, row.updated))
             return int(version)
 

@@ -51,6 +51,23 @@ class Stored:
         return self.expires_at is not None and self.expires_at <= now
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many subscriptions a tenant may have, and how many it is to have by a change, as far as this process knows.
+
+    Attributes:
+        counted: up to which version this process knows what others wrote.
+    """
+
+    tenant: str
+    subscriptions: float
+    unindexed: float
+    held: int
+    held_unindexed: int
+    counted: int
+
+
 _COLUMNS: Final = "tenant, id, origin, body, version, created, updated, paused, unindexed, lease, expires_at"
 _GET: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id = ?"
 _PAGE: Final = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"
@@ -120,19 +137,19 @@ class Table:
         gone: Sequence[Stored] = (),
         *,
         who: str,
-        is_checked: bool = True,
+        room: Room | None = None,
     ) -> tuple[list[Stored], range]:
         """Put rows in the place of those before, and take others out, in one commit.
 
         Args:
             who: as the log of changes has it.
-            is_checked: whether what is there is to be what those before, and those that go, were.
+            room: of the tenant whose rows these are.
 
         Returns:
             The rows with their versions, and all versions that it took.
 
         Raises:
-            Moved: one has another version.
+            Moved: one has another version, or another process has taken the room.
         """
 
         def write(execute: Execute) -> tuple[list[Stored], range]:
@@ -140,7 +157,7 @@ class Table:
             count = len(rows) + len(gone)
             ((last,),) = execute("UPDATE versions SET last = last + ? RETURNING last", (count,)).fetchall()
             versions = range(last - count + 1, last + 1)
-            if self._database.is_shared and is_checked:
+            if self._database.is_shared:
                 _check(execute, known)
             written = [replace(row, version=version) for version, row in zip(versions, rows, strict=False)]
             execute.many(_PUT, map(_values, written))
@@ -148,6 +165,8 @@ class Table:
             entries = [_change(row.version, row, before, now, who) for row, before in zip(written, befores, strict=True)]
             entries += [_deletion(version, row, now, who) for version, row in zip(versions[len(rows) :], gone, strict=True)]
             changes.record(execute, filter(None, entries))
+            if room is not None and self._database.is_shared:
+                _check_room(execute, room, last - count)
             return written, versions
 
         known = {(row.tenant, row.id): 0 if before is None else before.version for row, before in zip(rows, befores, strict=True)}
@@ -213,36 +232,29 @@ class Table:
         return {key: (version, row) for version, key, row in found if version <= bound}, bound
 
     def hold(self, origin: str, subscriptions: Iterable[Written]) -> int:
-        """Make what came from somewhere exactly these; return how many were put in, replaced or taken out."""
+        """Make what came from somewhere exactly these; return how many were put in, replaced or taken out.
+
+        Raises:
+            Moved: another process wrote one of them, or has another one for it, in this moment.
+        """
         wanted = {(each.tenant, each.id): each.text for each in subscriptions}
-        statement = "SELECT tenant, id, body, created FROM subscriptions WHERE origin = ?"
-        held: Mapping[tuple[str, str], tuple[bytes, int]] = {
-            (tenant, id_): (body, created) for tenant, id_, body, created in self._database.rows(statement, origin)
-        }
         now = milliseconds()
-
-        def before(key: Key) -> Stored | None:
-            if key not in held:
-                return None
-            text, created = held[key]
-            return Stored(tenant=key[0], id=key[1], origin=origin, text=text, created=created, updated=created)
-
-        gone = [row for key in held.keys() - wanted.keys() if (row := before(key)) is not None]
-        changed = [key for key, text in wanted.items() if key not in held or held[key][0] != text]
-        befores = [before(key) for key in changed]
-        new = [
-            Stored(
-                tenant=key[0],
-                id=key[1],
-                origin=origin,
-                text=wanted[key],
-                created=now if each is None else each.created,
-                updated=now,
-            )
-            for key, each in zip(changed, befores, strict=True)
-        ]
+        statement = f"SELECT {_COLUMNS} FROM subscriptions WHERE origin = ? OR expires_at <= ?"
+        held = {(row.tenant, row.id): row for row in map(_stored, self._database.rows(statement, origin, now))}
+        gone = [row for key, row in held.items() if row.origin == origin and key not in wanted]
+        befores, new = [], []
+        for key, text in wanted.items():
+            before = held.get(key)
+            if before is not None and before.origin == origin:
+                if before.text == text:
+                    continue
+                created = before.created
+            else:
+                created = now
+            befores.append(before)
+            new.append(Stored(tenant=key[0], id=key[1], origin=origin, text=text, created=created, updated=now))
         if gone or new:
-            self.write(new, befores, gone, who=origin, is_checked=False)
+            self.write(new, befores, gone, who=origin)
         return len(gone) + len(new)
 
 
@@ -285,6 +297,16 @@ def _stored(row: Sequence[Any]) -> Stored:
         lease=lease,
         expires_at=expires_at,
     )
+
+
+def _check_room(execute: Execute, room: Room, last: int) -> None:
+    """Raise Moved where a tenant has too much, since other processes wrote for it, too, up to the version *last*."""
+    # Each version is one subscription more at most. So nobody counts who is far from a bound.
+    if last - room.counted > min(room.subscriptions - room.held, room.unindexed - room.held_unindexed):
+        counted = "SELECT count(*), coalesce(sum(unindexed), 0) FROM subscriptions WHERE tenant = ?"
+        ((held, unindexed),) = execute(counted, (room.tenant,)).fetchall()
+        if held > room.subscriptions or unindexed > room.unindexed:
+            raise Moved
 
 
 def _check(execute: Execute, known: Mapping[Key, int]) -> None:
