@@ -57,7 +57,8 @@ from streamer.service.pipeline import Feed, Pipeline, Setup
 from streamer.service.protocols import Sink, Source
 from streamer.service.routes import Routes
 from streamer.service.sinks.file import FileAppender
-from streamer.service.sinks.webhook import Webhook, signature
+from streamer.service.sinks.signing import signature
+from streamer.service.sinks.webhook import Webhook
 from streamer.service.sources.file import FileLines
 from streamer.service.spool import Spool, Terms
 from streamer.service.store.store import Store

@@ -15,7 +15,7 @@ MODULES: Final = {
     "plot": ("matplotlib",),
     "portable": ("bitarray", "celpy", "pybloom_live", "rpds"),
     "postgres": ("psycopg",),
-    "service": ("jinja2", "starlette", "uvicorn"),
+    "service": ("httptools", "jinja2", "starlette", "uvicorn"),
     "spark": ("pyspark", "pyarrow", "bitarray", "pybloom_live", "rich", "typer"),
     "zstd": ("zstandard",),
 }

@@ -29,10 +29,10 @@ from streamer.config.schema.sinks import checked_url, refused
 from streamer.errors import ConfigError
 from streamer.locks import Lock
 from streamer.model import is_unicode
-from streamer.service import faults
+from streamer.service import faults, sinks
 from streamer.service.guard import Guard
 from streamer.service.messages import Shape, Speaker, Way
-from streamer.service.sinks.webhook import Webhook, signing_key
+from streamer.service.sinks.signing import signing_key
 from streamer.service.spool import History, Owner, Spool, Terms
 from streamer.service.store.database import Moved
 from streamer.service.store.gateways import GatewayTable, StoredGateway
@@ -372,12 +372,12 @@ class Gateways:
         if settings.url is None:
             self._spool.add_history(sink, owner, min(rules.history, quota), rules.history_time.total_seconds())
         else:
-            endpoint = Webhook(
+            endpoint = sinks.posting(
                 settings.url,
                 [_Kept(secret) for secret in row.secrets],
                 Guard(rules.networks),
-                timeout=rules.timeout.total_seconds(),
-                connect_timeout=rules.connect_timeout.total_seconds(),
+                timeout=rules.timeout,
+                connect_timeout=rules.connect_timeout,
                 in_batches=settings.batch > 1,
                 authority=rules.ca,
             )

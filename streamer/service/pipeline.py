@@ -312,9 +312,7 @@ class Pipeline:
         """Send a message that says that it is a test, past all that waits; None where there is no such sink."""
         identity, text = letters.test(sink)
         began = time.monotonic()
-        if (delivery := self._spool.delivery(sink)) is not None:
-            outcome = delivery.endpoint.send([identity], [text])
-        else:
+        if (outcome := self._spool.test(sink, identity, text)) is None:
             with self._turn:
                 if sink not in self._setup.sinks:
                     return None

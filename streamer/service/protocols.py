@@ -181,12 +181,12 @@ class Sink(Protocol):
 
 
 class Endpoint(Protocol):
-    """Where messages go from the spool (`streamer.service.spool`), one attempt at a time. Several threads use it at once."""
+    """Where messages go from the spool (`streamer.service.spool`). One event loop sends; any thread may close it."""
 
     def check(self) -> None:
         """Find out whether it can be used at all, and send nothing. Raises ServiceError."""
 
-    def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
+    async def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
         """Try to deliver messages together; one call has all of them held, or none."""
 
     def close(self) -> None:

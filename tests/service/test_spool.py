@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import logging
@@ -9,6 +10,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,6 +44,8 @@ class Endpoint:
         self.flying: Counter[str] = Counter()
         self._lock = threading.Lock()
         self.times: Counter[str] = Counter()
+        self.took: list[list[str]] = []
+        self._threads = ThreadPoolExecutor(64)
 
     def check(self) -> None:
         """All is well."""
@@ -49,7 +53,14 @@ class Endpoint:
     def close(self) -> None:
         """Nothing is open."""
 
-    def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
+    async def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
+        # An answer may wait; no other one waits for it.
+        outcome = await asyncio.get_running_loop().run_in_executor(self._threads, self._send, ids)
+        if outcome.result == "delivered":
+            self.took.append(list(ids))
+        return outcome
+
+    def _send(self, ids: Sequence[str]) -> Outcome:
         keys = {identity.partition("-")[0] for identity in ids}
         with self._lock:
             for key in keys:
@@ -78,8 +89,6 @@ class Endpoint:
             for identity in ids:
                 found[identity.partition("-")[0]].append(identity)
         return found
-
-    took: list[list[str]]
 
 
 class Place:
@@ -151,22 +160,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made.store.close()
 
 
-def recorded(answer: Callable[[str, int], Outcome]) -> Endpoint:
-    """Return an endpoint that also keeps what it took."""
-    endpoint = Endpoint(answer)
-    endpoint.took = []
-    send = endpoint.send
-
-    def sent(ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
-        outcome = send(ids, messages)
-        if outcome.result == "delivered":
-            endpoint.took.append(list(ids))
-        return outcome
-
-    endpoint.send = sent  # type: ignore[method-assign]
-    return endpoint
-
-
 def ids_of(keys: Sequence[str], count: int) -> list[str]:
     return [f"{key}-{number:04}" for number in range(count) for key in keys]
 
@@ -180,7 +173,7 @@ def test_each_key_is_delivered_in_order_whatever_fails(place: Place, batch: int,
     def answer(identity: str, times: int) -> Outcome:
         return DOWN if hash(identity) % 11 == 0 and times < 3 else GOOD
 
-    endpoint = recorded(answer)
+    endpoint = Endpoint(answer)
     place.run(endpoint, Terms(first=0.001, most=0.01, batch=batch, concurrency=concurrency, attempts=50))
     assert endpoint.accepted() == {f"k{key}": [each for each in ids if each.startswith(f"k{key}-")] for key in range(20)}
     assert endpoint.most_at_once <= concurrency
@@ -192,7 +185,7 @@ def test_each_key_is_delivered_in_order_whatever_fails(place: Place, batch: int,
 def test_a_failing_key_waits_alone(place: Place) -> None:
     place.put(ids_of(["bad", "a", "b", "c"], 300))
     # It fails until all others are through.
-    endpoint = recorded(lambda identity, _: DOWN if identity == "bad-0000" and len(endpoint.took) < 900 else GOOD)
+    endpoint = Endpoint(lambda identity, _: DOWN if identity == "bad-0000" and len(endpoint.took) < 900 else GOOD)
     place.run(endpoint, Terms(first=0.02, most=0.1, attempts=1000))
     assert endpoint.accepted()["bad"] == ids_of(["bad"], 300)
 
@@ -201,7 +194,7 @@ def test_a_key_with_very_many_messages_keeps_no_other_waiting(place: Place, monk
     monkeypatch.setattr(delivery, "MOST_HELD", 50)
     monkeypatch.setattr(delivery, "MOST_OF_A_KEY", 10)
     place.put([*ids_of(["hot"], 500), "cold-0000"])
-    endpoint = recorded(lambda *_: GOOD)
+    endpoint = Endpoint(lambda *_: GOOD)
     place.run(endpoint)
     assert [each for ids in endpoint.took for each in ids].index("cold-0000") < 100
     assert endpoint.accepted()["hot"] == ids_of(["hot"], 500)
@@ -209,7 +202,7 @@ def test_a_key_with_very_many_messages_keeps_no_other_waiting(place: Place, monk
 
 def test_messages_without_a_key_wait_for_none(place: Place) -> None:
     place.put([*ids_of(["none"], 50)])
-    endpoint = recorded(lambda identity, times: DOWN if identity == "none-0000" and times < 3 else GOOD)
+    endpoint = Endpoint(lambda identity, times: DOWN if identity == "none-0000" and times < 3 else GOOD)
     place.run(endpoint)
     assert sorted(each for ids in endpoint.took for each in ids) == ids_of(["none"], 50)
     assert endpoint.took[-1] == ["none-0000"]
@@ -217,7 +210,7 @@ def test_messages_without_a_key_wait_for_none(place: Place) -> None:
 
 def test_attempts_wait_twice_as_long_each_time_and_then_the_message_is_a_dead_letter(place: Place) -> None:
     place.put(["a-0000", "a-0001"])
-    endpoint = recorded(lambda identity, _: DOWN if identity == "a-0000" else GOOD)
+    endpoint = Endpoint(lambda identity, _: DOWN if identity == "a-0000" else GOOD)
     place.run(endpoint, Terms(first=0.1, most=0.15, attempts=4))
     at = [moment for identity, moment in endpoint.sent if identity == "a-0000"]
     waits = [after - before for before, after in itertools.pairwise(at)]
@@ -235,7 +228,7 @@ def test_attempts_wait_twice_as_long_each_time_and_then_the_message_is_a_dead_le
 def test_with_block_a_key_waits_for_its_dead_letter_through_restarts(place: Place) -> None:
     blocking = Terms(first=0.01, most=0.01, attempts=2, on_exhausted="block")
     place.put(["a-0000", "a-0001", "b-0000"])
-    endpoint = recorded(lambda identity, _: DOWN if identity == "a-0000" else GOOD)
+    endpoint = Endpoint(lambda identity, _: DOWN if identity == "a-0000" else GOOD)
     place.run(endpoint, blocking)
     for _ in range(2):
         assert endpoint.took == [["b-0000"]]
@@ -248,7 +241,7 @@ def test_with_block_a_key_waits_for_its_dead_letter_through_restarts(place: Plac
     assert place.counts.totals()["matches_pending"] == 2
     place.store.respool(place.store.letters())
     assert place.letters() == []
-    better = recorded(lambda *_: GOOD)
+    better = Endpoint(lambda *_: GOOD)
     place.run(better, blocking)
     assert better.took == [["a-0000"], ["a-0001"]]
 
@@ -256,9 +249,9 @@ def test_with_block_a_key_waits_for_its_dead_letter_through_restarts(place: Plac
 def test_a_dead_letter_that_is_dropped_lets_its_key_go_on(place: Place) -> None:
     place.put(["a-0000", "a-0001"])
     blocking = Terms(first=0.01, most=0.01, attempts=1, on_exhausted="block")
-    place.run(recorded(lambda *_: DOWN), blocking)
+    place.run(Endpoint(lambda *_: DOWN), blocking)
     assert place.store.drop(None) == 1
-    endpoint = recorded(lambda *_: GOOD)
+    endpoint = Endpoint(lambda *_: GOOD)
     place.run(endpoint, blocking)
     assert endpoint.took == [["a-0001"]]
 
@@ -269,7 +262,7 @@ def test_a_dead_letter_that_is_dropped_lets_its_key_go_on(place: Place) -> None:
 def test_of_two_who_replay_or_drop_a_letter_at_once_one_does(
     place: Place, first: str, then: str, on_exhausted: Literal["block", "dead_letter"]
 ) -> None:
-    endpoint = recorded(lambda identity, times: DOWN if identity == "a-0000" and times == 1 else GOOD)
+    endpoint = Endpoint(lambda identity, times: DOWN if identity == "a-0000" and times == 1 else GOOD)
     running = place.start(endpoint, Terms(first=0.01, most=0.01, attempts=1, on_exhausted=on_exhausted))
     place.put(["a-0000", "a-0001", "b-0000"], running)
     until(lambda: len(place.letters()) == 1)
@@ -287,7 +280,7 @@ def test_of_two_who_replay_or_drop_a_letter_at_once_one_does(
 
 def test_what_cannot_get_better_is_given_up_at_once_and_alone(place: Place) -> None:
     place.put(ids_of(["a", "b", "c"], 10))
-    endpoint = recorded(lambda identity, _: Outcome("never", "422", "HTTP status 422") if identity == "b-0004" else GOOD)
+    endpoint = Endpoint(lambda identity, _: Outcome("never", "422", "HTTP status 422") if identity == "b-0004" else GOOD)
     place.run(endpoint, Terms(batch=8))
     assert place.letters() == [("b-0004", "422", 1)]
     accepted = endpoint.accepted()
@@ -298,11 +291,11 @@ def test_what_cannot_get_better_is_given_up_at_once_and_alone(place: Place) -> N
 
 def test_replayed_messages_have_their_ids_and_the_bytes_that_they_had(place: Place) -> None:
     place.put(["a-0000"], body=b"x" * 2_000_000)
-    place.run(recorded(lambda *_: Outcome("never", "400", "HTTP status 400")))
+    place.run(Endpoint(lambda *_: Outcome("never", "400", "HTTP status 400")))
     (letter,) = place.store.letters()
     assert letter.is_whole
     place.store.respool([letter])
-    endpoint = recorded(lambda *_: GOOD)
+    endpoint = Endpoint(lambda *_: GOOD)
     place.run(endpoint)
     assert endpoint.took == [["a-0000"]]
     assert place.left() == place.letters() == []
@@ -310,7 +303,7 @@ def test_replayed_messages_have_their_ids_and_the_bytes_that_they_had(place: Pla
 
 def test_the_schedule_is_kept_through_a_restart(place: Place) -> None:
     place.put(["a-0000", "a-0001"])
-    endpoint = recorded(lambda identity, times: DOWN if times < 3 else GOOD)
+    endpoint = Endpoint(lambda identity, times: DOWN if times < 3 else GOOD)
     running = place.start(endpoint, Terms(first=1.0, most=2.0, attempts=5))
     until(lambda: place.left()[0][1] == 1)
     running.stop()
@@ -332,7 +325,7 @@ def test_the_schedule_is_kept_through_a_restart(place: Place) -> None:
 def test_a_clock_that_was_set_back_lets_nobody_wait_longer(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.put(["a-0000"])
     place.store.database.rows("UPDATE spool SET attempts = 1, due = ?", int(time.time() * 1000) + 10**9)
-    endpoint = recorded(lambda *_: GOOD)
+    endpoint = Endpoint(lambda *_: GOOD)
     place.run(endpoint)
     assert endpoint.took == [["a-0000"]]
 
@@ -349,7 +342,7 @@ def test_a_breaker_asks_one_request_at_a_time_whether_an_endpoint_is_back(place:
         down[0] += 1
         return DOWN
 
-    endpoint = recorded(answer)
+    endpoint = Endpoint(answer)
     running = place.start(endpoint, Terms(first=0.02, most=0.05, attempts=100))
     until(lambda: running.gauges()[0].state == "open" and down[0] > 15)
     began, before = time.monotonic(), down[0]
@@ -376,7 +369,7 @@ def test_an_endpoint_that_asks_for_time_is_left_alone_so_long_but_no_longer_than
         def answer(*_: object, first: list[bool] = first, patience: Outcome = patience) -> Outcome:
             return patience if first and first.pop() else GOOD
 
-        endpoint = recorded(answer)
+        endpoint = Endpoint(answer)
         place.run(endpoint, Terms(first=0.01, most=most, attempts=5, concurrency=1))
         at = [moment for _, moment in endpoint.sent]
         assert least <= at[1] - at[0] < least + 2
@@ -386,7 +379,7 @@ def test_an_endpoint_that_wants_no_more_is_not_asked_again_until_somebody_says_s
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.put(["a-0000", "b-0000"])
-    gone = recorded(lambda *_: Outcome("gone", "410", "HTTP status 410"))
+    gone = Endpoint(lambda *_: Outcome("gone", "410", "HTTP status 410"))
     running = place.run(gone, Terms(concurrency=1))
     assert len(gone.sent) == 1
     assert running.gauges()[0].state == "disabled"
@@ -394,7 +387,7 @@ def test_an_endpoint_that_wants_no_more_is_not_asked_again_until_somebody_says_s
     assert "its endpoint wants no more (HTTP status 410)" in caplog.text
     place.store.close()
     place.open()
-    same = recorded(lambda *_: GOOD)
+    same = Endpoint(lambda *_: GOOD)
     place.run(same)
     assert same.sent == []
     assert "start with --enable out" in caplog.text
@@ -406,17 +399,17 @@ def test_an_endpoint_that_wants_no_more_is_not_asked_again_until_somebody_says_s
 
 def test_another_url_is_asked_again(place: Place) -> None:
     place.put(["a-0000"])
-    place.run(recorded(lambda *_: Outcome("gone", "410", "HTTP status 410")))
+    place.run(Endpoint(lambda *_: Outcome("gone", "410", "HTTP status 410")))
     place.store.close()
     place.open()
-    endpoint = recorded(lambda *_: GOOD)
+    endpoint = Endpoint(lambda *_: GOOD)
     place.run(endpoint, target="another")
     assert endpoint.took == [["a-0000"]]
 
 
 def test_a_full_spool_lets_who_fills_it_wait(place: Place) -> None:
     hold = threading.Event()
-    endpoint = recorded(lambda *_: GOOD if hold.wait(30) else DOWN)
+    endpoint = Endpoint(lambda *_: GOOD if hold.wait(30) else DOWN)
     running = place.start(endpoint, Terms(bytes=1000))
     put: list[int] = []
 
@@ -440,7 +433,7 @@ def test_a_full_spool_lets_who_fills_it_wait(place: Place) -> None:
 def test_who_stops_does_not_wait_for_room(place: Place) -> None:
     """What was read of standard input cannot be read again, so it goes into the spool all the same."""
     hold = threading.Event()
-    endpoint = recorded(lambda *_: GOOD if hold.wait(30) else DOWN)
+    endpoint = Endpoint(lambda *_: GOOD if hold.wait(30) else DOWN)
     running = place.start(endpoint, Terms(bytes=1000))
     place.put(["a-0000", "a-0001"], running, b"x" * 400)
     filling = threading.Thread(target=place.put, args=(["a-0002"], running, b"x" * 400))
@@ -459,7 +452,7 @@ def test_who_stops_does_not_wait_for_room(place: Place) -> None:
 
 def test_a_full_spool_gives_up_the_oldest_that_are_not_on_their_way(place: Place) -> None:
     hold = threading.Event()
-    endpoint = recorded(lambda *_: GOOD if hold.wait(30) else DOWN)
+    endpoint = Endpoint(lambda *_: GOOD if hold.wait(30) else DOWN)
     running = place.start(endpoint, Terms(bytes=1000, when_full="dead_letter", concurrency=1))
     place.put(["a-0000"], running, b"x" * 400)
     until(lambda: endpoint.sent)
@@ -476,7 +469,7 @@ def test_a_full_spool_gives_up_the_oldest_that_are_not_on_their_way(place: Place
 
 
 def test_a_message_that_is_larger_than_all_the_room_passes(place: Place) -> None:
-    endpoint = recorded(lambda *_: GOOD)
+    endpoint = Endpoint(lambda *_: GOOD)
     running = place.start(endpoint, Terms(bytes=10))
     for number in range(3):
         place.put([f"a-{number:04}"], running, b"x" * 400)
@@ -490,7 +483,7 @@ def test_memory_holds_a_window_of_a_full_spool(place: Place, monkeypatch: pytest
     monkeypatch.setattr(delivery, "PAGE", 10)
     monkeypatch.setattr(delivery, "MOST_BLOCKED", 30)
     place.put(ids_of([f"k{number}" for number in range(150)], 3))
-    endpoint = recorded(lambda identity, times: DOWN if times == 1 and hash(identity) % 3 else GOOD)
+    endpoint = Endpoint(lambda identity, times: DOWN if times == 1 and hash(identity) % 3 else GOOD)
     running = place.start(endpoint, FAST)
     running.complete()
     each = running._deliveries["out"]
@@ -516,7 +509,7 @@ def fail() -> None:
 def test_a_failure_at_any_point_loses_nothing_and_keeps_ids_and_order(place: Place, point: str) -> None:
     ids = ids_of(["a", "b", "c"], 20)
     place.put(ids)
-    endpoint = recorded(lambda identity, times: DOWN if times == 1 and identity.endswith("3") else GOOD)
+    endpoint = Endpoint(lambda identity, times: DOWN if times == 1 and identity.endswith("3") else GOOD)
     met = [0]
 
     def sometimes() -> None:
@@ -678,14 +671,14 @@ def test_counts_add_up_at_any_moment_with_a_spool(
 
 def test_letters_of_messages_are_one_a_message(place: Place) -> None:
     place.put(["a-0000", "b-0000"])
-    place.run(recorded(lambda *_: Outcome("never", "400", "HTTP status 400")))
+    place.run(Endpoint(lambda *_: Outcome("never", "400", "HTTP status 400")))
     letters: list[DeadLetter] = place.store.letters()
     assert [each.message for each in letters] == ["a-0000", "b-0000"]
     assert {(each.source, each.position) for each in letters} == {("s", 1)}
 
 
 def test_what_is_added_while_the_store_is_read_is_not_passed_over(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    endpoint = recorded(lambda *_: GOOD)
+    endpoint = Endpoint(lambda *_: GOOD)
     running = place.start(endpoint)
     waiting, added = place.store.waiting, [False]
 
@@ -712,7 +705,7 @@ def test_where_dead_letters_have_no_room_a_message_waits_with_its_key_and_all_el
 ) -> None:
     """A letter that a key waits for is never forgotten for another one."""
     is_back = threading.Event()
-    endpoint = recorded(lambda identity, _: GOOD if is_back.is_set() or identity.startswith("good") else outcome)
+    endpoint = Endpoint(lambda identity, _: GOOD if is_back.is_set() or identity.startswith("good") else outcome)
     place.store.dead_letter_bytes = 1000
     terms = Terms(first=0.01, most=0.05, attempts=2, on_exhausted=on_exhausted)
     keys = [f"k{number}" for number in range(8)]
@@ -742,7 +735,7 @@ def test_where_dead_letters_have_no_room_a_message_waits_with_its_key_and_all_el
 
 def test_a_full_spool_makes_no_dead_letters_that_have_no_room(place: Place) -> None:
     is_back = threading.Event()
-    endpoint = recorded(lambda *_: GOOD if is_back.is_set() else DOWN)
+    endpoint = Endpoint(lambda *_: GOOD if is_back.is_set() else DOWN)
     place.store.dead_letter_bytes = 100
     running = place.start(endpoint, Terms(first=0.01, most=0.05, attempts=1000, bytes=5000, when_full="dead_letter"))
     filling = threading.Thread(target=lambda: [place.put([each], running, b"x" * 1000) for each in ids_of(["a"], 8)])
@@ -759,7 +752,7 @@ def test_a_full_spool_makes_no_dead_letters_that_have_no_room(place: Place) -> N
 
 
 def test_a_tenant_that_holds_too_much_ends_nothing_where_dead_letters_have_no_room(place: Place) -> None:
-    endpoint = recorded(lambda *_: DOWN)
+    endpoint = Endpoint(lambda *_: DOWN)
     place.store.dead_letter_bytes = 100
     running = place.start(endpoint, Terms(first=0.01, most=0.05, attempts=1000), owner=Owner("acme", 5000, 8))
     for each in ids_of(["a"], 12):

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from email.utils import formatdate
 from ipaddress import ip_network
 from pathlib import Path
@@ -22,8 +22,12 @@ from streamer.config.secret import SecretValue
 from streamer.errors import ConfigError, ServiceError
 from streamer.service import guard
 from streamer.service.guard import Found, Guard
+from streamer.service.observed.attempts import Attempts
+from streamer.service.protocols import Outcome
 from streamer.service.sinks import webhook
-from streamer.service.sinks.webhook import Webhook, _seconds, signing_key
+from streamer.service.sinks.signing import signing_key
+from streamer.service.sinks.webhook import Webhook, _seconds
+from streamer.service.spool.attempting import Attempting
 from tests.service.receiver import Receiver
 
 SECRETS = ["whsec_" + base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2)]
@@ -31,24 +35,50 @@ ID, MESSAGE = "0123456789abcdef" * 2, b'{"specversion":"1.0","id":"x"}\n'
 LOCAL = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
-@pytest.fixture
-def to(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Webhook]]:
-    """Make webhooks to a port of this machine."""
-    made: list[Webhook] = []
-    for number, secret in enumerate(SECRETS):
-        monkeypatch.setenv(f"HOOK{number}", secret)
+class Posting:
+    """A webhook whose attempts a test waits for."""
 
-    def to(port: int, path: str = "/", *, scheme: str = "http", **more: Any) -> Webhook:
-        options = {"guard": Guard(LOCAL), "timeout": 1.0} | more
-        made.append(Webhook(f"{scheme}://localhost:{port}{path}", **options))
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        self.hook = Webhook(*arguments, **more)
+        self._attempting = Attempting(lambda _: None, Attempts())
+
+    def check(self) -> None:
+        self.hook.check()
+
+    def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
+        return self._attempting.once(self.hook, ids, messages)
+
+    def close(self) -> None:
+        self._attempting.end([self.hook])
+
+
+@pytest.fixture
+def posting() -> Iterator[Callable[..., Posting]]:
+    """Make webhooks."""
+    made: list[Posting] = []
+
+    def posting(*arguments: Any, **more: Any) -> Posting:
+        made.append(Posting(*arguments, **more))
         return made[-1]
 
-    yield to
+    yield posting
     for each in made:
         each.close()
 
 
-def test_a_request_is_signed_with_each_secret_as_standard_webhooks_say(receiver: Receiver, to: Callable[..., Webhook]) -> None:
+@pytest.fixture
+def to(monkeypatch: pytest.MonkeyPatch, posting: Callable[..., Posting]) -> Callable[..., Posting]:
+    """Make webhooks to a port of this machine."""
+    for number, secret in enumerate(SECRETS):
+        monkeypatch.setenv(f"HOOK{number}", secret)
+
+    def to(port: int, path: str = "/", *, scheme: str = "http", **more: Any) -> Posting:
+        return posting(f"{scheme}://localhost:{port}{path}", **({"guard": Guard(LOCAL), "timeout": 1.0} | more))
+
+    return to
+
+
+def test_a_request_is_signed_with_each_secret_as_standard_webhooks_say(receiver: Receiver, to: Callable[..., Posting]) -> None:
     hook = to(receiver.port, "/a/b?c=d", secrets=[SecretValue("env", "HOOK0"), SecretValue("env", "HOOK1")])
     assert hook.send([ID], [MESSAGE]).result == "delivered"
     (request,) = receiver.requests
@@ -67,12 +97,12 @@ def test_a_request_is_signed_with_each_secret_as_standard_webhooks_say(receiver:
         )
 
 
-def test_without_a_secret_there_is_no_signature(receiver: Receiver, to: Callable[..., Webhook]) -> None:
+def test_without_a_secret_there_is_no_signature(receiver: Receiver, to: Callable[..., Posting]) -> None:
     to(receiver.port).send([ID], [MESSAGE])
     assert "webhook-signature" not in receiver.requests[0].headers
 
 
-def test_a_batch_is_an_array_with_an_id_of_its_own(receiver: Receiver, to: Callable[..., Webhook]) -> None:
+def test_a_batch_is_an_array_with_an_id_of_its_own(receiver: Receiver, to: Callable[..., Posting]) -> None:
     hook = to(receiver.port, in_batches=True, secrets=[SecretValue("env", "HOOK0")])
     for ids in (["a", "b"], ["a", "b"], ["a"]):
         assert hook.send(ids, [MESSAGE] * len(ids)).result == "delivered"
@@ -84,13 +114,13 @@ def test_a_batch_is_an_array_with_an_id_of_its_own(receiver: Receiver, to: Calla
 
 
 @pytest.mark.parametrize("secret", ["", "whsec_", "hunter2", "whsec_***", "whsec_" + "A" * 8, "whsec_" + "A" * 400])
-def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str, tmp_path: Path) -> None:
+def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str, tmp_path: Path, posting: Callable[..., Posting]) -> None:
     with pytest.raises(ConfigError) as refused:
         signing_key(secret)
     assert "A" * 8 not in str(refused.value)
     assert "hunter2" not in str(refused.value)
     (tmp_path / "secret").write_text(secret)
-    hook = Webhook("https://example.com/", [SecretValue("file", str(tmp_path / "secret"))])
+    hook = posting("https://example.com/", [SecretValue("file", str(tmp_path / "secret"))])
     with pytest.raises(ServiceError):
         hook.check()
     assert hook.send([ID], [MESSAGE]).code == "secret"
@@ -105,7 +135,7 @@ def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str, tmp_path
         (410, "gone"),
     ],
 )
-def test_each_status_comes_to_one_result(receiver: Receiver, to: Callable[..., Webhook], status: int, result: str) -> None:
+def test_each_status_comes_to_one_result(receiver: Receiver, to: Callable[..., Posting], status: int, result: str) -> None:
     receiver.answer = lambda _: (status, {"Location": f"http://127.0.0.1:{receiver.port}/elsewhere"})
     hook = to(receiver.port)
     outcome = hook.send([ID], [MESSAGE])
@@ -116,7 +146,7 @@ def test_each_status_comes_to_one_result(receiver: Receiver, to: Callable[..., W
     assert receiver.connections == 1
 
 
-def test_retry_after_is_seconds_or_a_date(receiver: Receiver, to: Callable[..., Webhook]) -> None:
+def test_retry_after_is_seconds_or_a_date(receiver: Receiver, to: Callable[..., Posting]) -> None:
     hook = to(receiver.port)
     for status, told, expected in ((429, "7", 7.0), (503, "0", 0.0), (503, "soon", None), (500, "7", None), (429, "-5", None)):
         receiver.answer = lambda _, told=told, status=status: (status, {"Retry-After": told})  # type: ignore[misc]
@@ -209,7 +239,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
     ],
 )
 def test_no_response_takes_longer_or_more_than_it_may(
-    raw: Callable[..., Raw], to: Callable[..., Webhook], serve: Callable[[socket.socket], None], result: str, code: str
+    raw: Callable[..., Raw], to: Callable[..., Posting], serve: Callable[[socket.socket], None], result: str, code: str
 ) -> None:
     server = raw(serve)
     hook = to(server.port)
@@ -221,7 +251,7 @@ def test_no_response_takes_longer_or_more_than_it_may(
     assert "smtp" not in outcome.reason
 
 
-def test_who_refuses_a_body_before_it_is_there_has_refused_it(raw: Callable[..., Raw], to: Callable[..., Webhook]) -> None:
+def test_who_refuses_a_body_before_it_is_there_has_refused_it(raw: Callable[..., Raw], to: Callable[..., Posting]) -> None:
     def refuse(connected: socket.socket) -> None:
         connected.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         connected.shutdown(socket.SHUT_RDWR)
@@ -231,7 +261,7 @@ def test_who_refuses_a_body_before_it_is_there_has_refused_it(raw: Callable[...,
     assert (outcome.result, outcome.code, server.taken) == ("never", "413", 1)
 
 
-def test_a_connection_that_was_closed_meanwhile_is_made_anew(raw: Callable[..., Raw], to: Callable[..., Webhook]) -> None:
+def test_a_connection_that_was_closed_meanwhile_is_made_anew(raw: Callable[..., Raw], to: Callable[..., Posting]) -> None:
     server = raw(lambda connected: connected.sendall(OK + b"Content-Length: 0\r\n\r\n"))
     hook = to(server.port)
     for _ in range(3):
@@ -240,7 +270,7 @@ def test_a_connection_that_was_closed_meanwhile_is_made_anew(raw: Callable[..., 
 
 
 def test_an_interim_response_is_no_answer_to_this_request_nor_its_answer_one_to_the_next(
-    raw: Callable[..., Raw], to: Callable[..., Webhook]
+    raw: Callable[..., Raw], to: Callable[..., Posting]
 ) -> None:
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 
@@ -258,7 +288,7 @@ def test_an_interim_response_is_no_answer_to_this_request_nor_its_answer_one_to_
     assert server.taken == 1
 
 
-def test_an_endpoint_that_would_speak_something_else_is_left(raw: Callable[..., Raw], to: Callable[..., Webhook]) -> None:
+def test_an_endpoint_that_would_speak_something_else_is_left(raw: Callable[..., Raw], to: Callable[..., Posting]) -> None:
     def serve(connected: socket.socket) -> None:
         connected.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
         connected.recv(65_536)
@@ -270,16 +300,18 @@ def test_an_endpoint_that_would_speak_something_else_is_left(raw: Callable[..., 
     assert server.taken == 2
 
 
-def test_an_endpoint_that_is_not_there_is_asked_later(to: Callable[..., Webhook]) -> None:
+def test_an_endpoint_that_is_not_there_is_asked_later(to: Callable[..., Posting], posting: Callable[..., Posting]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     outcome = to(port).send([ID], [MESSAGE])
     assert (outcome.result, outcome.code) == ("later", "connection")
-    assert Webhook("https://nosuch.invalid/").send([ID], [MESSAGE]).code == "unresolved"
-    assert Webhook("https://" + "a" * 70 + ".invalid/").send([ID], [MESSAGE]).result == "later"
+    assert posting("https://nosuch.invalid/").send([ID], [MESSAGE]).code == "unresolved"
+    assert posting("https://" + "a" * 70 + ".invalid/").send([ID], [MESSAGE]).result == "later"
 
 
-def test_a_name_is_resolved_once_and_the_address_that_was_judged_is_connected_to(receiver: Receiver) -> None:
+def test_a_name_is_resolved_once_and_the_address_that_was_judged_is_connected_to(
+    receiver: Receiver, posting: Callable[..., Posting]
+) -> None:
     """A name that is public when it is judged, and leads inside when it is connected to: DNS rebinding."""
     asked: list[str] = []
 
@@ -287,7 +319,7 @@ def test_a_name_is_resolved_once_and_the_address_that_was_judged_is_connected_to
         asked.append(host)
         return [(socket.AF_INET, ("8.8.8.8" if len(asked) % 2 else "127.0.0.1", port))]
 
-    hook = Webhook(f"http://rebinding.example:{receiver.port}/", guard=Guard(), resolve=rebinding, timeout=0.3)
+    hook = posting(f"http://rebinding.example:{receiver.port}/", guard=Guard(), resolve=rebinding, timeout=0.3)
     # The first answer is public, so that is where it connects to: nobody is there for us.
     assert hook.send([ID], [MESSAGE]).code in ("timeout", "connection")
     assert hook.send([ID], [MESSAGE]).code == "forbidden_address"
@@ -295,7 +327,9 @@ def test_a_name_is_resolved_once_and_the_address_that_was_judged_is_connected_to
     assert receiver.connections == 0
 
 
-def test_an_address_that_is_not_allowed_is_never_connected_to(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_is_not_allowed_is_never_connected_to(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, posting: Callable[..., Posting]
+) -> None:
     def connect(*_: object) -> None:
         raise AssertionError("connected")
 
@@ -311,13 +345,13 @@ def test_an_address_that_is_not_allowed_is_never_connected_to(receiver: Receiver
         "[::127.0.0.1]",
         "0",
     ):
-        outcome = Webhook(f"http://{host}:{receiver.port}/", guard=Guard()).send([ID], [MESSAGE])
+        outcome = posting(f"http://{host}:{receiver.port}/", guard=Guard()).send([ID], [MESSAGE])
         assert outcome.code in ("forbidden_address", "unresolved"), host
     assert guard.resolve("127.0.0.1", 80) == [(socket.AF_INET, ("127.0.0.1", 80))]
 
 
 def test_no_proxy_and_no_netrc_is_looked_for(
-    receiver: Receiver, to: Callable[..., Webhook], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    receiver: Receiver, to: Callable[..., Posting], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
@@ -379,7 +413,7 @@ def served(raw: Callable[..., Raw], authority: Path, newest: ssl.TLSVersion | No
 
 
 def test_tls_is_checked_for_the_name_and_by_the_certificates_that_are_trusted(
-    raw: Callable[..., Raw], to: Callable[..., Webhook], authority: Path
+    raw: Callable[..., Raw], to: Callable[..., Posting], authority: Path, posting: Callable[..., Posting]
 ) -> None:
     server = served(raw, authority)
     hook = to(server.port, scheme="https", authority=authority)
@@ -387,18 +421,18 @@ def test_tls_is_checked_for_the_name_and_by_the_certificates_that_are_trusted(
     assert hook.send([ID], [MESSAGE]).result == "delivered"
     outcome = to(server.port, scheme="https").send([ID], [MESSAGE])
     assert (outcome.code, outcome.reason) == ("tls", "TLS: CERTIFICATE_VERIFY_FAILED")
-    other = Webhook(f"https://127.0.0.1:{server.port}/", guard=Guard(LOCAL), authority=authority, timeout=1)
+    other = posting(f"https://127.0.0.1:{server.port}/", guard=Guard(LOCAL), authority=authority, timeout=1)
     assert other.send([ID], [MESSAGE]).code == "tls"
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-def test_old_tls_is_refused(raw: Callable[..., Raw], to: Callable[..., Webhook], authority: Path) -> None:
+def test_old_tls_is_refused(raw: Callable[..., Raw], to: Callable[..., Posting], authority: Path) -> None:
     server = served(raw, authority, ssl.TLSVersion.TLSv1_1)
     assert to(server.port, scheme="https", authority=authority).send([ID], [MESSAGE]).result == "later"
 
 
 def test_a_secret_that_was_changed_is_used_after_a_while(
-    receiver: Receiver, to: Callable[..., Webhook], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    receiver: Receiver, to: Callable[..., Posting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "secret"
     path.write_text(SECRETS[0])
@@ -411,7 +445,7 @@ def test_a_secret_that_was_changed_is_used_after_a_while(
         Verifier(secret).verify(request.body, {name.lower(): value for name, value in request.headers.items()})
 
 
-def test_what_the_guide_verifies_a_signature_with_does(receiver: Receiver, to: Callable[..., Webhook]) -> None:
+def test_what_the_guide_verifies_a_signature_with_does(receiver: Receiver, to: Callable[..., Posting]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
     names: dict[str, Any] = {}
     exec(text.partition("<!-- file: verify.py -->\n```python\n")[2].partition("```")[0], names)

@@ -1,5 +1,12 @@
 """Where matches go, one kind of sink a file."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from streamer.config.schema.sinks import FileSink, KafkaSink, Sink, StdoutSink, WebhookSink
 from streamer.errors import ServiceError
 from streamer.extras import needed
@@ -7,7 +14,9 @@ from streamer.service import protocols
 from streamer.service.guard import Guard
 from streamer.service.sinks.file import FileAppender
 from streamer.service.sinks.stdout import Stdout
-from streamer.service.sinks.webhook import Webhook
+
+if TYPE_CHECKING:
+    from streamer.service.sinks.signing import Revealing
 
 
 def made(section: Sink) -> protocols.Sink:
@@ -28,13 +37,40 @@ def made(section: Sink) -> protocols.Sink:
 
 
 def endpoint(section: WebhookSink) -> protocols.Endpoint:
-    """Return the endpoint that a section describes."""
-    return Webhook(
+    """Return the endpoint that a section describes. Raises ServiceError where what it needs is not installed."""
+    return posting(
         section.url,
         section.secret,
         Guard(section.networks),
-        timeout=section.timeout.total_seconds(),
-        connect_timeout=section.connect_timeout.total_seconds(),
+        timeout=section.timeout,
+        connect_timeout=section.connect_timeout,
         in_batches=section.batch > 1,
         authority=section.ca,
+    )
+
+
+def posting(
+    url: str,
+    secrets: Sequence[Revealing],
+    guard: Guard,
+    *,
+    timeout: timedelta,
+    connect_timeout: timedelta,
+    in_batches: bool,
+    authority: Path | None,
+) -> protocols.Endpoint:
+    """Return an endpoint of a URL. Raises as `endpoint`."""
+    try:
+        with needed("posting to webhooks needs httptools", "service"):
+            from streamer.service.sinks.webhook import Webhook
+    except ImportError as error:
+        raise ServiceError(str(error)) from error
+    return Webhook(
+        url,
+        secrets,
+        guard,
+        timeout=timeout.total_seconds(),
+        connect_timeout=connect_timeout.total_seconds(),
+        in_batches=in_batches,
+        authority=authority,
     )

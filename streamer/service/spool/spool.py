@@ -1,4 +1,4 @@
-"""Who fills the spool, the thread that owns it, and the threads that attempt.
+"""Who fills the spool, and the thread that owns it; attempts are made in another (`attempting.py`).
 
 Where several processes share a store each fills the spool, and one *leads*: it alone attempts, so that a key has one attempt at a
 time. The store says who leads, for `LEASE` seconds at a time. Who stops gives that up; who dies, or stands still, is followed
@@ -17,23 +17,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final, TypeAlias, TypeVar, final
+from typing import Final, TypeVar, final
 
 from streamer.errors import ServiceError
 from streamer.locks import Lock
-from streamer.service import faults, letters
+from streamer.service import letters
 from streamer.service.metrics import Counts, Gauges
 from streamer.service.observed.attempts import Attempts
 from streamer.service.protocols import Endpoint, Outcome
+from streamer.service.spool.attempting import Answer, Attempting, Job
 from streamer.service.spool.breaker import Terms
-from streamer.service.spool.delivery import WEBHOOKS, Delivery, Line, Owner
+from streamer.service.spool.delivery import WEBHOOKS, Delivery, Owner
 from streamer.service.spool.history import STREAMS, History
 from streamer.service.store.database import Fenced
-from streamer.service.store.rows import Changes, DeadLetter, Spooled, Waiting, milliseconds
+from streamer.service.store.rows import Changes, DeadLetter, Spooled, milliseconds
 from streamer.service.store.store import Store
 
-#: Threads that attempt, for all endpoints together, and so many of them for tenants' own gateways.
-MOST_THREADS: Final = 256
+#: Requests on their way, to all endpoints together, and so many of them to tenants' own gateways.
+MOST_REQUESTS: Final = 256
 MOST_OWN: Final = 192
 #: A tenant that holds too much is cut by one part of so many more, so that it is not cut for each message.
 _PARTS: Final = 32
@@ -64,7 +65,6 @@ class _Asking:
 
 #: Stands for messages that are in the store: who wants them reads them there.
 _ANYTHING: Final = Spooled("", None, "", 0, "", "", 0, 0, b"")
-_Answer: TypeAlias = tuple[Delivery, list[Waiting], list[Line], Outcome | BaseException]
 
 
 @final
@@ -89,13 +89,12 @@ class Spool:
         self._deliveries: dict[str, Delivery] = {}
         self._removed: dict[str, Delivery] = {}
         self._histories: dict[str, History] = {}
-        self._inbox: queue.SimpleQueue[_Answer | _Asking | Callable[[], None] | None] = queue.SimpleQueue()
-        self._jobs: queue.SimpleQueue[tuple[Delivery, Endpoint, list[Waiting], list[Line]] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Sequence[Answer] | _Asking | Callable[[], None] | None] = queue.SimpleQueue()
+        self._attempting = Attempting(self._inbox.put, self.attempts)
         self._lock, self._holding = Lock(), Lock()
         self._full: set[Owner] = set()
         self._flying = self._own_flying = self._turns = 0
         self._is_stopping = self._is_complete = self._is_over = self._is_running = False
-        self._threads = 0
         self._asking: _Asking | None = None
         self._changes = Changes()
         self._touched: set[Delivery] = set()
@@ -169,6 +168,11 @@ class Spool:
     def enable(self, name: str) -> bool:
         """Deliver again to an endpoint that wanted no more; tell whether it was so."""
         return self._do(lambda: self._enable(name, self._deliveries.get(name)))
+
+    def test(self, name: str, identity: str, message: bytes) -> Outcome | None:
+        """Post a message to a sink past all that waits; None where there is no such sink. Raises ServiceError at the end."""
+        delivery = self._deliveries.get(name)
+        return None if delivery is None else self._attempting.once(delivery.endpoint, [identity], [message])
 
     def replay(self, letters: Sequence[DeadLetter]) -> None:
         """Put messages that were given up into the spool again; the letters are dropped. See `Store.respool`."""
@@ -401,8 +405,7 @@ class Spool:
             self._store.leave()
         finally:
             self._is_over = True
-            for _ in range(self._threads):
-                self._jobs.put(None)
+            self._attempting.end([each.endpoint for each in (*self._deliveries.values(), *self._removed.values())])
             if self._asking is not None:
                 self._asking.granted.set()
 
@@ -429,20 +432,23 @@ class Spool:
             elif callable(item):
                 item()
             elif item is not None:
-                each, rows, lines, outcome = item
-                self._flying -= 1
-                self._own_flying -= each.owner is not None
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                now = time.monotonic()
-                each.done(rows, lines, outcome, self._changes, now)
-                self._touched.add(each)
-                if self._since is None and len(self._changes):
-                    self._since = now
+                self._done(item)
             try:
                 item = self._inbox.get_nowait()
             except queue.Empty:
                 return True
+
+    def _done(self, answers: Sequence[Answer]) -> None:
+        now = time.monotonic()
+        for each, rows, lines, outcome in answers:
+            self._flying -= 1
+            self._own_flying -= each.owner is not None
+            if isinstance(outcome, BaseException):
+                raise outcome
+            each.done(rows, lines, outcome, self._changes, now)
+            self._touched.add(each)
+        if self._since is None and len(self._changes):
+            self._since = now
 
     # Of several processes
 
@@ -546,27 +552,27 @@ class Spool:
         # Of a key one message is on its way at a time, also where who sent it knows it no more.
         self._ending = [each for each in self._ending if each.requests]
         ending = {each.name for each in self._ending}
+        jobs: list[Job] = []
         # Where there are not requests enough for all, another one is the first to have some each time.
         each_of = list(self._deliveries.values())
         self._turns = (self._turns + 1) % max(len(each_of), 1)
         for each in each_of[self._turns :] + each_of[: self._turns]:
             if self._is_stopping:
-                return
+                break
             if each.is_idle or each.name in ending:
                 continue
             each.load(now)
             while self._may_begin(each) and (job := each.take(now)) is not None:
                 self._flying += 1
                 self._own_flying += each.owner is not None
-                if self._flying > self._threads:
-                    self._threads += 1
-                    threading.Thread(target=self._attempt, name=f"streamer-spool-{self._threads}", daemon=True).start()
-                self._jobs.put((each, each.endpoint, *job))
+                jobs.append((each, each.endpoint, *job))
+        if jobs:
+            self._attempting.begin(jobs)
 
     def _may_begin(self, each: Delivery) -> bool:
         if each.owner is None:
-            return self._flying < MOST_THREADS
-        return self._own_flying < MOST_OWN and each.owner.requests < each.owner.most_requests and self._flying < MOST_THREADS
+            return self._flying < MOST_REQUESTS
+        return self._own_flying < MOST_OWN and each.owner.requests < each.owner.most_requests and self._flying < MOST_REQUESTS
 
     def _grant(self) -> None:
         asking = self._asking
@@ -678,16 +684,6 @@ class Spool:
         """Return those that nobody has replayed or dropped since they were read."""
         return [each for letter in letters for each in self._store.letters(letter.id - 1, 1) if each.id == letter.id]
 
-    # Threads that attempt
-
-    def _attempt(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            each, endpoint, rows, lines = job
-            began, outcome = time.monotonic(), _tried(endpoint.send, rows)
-            if isinstance(outcome, Outcome):
-                self.attempts.add(each.name, [row.message for row in rows], outcome, time.monotonic() - began)
-            self._inbox.put((each, rows, lines, outcome))
-
 
 def tally(spooled: Iterable[Spooled]) -> dict[str, tuple[int, int, int]]:
     """Return how many messages, bytes and matches there are for each sink."""
@@ -696,16 +692,6 @@ def tally(spooled: Iterable[Spooled]) -> dict[str, tuple[int, int, int]]:
         messages, size, matches = sums.get(each.sink, (0, 0, 0))
         sums[each.sink] = (messages + 1, size + len(each.body), matches + each.matches)
     return sums
-
-
-def _tried(send: Callable[[Sequence[str], Sequence[bytes]], Outcome], rows: Sequence[Waiting]) -> Outcome | BaseException:
-    try:
-        faults.point("spool.taken")
-        outcome = send([row.message for row in rows], [row.body for row in rows])
-        faults.point("spool.answered")
-        return outcome
-    except BaseException as error:
-        return error
 
 
 def _without(held: Mapping[str, _T], name: str) -> dict[str, _T]:
