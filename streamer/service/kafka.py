@@ -207,11 +207,12 @@ class Cluster:
 
     def _ask(self, question: Callable[[float], Mapping[Any, Future[Any]]]) -> Mapping[Any, Future[Any]]:
         """Return answers, all of which are there: a client must not be dropped while a thread of its own may still answer."""
-        self._heard.last = None
+        self._heard.last, self._heard.are_down = None, False
         try:
             answers = question(_FIRST_ANSWER)
             failed = [error.args[0].code() for each in answers.values() if isinstance(error := each.exception(), KafkaException)]
-            if PASSING.isdisjoint(failed) or self._refusal() is not None:
+            # Names that nobody knows, and ports at which nobody listens, are as they are a few seconds later, too.
+            if PASSING.isdisjoint(failed) or self._refusal() is not None or self._heard.are_down:
                 return answers
             answers = question(ANSWER)
             for each in answers.values():
@@ -245,11 +246,17 @@ class Cluster:
 
 @final
 class _Heard:
-    """What went wrong last besides answers. It does not hold the client, which else a thread of its own might drop."""
+    """What went wrong last besides answers. It does not hold the client, which else a thread of its own might drop.
+
+    Attributes:
+        are_down: whether no broker could be connected to.
+    """
 
     last: KafkaError | None = None
+    are_down = False
 
     def __call__(self, error: KafkaError) -> None:
+        self.are_down = self.are_down or error.code() == KafkaError._ALL_BROKERS_DOWN
         if self.last is None or _tells(error) >= _tells(self.last):
             self.last = error
 

@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from streamer import Config
 from streamer.config.loader import Loaded
+from streamer.config.secret import SecretValue
 from streamer.errors import ServiceError
 from streamer.service import away
 from streamer.service.protocols import Away
 from streamer.service.serve import Service
 from streamer.service.sinks.file import FileAppender
+from streamer.service.sources import replication
 from tests.service.api import BIG, order, running, until
 from tests.service.conftest import lines
 from tests.service.database import ORDERS, PUBLICATION, SUBSCRIPTION
@@ -107,6 +110,83 @@ def test_who_is_told_to_end_while_it_waits_ends(tmp_path: Path, monkeypatch: pyt
         service.stop()
         thread.join(10)
         assert not thread.is_alive()
+
+
+def test_a_server_that_says_nothing_does_not_hold_up_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, backend: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("PG", f"postgresql://u:p@127.0.0.1:{silent.getsockname()[1]}/x")
+        kafka = {"type": "kafka", "brokers": ["127.0.0.1:9"], "topics": ["orders"], "group": "g", "format": "debezium"}
+        sections = shop(tmp_path)
+        began = time.monotonic()
+        with running(tmp_path, **sections | {"sources": {**sections["sources"], "orders": kafka}}) as api:
+            assert time.monotonic() - began < 8
+            assert api.ask("GET", "/readyz", token="").json["reason"] == "away"
+            told = api.ask("GET", "/v1/sources", token=api.make_token(None, "admin")).json["items"]
+            assert [each["state"] for each in told] == ["away", "away"]
+            assert "sources.shop: its server has not answered so far; it is waited for" in caplog.text
+            until(lambda: "sources.orders: no broker answers at 127.0.0.1:9" in caplog.text)
+            began = time.monotonic()
+        assert time.monotonic() - began < 8
+
+
+def test_a_database_that_is_starting_up_is_waited_for(
+    stopped: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, backend: str
+) -> None:
+    monkeypatch.setenv("PG", stopped.dsn())
+    stopped.start(goes_on=False)
+    with pytest.raises(Away, match=r"sources\.shop: .*the database system is (starting up|not accepting connections)"):
+        Service(lambda: Loaded(Config.from_dict(shop(tmp_path)))).check()
+    with running(tmp_path, **shop(tmp_path)) as api:
+        assert api.ask("GET", "/readyz", token="").json["reason"] == "away"
+        until(lambda: "tried again in" in caplog.text)
+        stopped.go_on()
+        until(lambda: api.ask("GET", "/readyz", token="").status == 200, 20)
+    stopped.stop()
+
+
+def test_nobody_stands_still_while_a_server_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What asks a server whether it is there would keep all threads from going on meanwhile."""
+    monkeypatch.setattr(replication, "_CONNECT_TIMEOUT", 2)
+    longest = [0.0]
+    is_over = threading.Event()
+
+    def tick() -> None:
+        before = time.monotonic()
+        while not is_over.wait(0.01):
+            longest[0], before = max(longest[0], time.monotonic() - before), time.monotonic()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        ticking = threading.Thread(target=tick)
+        ticking.start()
+        for host in (f"127.0.0.1:{silent.getsockname()[1]}", "nobody.invalid"):
+            monkeypatch.setenv("PG", f"postgresql://u:p@{host}/x")
+            dsn = SecretValue("env", "PG")
+            with pytest.raises(psycopg.OperationalError) as told:
+                replication.connect(dsn, replication=True)
+            assert replication.is_away(told.value, dsn)
+        is_over.set()
+        ticking.join()
+    assert longest[0] < 1
+
+
+@pytest.mark.parametrize("kind", ["postgres", "kafka"])
+def test_a_host_that_nobody_knows_is_an_error_of_the_check_and_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str, backend: str
+) -> None:
+    monkeypatch.setenv("PG", "postgresql://u:p@nobody.invalid/x")
+    sections = shop(tmp_path)
+    if kind == "kafka":
+        kafka = {"type": "kafka", "brokers": ["nobody.invalid:9092"], "topics": ["orders"], "group": "g"}
+        sections["sources"] = {"shop": kafka}
+    began = time.monotonic()
+    with pytest.raises(ServiceError, match=r"sources\.shop: .*[Ff]ailed to resolve (host )?'nobody\.invalid"):
+        Service(lambda: Loaded(Config.from_dict(sections))).check()
+    assert time.monotonic() - began < 10
+    with running(tmp_path, **sections) as api:
+        assert api.ask("GET", "/readyz", token="").json["reason"] == "away"
+        until(lambda: "nobody.invalid" in caplog.text and "; tried again in" in caplog.text)
 
 
 def test_while_a_sink_is_away_events_wait_and_nothing_is_confirmed(

@@ -79,9 +79,16 @@ class Cluster:
         """Return how to connect."""
         return f"postgresql://{user}:secret-word@127.0.0.1:{self.port}/{database}"
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        self._run("pg_ctl", "-D", self._data, "-w", "-l", self.directory / "log", "start")
+    def start(self, *, goes_on: bool = True) -> None:
+        """Start it, and wait until it answers; where it does not go on it takes nobody yet, until `go_on`."""
+        options = ["-o", f"-c hot_standby={'on' if goes_on else 'off'}"]
+        if not goes_on:
+            (self._data / "standby.signal").touch()
+        self._run("pg_ctl", "-D", self._data, "-w", "-l", self.directory / "log", *options, "start")
+
+    def go_on(self) -> None:
+        """Go on with a start, and wait until it takes everybody."""
+        self._run("pg_ctl", "-D", self._data, "-w", "promote")
 
     def stop(self, mode: str = "fast") -> None:
         """Stop it: `fast` waits for those who read its log, `immediate` is a crash."""

@@ -34,6 +34,8 @@ _SETTINGS: Final = {
     "timezone": "UTC",
 }
 _CONNECT_TIMEOUT: Final = 10
+#: How long one that answered a moment ago may take, in seconds: the least that libpq knows.
+_PING_TIMEOUT: Final = 2
 #: 2000-01-01, which PostgreSQL counts microseconds from, in seconds since the epoch.
 _EPOCH: Final = 946_684_800
 _DATA, _KEEPALIVE = 0x77, 0x6B  # w, k
@@ -93,7 +95,10 @@ def is_away(error: psycopg.Error, dsn: SecretValue) -> bool:
     # Of who is not let in, libpq has no more than a text. What it says of TLS does not pass by waiting.
     if not isinstance(error, psycopg.OperationalError) or _OF_TLS.search(str(error)):
         return False
-    found = pq.PGconn.ping(make_conninfo("", **{"connect_timeout": _CONNECT_TIMEOUT, **_parameters(dsn)}).encode())
+    if isinstance(error, errors.ConnectionTimeout) or error.pgconn is None:
+        # It said nothing, or nobody knows its name. libpq would not let other threads go on until it knew as much.
+        return True
+    found = pq.PGconn.ping(make_conninfo("", **{**_parameters(dsn), "connect_timeout": _PING_TIMEOUT}).encode())
     return found in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
 
