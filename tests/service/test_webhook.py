@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import socket
@@ -286,6 +287,123 @@ def test_an_interim_response_is_no_answer_to_this_request_nor_its_answer_one_to_
     hook = to(server.port)
     assert [hook.send([ID], [MESSAGE]).code for _ in range(2)] == ["200", "500"]
     assert server.taken == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OK + b"Content-Length: 0\r\n\r\nHTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
+        OK + b"Content-Length: 2\r\n\r\nokHTTP/1.1 410 Gone\r\n",
+        OK + b"Content-Length: 0\r\n\r\n\0\0",
+        OK + b"Connection: close\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+    ],
+)
+def test_what_an_endpoint_says_besides_its_response_answers_no_other_request(
+    raw: Callable[..., Raw], to: Callable[..., Posting], answer: bytes
+) -> None:
+    server = raw(lambda connected: (connected.sendall(answer), time.sleep(0.5)))
+    hook = to(server.port)
+    assert [hook.send([ID], [MESSAGE]).code for _ in range(2)] == ["200", "200"]
+    assert server.taken == 2
+
+
+def test_what_an_endpoint_says_while_nobody_asks_answers_no_request(raw: Callable[..., Raw], to: Callable[..., Posting]) -> None:
+    def serve(connected: socket.socket) -> None:
+        connected.sendall(OK + b"Content-Length: 0\r\n\r\n")
+        time.sleep(0.1)
+        connected.sendall(b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n")
+        time.sleep(0.5)
+
+    server = raw(serve)
+    hook = to(server.port)
+    assert hook.send([ID], [MESSAGE]).code == "200"
+    time.sleep(0.3)
+    assert hook.send([ID], [MESSAGE]).code == "200"
+    assert server.taken == 2
+
+
+def test_a_response_may_come_in_pieces_with_a_body_of_any_kind(raw: Callable[..., Raw], to: Callable[..., Posting]) -> None:
+    chunked = OK + b"Transfer-Encoding: chunked\r\n\r\n3;a=b\r\nyes\r\n2\r\n!!\r\n0\r\nX-After: 1\r\n\r\n"
+
+    def serve(connected: socket.socket) -> None:
+        while True:
+            for at in range(len(chunked)):
+                connected.sendall(chunked[at : at + 1])
+            if not connected.recv(65_536):
+                return
+
+    server = raw(serve)
+    hook = to(server.port)
+    for _ in range(3):
+        outcome = hook.send([ID], [MESSAGE])
+        assert (outcome.result, outcome.said) == ("delivered", b"yes!!")
+    assert server.taken == 1
+
+
+def test_a_host_that_begins_no_tls_is_waited_for_as_long_as_a_connection_may_take(
+    raw: Callable[..., Raw], to: Callable[..., Posting]
+) -> None:
+    server = raw(lambda connected: time.sleep(5))
+    began = time.monotonic()
+    assert to(server.port, scheme="https", connect_timeout=0.3).send([ID], [MESSAGE]).code == "timeout"
+    assert time.monotonic() - began < 3
+
+
+def test_a_name_that_takes_long_to_look_up_keeps_no_other_endpoint_waiting(receiver: Receiver) -> None:
+    is_free = threading.Event()
+
+    def stuck(host: str, port: int) -> list[Found]:
+        is_free.wait(30)
+        return []
+
+    slow = Webhook("http://slow.example/", guard=Guard(LOCAL), resolve=stuck)
+    fast = Webhook(f"http://localhost:{receiver.port}/", guard=Guard(LOCAL))
+    answered: list[str] = []
+    attempting = Attempting(lambda _: None, Attempts())
+    waiting = threading.Thread(target=lambda: answered.append(attempting.once(slow, [ID], [MESSAGE]).code))
+    waiting.start()
+    try:
+        assert attempting.once(fast, [ID], [MESSAGE]).result == "delivered"
+        assert answered == []
+        is_free.set()
+        waiting.join(30)
+        assert answered == ["forbidden_address"]
+    finally:
+        is_free.set()
+        attempting.end([slow, fast])
+
+
+def test_who_waits_for_an_attempt_is_told_that_the_service_ends() -> None:
+    is_asked = threading.Event()
+
+    class Never:
+        def check(self) -> None:
+            """All is well."""
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+        async def send(self, ids: Sequence[str], messages: Sequence[bytes]) -> Outcome:
+            is_asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    attempting, told = Attempting(lambda _: None, Attempts()), []
+
+    def ask() -> None:
+        try:
+            attempting.once(Never(), [ID], [MESSAGE])
+        except ServiceError as error:
+            told.append(str(error))
+
+    waiting = threading.Thread(target=ask)
+    waiting.start()
+    assert is_asked.wait(30)
+    attempting.end([])
+    waiting.join(30)
+    ask()
+    assert told == ["the service is ending"] * 2
 
 
 def test_an_endpoint_that_would_speak_something_else_is_left(raw: Callable[..., Raw], to: Callable[..., Posting]) -> None:
