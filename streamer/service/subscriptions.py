@@ -68,6 +68,8 @@ MOST_EXPIRED: Final = 1000
 _AGAIN: Final = 1.0
 #: How often what is old is taken out of the log of changes, in seconds.
 _TRIM: Final = 3600.0
+#: How often tenants that have too much in it are looked for, in seconds; what is younger other processes may not have seen.
+LIMIT: Final = 60.0
 #: So much longer than counting took one waits until one counts again.
 _PATIENCE: Final = 20.0
 _T = TypeVar("_T")
@@ -106,15 +108,18 @@ class Quotas:
 
     Attributes:
         unindexed: of those, how many may be candidates for every event of their collection.
+        history: bytes of the log of changes.
     """
 
     subscriptions: int | None = None
     unindexed: int | None = None
+    history: int | None = None
 
     @classmethod
     def of(cls, config: Config) -> Quotas:
         """Return those of a configuration."""
-        return cls(config.api.quotas.subscriptions, config.api.quotas.unindexed)
+        quotas = config.api.quotas
+        return cls(quotas.subscriptions, quotas.unindexed, quotas.history)
 
 
 class Result(NamedTuple):
@@ -252,7 +257,9 @@ class Subscriptions:
         self._counted = 0
         self._dirty: set[str] = set()
         self._recounted = 0.0
-        self._trimmed = time.monotonic()
+        self._trimmed = self._limited = time.monotonic()
+        # Tenants that the log of changes may have too much of.
+        self._logged: set[str] = set()
         self._count()
 
     # Whole, from files
@@ -316,6 +323,7 @@ class Subscriptions:
         self._paused: Counter[str] = Counter()
         for tenant, (held, unindexed, paused) in self._table.counts().items():
             self._held[tenant], self._unindexed[tenant], self._paused[tenant] = held, unindexed, paused
+        self._logged.update(self._held)
 
     # Looking
 
@@ -479,6 +487,7 @@ class Subscriptions:
             self._dirty.update(row.tenant for row in (*rows, *gone))
             self._recounted = 0.0
             raise
+        self._logged.update(row.tenant for row in (*rows, *gone))
         self._note(versions)
         return written
 
@@ -689,6 +698,9 @@ class Subscriptions:
                 if time.monotonic() - self._trimmed >= _TRIM:
                     self._trimmed = time.monotonic()
                     self._table.trim(milliseconds() - int(self.history.total_seconds() * 1000))
+                if time.monotonic() - self._limited >= LIMIT:
+                    self._limited = time.monotonic()
+                    self._limit_history()
                 is_told = False
             except ServiceError as error:
                 if not is_told:
@@ -697,6 +709,22 @@ class Subscriptions:
             if wait != 0.0:
                 # A clock that is set to another time is noticed.
                 self._wake.wait(60.0 if wait is None else min(wait, 60.0))
+
+    def _limit_history(self) -> None:
+        """Forget the oldest changes of tenants that the log has too much of; what is too young waits for the next time."""
+        if (most := self.quotas.history) is None:
+            return
+        with self._lock:
+            tenants, self._logged = self._logged, set()
+        before = milliseconds() - int(LIMIT * 1000)
+        left = set(tenants)
+        try:
+            for tenant in tenants:
+                if self._table.limit(tenant, most, before):
+                    left.discard(tenant)
+        finally:
+            with self._lock:
+                self._logged |= left
 
     def expire(self) -> int:
         """Take out some of those whose lease is over; return how many. Raises ServiceError: they match nothing all the same."""

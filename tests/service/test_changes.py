@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from streamer import Engine
+from streamer.service import subscriptions as written
 from streamer.service.api import tokens
 from streamer.service.store import changes
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Stored, Table
-from streamer.service.subscriptions import MOST_VERSION, Subscriptions
+from streamer.service.subscriptions import MOST_VERSION, Quotas, Subscriptions
 from streamer.service.tenants import claimed
 from tests.service.api import BIG, LINES, Api, running, until
 
@@ -108,6 +110,44 @@ def test_the_log_keeps_the_last_of_each_subscription_and_nothing_that_is_old(tmp
     assert subscriptions.changes("acme", "c", MOST_VERSION, 100) is None
     assert table.last() == (changes.MOST_ENTRIES + 6, changes.MOST_ENTRIES + 6)
     table.close()
+    subscriptions.close()
+    store.close()
+
+
+def test_of_a_tenant_the_log_keeps_so_many_bytes_and_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    store = Store(tmp_path)
+    subscriptions = Subscriptions(Engine(), store, Quotas(history=10_000))
+
+    def put(tenant: str, name: str, number: int) -> None:
+        text = json.dumps({"id": name, "collection": "c", "labels": {"n": number, "long": "x" * 1000}}).encode()
+        subscriptions.put(claimed(text, tenant), lambda _: None)
+
+    def known(tenant: str, name: str) -> list[int]:
+        entries = subscriptions.changes(tenant, name, MOST_VERSION, 100)
+        return [json.loads(each.text or b"")["labels"]["n"] for each in entries or ()]
+
+    def numbers(count: int) -> list[int]:
+        return list(reversed(range(count)))
+
+    for number in range(15):
+        for tenant, name in (("acme", "a"), ("acme", "b"), ("other", "a")):
+            if tenant == "acme" or number < 5:
+                put(tenant, name, number)
+    subscriptions._limit_history()
+    assert known("acme", "a") == numbers(15)  # too young
+    monkeypatch.setattr(written, "LIMIT", 0.0)
+    time.sleep(0.01)
+    subscriptions.start()
+    until(lambda: len(known("acme", "a")) < 15)
+    kept = known("acme", "a")
+    assert kept == list(range(14, 14 - len(kept), -1))
+    # About 1,150 bytes each, of two subscriptions.
+    assert len(kept) + len(known("acme", "b")) in (8, 9, 10)
+    assert known("other", "a") == numbers(5)
+    subscriptions.remove("acme", "b", lambda _: None)
+    assert (subscriptions.changes("acme", "b", MOST_VERSION, 100) or ())[0].what == "delete"
     subscriptions.close()
     store.close()
 

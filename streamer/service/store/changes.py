@@ -11,10 +11,11 @@ version  what                                    replaced
 An entry has the text that it replaced, not the one that it wrote: that one is with the next entry, or with the subscription. So
 who writes a million new subscriptions has each text in the store once.
 
-Invariant: all entries up to `versions.forgotten` are gone; of those since, a subscription's last one is always there. So other
-processes find here what was deleted since they looked.
+Invariant: of the entries up to `versions.forgotten` some are gone; of those since, a subscription's last one is always there. So
+other processes find here what was deleted since they looked.
 
-Of each subscription so many entries are kept, and each for so long. They go some at a time.
+Of each subscription so many entries are kept, of each tenant so many bytes, and each for so long. They go some at a time, the
+oldest first.
 """
 
 from __future__ import annotations
@@ -91,11 +92,34 @@ def trim(execute: Execute, before: int) -> bool:
             break
         last, count = version, count + 1
     if count:
-        execute("UPDATE versions SET forgotten = ? WHERE forgotten < ?", (last, last))
+        execute(_FORGET, (last, last))
         execute("DELETE FROM changes WHERE version <= ?", (last,))
     return count == _AT_ONCE
 
 
+def limit(execute: Execute, tenant: str, most_bytes: int, before: int) -> tuple[int, int]:
+    """Take out some entries of a tenant that has more than so many bytes; return how many went, and how many bytes are left.
+
+    Args:
+        before: those that are younger stay, in milliseconds since the epoch: other processes may not have seen them so far.
+    """
+    ((size,),) = execute(f"SELECT coalesce(sum({_SIZE}), 0) FROM changes WHERE tenant = ?", (tenant,)).fetchall()
+    last, count, left = 0, 0, int(size)
+    if left > most_bytes:
+        for version, at, size in execute(_OLDEST, (tenant, _AT_ONCE)).fetchall():
+            if at >= before or left <= most_bytes:
+                break
+            last, count, left = version, count + 1, left - size
+    if count:
+        execute(_FORGET, (last, last))
+        execute("DELETE FROM changes WHERE tenant = ? AND version <= ?", (tenant, last))
+    return count, left
+
+
+_FORGET: Final = "UPDATE versions SET forgotten = ? WHERE forgotten < ?"
+#: Of an entry, with what a row takes besides.
+_SIZE: Final = "length(tenant) + length(id) + length(who) + coalesce(length(replaced), 0) + 100"
+_OLDEST: Final = f"SELECT version, at, {_SIZE} FROM changes WHERE tenant = ? ORDER BY version LIMIT ?"
 _DELETED: Final = (
     "SELECT version, tenant, id FROM changes WHERE version > ? AND version <= ? AND what = 'delete' ORDER BY version LIMIT ?"
 )

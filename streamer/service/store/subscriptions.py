@@ -206,6 +206,13 @@ class Table:
         while self._database.change(lambda execute: changes.trim(execute, before)):
             pass
 
+    def limit(self, tenant: str, most_bytes: int, before: int) -> bool:
+        """Forget the oldest that was written for a tenant, but for what is younger; tell whether it has no more bytes then."""
+        while True:
+            count, left = self._database.change(lambda execute: changes.limit(execute, tenant, most_bytes, before))
+            if not count or left <= most_bytes:
+                return left <= most_bytes
+
     # What other processes change
 
     def last(self) -> tuple[int, int]:
