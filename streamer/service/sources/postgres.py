@@ -19,30 +19,29 @@ is gone or invalidated. `on_lost` says what is done then.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import psycopg
-from psycopg import pq, sql
+from psycopg import sql
 
-from streamer import cdc
-from streamer.cdc.pgoutput import Begin, Change, Column, Commit, Table, converter, named_converter
+from streamer.cdc.pgoutput import Begin, Commit
 from streamer.config.schema.sources import PostgresSource
-from streamer.errors import EventCode, EventError, ServiceError
-from streamer.service import faults, formats, protocols
+from streamer.errors import EventError, ServiceError
+from streamer.service import faults, protocols
 from streamer.service.away import delay
 from streamer.service.protocols import Batch, Record, Refused
 from streamer.service.sources.lines import CHUNK, KEPT
-from streamer.service.sources.replication import Keepalive, Replication, connect, is_away, lsn, lsn_text, said
+from streamer.service.sources.plugins import plugged
+from streamer.service.sources.replication import Keepalive, Replication, connect, is_away, lsn_text, said
+from streamer.service.sources.slot import Place, Server, Slot, check_room, look, primary_keys
+from streamer.service.sources.snapshot import rows_of
 
-#: Rows of a table that are read at once.
-_ROWS: Final = 1000
 #: A server is told that its log may go at most this often, in seconds, unless it asks.
 _TELL: Final = 1.0
 #: A slot or its log is gone, its publication is not there in what is read, a file of the log is gone.
@@ -51,76 +50,6 @@ _NOT_READY, _UNDEFINED, _NO_FILE = "55000", "42704", "58P01"
 _LASTING: Final = frozenset({"42501", "58P01", "0A000", "22023", "42601"})
 Rows: TypeAlias = Generator[Batch, None, None]
 _LOGGER: Final = logging.getLogger("streamer.service")
-
-
-@final
-class _Place(NamedTuple):
-    """How far a slot was read: all transactions that end there or before, and so many events of the next one."""
-
-    end: int
-    transaction: int = 0
-    events: int = 0
-
-    def text(self) -> str:
-        members: dict[str, Any] = {"lsn": lsn_text(self.end)}
-        if self.transaction:
-            members |= {"transaction": lsn_text(self.transaction), "events": self.events}
-        return json.dumps(members)
-
-    @classmethod
-    def of(cls, text: str) -> _Place:
-        members = json.loads(text)
-        return cls(lsn(members["lsn"]), lsn(members.get("transaction", "0/0")), members.get("events", 0))
-
-
-@final
-class _Slot(NamedTuple):
-    """What the server says of our slot."""
-
-    plugin: str
-    kind: str
-    database: str | None
-    process: int | None
-    confirmed: int
-    is_lost: bool
-
-
-@final
-class _Server(NamedTuple):
-    """What the server says of itself."""
-
-    system: str
-    timeline: str
-    database: str
-    slot: _Slot | None
-    sender_timeout: float
-
-
-class _Plugin(Protocol):
-    """What reads the messages of an output plugin."""
-
-    def read(self, message: bytes) -> Begin | Commit | list[Change]:
-        """Return what a message says. Raises EventError."""
-
-
-@final
-class _Wal2json:
-    """wal2json, format version 2, whose begins and commits say where they stand."""
-
-    def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
-        self._decode = formats.wal2json(columns)
-
-    def read(self, message: bytes) -> Begin | Commit | list[Change]:
-        """See `_Plugin`."""
-        if not message.startswith((b'{"action":"B"', b'{"action":"C"')):
-            return self._decode(message)
-        try:
-            members = json.loads(message)
-            if members["action"] == "B":
-                return Begin(lsn(members["lsn"]), 0)
-            return Commit(lsn(members["lsn"]), lsn(members["nextlsn"]))
-        except (KeyError, TypeError, ValueError):
-            raise EventError(EventCode.BAD_VALUE, "wal2json: a transaction that does not say where it stands") from None
 
 
 class _InUseError(Exception):
@@ -142,8 +71,8 @@ class PostgresChanges:
         self._gone: deque[str] = deque()
         self._partition = ""
         self._keys: dict[str, list[str]] = {}
-        self._place: _Place | None = None  # all up to there was given out, or holds nothing
-        self._emitted: _Place | None = None  # what the store was given last
+        self._place: Place | None = None  # all up to there was given out, or holds nothing
+        self._emitted: Place | None = None  # what the store was given last
         self._emitted_at = 0.0
         self._held = 0  # what the store has, and the server may forget
         self._told_at = 0.0
@@ -160,9 +89,9 @@ class PostgresChanges:
     def check(self) -> None:
         """See `Source`."""
         with self._told(), closing(Replication(self._section.dsn)) as stream:
-            slot = self._look(stream).slot
+            slot = look(stream, self._section).slot
             if slot is None:
-                self._check_room(stream)
+                check_room(stream)
             elif slot.process is not None:
                 raise ServiceError(f"process {slot.process} of the server reads slot {self._slot}; one process reads a slot")
             elif slot.is_lost and self._section.on_lost == "fail":
@@ -171,16 +100,16 @@ class PostgresChanges:
     def open(self, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
         """See `Source`."""
         with self._told(), closing(Replication(self._section.dsn)) as stream:
-            server = self._look(stream)
+            server = look(stream, self._section)
             self._partition = f"{server.system}.{server.timeline}"
             self._resume(server, confirmed, begin)
             if self._place is None:
                 if server.slot is None:
                     _LOGGER.info("slot %s is made; that waits for the transactions that run now", self._slot)
-                    self._place = _Place(self._create(stream, export=False)[0])
+                    self._place = Place(self._create(stream, export=False)[0])
                     faults.point("source.slot")
                 else:
-                    self._place = _Place(server.slot.confirmed)
+                    self._place = Place(server.slot.confirmed)
                 begin(self._partition, self._place.text())
             elif self._section.on_lost == "fail" and (reason := self._why_lost(server.slot)) is not None:
                 raise self._lost(reason)
@@ -188,62 +117,25 @@ class PostgresChanges:
         self._emitted = self._place
         threading.Thread(target=self._keep_alive, name=f"streamer-{self._slot}-alive", daemon=True).start()
 
-    def _resume(self, server: _Server, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
+    def _resume(self, server: Server, confirmed: Mapping[str, str], begin: protocols.Begin) -> None:
         """Find the place where this server was read last, if it was."""
         self._place = self._lost_because = None
         self._gone.clear()
         places = dict(confirmed.items())
         if (text := places.pop(self._partition, None)) is not None:
-            self._place = _Place.of(text)
+            self._place = Place.of(text)
         elif places:
             partition, text = list(places.items())[-1]
             if partition.partition(".")[0] == server.system:
                 # A standby was promoted, and the log goes on; what was in flight gets other ids.
-                self._place = _Place(_Place.of(text).end)
+                self._place = Place(Place.of(text).end)
             else:
                 # Before all that its slot may have: what it has not is lost, also if this process dies now.
-                self._place, self._lost_because = _Place(0), "this is another server than the one that was read"
+                self._place, self._lost_because = Place(0), "this is another server than the one that was read"
             begin(self._partition, self._place.text())
         self._gone.extend(places)
 
-    def _look(self, stream: Replication) -> _Server:
-        """Ask the server what there is. Raises ServiceError where its setup does not do."""
-        section = self._section
-        ((system, timeline, _, database),) = stream.rows("IDENTIFY_SYSTEM")
-        ((level, timeout, publications),) = stream.rows(
-            "SELECT current_setting('wal_level'), (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'),"
-            f" (SELECT count(*) FROM pg_publication WHERE pubname = {stream.literal(section.publication)})"
-        )
-        if level != "logical":
-            raise ServiceError(f"wal_level of the server is {level}; set wal_level = logical, and restart it")
-        if section.plugin == "pgoutput" and publications == "0":
-            name = section.publication
-            raise ServiceError(
-                f"no publication {name!r} in database {database}; make one of the tables that you want: "
-                f'CREATE PUBLICATION "{name}" FOR TABLE …'
-            )
-        found = stream.rows(
-            "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn, to_jsonb(s) ->> 'wal_status'"
-            f" FROM pg_replication_slots s WHERE slot_name = '{self._slot}'"
-        )
-        slot = None
-        for plugin, kind, of_database, process, flushed, status in found:
-            slot = _Slot(
-                plugin or "", kind or "", of_database, int(process) if process else None, lsn(flushed or "0/0"), status == "lost"
-            )
-            if slot.kind != "logical" or slot.plugin != section.plugin or slot.database != database:
-                what = f"a {slot.kind} slot" if slot.kind != "logical" else f"of plugin {slot.plugin} in database {slot.database}"
-                raise ServiceError(f"slot {self._slot} is {what}, and {section.plugin} in database {database} is wanted")
-        return _Server(system or "", timeline or "", database or "", slot, int(timeout or 0) / 1000)
-
-    def _check_room(self, stream: Replication) -> None:
-        ((room,),) = stream.rows(
-            "SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots)"
-        )
-        if int(room or 0) <= 0:
-            raise ServiceError("the server has no slot left; raise max_replication_slots, or drop a slot that nobody uses")
-
-    def _why_lost(self, slot: _Slot | None) -> str | None:
+    def _why_lost(self, slot: Slot | None) -> str | None:
         """Return why changes that were not read are gone; None where none are."""
         assert self._place is not None
         if slot is None:
@@ -279,7 +171,7 @@ class PostgresChanges:
         assert self._place is not None
         stream = Replication(self._section.dsn)
         try:
-            server = self._look(stream)
+            server = look(stream, self._section)
             if f"{server.system}.{server.timeline}" != self._partition:
                 raise ServiceError("this is another server than before, or it was promoted: start the service again")
             if (reason := self._why_lost(server.slot)) is not None:
@@ -289,8 +181,8 @@ class PostgresChanges:
                 return
             if server.slot is not None and server.slot.process is not None:
                 raise _InUseError(f"process {server.slot.process} of the server reads slot {self._slot}")
-            self._keys = _primary_keys(stream)
-            self._plugin, options = self._plugged(stream)
+            self._keys = primary_keys(stream)
+            self._plugin, options = plugged(stream, self._section, self._key)
             stream.start(self._slot, self._place.end, options)
         except BaseException:
             stream.close()
@@ -302,32 +194,17 @@ class PostgresChanges:
         if self._failures:
             _LOGGER.info("slot %s is read again, from %s", self._slot, lsn_text(self._place.end))
 
-    def _plugged(self, stream: Replication) -> tuple[_Plugin, dict[str, str]]:
-        if self._section.plugin == "pgoutput":
-            name = self._section.publication.replace('"', '""')
-            return cdc.pgoutput.Decoder(self._key), {"proto_version": "1", "publication_names": f'"{name}"'}
-        columns: dict[str, list[str]] = {}
-        for table, column in stream.rows(
-            "SELECT format('%s.%s', n.nspname, c.relname), a.attname FROM pg_class c"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped"
-            " AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
-        ):
-            columns.setdefault(table or "", []).append(column or "")
-        options = ("include-timestamp", "include-pk", "include-lsn", "include-transaction")
-        return _Wal2json(columns), {"format-version": "2", **dict.fromkeys(options, "true")}
-
     def _key(self, table: str) -> list[str] | None:
         """Return the primary key of a table, which may be newer than the connection."""
         if table not in self._keys:
             with closing(Replication(self._section.dsn, streams=False)) as asked:
-                self._keys = _primary_keys(asked)
+                self._keys = primary_keys(asked)
             self._keys.setdefault(table, [])
         return self._keys[table]
 
     # What is lost
 
-    def _recover(self, stream: Replication, server: _Server, reason: str) -> None:
+    def _recover(self, stream: Replication, server: Server, reason: str) -> None:
         """Make a slot in the place of one that is lost, and say from where it goes on."""
         assert self._place is not None
         if self._section.on_lost == "fail":
@@ -346,14 +223,14 @@ class PostgresChanges:
             try:
                 reading.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 reading.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
-                keys = _primary_keys(stream)
+                keys = primary_keys(stream)
             except BaseException:
                 reading.close()
                 raise
             self._snapshot = self._rows(reading, keys, begin)
         else:
             _LOGGER.warning("%s; changes after %s and before %s are lost", reason, before, lsn_text(begin))
-            self._place, self._emitted_at = _Place(begin), 0.0
+            self._place, self._emitted_at = Place(begin), 0.0
         # The store is behind the new slot until it has where that begins: nothing is confirmed meanwhile.
         self._held = 0
         self._lost_because = None
@@ -361,78 +238,12 @@ class PostgresChanges:
     def _rows(
         self, reading: psycopg.Connection[Any], keys: Mapping[str, Sequence[str]], begin: int
     ) -> Generator[Batch, None, None]:
-        """Yield all rows of the tables as inserts; last of all where their changes go on."""
+        """Yield all rows of the tables; last of all where their changes go on."""
         # Rows are no changes at a commit: their partition is the snapshot, and its name never comes again.
-        partition, count = f"{self._partition}@{lsn_text(begin)}", 0
-        with closing(reading):
-            ((now,),) = reading.execute("SELECT (extract(epoch FROM now()) * 1000)::bigint").fetchall()
-            for schema, name, columns, where, is_root in self._tables(reading):
-                table_name = f"{schema}.{name}"
-                of_columns = sql.SQL(", ").join(map(sql.Identifier, columns))
-                statement = sql.SQL("DECLARE streamer NO SCROLL CURSOR FOR SELECT {} FROM {}{}{}").format(
-                    of_columns,
-                    sql.SQL("" if is_root else "ONLY "),
-                    sql.Identifier(schema, name),
-                    sql.SQL(f" WHERE {where}" if where else ""),
-                )
-                reading.execute(statement)
-                table = None
-                while True:
-                    fetched = reading.pgconn.exec_(b"FETCH %d FROM streamer" % _ROWS)
-                    if fetched.status != pq.ExecStatus.TUPLES_OK:
-                        raise psycopg.errors.error_from_result(fetched)
-                    if table is None:
-                        types = [fetched.ftype(at) for at in range(fetched.nfields)]
-                        table = _table(reading, table_name, columns, types, keys.get(table_name, ()))
-                    records: list[Record] = []
-                    row_keys: list[str | None] = []
-                    for at in range(fetched.ntuples):
-                        values = [fetched.get_value(at, column) for column in range(fetched.nfields)]
-                        texts = [None if value is None else value.decode() for value in values]
-                        try:
-                            text, key = table.insert(texts, f'"ts":{now},')
-                            records.append(text)
-                        except EventError as error:
-                            whole = b"\t".join(value or b"" for value in values)
-                            records.append(Refused(error, whole[:KEPT], len(whole)))
-                            key = None
-                        row_keys.append(key)
-                    if not records:
-                        break
-                    yield Batch(partition, records, _counted_from(count), None, keys=row_keys)
-                    count += len(records)
-                reading.execute("CLOSE streamer")
-        _LOGGER.info("%d rows were read; changes follow", count)
-        self._place = self._emitted = _Place(begin)
+        yield from rows_of(reading, self._section, f"{self._partition}@{lsn_text(begin)}", keys)
+        self._place = self._emitted = Place(begin)
         faults.point("source.snapshot")
         yield Batch(self._partition, [], _nowhere, self._place.text())
-
-    def _tables(self, reading: psycopg.Connection[Any]) -> list[tuple[str, str, list[str], str | None, bool]]:
-        """Return schema, name, columns and condition of the tables that are read, and whether rows stand in its partitions."""
-        if self._section.plugin == "pgoutput":
-            tables = reading.execute(
-                "SELECT schemaname, tablename, to_jsonb(p) -> 'attnames', to_jsonb(p) ->> 'rowfilter'"
-                " FROM pg_publication_tables p WHERE pubname = %s ORDER BY 1, 2",
-                (self._section.publication,),
-            ).fetchall()
-        else:
-            tables = reading.execute(
-                "SELECT n.nspname, c.relname, NULL::jsonb, NULL::text FROM pg_class c"
-                " JOIN pg_namespace n ON n.oid = c.relnamespace"
-                " WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
-                " ORDER BY 1, 2"
-            ).fetchall()
-        found = []
-        for schema, name, published, where in tables:
-            columns = reading.execute(
-                "SELECT a.attname, c.relkind = 'p' FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
-                " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"
-                " AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum",
-                (schema, name),
-            ).fetchall()
-            names = [column for column, _ in columns if published is None or column in published]
-            found.append((schema, name, names, where, any(is_root for _, is_root in columns)))
-        return found
 
     # Reading
 
@@ -505,7 +316,7 @@ class PostgresChanges:
                     places.append((transaction or 0, index))
                 index += 1
         self._transaction, self._index, self._skip = transaction, index, skip
-        place = _Place(end, begun, done) if transaction is None else _Place(end, transaction, max(index, skip))
+        place = Place(end, begun, done) if transaction is None else Place(end, transaction, max(index, skip))
         if place != self._place:
             self._place, self._failures = place, 0
         if not records and not self._is_due():
@@ -547,7 +358,7 @@ class PostgresChanges:
         """See `Source`."""
         if partition != self._partition:
             return
-        self._held = max(self._held, _Place.of(confirm).end)
+        self._held = max(self._held, Place.of(confirm).end)
         if self._is_asked or time.monotonic() - self._told_at >= _TELL:
             self._is_asked = False
             self._tell()
@@ -603,42 +414,12 @@ class _Told:
             raise told(said(error, self._section.dsn)) from None
 
 
-def _primary_keys(stream: Replication) -> dict[str, list[str]]:
-    """Return the columns of each primary key, by `schema.table`."""
-    keys: dict[str, list[str]] = {}
-    for table, column in stream.rows(
-        "SELECT format('%s.%s', n.nspname, c.relname), a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
-        " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)"
-        " WHERE i.indisprimary AND n.nspname NOT IN ('pg_catalog', 'pg_toast') ORDER BY c.oid, a.attnum"
-    ):
-        keys.setdefault(table or "", []).append(column or "")
-    return keys
-
-
-def _table(
-    reading: psycopg.Connection[Any], name: str, columns: Sequence[str], types: Sequence[int], key: Sequence[str]
-) -> Table:
-    """Return what reads the rows of a table."""
-    own = reading.execute(
-        "SELECT t.oid::bigint, n.nspname, t.typname FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace"
-        " WHERE t.oid = ANY (%s)",
-        ([each for each in types if each >= 16384],),
-    ).fetchall()
-    of_users = {oid: named_converter(schema, type_name) for oid, schema, type_name in own}
-    read = [Column(column, of_users.get(oid) or converter(oid)) for column, oid in zip(columns, types, strict=True)]
-    return Table(name, read, key)
-
-
 def _at(places: Sequence[tuple[int, int]]) -> Callable[[int], str]:
     def position(at: int) -> str:
         transaction, index = places[at]
         return f"{lsn_text(transaction)}:{index}"
 
     return position
-
-
-def _counted_from(first: int) -> Callable[[int], int]:
-    return lambda at: first + at
 
 
 def _nowhere(_: int) -> int:
