@@ -176,7 +176,8 @@ def spool_app() -> None:
 @PLAIN_FORMAT
 def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the sinks that messages wait for, also while the service runs."""
-    from streamer.service.store.store import beside, lanes_of
+    from streamer.service.store.lanes import lanes_of
+    from streamer.service.store.opened import beside
 
     try:
         with beside(_place(config, data_dir)) as reader:
@@ -298,7 +299,7 @@ def _read(config: str | None) -> Config:
 
 def _looked(config: str | None, data_dir: Path | None, number: int | None = None) -> Iterable[DeadLetter]:
     """Yield the dead letters of a store, some at a time."""
-    from streamer.service.store.store import look
+    from streamer.service.store.opened import look
 
     place, after = _place(config, data_dir), 0
     try:

@@ -36,8 +36,8 @@ from streamer.service.sinks.signing import signing_key
 from streamer.service.spool import History, Owner, Spool, Terms
 from streamer.service.store.database import Moved
 from streamer.service.store.gateways import GatewayTable, StoredGateway
-from streamer.service.store.rows import Spooled, milliseconds
-from streamer.service.store.store import OWN, Store
+from streamer.service.store.rows import OWN, Spooled, milliseconds
+from streamer.service.store.store import Store
 from streamer.service.subscriptions import Condition, Declined
 
 #: Characters of an id, bytes of a URL, and messages of a request.

@@ -29,7 +29,8 @@ from streamer.service.messages import Shape, Speaker
 from streamer.service.pipeline import Feed, Setup, named
 from streamer.service.routes import Routes
 from streamer.service.spool import Spool, Terms
-from streamer.service.store.store import OWN, Store
+from streamer.service.store.rows import OWN
+from streamer.service.store.store import Store
 
 _LOGGER: Final = logging.getLogger("streamer.service")
 

@@ -35,8 +35,8 @@ from streamer.service.shards import Shard
 from streamer.service.spool import Spool
 from streamer.service.status import Status
 from streamer.service.store.gateways import GatewayTable
-from streamer.service.store.rows import DeadLetter
-from streamer.service.store.store import OWN, Store
+from streamer.service.store.rows import OWN, DeadLetter
+from streamer.service.store.store import Store
 from streamer.service.subscriptions import Declined, Quotas, Subscriptions
 from streamer.terminal import OK, USAGE
 

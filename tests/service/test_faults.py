@@ -17,7 +17,7 @@ import pytest
 
 from streamer.errors import ServiceError
 from streamer.service import faults
-from streamer.service.store.store import look
+from streamer.service.store.opened import look
 from tests.service.conftest import KILLS, SUBSCRIPTIONS, Make, event, lines
 from tests.tools.records import append_run
 

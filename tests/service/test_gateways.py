@@ -18,8 +18,9 @@ from streamer import Config
 from streamer.config.loader import Loaded
 from streamer.service import faults
 from streamer.service.serve import Service
+from streamer.service.store.opened import look
 from streamer.service.store.rows import DeadLetter
-from streamer.service.store.store import Store, look
+from streamer.service.store.store import Store
 from tests.service.api import BIG, Api, order, running, until
 from tests.service.receiver import Receiver
 

@@ -26,7 +26,7 @@ from streamer.service.serve import Service
 from streamer.service.sinks.kafka import KafkaTopic
 from streamer.service.sources import kafka as source_of_kafka
 from streamer.service.sources.kafka import KafkaMessages
-from streamer.service.store.store import look
+from streamer.service.store.opened import look
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
 from tests.tools.mock_kafka import PRODUCE, MockCluster
 

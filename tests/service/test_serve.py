@@ -21,7 +21,7 @@ from streamer.config.loader import Loaded
 from streamer.service import faults
 from streamer.service.metrics import Counts
 from streamer.service.serve import fitting
-from streamer.service.store.store import look
+from streamer.service.store.opened import look
 from tests.service.api import until
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
 

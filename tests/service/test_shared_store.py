@@ -17,9 +17,10 @@ from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.store import postgres
 from streamer.service.store.database import Fenced
+from streamer.service.store.opened import look
 from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
 from streamer.service.store.schema import POSTGRES
-from streamer.service.store.store import Store, look
+from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Stored, Table
 from streamer.service.tenants import written
 from tests.tools.cutting import Cutting, How, hang_up

@@ -21,8 +21,9 @@ from streamer.service.metrics import Counts
 from streamer.service.protocols import Outcome
 from streamer.service.spool import Spool, Terms, delivery
 from streamer.service.spool.delivery import Owner
+from streamer.service.store.opened import look
 from streamer.service.store.rows import NEVER, DeadLetter, Spooled
-from streamer.service.store.store import Store, look
+from streamer.service.store.store import Store
 from tests.service.conftest import Make, event
 from tests.service.receiver import Receiver
 

@@ -13,8 +13,9 @@ import pytest
 
 from streamer.errors import ServiceError
 from streamer.service.store import rows, schema, sqlite
+from streamer.service.store.opened import look
 from streamer.service.store.rows import Changes, Confirmed, Spooled, dead_letter
-from streamer.service.store.store import Store, look
+from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Table
 from streamer.service.tenants import written
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from streamer.service.store.store import look
+from streamer.service.store.opened import look
 from tests.service.conftest import KILLS, SUBSCRIPTIONS, event
 from tests.service.receiver import Receiver
 from tests.tools.records import append_run

@@ -14,6 +14,8 @@ MOST_KEPT: Final = 1024 * 1024
 #: Messages of a lane have numbers of this many bits, and so many lanes there can be.
 BITS: Final = 44
 LANES: Final = 2 ** (63 - BITS)
+#: What the name of the sink of a tenant's own gateway begins with, which is `gateway:TENANT/ID`, percent-encoded.
+OWN: Final = "gateway:"
 #: When a message is due that waits for its dead letter to be replayed or dropped.
 NEVER: Final = 2**62
 

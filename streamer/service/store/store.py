@@ -13,21 +13,32 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, final
+from typing import Final, final
 
 from streamer.config.schema.service import SharedStore
 from streamer.errors import ServiceError
-from streamer.extras import needed
 from streamer.service import faults
-from streamer.service.store.database import Database, Execute, Fenced, Reader
+from streamer.service.store import lanes, positions
+from streamer.service.store.database import Execute, Fenced
+from streamer.service.store.lanes import HELD, OLDEST_OF, WAITING, WAITING_OF, lanes_of, range_of, runs, waiting_of
+from streamer.service.store.letters import (
+    BY_REASON,
+    FORGET_OLDEST,
+    OF_SINKS,
+    OLDEST_OF_A_TENANT,
+    ROOM,
+    bury,
+    letters_of,
+    where,
+)
+from streamer.service.store.opened import opened
 from streamer.service.store.rows import (
-    BITS,
-    LANES,
+    OWN,
     Changes,
     Confirmed,
     DeadLetter,
@@ -35,37 +46,13 @@ from streamer.service.store.rows import (
     Spooled,
     Waiting,
     milliseconds,
-    position_of,
 )
-from streamer.service.store.sqlite import Beside, Sqlite
 
 _LOGGER: Final = logging.getLogger("streamer.service")
-#: What the name of the sink of a tenant's own gateway begins with, which is `gateway:TENANT/ID`, percent-encoded.
-OWN: Final = "gateway:"
 #: Where dead letters leave no room, this part of it is taken from those of tenants' own gateways.
 _FORGOTTEN: Final = 16
 #: Dead letters that left no room are measured again so often, in seconds.
 _LOOK: Final = 1.0
-
-
-def opened(place: Path | SharedStore) -> Database:
-    """Open the database of a store. Raises ServiceError."""
-    if isinstance(place, Path):
-        return Sqlite(place)
-    try:
-        with needed("a store on PostgreSQL needs psycopg", "postgres"):
-            from streamer.service.store.postgres import Postgres
-    except ImportError as error:
-        raise ServiceError(str(error)) from error
-    return Postgres(place)
-
-
-@contextmanager
-def beside(place: Path | SharedStore) -> Iterator[Reader]:
-    """Read a store beside the processes that use it. Raises ServiceError."""
-    reader: Reader = Beside(place) if isinstance(place, Path) else opened(place)
-    with closing(reader):
-        yield reader
 
 
 @final
@@ -105,13 +92,8 @@ class Store:
     def take(self, source: str) -> None:
         """Have all partitions of a source be ours: who had them before confirms nothing of them any more."""
 
-        def take(execute: Execute) -> tuple[int, list[tuple[str]]]:
-            generation = _generation(execute)
-            statement = "UPDATE positions SET generation = ? WHERE source = ? RETURNING partition"
-            return generation, execute(statement, (generation, source)).fetchall()
-
-        generation, partitions = self.database.change(take)
-        for (partition,) in partitions:
+        generation, partitions = self.database.change(lambda execute: positions.take(execute, source))
+        for partition in partitions:
             self._generations[source, partition] = generation
 
     def begin(self, source: str, partition: str, position: str) -> int:
@@ -121,12 +103,9 @@ class Store:
             Its generation, as of which it is read from here on.
         """
 
-        def begin(execute: Execute) -> int:
-            generation = _generation(execute)
-            execute(_BEGIN, (source, partition, position, generation))
-            return generation
-
-        found = self._generations[source, partition] = self.database.change(begin, patient=True)
+        found = self._generations[source, partition] = self.database.change(
+            lambda execute: positions.begin(execute, source, partition, position), patient=True
+        )
         faults.point("source.begin")
         return found
 
@@ -157,11 +136,11 @@ class Store:
         confirmed = list(confirmed)
 
         def commit(execute: Execute) -> list[tuple[int, Spooled]]:
-            self._confirm(execute, confirmed)
-            _bury(execute, dead)
+            positions.confirm(execute, confirmed)
+            bury(execute, dead)
             if dead:
                 faults.point("store.dead")
-            taken = self._spool(execute, spooled)
+            taken = lanes.put(execute, self._lanes, spooled)
             if spooled:
                 faults.point("store.spooled")
             for number in dropped:
@@ -172,22 +151,6 @@ class Store:
         self._dead = self._measured() if dropped else self._dead + size
         faults.point("store.committed")
         return taken
-
-    def _confirm(self, execute: Execute, confirmed: Iterable[Confirmed]) -> None:
-        """Put positions down first: so no other process takes a partition over before all is committed."""
-        fenced = set()
-        for each in sorted(confirmed, key=lambda each: (each.source, each.partition)):
-            name = (each.source, each.partition)
-            if each.is_over:
-                is_ours = execute(_END, (*name, each.generation)).rowcount
-            else:
-                is_ours = execute(_CONFIRM, (each.position, *name, each.generation)).rowcount
-            # What was never begun is nobody's.
-            if not is_ours and not (not each.generation and _is_new(execute, each)):
-                fenced.add((*name, each.generation))
-        if fenced:
-            named = ", ".join(f"{source}: {partition}" for source, partition, _ in sorted(fenced))
-            raise Fenced(f"another process reads these now, and goes on where they were confirmed: {named}", frozenset(fenced))
 
     def _room_for(self, dead: Sequence[DeadLetter]) -> int:
         """Return how many bytes some dead letters take. Raises ServiceError where there is no room for them."""
@@ -216,7 +179,7 @@ class Store:
 
     def _measured(self) -> int:
         """Return how much room the dead letters take; what is added up meanwhile may be more, since some fail again."""
-        return int(self.database.rows(_ROOM, patient=True)[0][0])
+        return int(self.database.rows(ROOM, patient=True)[0][0])
 
     def _forget_letters(self) -> bool:
         """Forget the oldest letters of the tenant whose own gateways have most of them; tell whether there were any.
@@ -224,18 +187,18 @@ class Store:
         So no tenant ends the service by an endpoint that takes nothing, nor has others' letters forgotten.
         """
         sizes: Counter[str] = Counter()
-        for sink, size in self.database.rows(_OF_SINKS):
+        for sink, size in self.database.rows(OF_SINKS):
             sizes[sink.partition("/")[0]] += int(size)
         if not sizes:
             return False
         ((whose, _),) = sizes.most_common(1)
         beginning = f"{whose}/"
         last = freed = 0
-        for number, size in self.database.rows(_OLDEST_OF_A_TENANT, len(beginning), beginning):
+        for number, size in self.database.rows(OLDEST_OF_A_TENANT, len(beginning), beginning):
             last, freed = number, freed + size
             if freed >= self.dead_letter_bytes // _FORGOTTEN:
                 break
-        count = self.database.change(lambda execute: execute(_FORGET_OLDEST, (len(beginning), beginning, last)).rowcount)
+        count = self.database.change(lambda execute: execute(FORGET_OLDEST, (len(beginning), beginning, last)).rowcount)
         told = whose.removeprefix(OWN)
         _LOGGER.warning("there is no more room for dead letters: %d of the gateways of tenant %s are forgotten", count, told)
         return True
@@ -269,7 +232,7 @@ class Store:
 
     def count_letters(self, chosen: Mapping[str, str]) -> tuple[int, int]:
         """Return the number of the last dead letter, and how many have the *chosen* members. Nobody waits for it."""
-        statement = f"SELECT coalesce(max(id), 0), count(*) FROM dead_letters WHERE id > 0{_where(chosen)}"
+        statement = f"SELECT coalesce(max(id), 0), count(*) FROM dead_letters WHERE id > 0{where(chosen)}"
         with closing(self.database.reader()) as reader:
             ((last, count),) = reader.rows(statement, *chosen.values())
             return int(last), int(count)
@@ -281,7 +244,7 @@ class Store:
             most: so many letters are looked at. Nobody waits for it.
         """
         with closing(self.database.reader()) as reader:
-            return reader.rows(_BY_REASON, most)
+            return reader.rows(BY_REASON, most)
 
     # The spool
 
@@ -291,21 +254,10 @@ class Store:
         Nobody finds the sink unknown meanwhile: what is for one that is unknown is left out.
         """
         if anew or (known := self._lanes.get(name)) is None:
-            known = self._lanes[name] = self.database.change(lambda execute: self._lane(execute, name), patient=True)
+            known = self._lanes[name] = self.database.change(
+                lambda execute: lanes.lane_of(execute, name, self.database.name), patient=True
+            )
         return known
-
-    def _lane(self, execute: Execute, name: str) -> Lane:
-        rows = execute(_LANE, (name,)).fetchall()
-        if not rows:
-            # One process at a time looks for a number that is free.
-            execute("UPDATE versions SET last = last")
-            ((number,),) = execute(_FREE_LANE).fetchall()
-            if number >= LANES:
-                raise ServiceError(f"{self.database.name}: there are {LANES:,} sinks and gateways, and no room for more")
-            new = "INSERT INTO lanes (number, name, last, mark) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO NOTHING"
-            execute(new, (number, name, number << BITS, secrets.token_hex(4)))
-            rows = execute(_LANE, (name,)).fetchall()
-        return Lane(name, *rows[0])
 
     def forgotten(self, name: str) -> None:
         """Learn that another process has forgotten a sink."""
@@ -319,8 +271,8 @@ class Store:
         lane = self.lane(name)
         # Whoever adds to it is through by then, or finds that it is gone: nothing is left for the next lane of its number.
         execute("DELETE FROM lanes WHERE number = ? AND mark = ?", (lane.number, lane.mark))
-        (held,) = execute(_HELD, _range(lane)).fetchall()
-        execute("DELETE FROM spool WHERE number > ? AND number < ?", _range(lane))
+        (held,) = execute(HELD, range_of(lane)).fetchall()
+        execute("DELETE FROM spool WHERE number > ? AND number < ?", range_of(lane))
         execute("UPDATE dead_letters SET spooled = NULL WHERE sink = ?", (name,))
         self._lanes.pop(name, None)
         return int(held[0]), int(held[1]), int(held[2])
@@ -333,53 +285,29 @@ class Store:
 
     def oldest_of(self, lane: Lane, most: int) -> list[tuple[int, int, int]]:
         """Return number, bytes and time of the oldest messages of a lane."""
-        return self.database.rows(_OLDEST_OF, *_range(lane), most, patient=True)
+        return self.database.rows(OLDEST_OF, *range_of(lane), most, patient=True)
 
     def held(self, lane: Lane, after: int = 0) -> tuple[int, int, int]:
         """Count the messages for a sink, from the first after one, their bytes, and the matches that they tell of."""
-        ((messages, size, matches),) = self.database.rows(_HELD, max(after, lane.first), _range(lane)[1], patient=True)
+        ((messages, size, matches),) = self.database.rows(HELD, max(after, lane.first), range_of(lane)[1], patient=True)
         return int(messages), int(size), int(matches)
 
     def lanes(self) -> list[tuple[str, int, int]]:
         """Return the sinks that the spool holds messages for, tenants' own aside, how many, and their bytes."""
         return lanes_of(self.database)
 
-    def _spool(self, execute: Execute, spooled: Sequence[Spooled]) -> list[tuple[int, Spooled]]:
-        """Insert messages; return those whose lane there is, with their numbers, each lane's without a gap.
-
-        A lane's row is locked from here until the commit, so that its numbers are seen in their order.
-        """
-        by_lane: dict[str, list[Spooled]] = {}
-        for each in spooled:
-            by_lane.setdefault(each.sink, []).append(each)
-        known = [(lane, found) for sink, found in by_lane.items() if (lane := self._lanes.get(sink)) is not None]
-        taken: list[tuple[int, Spooled]] = []
-        for lane, found in sorted(known, key=lambda each: each[0].number):
-            rows = execute(_GIVE_NUMBERS, (len(found), lane.number, lane.mark)).fetchall()
-            if rows:
-                taken += enumerate(found, rows[0][0] - len(found) + 1)
-        now = milliseconds()
-        execute.many(
-            f"INSERT INTO spool VALUES ({', '.join('?' * len(Waiting._fields))})",
-            (
-                (number, key, message, matches, 0, 0, now, source, partition, str(position), part, body)
-                for number, (_, key, message, matches, source, partition, position, part, body) in taken
-            ),
-        )
-        return taken
-
     def waiting(self, lane: Lane, after: int, most: int, most_bytes: int) -> list[Waiting]:
         """Return messages for a sink in their order, from the first after one; the last of them may pass the bound in bytes."""
-        values = (max(after, lane.first), _range(lane)[1], most)
-        return list(map(_waiting, self.database.some(_WAITING, values, most_bytes, patient=True)))
+        values = (max(after, lane.first), range_of(lane)[1], most)
+        return list(map(waiting_of, self.database.some(WAITING, values, most_bytes, patient=True)))
 
     def waiting_of(self, lane: Lane, key: int, after: int, last: int, most: int) -> list[Waiting]:
         """Return messages of one key in their order, after one and not after another."""
-        return [_waiting(row) for row in self.database.rows(_WAITING_OF, key, max(after, lane.first), last, most, patient=True)]
+        return [waiting_of(row) for row in self.database.rows(WAITING_OF, key, max(after, lane.first), last, most, patient=True)]
 
     def oldest(self, lane: Lane) -> int | None:
         """Return when the first of the messages for a sink came, in milliseconds since the epoch; None where there are none."""
-        rows = self.database.rows("SELECT at FROM spool WHERE number > ? AND number < ? ORDER BY number LIMIT 1", *_range(lane))
+        rows = self.database.rows("SELECT at FROM spool WHERE number > ? AND number < ? ORDER BY number LIMIT 1", *range_of(lane))
         return rows[0][0] if rows else None
 
     def settle(self, changes: Changes, spooled: Sequence[Spooled] = ()) -> list[tuple[int, Spooled]]:
@@ -393,16 +321,16 @@ class Store:
         """
         dead = [letter for _, letter in changes.dead]
         size = self._room_for(dead)
-        left = _runs([*changes.delivered, *(number for number, letter in changes.dead if letter.spooled is None)])
+        left = runs([*changes.delivered, *(number for number, letter in changes.dead if letter.spooled is None)])
 
         def settle(execute: Execute) -> list[tuple[int, Spooled]]:
             self._leading(execute)
-            _bury(execute, dead)
+            bury(execute, dead)
             execute.many("DELETE FROM spool WHERE number BETWEEN ? AND ?", left)
             execute.many("UPDATE spool SET attempts = ?, due = ? WHERE number = ?", changes.tried)
             for name, target in changes.gone:
                 execute("UPDATE lanes SET gone = ?, target = ? WHERE name = ?", (milliseconds(), target, name))
-            taken = self._spool(execute, spooled)
+            taken = lanes.put(execute, self._lanes, spooled)
             faults.point("spool.settling")
             return taken
 
@@ -496,7 +424,7 @@ class Store:
                     continue
                 where = (letter.source, letter.partition, letter.position, letter.part)
                 again.append(Spooled(letter.sink, letter.key, letter.message, letter.matches, *where, letter.record))
-            self._spool(execute, again)
+            lanes.put(execute, self._lanes, again)
 
         self.database.change(respool, tells=True)
         self._dead = self._measured()
@@ -512,130 +440,8 @@ class Store:
         self.database.close()
 
 
-def _generation(execute: Execute) -> int:
-    """Return a generation that no partition ever had."""
-    ((generation,),) = execute("UPDATE generations SET last = last + 1 RETURNING last").fetchall()
-    return int(generation)
-
-
-def _is_new(execute: Execute, each: Confirmed) -> bool:
-    """Put a partition down that the store does not know; tell whether that is so."""
-    if each.is_over:
-        return not execute("SELECT 1 FROM positions WHERE source = ? AND partition = ?", (each.source, each.partition)).fetchall()
-    return each.position is None or bool(execute(_CONFIRM_NEW, (each.source, each.partition, each.position)).rowcount)
-
-
-def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the first and the last of each run of numbers without a gap; a run is deleted at about the cost of one row."""
-    runs: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = runs[-1][0], number
-        else:
-            runs.append((number, number))
-    return runs
-
-
-def letters_of(
-    reader: Reader, after: int = 0, most: int = 1000, chosen: Mapping[str, str] = MappingProxyType({})
-) -> list[DeadLetter]:
-    """Read as `Store.letters`. Raises ServiceError."""
-    statement = _LETTERS.replace("id > ?", f"id > ?{_where(chosen)}")
-    return [
-        DeadLetter(**{**(told := dict(zip(_MEMBERS, row, strict=True))), "position": position_of(told["position"])})
-        for row in reader.rows(statement, after, *chosen.values(), most)
-    ]
-
-
-def lanes_of(reader: Reader) -> list[tuple[str, int, int]]:
-    """Read as `Store.lanes`. Raises ServiceError."""
-    lanes = [Lane(*row) for row in reader.rows("SELECT name, number, gone, target, last, mark FROM lanes ORDER BY number")]
-    held = [(lane.name, *reader.rows(_HELD, *_range(lane))[0][:2]) for lane in lanes if not lane.name.startswith(OWN)]
-    return [(name, int(count), int(size)) for name, count, size in held if count]
-
-
-def look(place: Path | SharedStore, after: int = 0, most: int = 1000, number: int | None = None) -> list[DeadLetter]:
-    """Read dead letters beside the processes that use a store. Raises ServiceError.
-
-    Args:
-        number: only this one.
-    """
-    if number is not None:
-        after, most = number - 1, 1
-    with beside(place) as reader:
-        return [each for each in letters_of(reader, after, most) if number in (None, each.id)]
-
-
-_CONFIRM: Final = "UPDATE positions SET position = coalesce(?, position) WHERE source = ? AND partition = ? AND generation = ?"
-_END: Final = "DELETE FROM positions WHERE source = ? AND partition = ? AND generation = ?"
-_BEGIN: Final = (
-    "INSERT INTO positions (source, partition, position, generation) VALUES (?, ?, ?, ?)"
-    " ON CONFLICT (source, partition) DO UPDATE SET generation = excluded.generation"
-)
-_CONFIRM_NEW: Final = (
-    "INSERT INTO positions (source, partition, position) VALUES (?, ?, ?) ON CONFLICT (source, partition) DO NOTHING"
-)
-_LANE: Final = "SELECT number, gone, target, last, mark FROM lanes WHERE name = ?"
-_GIVE_NUMBERS: Final = "UPDATE lanes SET last = last + ? WHERE number = ? AND mark = ? RETURNING last"
 #: Of PostgreSQL alone; by its clock, so that processes' clocks need not agree.
 _LEAD: Final = (
     "UPDATE leader SET generation = CASE WHEN holder = ? THEN generation ELSE generation + 1 END, holder = ?,"
     " until = clock_timestamp() + make_interval(secs => ?) WHERE holder = ? OR until < clock_timestamp() RETURNING generation"
 )
-_ROOM: Final = "SELECT coalesce(sum(length(record) + length(reason)), 0) FROM dead_letters"
-_LETTERS: Final = (
-    "SELECT id, source, partition, position, part, stage, code, reason, attempts, at, size, record, sink, message, matches, key,"
-    " spooled FROM dead_letters WHERE id > ? ORDER BY id LIMIT ?"
-)
-_BY_REASON: Final = (
-    "SELECT stage, code, source, sink, count(*), min(at), max(at) FROM (SELECT stage, code, source, sink, at FROM dead_letters"
-    " ORDER BY id DESC LIMIT ?) AS newest GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC"
-)
-_MEMBERS: Final = tuple(name.strip() for name in _LETTERS.removeprefix("SELECT ").partition(" FROM")[0].split(","))
-_KEPT: Final = _MEMBERS[1:]
-_BURY: Final = (
-    f"INSERT INTO dead_letters ({', '.join(_KEPT)}) VALUES ({', '.join('?' * len(_KEPT))}) ON CONFLICT"
-    " (source, partition, position, part, sink, message) DO UPDATE SET"
-    " attempts = CASE dead_letters.stage WHEN 'decode' THEN dead_letters.attempts + 1 ELSE excluded.attempts END,"
-    " at = excluded.at, code = excluded.code, reason = excluded.reason, spooled = excluded.spooled"
-)
-_HELD: Final = (
-    "SELECT count(*), coalesce(sum(length(body)), 0), coalesce(sum(matches), 0) FROM spool WHERE number > ? AND number < ?"
-)
-_OLDEST_OF: Final = "SELECT number, length(body), at FROM spool WHERE number > ? AND number < ? ORDER BY number LIMIT ?"
-_FREE_LANE: Final = (
-    "SELECT min(number) + 1 FROM (SELECT 0 AS number UNION ALL SELECT number FROM lanes) AS taken"
-    " WHERE number + 1 NOT IN (SELECT number FROM lanes)"
-)
-_OF_GATEWAYS: Final = f"substr(sink, 1, {len(OWN)}) = '{OWN}' AND spooled IS NULL"
-_OF_SINKS: Final = f"SELECT sink, sum(length(record) + length(reason)) FROM dead_letters WHERE {_OF_GATEWAYS} GROUP BY sink"
-_OF_A_TENANT: Final = "substr(sink, 1, ?) = ? AND spooled IS NULL"
-_OLDEST_OF_A_TENANT: Final = f"SELECT id, length(record) + length(reason) FROM dead_letters WHERE {_OF_A_TENANT} ORDER BY id"
-_FORGET_OLDEST: Final = f"DELETE FROM dead_letters WHERE {_OF_A_TENANT} AND id <= ?"
-_WAITING: Final = f"SELECT {', '.join(Waiting._fields)} FROM spool WHERE number > ? AND number < ? ORDER BY number LIMIT ?"
-_POSITION: Final = Waiting._fields.index("position")
-_WAITING_OF: Final = (
-    f"SELECT {', '.join(Waiting._fields)} FROM spool WHERE key = ? AND number > ? AND number <= ? ORDER BY number LIMIT ?"
-)
-
-
-def _range(lane: Lane) -> tuple[int, int]:
-    """Return the numbers between which the messages of a lane are."""
-    return lane.first, (lane.number + 1) << BITS
-
-
-def _where(chosen: Mapping[str, str]) -> str:
-    assert chosen.keys() <= set(_MEMBERS), chosen
-    return "".join(f" AND {name} = ?" for name in chosen)
-
-
-def _waiting(row: Sequence[Any]) -> Waiting:
-    return Waiting._make((*row[:_POSITION], position_of(row[_POSITION]), *row[_POSITION + 1 :]))
-
-
-def _bury(execute: Execute, dead: Iterable[DeadLetter]) -> None:
-    for letter in dead:
-        values = {name: getattr(letter, name) for name in _KEPT}
-        # Not every database keeps U+0000 in texts; of these only the reason may have one, which is for people.
-        values |= {"position": str(letter.position), "reason": letter.reason.replace("\0", "␀")}
-        execute(_BURY, tuple(values.values()))

@@ -1,0 +1,47 @@
+"""Where a store is, and how it is opened: by the process that uses it, or beside that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from streamer.config.schema.service import SharedStore
+from streamer.errors import ServiceError
+from streamer.extras import needed
+from streamer.service.store.database import Database, Reader
+from streamer.service.store.letters import letters_of
+from streamer.service.store.rows import DeadLetter
+from streamer.service.store.sqlite import Beside, Sqlite
+
+
+def opened(place: Path | SharedStore) -> Database:
+    """Open the database of a store. Raises ServiceError."""
+    if isinstance(place, Path):
+        return Sqlite(place)
+    try:
+        with needed("a store on PostgreSQL needs psycopg", "postgres"):
+            from streamer.service.store.postgres import Postgres
+    except ImportError as error:
+        raise ServiceError(str(error)) from error
+    return Postgres(place)
+
+
+@contextmanager
+def beside(place: Path | SharedStore) -> Iterator[Reader]:
+    """Read a store beside the processes that use it. Raises ServiceError."""
+    reader: Reader = Beside(place) if isinstance(place, Path) else opened(place)
+    with closing(reader):
+        yield reader
+
+
+def look(place: Path | SharedStore, after: int = 0, most: int = 1000, number: int | None = None) -> list[DeadLetter]:
+    """Read dead letters beside the processes that use a store. Raises ServiceError.
+
+    Args:
+        number: only this one.
+    """
+    if number is not None:
+        after, most = number - 1, 1
+    with beside(place) as reader:
+        return [each for each in letters_of(reader, after, most) if number in (None, each.id)]

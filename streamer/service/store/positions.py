@@ -1,0 +1,71 @@
+"""The table of positions: where each partition was confirmed, and by whom it may be.
+
+Who takes a partition over gives it a *generation*, which no partition ever had. What was read under another one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from streamer.service.store.database import Execute, Fenced
+from streamer.service.store.rows import Confirmed
+
+
+def take(execute: Execute, source: str) -> tuple[int, list[str]]:
+    """Take over all partitions of a source; return their generation, and their names."""
+    generation = _generation(execute)
+    statement = "UPDATE positions SET generation = ? WHERE source = ? RETURNING partition"
+    return generation, [partition for (partition,) in execute(statement, (generation, source)).fetchall()]
+
+
+def begin(execute: Execute, source: str, partition: str, position: str) -> int:
+    """Take over a partition; one that is not known is kept at this position. Return its generation."""
+    generation = _generation(execute)
+    execute(_BEGIN, (source, partition, position, generation))
+    return generation
+
+
+def confirm(execute: Execute, confirmed: Iterable[Confirmed]) -> None:
+    """Put positions down, first of all: so no other process takes a partition over before all is committed.
+
+    Raises:
+        Fenced: other processes have some of the partitions.
+    """
+    fenced = set()
+    for each in sorted(confirmed, key=lambda each: (each.source, each.partition)):
+        name = (each.source, each.partition)
+        if each.is_over:
+            is_ours = execute(_END, (*name, each.generation)).rowcount
+        else:
+            is_ours = execute(_CONFIRM, (each.position, *name, each.generation)).rowcount
+        # What was never begun is nobody's.
+        if not is_ours and not (not each.generation and _is_new(execute, each)):
+            fenced.add((*name, each.generation))
+    if fenced:
+        named = ", ".join(f"{source}: {partition}" for source, partition, _ in sorted(fenced))
+        raise Fenced(f"another process reads these now, and goes on where they were confirmed: {named}", frozenset(fenced))
+
+
+def _generation(execute: Execute) -> int:
+    """Return a generation that no partition ever had."""
+    ((generation,),) = execute("UPDATE generations SET last = last + 1 RETURNING last").fetchall()
+    return int(generation)
+
+
+def _is_new(execute: Execute, each: Confirmed) -> bool:
+    """Put a partition down that the store does not know; tell whether that is so."""
+    if each.is_over:
+        return not execute("SELECT 1 FROM positions WHERE source = ? AND partition = ?", (each.source, each.partition)).fetchall()
+    return each.position is None or bool(execute(_CONFIRM_NEW, (each.source, each.partition, each.position)).rowcount)
+
+
+_CONFIRM: Final = "UPDATE positions SET position = coalesce(?, position) WHERE source = ? AND partition = ? AND generation = ?"
+_END: Final = "DELETE FROM positions WHERE source = ? AND partition = ? AND generation = ?"
+_BEGIN: Final = (
+    "INSERT INTO positions (source, partition, position, generation) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (source, partition) DO UPDATE SET generation = excluded.generation"
+)
+_CONFIRM_NEW: Final = (
+    "INSERT INTO positions (source, partition, position) VALUES (?, ?, ?) ON CONFLICT (source, partition) DO NOTHING"
+)
