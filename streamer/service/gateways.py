@@ -30,6 +30,7 @@ from streamer.errors import ConfigError
 from streamer.locks import Lock
 from streamer.model import is_unicode
 from streamer.service import faults, sinks
+from streamer.service.declined import Condition, Declined
 from streamer.service.guard import Guard
 from streamer.service.messages import Shape, Speaker, Way
 from streamer.service.sinks.signing import signing_key
@@ -38,7 +39,6 @@ from streamer.service.store.database import Moved
 from streamer.service.store.gateways import GatewayTable, StoredGateway
 from streamer.service.store.rows import OWN, Spooled, milliseconds
 from streamer.service.store.store import Store
-from streamer.service.subscriptions import Condition, Declined
 
 #: Characters of an id, bytes of a URL, and messages of a request.
 MOST_ID: Final = 255

@@ -29,14 +29,15 @@ from streamer.config.schema.config import Config
 from streamer.engine.engine import Engine
 from streamer.engine.reload import check
 from streamer.errors import BulkConfigError, ServiceError
-from streamer.service import faults, subscriptions
+from streamer.service import faults, subscription_files
 from streamer.service.entrance import Entrance, Prepared
 from streamer.service.gateways import Gateways
 from streamer.service.parts import Parts, of_engine, open_feed, open_sink, parts_of
 from streamer.service.pipeline import Pipeline
+from streamer.service.quotas import Quotas
 from streamer.service.spool import Spool
 from streamer.service.store.store import Store
-from streamer.service.subscriptions import Quotas, Subscriptions
+from streamer.service.subscriptions import Subscriptions
 
 #: How long what was read may take to be delivered, in seconds; then the reload is refused.
 PATIENCE: Final = 10.0
@@ -116,7 +117,7 @@ class Running:
             raise BulkConfigError([new.error(("sources",), reason)])
 
     def _take(self, new: Loaded, changed: set[str | int]) -> tuple[int, Prepared | None]:
-        found, places = subscriptions.read(new)
+        found, places = subscription_files.read(new)
         with ExitStack() as undo:
             parts = parts_of(new.config, self.parts)
             self._open(parts, undo)
@@ -128,7 +129,7 @@ class Running:
             with self.pipeline.paused(PATIENCE) if moves else nullcontext():
                 with self._replaced(parts) if moves else nullcontext():
                     faults.point("reload.paused")
-                    are_from_files = subscriptions.are_from_files(new.config)
+                    are_from_files = subscription_files.are_from_files(new.config)
                     count = self.subscriptions.begin(new, found, places) if are_from_files else 0
                     self.engine.reload(of_engine(new.config))
                 # From here on nothing fails.

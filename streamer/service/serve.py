@@ -23,13 +23,15 @@ from streamer.config.schema.sinks import FileSink
 from streamer.config.schema.sources import FileSource, LinesSource, Source
 from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ConfigError, ServiceError
-from streamer.service import configured, subscriptions
+from streamer.service import configured, subscription_files
 from streamer.service.away import Absent
+from streamer.service.declined import Declined
 from streamer.service.entrance import Entrance
 from streamer.service.gateways import Gateways, sink_of
 from streamer.service.metrics import Counts
 from streamer.service.parts import of_engine, open_feed, open_sink, parts_of
 from streamer.service.pipeline import Pipeline
+from streamer.service.quotas import Quotas
 from streamer.service.reload import Reloaded, Running, tell_refused
 from streamer.service.shards import Shard
 from streamer.service.spool import Spool
@@ -37,7 +39,7 @@ from streamer.service.status import Status
 from streamer.service.store.gateways import GatewayTable
 from streamer.service.store.rows import OWN, DeadLetter
 from streamer.service.store.store import Store
-from streamer.service.subscriptions import Declined, Quotas, Subscriptions
+from streamer.service.subscriptions import Subscriptions
 from streamer.terminal import OK, USAGE
 
 if TYPE_CHECKING:
@@ -95,11 +97,11 @@ class Service:
         self._parse = configured.parser(self._loaded) if parse is None else parse
         in_force(self._loaded)
         fitting(self._loaded, dev=dev)
-        self._watched = subscriptions.Watch(self._loaded.config)
-        self._found, self._places = subscriptions.read(self._loaded)
+        self._watched = subscription_files.Watch(self._loaded.config)
+        self._found, self._places = subscription_files.read(self._loaded)
         self.engine = Engine.from_config(of_engine(self._loaded.config))
         self._shard = Shard.of(self._loaded.config)
-        subscriptions.put(self.engine, self._loaded, *self._shard.mine(self._found, self._places))
+        subscription_files.put(self.engine, self._loaded, *self._shard.mine(self._found, self._places))
         self._parts = parts_of(self._loaded.config)
         self._running: Running | None = None
         self._asked: list[int] = []
@@ -363,7 +365,7 @@ class Service:
     def _take_files(self) -> None:
         """Take the files of subscriptions anew, or say why not and leave all as it is."""
         try:
-            found, places = subscriptions.read(self._loaded)
+            found, places = subscription_files.read(self._loaded)
             count = self.subscriptions.begin(self._loaded, found, places)
         except (BulkConfigError, OSError, ServiceError) as error:
             tell_refused("service.watch", error)
@@ -377,7 +379,7 @@ class Service:
         told = running.reload(self._load, partial(fitting, dev=self._dev), answer)
         if not told.errors:
             self._loaded = running.loaded
-            self._watched = subscriptions.Watch(self.config)
+            self._watched = subscription_files.Watch(self.config)
             self._in_force(self._loaded)
         return told
 

@@ -16,42 +16,35 @@ an id that the API holds: such files are refused, with the place.
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from math import inf
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
-from streamer.bloom.options import BloomOptions
 from streamer.config.loader import Loaded
-from streamer.config.schema.config import Config
-from streamer.core.options import Options
 from streamer.engine.engine import Engine
-from streamer.engine.lines import read_lines
 from streamer.errors import (
     BulkConfigError,
-    BulkSubscriptionError,
     ConfigError,
-    DuplicateSubscriptionError,
-    EventError,
-    InputError,
     ServiceError,
     SubscriptionError,
 )
 from streamer.locks import Lock
 from streamer.service import faults
+from streamer.service.declined import Condition, Declined
+from streamer.service.examined import examined
+from streamer.service.quotas import Counted, Quotas
 from streamer.service.shards import Shard
 from streamer.service.store.changes import Entry
 from streamer.service.store.database import Moved
 from streamer.service.store.rows import milliseconds
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import PAGE, Key, Room, Stored, Table
-from streamer.service.tenants import Written, inside, outside, written
+from streamer.service.subscription_files import are_from_files, put
+from streamer.service.tenants import Written, inside, written
+from streamer.service.upkeep import Upkeep
 from streamer.subscriptions.subscription import Subscription
 
 #: Where subscriptions of files come from, as the store has it: what the files no longer say is taken out.
@@ -61,65 +54,10 @@ API: Final = "api"
 EXPIRY: Final = "expiry"
 #: Larger than any version.
 MOST_VERSION: Final = 2**62
-_ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 #: So many leases that are over are taken out at once; writers take turns with what is left.
 MOST_EXPIRED: Final = 1000
-#: So long one waits, in seconds, after a store could not take them out.
-_AGAIN: Final = 1.0
-#: How often what is old is taken out of the log of changes, in seconds.
-_TRIM: Final = 3600.0
-#: How often tenants that have too much in it are looked for, in seconds; what is younger other processes may not have seen.
-LIMIT: Final = 60.0
-#: So much longer than counting took one waits until one counts again.
-_PATIENCE: Final = 20.0
 _T = TypeVar("_T")
 _LOGGER: Final = logging.getLogger("streamer.service")
-
-
-@final
-class Declined(Exception):
-    """A change that cannot be, as things stand.
-
-    Attributes:
-        code: `unknown`; `other_origin`: files hold it; `precondition`; `quota`; `busy`: it may be tried again.
-    """
-
-    def __init__(self, code: Literal["unknown", "other_origin", "precondition", "quota", "busy"], reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-
-
-class Versioned(Protocol):
-    """What has a tag: another version after each change."""
-
-    @property
-    def version(self) -> int:
-        """Return it."""
-
-
-#: Decides on what is there now whether a change may be; raises Declined.
-Condition: TypeAlias = Callable[[Versioned | None], None]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Quotas:
-    """How much a tenant may hold. None is no bound.
-
-    Attributes:
-        unindexed: of those, how many may be candidates for every event of their collection.
-        history: bytes of the log of changes.
-    """
-
-    subscriptions: int | None = None
-    unindexed: int | None = None
-    history: int | None = None
-
-    @classmethod
-    def of(cls, config: Config) -> Quotas:
-        """Return those of a configuration."""
-        quotas = config.api.quotas
-        return cls(quotas.subscriptions, quotas.unindexed, quotas.history)
 
 
 class Result(NamedTuple):
@@ -132,96 +70,6 @@ class Result(NamedTuple):
     stored: Stored | None
     before: Stored | None = None
     error: SubscriptionError | Declined | None = None
-
-
-def are_from_files(config: Config) -> bool:
-    """Tell whether a configuration names files, which then say all that comes from files."""
-    return bool(config.subscriptions) or config.service.watch is not None
-
-
-def watched(config: Config) -> list[Path]:
-    """Return the files of the directory that is watched, in the order of their names. Raises OSError."""
-    directory = config.service.watch
-    if directory is None:
-        return []
-    return sorted(
-        path for path in directory.iterdir() if path.name.endswith(_ENDINGS) and not path.name.startswith(".") and path.is_file()
-    )
-
-
-@final
-class Watch:
-    """Notices that files of a directory changed, once none changes any more."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._seen = self._taken = self._marks()
-
-    def is_due(self) -> bool:
-        """Tell whether the files are others than at the last time that this was so, and the same as when it was asked last."""
-        before, self._seen = self._seen, self._marks()
-        if self._seen != before or self._seen == self._taken:
-            return False
-        self._taken = self._seen
-        return True
-
-    def _marks(self) -> list[tuple[str, int, int, int]]:
-        marks = []
-        try:
-            for path in watched(self._config):
-                found = path.stat()
-                marks.append((path.name, found.st_ino, found.st_mtime_ns, found.st_size))
-        except OSError:
-            pass  # what is gone in this moment is seen the next time
-        return marks
-
-
-def read(loaded: Loaded) -> tuple[list[Written], list[tuple[Path, int]]]:
-    """Read the subscriptions of a configuration's files, and where each stands.
-
-    Raises:
-        BulkConfigError: a file that cannot be read, or lines that are no subscriptions, each with its place.
-    """
-    config = loaded.config
-    found: list[Written] = []
-    places: list[tuple[Path, int]] = []
-    errors: list[ConfigError] = []
-    files: list[tuple[Path, tuple[str | int, ...]]]
-    files = [(file, ("subscriptions", index)) for index, file in enumerate(config.subscriptions)]
-    try:
-        files += [(file, ("service", "watch")) for file in watched(config)]
-    except OSError as error:
-        errors.append(loaded.error(("service", "watch"), f"{config.service.watch}: {error.strerror or error}"))
-    for file, place in files:
-        name = loaded.file(file)
-        try:
-            for number, line in read_lines(file, max_bytes=config.matching.limits.max_event_bytes):
-                try:
-                    if isinstance(line, EventError):
-                        raise SubscriptionError(line.reason)
-                    found.append(written(line, config.matching.default_tenant))
-                    places.append((file, number))
-                except SubscriptionError as error:
-                    errors.append(ConfigError(str(error), source=name, line=number))
-        except InputError as error:
-            errors.append(ConfigError(str(error), source=name, line=error.line))
-        except OSError as error:
-            errors.append(loaded.error(place, f"{name}: {error.strerror or error}"))
-    if errors:
-        raise BulkConfigError(errors)
-    return found, places
-
-
-def put(engine: Engine, loaded: Loaded, subscriptions: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
-    """Make an engine hold exactly these, in one step.
-
-    Raises:
-        BulkConfigError: some are bad, each with file and line; nothing was changed.
-    """
-    try:
-        engine.apply(each.held for each in subscriptions)
-    except BulkSubscriptionError as bulk:
-        raise BulkConfigError([_located(error, loaded, places) for error in bulk.errors]) from None
 
 
 @final
@@ -247,20 +95,14 @@ class Subscriptions:
         self._engine, self._store, self._table = engine, store, Table(store)
         self.quotas = quotas or Quotas()
         self._lock = Lock()
-        self._wake = threading.Event()
-        self._is_closed = False
+        self._upkeep = Upkeep(self._table, self.expire, lambda: (self.history, self.quotas.history))
         self.expired = 0
         # Up to which version the engine has what other processes wrote, and which of those after it are this one's.
         self._seen = 0
         self._own: set[int] = set()
-        # Up to which version what other processes wrote is counted.
-        self._counted = 0
-        self._dirty: set[str] = set()
-        self._recounted = 0.0
-        self._trimmed = self._limited = time.monotonic()
-        # Tenants that the log of changes may have too much of.
-        self._logged: set[str] = set()
-        self._count()
+        self._counted = Counted(self._table)
+        self._counted.count(0)
+        self._upkeep.wrote(self._counted.held)
 
     # Whole, from files
 
@@ -284,7 +126,7 @@ class Subscriptions:
             self._own.clear()
             if not are_from_files(loaded.config):
                 put(self._engine, loaded, list(self._active()), ())
-                self._count()
+                self._counted.count(self._seen)
                 return 0
             is_applied = False
             try:
@@ -304,7 +146,8 @@ class Subscriptions:
                 if is_applied:
                     self._engine.apply(each.held for each in self._active())
                 raise
-            self._count()
+            self._counted.count(self._seen)
+            self._upkeep.wrote(self._counted.held)
             return count
 
     def _check_taken(self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
@@ -315,15 +158,6 @@ class Subscriptions:
 
     def _active(self, *, but: str | None = None) -> Iterator[Written]:
         return (written(body, tenant) for tenant, body in self._table.active(but=but) if self.shard.holds(tenant))
-
-    def _count(self) -> None:
-        self._counted = self._seen
-        self._held: Counter[str] = Counter()
-        self._unindexed: Counter[str] = Counter()
-        self._paused: Counter[str] = Counter()
-        for tenant, (held, unindexed, paused) in self._table.counts().items():
-            self._held[tenant], self._unindexed[tenant], self._paused[tenant] = held, unindexed, paused
-        self._logged.update(self._held)
 
     # Looking
 
@@ -348,7 +182,7 @@ class Subscriptions:
     def totals(self) -> dict[str, int]:
         """Return how many there are in all: `held`, `paused`."""
         with self._lock:
-            return {"held": self._held.total(), "paused": self._paused.total()}
+            return {"held": self._counted.held.total(), "paused": self._counted.paused.total()}
 
     # One or many, from the API
 
@@ -392,8 +226,8 @@ class Subscriptions:
         Raises:
             ServiceError: the store failed, and nothing was changed.
         """
-        examined = self._examined(several)
-        return self._tried(lambda: self._put_many(tenant, several, examined, lease, may, partly=partly, who=who))
+        told = examined(self._engine._options, several)
+        return self._tried(lambda: self._put_many(tenant, several, told, lease, may, partly=partly, who=who))
 
     def _put_many(
         self,
@@ -408,7 +242,7 @@ class Subscriptions:
     ) -> list[Result]:
         with self._lock:
             now = milliseconds()
-            held, unindexed = self._held[tenant], self._unindexed[tenant]
+            held, unindexed = self._counted.held[tenant], self._counted.unindexed[tenant]
             results: list[Result] = []
             for each, told in zip(several, examined, strict=True):
                 if isinstance(each, SubscriptionError) or isinstance(told, SubscriptionError):
@@ -424,9 +258,7 @@ class Subscriptions:
                     may(before)
                     _check_origin(before)
                     more, more_unindexed = int(before is None), int(told) - int(before is not None and before.unindexed)
-                    self._check_quotas(
-                        tenant, held + more if more else 0, unindexed + more_unindexed if more_unindexed > 0 else 0
-                    )
+                    self.quotas.check(held + more if more else 0, unindexed + more_unindexed if more_unindexed > 0 else 0)
                 except Declined as declined:
                     results.append(Result(None, before, declined))
                     continue
@@ -434,14 +266,7 @@ class Subscriptions:
                 results.append(Result(_next(each, before, told, lease, now), before))
             if not partly and any(result.error is not None for result in results):
                 return results
-            room = Room(
-                tenant,
-                _bound(self.quotas.subscriptions, held > self._held[tenant]),
-                _bound(self.quotas.unindexed, unindexed > self._unindexed[tenant]),
-                held,
-                unindexed,
-                self._counted,
-            )
+            room = self._counted.room(self.quotas, tenant, held, unindexed)
             return self._hold(results, {each.id: each for each in several if isinstance(each, Written)}, who, room)
 
     def _hold(self, results: list[Result], texts: Mapping[str, Written], who: str, room: Room) -> list[Result]:
@@ -484,18 +309,16 @@ class Subscriptions:
             written, versions = self._table.write(rows, befores, gone, who=who, room=room)
         except Moved:
             # What is decided next is decided by all that is there.
-            self._dirty.update(row.tenant for row in (*rows, *gone))
-            self._recounted = 0.0
+            self._counted.distrust((row.tenant for row in (*rows, *gone)), at_once=True)
             raise
-        self._logged.update(row.tenant for row in (*rows, *gone))
+        self._upkeep.wrote(row.tenant for row in (*rows, *gone))
         self._note(versions)
         return written
 
     def _note(self, versions: range) -> None:
         """Note which changes the engine has: these are this process's own."""
         if self._seen + 1 == versions.start:
-            if self._counted == self._seen:
-                self._counted = versions.stop - 1
+            self._counted.write(self._seen, versions.stop - 1)
             self._seen = versions.stop - 1
         elif self._store.database.is_shared:
             self._own.update(versions)
@@ -556,7 +379,7 @@ class Subscriptions:
                     raise Declined("precondition", "it has no lease yet: say how long it is to be")
                 now = milliseconds()
                 (row,) = self._write([replace(before, lease=wanted, expires_at=now + wanted, updated=now)], [before], who=API)
-                self._wake.set()
+                self._upkeep.wake()
                 return row
 
         return self._tried(renew)
@@ -569,61 +392,10 @@ class Subscriptions:
         _check_origin(row)
         return row
 
-    def _check_quotas(self, tenant: str, held: int, unindexed: int) -> None:
-        for bound, count, what in (
-            (self.quotas.subscriptions, held, "subscriptions"),
-            (self.quotas.unindexed, unindexed, "subscriptions of which no condition can be looked up"),
-        ):
-            if bound is not None and count > bound:
-                raise Declined("quota", f"a tenant may hold {bound:,} {what}")
-
     def _recount(self, row: Stored | None, before: Stored | None) -> None:
-        for each, sign in ((row, 1), (before, -1)):
-            if each is not None:
-                self._held[each.tenant] += sign
-                self._unindexed[each.tenant] += sign * each.unindexed
-                self._paused[each.tenant] += sign * each.paused
+        self._counted.change(row, before)
         if row is not None and row.expires_at is not None:
-            self._wake.set()
-
-    def _examined(self, several: Sequence[Written | SubscriptionError]) -> list[SubscriptionError | bool]:
-        """Tell of each what is wrong with it, or whether it is unindexed; in engines of their own, out of everybody's way."""
-        told: list[SubscriptionError | bool] = [False] * len(several)
-        seen: set[str] = set()
-        asked: list[int] = []
-        for number, each in enumerate(several):
-            if isinstance(each, SubscriptionError):
-                told[number] = each
-            elif each.id in seen:
-                told[number] = DuplicateSubscriptionError("this id stands here twice", place="id", subscription_id=each.id)
-            else:
-                seen.add(each.id)
-                asked.append(number)
-        options = replace(self._engine._options, bloom=BloomOptions(enabled=False))
-        may_be_unindexed = options.limits.allow_unindexed
-        strict = replace(options, limits=replace(options.limits, allow_unindexed=False))
-        for number, error in self._refused(strict, several, asked):
-            told[number] = error
-        if may_be_unindexed:
-            again = [number for number in asked if told[number] is not False]
-            for number in again:
-                told[number] = True
-            for number, error in self._refused(options, several, again):
-                told[number] = error
-        return told
-
-    def _refused(
-        self, options: Options, several: Sequence[Written | SubscriptionError], asked: Sequence[int]
-    ) -> Iterator[tuple[int, SubscriptionError]]:
-        if not asked:
-            return
-        given = [each.held for number in asked if isinstance(each := several[number], Written)]
-        for error in Engine._of(options).add_many(given, on_error="skip").errors:
-            assert error.index is not None
-            number, error.index = asked[error.index], None
-            if error.subscription_id is not None:
-                error.subscription_id = outside(error.subscription_id)[1]
-            yield number, error
+            self._upkeep.wake()
 
     # What other processes write into the store
 
@@ -638,13 +410,13 @@ class Subscriptions:
                 _LOGGER.warning("this process was away for so long that it reads all subscriptions anew")
                 self._engine.apply(each.held for each in self._active())
                 self._seen = last
-                self._count()
+                self._counted.count(last)
             while self._seen < last:
                 found, upto = self._table.since(self._seen, last)
                 self._take_over({key: row for key, (version, row) in found.items() if version not in self._own})
                 self._seen = upto
             self._own = {version for version in self._own if version > self._seen}
-            self._count_others()
+            self._counted.look(self._seen)
 
     def _take_over(self, changed: Mapping[Key, Stored | None]) -> None:
         now = milliseconds()
@@ -654,77 +426,19 @@ class Subscriptions:
         for error in self._engine.add_many(texts, replace=True, on_error="skip").errors:
             # Another version of Streamer has accepted it.
             _LOGGER.error("a subscription that another process accepted matches nothing here: %s", error)
-        self._dirty.update(tenant for tenant, _ in changed)
-        self._wake.set()
-
-    def _count_others(self) -> None:
-        """Count what tenants have that other processes wrote for; that may take a while, and is done the less often then."""
-        if not self._dirty:
-            self._counted = self._seen
-        if not self._dirty or (began := time.monotonic()) < self._recounted:
-            return
-        dirty, self._dirty = sorted(self._dirty)[:PAGE], set(sorted(self._dirty)[PAGE:])
-        counts = self._table.counts(dirty)
-        if not self._dirty:
-            self._counted = self._seen
-        for tenant in dirty:
-            self._held[tenant], self._unindexed[tenant], self._paused[tenant] = counts.get(tenant, (0, 0, 0))
-        self._recounted = began + _PATIENCE * (time.monotonic() - began)
+        self._counted.distrust(tenant for tenant, _ in changed)
+        self._upkeep.wake()
 
     # Leases
 
     def start(self) -> None:
         """Begin to take out what is over, in a thread of its own."""
-        self._thread = threading.Thread(target=self._look_after_leases, name="streamer-leases", daemon=True)
-        self._thread.start()
+        self._upkeep.start()
 
     def close(self) -> None:
         """Look after leases no more."""
-        self._is_closed = True
-        self._wake.set()
-        if hasattr(self, "_thread"):
-            self._thread.join()
+        self._upkeep.close()
         self._table.close()
-
-    def _look_after_leases(self) -> None:
-        is_told = False
-        while not self._is_closed:
-            self._wake.clear()
-            try:
-                wait = None if (first := self._table.next_expiry()) is None else (first - milliseconds()) / 1000
-                if wait is not None and wait <= 0:
-                    self.expire()
-                    wait = 0.0
-                if time.monotonic() - self._trimmed >= _TRIM:
-                    self._trimmed = time.monotonic()
-                    self._table.trim(milliseconds() - int(self.history.total_seconds() * 1000))
-                if time.monotonic() - self._limited >= LIMIT:
-                    self._limited = time.monotonic()
-                    self._limit_history()
-                is_told = False
-            except ServiceError as error:
-                if not is_told:
-                    _LOGGER.error("leases that are over stay in the store for now: %s", error)
-                is_told, wait = True, _AGAIN
-            if wait != 0.0:
-                # A clock that is set to another time is noticed.
-                self._wake.wait(60.0 if wait is None else min(wait, 60.0))
-
-    def _limit_history(self) -> None:
-        """Forget the oldest changes of tenants that the log has too much of; what is too young waits for the next time."""
-        if (most := self.quotas.history) is None:
-            return
-        with self._lock:
-            tenants, self._logged = self._logged, set()
-        before = milliseconds() - int(LIMIT * 1000)
-        left = set(tenants)
-        try:
-            for tenant in tenants:
-                if self._table.limit(tenant, most, before):
-                    left.discard(tenant)
-        finally:
-            with self._lock:
-                self._logged |= left
 
     def expire(self) -> int:
         """Take out some of those whose lease is over; return how many. Raises ServiceError: they match nothing all the same."""
@@ -750,11 +464,6 @@ def _check_origin(before: Stored | None) -> None:
         raise Declined("other_origin", "files hold this id, so that it is changed there")
 
 
-def _bound(most: int | None, grows: bool) -> float:
-    """Return how much there may be; what does not grow is not judged."""
-    return inf if most is None or not grows else most
-
-
 def _next(each: Written, before: Stored | None, unindexed: bool, lease: int | None, now: int) -> Stored:
     """Return the row that is to be; *before* itself where nothing changes."""
     if before is not None and before.text == each.text and before.lease is None and lease is None:
@@ -771,17 +480,3 @@ def _next(each: Written, before: Stored | None, unindexed: bool, lease: int | No
         lease=lease,
         expires_at=None if lease is None else now + lease,
     )
-
-
-def _located(error: SubscriptionError, loaded: Loaded, places: Sequence[tuple[Path, int]]) -> ConfigError:
-    position, error.index = error.index, None
-    if error.subscription_id is not None:
-        error.subscription_id = outside(error.subscription_id)[1]
-    if position is None or position >= len(places):
-        return ConfigError(str(error))
-    if isinstance(error, DuplicateSubscriptionError):
-        error = DuplicateSubscriptionError(
-            "this id stands twice for one tenant in the files", place=error.place, subscription_id=error.subscription_id
-        )
-    file, line = places[position]
-    return ConfigError(str(error), source=loaded.file(file), line=line)

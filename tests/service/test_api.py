@@ -15,9 +15,11 @@ from streamer import Engine
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.api.calls import cursor
+from streamer.service.declined import Declined
+from streamer.service.quotas import Quotas
 from streamer.service.store.sqlite import Sqlite
 from streamer.service.store.store import Store
-from streamer.service.subscriptions import Declined, Quotas, Subscriptions
+from streamer.service.subscriptions import Subscriptions
 from streamer.service.tenants import claimed
 from tests.service.api import BIG, LINES, Api, order, running, until
 from tests.service.receiver import Receiver

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from streamer import Engine
-from streamer.service import subscriptions as written
+from streamer.service import upkeep
 from streamer.service.api import tokens
+from streamer.service.quotas import Quotas
 from streamer.service.store import changes
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import Stored, Table
-from streamer.service.subscriptions import MOST_VERSION, Quotas, Subscriptions
+from streamer.service.subscriptions import MOST_VERSION, Subscriptions
 from streamer.service.tenants import claimed
 from tests.service.api import BIG, LINES, Api, running, until
 
@@ -135,9 +136,9 @@ def test_of_a_tenant_the_log_keeps_so_many_bytes_and_the_newest(
         for tenant, name in (("acme", "a"), ("acme", "b"), ("other", "a")):
             if tenant == "acme" or number < 5:
                 put(tenant, name, number)
-    subscriptions._limit_history()
+    subscriptions._upkeep.limit_history()
     assert known("acme", "a") == numbers(15)  # too young
-    monkeypatch.setattr(written, "LIMIT", 0.0)
+    monkeypatch.setattr(upkeep, "LIMIT", 0.0)
     time.sleep(0.01)
     subscriptions.start()
     until(lambda: len(known("acme", "a")) < 15)

@@ -26,9 +26,10 @@ from streamer.events.reading import IgnoredEvent
 from streamer.model import is_unicode
 from streamer.service.api.calls import LINES, Answer, Call, after, answer, cursor, members_of, text_of
 from streamer.service.api.problems import Problem, members
+from streamer.service.declined import Declined
 from streamer.service.observed.events import MOST, Events, Seen
 from streamer.service.store.subscriptions import PAGE
-from streamer.service.subscriptions import Declined, Subscriptions
+from streamer.service.subscriptions import Subscriptions
 from streamer.service.tenants import Written, claimed, inside, outside, written
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import EVERY, Subscription

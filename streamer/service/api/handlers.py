@@ -23,13 +23,14 @@ from streamer.service.api.problems import Problem, members
 from streamer.service.api.routes_delivered import CHOSEN
 from streamer.service.api.streams import Wanted
 from streamer.service.api.watching import Watching
+from streamer.service.declined import Condition, Declined, Versioned
 from streamer.service.status import Status
 from streamer.service.store.changes import Entry
 from streamer.service.store.gateways import StoredGateway
 from streamer.service.store.rows import DeadLetter, milliseconds, time_of
 from streamer.service.store.store import Store
 from streamer.service.store.subscriptions import PAGE, Stored
-from streamer.service.subscriptions import MOST_VERSION, Condition, Declined, Result, Subscriptions, Versioned
+from streamer.service.subscriptions import MOST_VERSION, Result, Subscriptions
 from streamer.service.tenants import Written, claimed
 from streamer.subscriptions.parse import parse_subscription
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
 
 from streamer.errors import BulkSubscriptionError, CelError, EventError, ServiceError, SubscriptionError
+from streamer.service.declined import Declined
 from streamer.service.gateways import GatewayError
-from streamer.service.subscriptions import Declined
 
 MEDIA_TYPE: Final = "application/problem+json"
 
