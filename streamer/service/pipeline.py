@@ -39,7 +39,7 @@ from streamer.service.spool import Spool, tally
 from streamer.service.store.database import Fenced
 from streamer.service.store.rows import Confirmed, DeadLetter, milliseconds
 from streamer.service.store.store import Store
-from streamer.service.waiting import PART_BYTES, Part, Waiting
+from streamer.service.waiting import Part, Waiting
 
 #: How long a source is waited for, in seconds, before one looks whether all is to end.
 WAIT: Final = 0.25
@@ -139,8 +139,11 @@ class Pipeline:
         taken = formats.taken(feed.decode, batch)
         part = Part(feed.name, ours)
         for place, error in taken.refused:
+            part.events += 1
             part.refuse(feed.name, batch, place, error)
-        part.events += len(taken.refused)
+            if part.is_full:
+                yield self._counted(part)
+                part = part.following()
         for first in range(0, len(taken.texts), setup.at_once):
             texts = taken.texts[first : first + setup.at_once]
             part.events += len(texts)
@@ -154,6 +157,9 @@ class Pipeline:
                     seen[at] = found
                 if isinstance(found, EventError):
                     part.refuse(feed.name, batch, place, found)
+                    if part.is_full:
+                        yield self._counted(part)
+                        part = part.following()
                     continue
                 part.matched += 1
                 for told in setup.speaker.messages(feed.name, batch.partition, place, texts[at], found):
@@ -161,9 +167,9 @@ class Pipeline:
                         part.add(told)
                     else:
                         part.spool(setup.speaker.spooled(told))
-                    if part.size >= PART_BYTES:
+                    if part.is_full:
                         yield self._counted(part)
-                        part = Part(feed.name, ours)
+                        part = part.following()
             for at in chosen:
                 self.events.add(feed.name, batch.partition, taken.place(first + at).position, texts[at], seen.get(at))
         part.confirmed = replace(ours, position=None if batch.is_last else batch.confirm, is_over=batch.is_last)

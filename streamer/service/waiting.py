@@ -18,13 +18,13 @@ from streamer.service.messages import Told
 from streamer.service.protocols import Batch, Refused
 from streamer.service.store.rows import MOST_KEPT, Confirmed, DeadLetter, Spooled, dead_letter
 
-#: A part of a batch is closed when its messages have so many bytes.
+#: A part of a batch is closed when its messages and dead letters have so many bytes.
 PART_BYTES: Final = 1024 * 1024
 #: So much waits at most, and one part more for each source.
 MOST_BYTES: Final = 32 * 1024 * 1024
 #: A part takes so much besides its messages.
 _OVERHEAD: Final = 1024
-#: A message for the spool, or what is told of an event, takes so much besides its bytes.
+#: A message for the spool, what is told of an event, or a dead letter takes so much besides its bytes.
 _OF_A_MESSAGE: Final = 256
 #: So much of its record has a dead letter where others have all of it.
 _BEGINNING: Final = 4096
@@ -65,6 +65,15 @@ class Part:
         """Source and partition, and under which generation it was read."""
         return self.source, self.confirmed.partition, self.confirmed.generation
 
+    @property
+    def is_full(self) -> bool:
+        """Whether what follows goes into another part."""
+        return self.size >= PART_BYTES
+
+    def following(self) -> Part:
+        """Return the next part of the batch; while this is not its last, it confirms nothing."""
+        return Part(self.source, self.confirmed, kept=self.kept)
+
     def add(self, told: Told) -> None:
         """Add messages for a sink; those that no route leads to one are counted."""
         if (sink := told.sink) is None:
@@ -93,7 +102,7 @@ class Part:
         letter = dead_letter(source, batch.partition, place.position, place.part, error.code.value, str(error), whole, size)
         self.dead.append(letter)
         self.kept[place.record] += len(letter.record)
-        self.size += len(letter.record)
+        self.size += len(letter.record) + _OF_A_MESSAGE
 
 
 @final

@@ -22,6 +22,7 @@ from streamer.service import faults
 from streamer.service.metrics import Counts
 from streamer.service.serve import fitting
 from streamer.service.store.opened import look
+from streamer.service.waiting import Part, Waiting
 from tests.service.api import until
 from tests.service.conftest import SUBSCRIPTIONS, Make, event, lines
 
@@ -187,6 +188,22 @@ def test_dead_letters_have_a_bound_and_nothing_is_confirmed_past_it(make: Make, 
     assert look(tmp_path / "data") == []
     make().run()
     assert len(look(tmp_path / "data")) == 100
+
+
+def test_bad_events_wait_in_parts_as_messages_do(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a file of tiny lines that are none would have hundreds of thousands of letters in memory at once."""
+    put, letters = Waiting.put, []
+
+    def counted(waiting: Waiting, part: Part) -> None:
+        letters.append(len(part.dead))
+        put(waiting, part)
+
+    monkeypatch.setattr(Waiting, "put", counted)
+    (tmp_path / "in.jsonl").write_bytes(b"{\n" * 10_000)
+    make().run()
+    assert max(letters) <= 4096
+    assert sum(letters) == 10_000
+    assert look(tmp_path / "data", after=9_999)[0].position == 20_000
 
 
 def test_a_record_of_many_bad_events_is_kept_whole_once(make: Make, tmp_path: Path) -> None:
