@@ -122,12 +122,9 @@ class BatchMatches(Sequence[Matches | EventError]):
     def matched(self) -> Iterator[tuple[int, Matches | EventError]]:
         """Yield position and result of each event that something matches, or that is bad: no object is made for the others."""
         results = self._results
-        for position, event in enumerate(self._events):
+        for position in results.matched():
             result = results[position]
-            if isinstance(result, EventError):
-                yield position, result
-            elif len(result):
-                yield position, Matches(result, event)
+            yield position, result if isinstance(result, EventError) else Matches(result, self._events[position])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)

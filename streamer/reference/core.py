@@ -114,6 +114,10 @@ class ReferenceBatch(list[ReferenceHits | EventError]):
         """See `HitsOfSeveral`."""
         return sum(isinstance(result, EventError) for result in self)
 
+    def matched(self) -> list[int]:
+        """See `HitsOfSeveral`."""
+        return [at for at, result in enumerate(self) if isinstance(result, EventError) or len(result)]
+
 
 @final
 @dataclass(frozen=True, slots=True)

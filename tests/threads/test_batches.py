@@ -79,6 +79,8 @@ def test_a_batch_is_its_events_one_by_one_in_their_order(engine: MakeEngine, bac
     for threads in (1, 2, 3, 8):
         results = made.match_batch(events, *names, threads=threads)
         assert [told(result) for result in results] == expected
+        wanted = [(at, one) for at, one in enumerate(expected) if isinstance(one, tuple) or results[at]]
+        assert [(at, told(result)) for at, result in results.matched()] == wanted
         assert [result.index for result in results if isinstance(result, EventError)] == [
             at for at, one in enumerate(expected) if isinstance(one, tuple)
         ]

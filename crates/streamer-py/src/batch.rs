@@ -115,6 +115,12 @@ impl Batch {
         self.rejected
     }
 
+    /// The positions of events that something matches, and of errors, in order.
+    fn matched(&self) -> Vec<usize> {
+        let is_matched = |place: &Place| !matches!(place, Place::Found(Span { length: 0, .. }));
+        (0..self.places.len()).filter(|at| is_matched(&self.places[*at])).collect()
+    }
+
     fn __len__(&self) -> usize {
         self.places.len()
     }
