@@ -35,10 +35,12 @@ from streamer.engine.lines import may_be_compressed, read_chunks
 from streamer.errors import InputError, ServiceError
 from streamer.service import faults
 from streamer.service.protocols import Batch, Begin, EndOfSource, Progress
-from streamer.service.sources.lines import CHUNK, Lines
+from streamer.service.sources.lines import Lines
 
 #: So many of a file's first bytes tell it from another one.
 HEAD: Final = 1024
+#: So much is read at once: what was read together shares two syncs and a commit, which cost as much as hundreds of its lines.
+CHUNK: Final = 1024 * 1024
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 

@@ -6,9 +6,9 @@ in its place; so an endless line costs time, and never memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Final, final
+from typing import Final, cast, final
 
 from streamer.errors import EventCode, EventError
 from streamer.service.protocols import Record, Refused
@@ -40,28 +40,25 @@ class Lines:
 
     def feed(self, chunk: bytes) -> tuple[list[Record], Callable[[int], int]]:
         """Return the lines that a piece ends, and where each ends."""
-        *ended, rest = chunk.split(b"\n")
+        pieces = chunk.split(b"\n")
+        rest = pieces.pop()
+        start, before = self.taken, self._held
         lines: list[Record] = []
-        start = self.taken
-        sizes: list[int] = []
-        if ended:
-            sizes = [len(piece) + 1 for piece in ended]
-            sizes[0] += self._held
-            first = self._whole(ended[0])
-            if len(chunk) <= self._max_bytes and b"\r" not in chunk:
-                lines = [first, *ended[1:]]
-            else:
-                lines = [first, *map(self._whole, ended[1:])]
-            self.taken += sum(sizes)
+        if pieces:
+            self.taken += before + len(chunk) - len(rest)
+            lines = [self._whole(pieces[0]), *pieces[1:]]
+            if b"\r" in chunk or (len(chunk) > self._max_bytes and max(map(len, pieces)) > self._max_bytes):
+                lines[1:] = map(self._whole, pieces[1:])
         self._keep(rest)
-        return _without_blanks(lines, start, sizes)
+        return _without_blanks(lines, start, before, pieces)
 
     def end(self) -> tuple[list[Record], Callable[[int], int]]:
         """Return the line that the text ends in, where no end of a line does."""
         start, size = self.taken, self._held
         lines = [self._whole(b"")] if size else []
         self.taken += size
-        return _without_blanks(lines, start, [size])
+        # The line's end is not there.
+        return _without_blanks(lines, start, size - 1, [b""])
 
     def _keep(self, rest: bytes) -> None:
         self._held += len(rest)
@@ -83,19 +80,31 @@ class Lines:
         return Refused(EventError(EventCode.TOO_LONG, reason, offset=self._max_bytes), piece[:KEPT], size)
 
 
-def _without_blanks(lines: list[Record], start: int, sizes: list[int]) -> tuple[list[Record], Callable[[int], int]]:
-    """Leave blank lines out; where each line ends is worked out when somebody asks."""
+def _without_blanks(
+    lines: list[Record], start: int, before: int, pieces: Sequence[bytes]
+) -> tuple[list[Record], Callable[[int], int]]:
+    """Leave blank lines out; where each line ends is worked out when somebody asks.
+
+    Args:
+        start: where the first line begins.
+        before: how many of its bytes came earlier.
+        pieces: what came of each line, but for its end.
+    """
     ends: list[int] = []
     kept: list[int] | None = None
     # A blank line sorts before one that begins with any character past the space: most often one look at each is enough.
-    whole = [line for line in lines if isinstance(line, bytes)]
-    if len(whole) < len(lines) or min(whole, default=b"") <= b" \xff":
+    try:
+        has_blanks = min(cast("list[bytes]", lines), default=b"") <= b" \xff"
+    except TypeError:
+        # One of them was refused.
+        has_blanks = True
+    if has_blanks:
         kept = [at for at, line in enumerate(lines) if isinstance(line, Refused) or line.strip(b" \t\r")]
         lines = [lines[at] for at in kept]
 
     def end(at: int) -> int:
         if not ends:
-            ends.extend(accumulate(sizes, initial=start))
+            ends.extend(accumulate((len(piece) + 1 for piece in pieces), initial=start + before))
         return ends[(at if kept is None else kept[at]) + 1]
 
     return lines, end
