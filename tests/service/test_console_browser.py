@@ -159,6 +159,49 @@ def test_somebody_writes_a_subscription_tries_it_and_pauses_it(window: Window, s
     window.picture("subscription")
 
 
+def test_what_is_typed_is_checked_and_form_and_text_follow_each_other(window: Window, shown: Api) -> None:
+    page = window.sign_in(shown.make_token("acme", "read", "write", "consume"), "/console/subscription?id=big")
+    value, text = page.get_by_label("Value"), page.get_by_label("Subscription, as JSON")
+    value.fill("9007199254740993")
+    until(lambda: "9007199254740993" in text.input_value())
+    page.get_by_text("no longer").wait_for()
+    value.fill("12a")
+    page.get_by_role("alert").get_by_text("expected a number").wait_for()
+    assert value.get_attribute("aria-invalid") == "true"
+    value.fill("300")
+    page.get_by_role("alert").wait_for(state="detached")
+    text.fill('{"collection": "orders",\n "topic": "a.b",\n "filters": [{"field": "amount", "op": "near", "value": 5}]}')
+    page.get_by_role("alert").locator("mark").get_by_text("near").wait_for()
+    assert page.get_by_label("Topic").input_value() == "a.b"
+    assert page.get_by_label("Operator").get_attribute("aria-invalid") == "true"
+    for width in ("wide", "narrow"):
+        for scheme in ("light", "dark"):
+            window.look(width=width, scheme=scheme)
+            assert not window.is_scrolled_sideways()
+            assert window.findings() == [], (width, scheme)
+    window.picture("edit-narrow")
+    window.look()
+    window.picture("edit")
+
+
+def test_a_subscription_is_written_by_the_form_without_a_script(chromium: Any, shown: Api) -> None:
+    window = Window(chromium, f"http://127.0.0.1:{shown.port}", java_script_enabled=False)
+    page = window.sign_in(shown.make_token("acme", "read", "write", "consume"), "/console/subscription")
+    page.get_by_label("Id", exact=True).fill("mine")
+    page.get_by_role("button", name="Add a filter").click()
+    second = page.get_by_role("group", name="Filter 2")
+    second.get_by_label("Field").fill("country")
+    second.get_by_label("Value").fill("12")
+    page.get_by_role("button", name="Remove filter 1").press("Enter")
+    page.get_by_role("button", name="Check and try it").click()
+    page.get_by_text("it would have matched").wait_for()
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("mine is held").wait_for()
+    window.close()
+    held = shown.ask("GET", "/v1/subscriptions/mine?tenant=acme").json["subscription"]
+    assert held["filters"] == [{"field": "country", "op": "==", "value": "12"}]
+
+
 def test_times_are_told_in_the_zone_of_the_reader_too(chromium: Any, shown: Api) -> None:
     window = Window(chromium, f"http://127.0.0.1:{shown.port}", timezone_id="Asia/Tokyo")
     told = window.sign_in(shown.token).locator("#live time").first.inner_text()

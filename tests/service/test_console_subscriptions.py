@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streamer.service.console import drafts
 from tests.service.api import BIG, running
 from tests.service.console import Browser
 
@@ -97,3 +101,120 @@ def test_who_may_only_read_finds_nothing_to_change(browser: Browser) -> None:
     assert "Delete" not in page
     assert "write" in send(other, 422, do="delete")
     assert other.api.ask("GET", "/v1/subscriptions/big").status == 200
+
+
+def typed(draft: drafts.Draft, **changed: str) -> dict[str, str]:
+    """Return what a browser sends of a draft that is shown, with what somebody typed."""
+    assert draft.fields is not None, draft.unfit
+    form = {"text": draft.text, "told": draft.told, "pattern": draft.fields.pattern, "rows": str(len(draft.fields.rows))}
+    form |= dict(zip(drafts.TEXTS, draft.fields.texts, strict=True))
+    form |= {f"{name}.{at}": each for at, row in enumerate(draft.fields.rows) for name, each in row._asdict().items()}
+    # A browser ends the lines of what it sends in two characters.
+    return {name: value.replace("\n", "\r\n") for name, value in (form | changed).items()}
+
+
+VALUES = (
+    ("9007199254740993", "number"),
+    ("0.10000000000000000001", "number"),
+    ("1e400", "number"),
+    ("-0.0", "number"),
+    ('"12"', "text"),
+    ('"true"', "text"),
+    ('" a "', "text"),
+    ('""', "text"),
+    ('"<b>&\'ü"', "text"),
+    ("true", "boolean"),
+    ("null", "null"),
+    ('["1", 1, null]', "json"),
+    (r'"a\nb"', "json"),
+    (r'"\u202ea"', "json"),
+    (r'"\ud800"', "json"),
+)
+
+
+@pytest.mark.parametrize(("value", "kind"), VALUES)
+def test_a_value_comes_back_from_the_form_as_it_was_written(value: str, kind: str) -> None:
+    draft = drafts.shown(f'{{"id": "x", "labels": {{"n": 1.0}}, "filters": [{{"field": "a", "op": "==", "value": {value}}}]}}')
+    assert draft.fields is not None
+    assert draft.fields.rows[0].type == kind
+    after = drafts.taken(typed(draft, topic="a.b"))
+    assert after.wrong == ()
+    assert f'"value": {value}}}' in after.text
+    assert '{"n": 1.0}' in after.text
+    assert json.loads(after.text)["topic"] == "a.b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"cel": 1}',
+        '{"cel": "1", "cel": "2"}',
+        r'{"topic": "a\nb"}',
+        r'{"cel": "a\r\nb"}',
+        '{"filters": [{"field": "a"}]}',
+        '{"filters": [1]}',
+        '{"filters": []}',
+        '{"filters": [{"field": 1, "op": "==", "value": 1}]}',
+        "[" * 100_000,
+        '{"a": NaN}',
+    ],
+)
+def test_what_a_form_cannot_show_is_left_to_the_text(text: str) -> None:
+    draft = drafts.shown(text)
+    assert (draft.fields, draft.text) == (None, text)
+    assert draft.unfit
+
+
+def test_the_form_and_the_text_follow_each_other() -> None:
+    draft = drafts.shown('{"collection": "orders",\n "cel": "1 ==\\n1"}')
+    assert drafts.taken(typed(draft)).text == draft.text, "what nobody changed stays as it was typed"
+    more = drafts.taken(typed(draft, do="add"))
+    assert more.fields is not None
+    assert more.fields.rows == (drafts.Row(),)
+    row = {"field.0": "a", "op.0": "in", "type.0": "json", "value.0": "[1, 2]"}
+    filled = drafts.taken(typed(more, **row))
+    assert json.loads(filled.text)["filters"] == [{"field": "a", "op": "in", "value": [1, 2]}]
+    assert json.loads(filled.text)["cel"] == "1 ==\n1"
+    gone = drafts.taken(typed(filled, do="remove.0"))
+    assert "filters" not in json.loads(gone.text)
+    other = drafts.taken(typed(filled, text='{"topic": "a.b"}'))
+    assert other.fields is not None
+    assert (other.fields.texts, other.fields.rows) == (("", "", "a.b", ""), ())
+
+
+def test_were_both_changed_somebody_chooses() -> None:
+    draft = drafts.shown('{"collection": "orders"}')
+    both = typed(draft, topic="a.b", text='{"collection": "others"}')
+    (wrong,) = drafts.taken(both).wrong
+    assert "both changed" in wrong["reason"]
+    assert json.loads(drafts.taken(both | {"do": "take_form"}).text) == {"collection": "orders", "topic": "a.b"}
+    assert drafts.taken(both | {"do": "take_text"}).text == '{"collection": "others"}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("number", "12a"), ("number", "01"), ("boolean", "yes"), ("json", "[1,"), ("no", "")]
+)
+def test_a_value_that_is_not_of_its_type_is_told(kind: str, value: str) -> None:
+    draft = drafts.shown('{"filters": [{"field": "a", "op": "==", "value": 1}]}')
+    after = drafts.taken(typed(draft, **{"type.0": kind, "value.0": value}))
+    assert [each["place"] for each in after.wrong] == ["filters[0].value"]
+    assert after.text == draft.text
+
+
+def test_a_form_is_saved_and_an_error_is_shown_where_it_is(browser: Browser) -> None:
+    page = browser.get(ONE)
+    draft = drafts.shown(text_in(page))
+    form = typed(draft, **{"value.0": "9007199254740993"})
+    wrong = send(browser, 200, **form | {"do": "try", "op.0": "near", "cel": "1 +"}, etag=tag(browser))
+    assert 'aria-invalid="true"' in wrong
+    assert re.search(r"<mark>.*near.*</mark>", wrong)
+    assert "is held" in send(browser, 303, **form | {"do": "save"}, etag=tag(browser))
+    assert b"9007199254740993" in browser.api.ask("GET", "/v1/subscriptions/big").body
+    assert "expected a number" in send(browser, 422, **form | {"do": "save", "value.0": "<b>"}, etag=tag(browser))
+
+
+def text_in(page: str) -> str:
+    found: Any = re.search(r'<textarea[^>]* name="text"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
+    return unescape(found[1])

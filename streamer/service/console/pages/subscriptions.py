@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any, Final
 
+from streamer.service.console import drafts
 from streamer.service.console.client import Refused, part
-from streamer.service.console.text import address, plain, pretty
+from streamer.service.console.drafts import Draft, neat, read
+from streamer.service.console.text import address, plain
 from streamer.service.console.visit import Sent, Shown, View, Visit
 
 _PAGE: Final = 50
@@ -19,6 +20,8 @@ _NEW: Final = """\
   "collection": "orders",
   "filters": [{"field": "amount", "op": ">", "value": 100}]
 }"""
+#: What changes the form or the text, and nothing else.
+_SHAPES: Final = ("add", "take_form", "take_text")
 
 
 async def show_list(visit: Visit) -> Shown:
@@ -37,26 +40,33 @@ async def show_list(visit: Visit) -> Shown:
 async def show_one(visit: Visit) -> Shown:
     """Show one subscription; without an id an empty form."""
     if not (name := visit.query.get("id", "")):
-        return _form("", _NEW)
-    held = await visit.api.send("GET", f"/v1/subscriptions/{part(name)}")
-    return _form(name, pretty(held.json["subscription"]), held.json, plan=await _plan(visit, name), past=await _past(visit, name))
+        return _form("", drafts.shown(_NEW))
+    if (held := await _held(visit, name)) is None:
+        raise Refused(404, {"title": "There is no such subscription", "detail": "It was deleted, or nobody wrote it."})
+    draft = drafts.shown(neat(held["subscription"]))
+    return _form(name, draft, held, plan=await _plan(visit, name), past=await _past(visit, name))
 
 
 async def act(visit: Visit) -> Shown | Sent:
     """Try what was typed, save it, pause, resume or delete."""
     do, name = visit.form.get("do", ""), visit.form.get("id", "").strip()
-    text = visit.form.get("text", "").replace("\r\n", "\n")
     path, tag = f"/v1/subscriptions/{part(name)}", visit.form.get("etag", "")
-    if not name:
-        return _form("", text, wrong=[{"place": "id", "reason": "expected an id"}])
-    if do == "try":
-        return await _tried(visit, name, text, tag)
+    if do in ("pause", "resume", "delete"):
+        draft = Draft("")
+    else:
+        draft = drafts.taken(visit.form)
+        if do == "try" or do in _SHAPES or do.startswith("remove."):
+            return await _tried(visit, name, draft, tag)
+        if not name:
+            draft = drafts.with_wrong(draft, [{"place": "id", "reason": "expected an id"}])
+        if draft.wrong:
+            return _form(name, draft, {"etag": tag} if tag else None, wrong=draft.wrong)
     try:
         match do:
             case "save":
                 held = {"If-Match": tag} if tag else {"If-None-Match": "*"}
                 sent = {"Content-Type": "application/json", **held}
-                await visit.api.send("PUT", path, text.encode(), headers=sent)
+                await visit.api.send("PUT", path, draft.text.encode(), headers=sent)
                 return Sent(address("subscription", id=name), f"{plain(name)} is held, and each later event is matched with it.")
             case "pause" | "resume":
                 await visit.api.send("POST", f"{path}:{do}")
@@ -71,24 +81,29 @@ async def act(visit: Visit) -> Shown | Sent:
         wrong = refused.errors or [{"reason": refused.detail or refused.title}]
         now = await _held(visit, name) if refused.kind == "precondition" else None
         if now is None:
-            return _form(name, text, {"etag": tag} if tag else None, wrong=wrong)
+            return _form(name, draft, {"etag": tag} if tag else None, wrong=wrong)
         # Saved again it takes the place of what is there now, which is shown beside.
-        return _form(name, text, now, wrong=wrong, difference=_difference(pretty(now["subscription"]), text))
+        draft = draft if draft.text else drafts.shown(neat(now["subscription"]))
+        return _form(name, draft, now, wrong=wrong, difference=_difference(neat(now["subscription"]), draft.text))
     raise Refused(400, {"title": "There is no such thing to do", "detail": "expected try, save, pause, resume or delete"})
 
 
-async def _tried(visit: Visit, name: str, text: str, tag: str) -> Shown:
-    now = await _held(visit, name)
-    tried = (await visit.api.send("POST", "/v1/subscriptions:try", {"text": text, "id": name})).json
+async def _tried(visit: Visit, name: str, draft: Draft, tag: str) -> Shown:
+    now = await _held(visit, name) if name else None
     # A tag says what was read when the text was: saving still finds out whether somebody else changed it since.
     held = None if now is None else {**now, "etag": tag or now["etag"]}
-    difference = "" if now is None else _difference(pretty(now["subscription"]), text)
-    return _form(name, text, held, wrong=tried["errors"], tried=tried, difference=difference)
+    if draft.wrong:
+        tried: dict[str, Any] = {"good": False, "errors": draft.wrong}
+    else:
+        tried = (await visit.api.send("POST", "/v1/subscriptions:try", {"text": draft.text, "id": name})).json
+    difference = "" if now is None else _difference(neat(now["subscription"]), draft.text)
+    return _form(name, draft, held, wrong=tried["errors"], tried=tried, difference=difference)
 
 
 async def _held(visit: Visit, name: str) -> Any:
     try:
-        return await visit.api.get(f"/v1/subscriptions/{part(name)}")
+        reply = await visit.api.send("GET", f"/v1/subscriptions/{part(name)}")
+        return reply.json | {"subscription": read(reply.body)["subscription"]}
     except Refused as refused:
         if refused.kind != "unknown":
             raise
@@ -101,8 +116,8 @@ async def _plan(visit: Visit, name: str) -> Any:
 
 async def _past(visit: Visit, name: str) -> list[Mapping[str, Any]]:
     """Return who changed it, the newest first, each with the difference to what was there before."""
-    items = (await visit.api.get(f"/v1/subscriptions/{part(name)}/history"))["items"]
-    texts = [None if each.get("subscription") is None else pretty(each["subscription"]) for each in items]
+    items = read((await visit.api.send("GET", f"/v1/subscriptions/{part(name)}/history")).body)["items"]
+    texts = [None if each.get("subscription") is None else neat(each["subscription"]) for each in items]
     return [
         {**each, "difference": "" if text is None else _difference(before or "", text)}
         for each, text, before in zip(items, texts, [*texts[1:], ""], strict=True)
@@ -111,16 +126,20 @@ async def _past(visit: Visit, name: str) -> list[Mapping[str, Any]]:
 
 def _difference(before: str, after: str) -> str:
     try:
-        after = pretty(json.loads(after))
+        after = neat(read(after))
     except (RecursionError, ValueError):
         pass  # it is shown as it was typed
     return "\n".join(list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:])
 
 
-def _form(name: str, text: str, held: Any = None, **values: Any) -> Shown:
+def _form(name: str, draft: Draft, held: Any = None, **values: Any) -> Shown:
     told: dict[str, Any] = {"wrong": [], "plan": None, "past": [], "tried": None, "difference": ""}
     status = 422 if values.get("wrong") and not values.get("tried") else 200
-    return Shown("subscription.html", {"name": name, "text": text, "held": held, **told, **values}, status)
+    told |= {**values, "wrong": drafts.pointed(draft, values.get("wrong", ()))}
+    # The parts of the form that are wrong, by the names that the API gives their places.
+    places = {each.get("place") for each in told["wrong"]}
+    told |= {"operators": drafts.OPERATORS, "types": drafts.TYPES, "places": places}
+    return Shown("subscription.html", {"name": name, "draft": draft, "held": held, **told}, status)
 
 
 SUBSCRIPTIONS: Final = View(path="subscriptions", title="Subscriptions", scope="read", show=show_list)

@@ -47,6 +47,38 @@
     setInterval(() => { if (!isPaused && !document.hidden && !isUsed(part)) refresh(part).catch(() => {}); }, every);
   }
 
+  // What is typed is checked a moment later. The text and the form are told what became of the other one; a submit button does it all
+  // without a script.
+  function checkTyped(form) {
+    const text = form.elements.namedItem("text");
+    let waiting = 0, typed = 0;
+    async function check() {
+      const at = typed, fields = new URLSearchParams(new FormData(form));
+      fields.set("do", "try");
+      const answer = await fetch(form.action, { method: "POST", body: fields });
+      if (answer.redirected) return;
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const found = fresh.getElementById("checked");
+      if (found === null || at !== typed) return;
+      tellTimes(found);
+      document.getElementById("checked").replaceChildren(...found.childNodes);
+      const parts = document.getElementById("parts"), now = fresh.getElementById("parts");
+      const wrong = new Map([...now.querySelectorAll("[name]")].map((each) => [each.name, each.getAttribute("aria-invalid")]));
+      wrong.set("text", fresh.getElementById("text").getAttribute("aria-invalid"));
+      if (document.activeElement === text) parts.replaceChildren(...now.childNodes);
+      else if (text.value !== fresh.getElementById("text").value) text.value = fresh.getElementById("text").value;
+      for (const each of form.querySelectorAll("input, select, textarea"))
+        if (wrong.get(each.name)) each.setAttribute("aria-invalid", "true"); else each.removeAttribute("aria-invalid");
+      document.getElementById("told").value = fresh.getElementById("told").value;
+    }
+    form.addEventListener("input", () => {
+      typed++;
+      clearTimeout(waiting);
+      waiting = setTimeout(() => check().catch(() => {}), 200);
+    });
+  }
+
   tellTimes(document);
+  document.querySelectorAll("form[data-check]").forEach(checkTyped);
   document.querySelectorAll("[data-refresh][id]").forEach(keepFresh);
 })();

@@ -1,0 +1,309 @@
+"""A subscription as it is edited: one text in JSON, and a form of its parts; what is typed into one is taken into the other.
+
+```
+text ──fields_of──► fields        both are shown; `Draft.told` says how they were shown
+  ▲                    │
+  └────── merged ──────┘          whichever was changed since is taken; were both, somebody chooses
+```
+
+No value changes by the way: a number stays as it was written, however many digits it has, and a row says of which type its value
+is. What a form cannot show as it is, such as a name that stands twice, is left to the text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, NoReturn, final, get_args
+
+from streamer.model import FilterOperator
+
+OPERATORS: Final[tuple[str, ...]] = get_args(FilterOperator)
+#: Of which type a value is, with what a form calls it.
+TYPES: Final[Mapping[str, str]] = {
+    "text": "text",
+    "number": "number",
+    "boolean": "true or false",
+    "null": "null",
+    "json": "JSON, as a list",
+}
+#: Members that are text.
+TEXTS: Final = ("collection", "gateway_id", "topic", "cel")
+#: Rows of a form; who has more edits the text.
+MOST_ROWS: Final = 100
+_WIDTH: Final = 100
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_TOKEN: Final = re.compile(r'"(?:\\.|[^"\\])*"?|[\w.]+|.', re.DOTALL)
+
+
+class Unfit(Exception):
+    """A form cannot show it."""
+
+
+@final
+class Number(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+class Row(NamedTuple):
+    """A filter in a form."""
+
+    field: str = ""
+    op: str = "=="
+    type: str = "text"
+    value: str = ""
+
+
+class Fields(NamedTuple):
+    """The parts of a form."""
+
+    texts: tuple[str, ...] = ("",) * len(TEXTS)
+    pattern: str = ""
+    rows: tuple[Row, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is edited.
+
+    Attributes:
+        fields: None where a form cannot show the text, for the reason *unfit*.
+        told: how both were shown when they last said one thing.
+        wrong: why they do not say one thing now, each with its place.
+    """
+
+    text: str
+    fields: Fields | None = None
+    unfit: str = ""
+    told: str = ""
+    wrong: tuple[Mapping[str, Any], ...] = ()
+
+
+def read(text: str | bytes) -> Any:
+    """Return JSON with its numbers as they were written. Raises ValueError, and RecursionError."""
+    return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=_refused, object_pairs_hook=_members)
+
+
+def _refused(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in an object")
+    return found
+
+
+def neat(value: Any, room: int = 0, indent: str = "") -> str:
+    """Return JSON on several lines, what is short on one; what does not print is escaped, so that one sees it."""
+    if not isinstance(value, dict | list):
+        return _scalar(value)
+    inner = indent + "  "
+    within = _WIDTH - len(inner)
+    if isinstance(value, dict):
+        items = [f"{_scalar(name)}: {neat(each, within, inner)}" for name, each in value.items()]
+    else:
+        items = [neat(each, within, inner) for each in value]
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    flat = begin + ", ".join(items) + end
+    if not items or (len(flat) <= room and "\n" not in flat):
+        return flat
+    return f"{begin}\n{inner}" + f",\n{inner}".join(items) + f"\n{indent}{end}"
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, Number):
+        return str(value)
+    return json.dumps(value, ensure_ascii=isinstance(value, str) and not value.isprintable())
+
+
+def fields_of(text: str) -> Fields:
+    """Return the parts of a text. Raises Unfit."""
+    try:
+        members = read(text)
+    except (RecursionError, ValueError):
+        raise Unfit("The form is here again once the JSON can be read.") from None
+    if not isinstance(members, dict):
+        raise Unfit("The form shows an object alone.")
+    pattern, filters = members.get("pattern"), members.get("filters", [])
+    if not isinstance(filters, list) or len(filters) > MOST_ROWS or ("filters" in members and not filters):
+        raise Unfit(f"The form shows a list of 1 to {MOST_ROWS} filters: edit them in the JSON.")
+    return Fields(
+        tuple(_text(members, name) for name in TEXTS),
+        "" if "pattern" not in members else neat(pattern, _WIDTH),
+        tuple(map(_row, filters)),
+    )
+
+
+def _text(members: Mapping[str, Any], name: str) -> str:
+    if name not in members:
+        return ""
+    value, keep = members[name], "\n\t" if name == "cel" else ""
+    if type(value) is not str or not value.strip() or not _is_plain(value, keep):
+        raise Unfit(f"The form cannot show {name} as it is: edit it in the JSON.")
+    return value
+
+
+def _is_plain(value: str, keep: str = "") -> bool:
+    """Tell whether a field of a form gives a text back as it is."""
+    return all(char.isprintable() or char in keep for char in value)
+
+
+def _row(given: Any) -> Row:
+    if not isinstance(given, dict) or given.keys() != {"field", "op", "value"}:
+        raise Unfit("The form shows filters of field, op and value alone: edit these in the JSON.")
+    field, op, value = given["field"], given["op"], given["value"]
+    if type(field) is not str or type(op) is not str or not field or not (_is_plain(field) and _is_plain(op)):
+        raise Unfit("The form cannot show the field or op of a filter: edit it in the JSON.")
+    match value:
+        case Number():
+            return Row(field, op, "number", value)
+        case str() if _is_plain(value):
+            return Row(field, op, "text", value)
+        case bool():
+            return Row(field, op, "boolean", _scalar(value))
+        case None:
+            return Row(field, op, "null", "")
+    return Row(field, op, "json", neat(value, 1 << 60))
+
+
+def _value(row: Row, place: str) -> Any:
+    """Return the value of a row. Raises ValueError."""
+    given = row.value.strip()
+    match row.type:
+        case "text":
+            return row.value
+        case "number":
+            if _NUMBER.fullmatch(given) is None:
+                raise ValueError("expected a number, as 12 or -0.5")
+            return Number(given)
+        case "boolean":
+            if given not in ("true", "false"):
+                raise ValueError("expected true or false")
+            return given == "true"
+        case "null":
+            return None
+        case "json":
+            return _json(given)
+    raise ValueError(f"expected a type: {', '.join(TYPES)}")
+
+
+def _json(text: str) -> Any:
+    try:
+        return read(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON: {error.msg} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise ValueError("no JSON: it is nested too deep") from None
+
+
+def merged(text: str, fields: Fields) -> tuple[str, list[Mapping[str, Any]]]:
+    """Return a text with the parts of a form in it, and what is wrong in those; other members stay as they are."""
+    wrong: list[Mapping[str, Any]] = []
+    try:
+        members = read(text)
+        if not isinstance(members, dict):
+            raise ValueError("expected an object")
+    except (RecursionError, ValueError) as error:
+        return text, [{"reason": f"the JSON beside the form cannot be read: {error}"}]
+    parts: dict[str, Any] = {name: value for name, value in zip(TEXTS, fields.texts, strict=True) if value.strip()}
+    if fields.pattern.strip():
+        try:
+            parts["pattern"] = _json(fields.pattern)
+        except ValueError as error:
+            wrong.append({"place": "pattern", "reason": str(error)})
+    rows: list[dict[str, Any]] = []
+    for at, row in enumerate(fields.rows):
+        if not row.field and not row.value:
+            continue  # it was added, and nothing was typed into it
+        try:
+            rows.append({"field": row.field, "op": row.op, "value": _value(row, f"filters[{at}]")})
+        except ValueError as error:
+            wrong.append({"place": f"filters[{at}].value", "reason": str(error)})
+    if rows:
+        parts["filters"] = rows
+    mine = {*TEXTS, "pattern", "filters"}
+    kept = {name: parts.get(name, value) for name, value in members.items() if name not in mine or name in parts}
+    return neat(kept | {name: value for name, value in parts.items() if name not in kept}), wrong
+
+
+def shown(text: str) -> Draft:
+    """Return a text and its form, which say one thing."""
+    try:
+        fields = fields_of(text)
+    except Unfit as unfit:
+        return Draft(text, None, str(unfit), _told(text, None))
+    return Draft(text, fields, told=_told(text, fields))
+
+
+def _told(text: str, fields: Fields | None) -> str:
+    return " ".join(hashlib.sha256(each.encode(errors="surrogatepass")).hexdigest()[:32] for each in (text, repr(fields)))
+
+
+def taken(form: Mapping[str, str]) -> Draft:
+    """Return what was typed into a page, whose text and form say one thing again, or why they do not."""
+    text, do = form.get("text", "").replace("\r\n", "\n"), form.get("do", "")
+    if "rows" not in form or do == "take_text":
+        return shown(text)
+    fields, told = _typed(form), form.get("told", "")
+    was, now = told.split(), _told(text, fields).split()
+    is_same = len(was) == 2 and was[0] == now[0]
+    if do == "add":
+        fields = fields._replace(rows=(*fields.rows, Row())[:MOST_ROWS])
+    elif do.startswith("remove."):
+        fields = fields._replace(rows=tuple(row for at, row in enumerate(fields.rows) if do != f"remove.{at}"))
+    elif do != "take_form" and len(was) == 2 and was[1] == now[1]:
+        return shown(text)
+    wanted, wrong = merged(text, fields)
+    if wrong:
+        return Draft(text, fields, told=told, wrong=tuple(wrong))
+    if is_same or do == "take_form" or _is_equal(text, wanted):
+        return Draft(wanted, fields, told=_told(wanted, fields))
+    reason = "the form and the JSON were both changed: take one of them"
+    return Draft(text, fields, told=told, wrong=({"place": "form", "reason": reason},))
+
+
+def _is_equal(text: str, other: str) -> bool:
+    try:
+        return neat(read(text)) == neat(read(other))
+    except (RecursionError, ValueError):
+        return False
+
+
+def _typed(form: Mapping[str, str]) -> Fields:
+    def line(name: str) -> str:
+        return form.get(name, "").replace("\r\n", "\n")
+
+    count = int(form["rows"]) if form["rows"].isascii() and form["rows"].isdigit() and len(form["rows"]) < 4 else 0
+    rows = (Row(*(line(f"{name}.{at}") for name in Row._fields)) for at in range(min(count, MOST_ROWS)))
+    return Fields(tuple(map(line, TEXTS)), line("pattern"), tuple(rows))
+
+
+def pointed(draft: Draft, errors: Any) -> list[dict[str, Any]]:
+    """Return errors, each with its line of the text, or of CEL: what stands before it, it itself, and what comes after."""
+    found = []
+    for each in errors:
+        told, source = dict(each), draft.text
+        line, column = told.get("line"), told.get("column")
+        if "cel_line" in told and draft.fields is not None:
+            source, line, column = draft.fields.texts[TEXTS.index("cel")], told["cel_line"], told["cel_column"]
+        lines = source.split("\n")
+        if line and column and line <= len(lines):
+            text, at = lines[line - 1], column - 1
+            token = _TOKEN.match(text, at)
+            end = token.end() if token is not None else at
+            told["pointed"] = (line, text[max(0, at - 60) : at], text[at:end][:120] or " ", text[end : end + 60])
+        found.append(told)
+    return found
+
+
+def with_wrong(draft: Draft, wrong: Any) -> Draft:
+    """Return a draft with what else is wrong in it."""
+    return replace(draft, wrong=(*draft.wrong, *wrong))
