@@ -29,8 +29,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -40,6 +39,17 @@ from streamer.errors import EventCode, EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, kafka, protocols
 from streamer.service.protocols import Batch, Progress, Record, Refused
+from streamer.service.sources.kafka_partitions import (
+    Message,
+    Partition,
+    attributes_of,
+    is_held,
+    name_of,
+    parts_of,
+    place_of,
+    shown,
+    size_of,
+)
 from streamer.service.sources.lines import KEPT
 
 #: How long a partition that is asked back is waited for, in seconds, until what was read of it is held.
@@ -52,51 +62,13 @@ COMMIT: Final = 1.0
 LOOK: Final = 30.0
 #: So many bytes wait to be read at most; partitions are paused, and resumed when there are half of them.
 MOST_BYTES: Final = 16 * 1024 * 1024
-#: A message takes so much besides its value.
-_OVERHEAD: Final = 512
 #: Messages that are taken from the client at once, and that are a batch at most.
 _AT_ONCE: Final = 1000
 #: How often the client says where partitions end, in milliseconds.
 STATISTICS: Final = 5000
 #: How long the client is waited for, in seconds.
 _WAIT: Final = 0.1
-#: Headers of a CloudEvent in binary mode begin so.
-_PREFIX: Final = "ce_"
-#: Of confluent_kafka: parts of one that came from a broker are never None, but for value and key.
-Message: TypeAlias = Any
 _LOGGER: Final = logging.getLogger("streamer.service")
-
-
-@final
-@dataclass(slots=True, eq=False)
-class _Partition:
-    """A partition that is ours. Offsets are of the message that follows.
-
-    Attributes:
-        next: of all that came of it.
-        given: of what the pipeline was given.
-        held: of what the store has.
-        told: of what the group has.
-        messages: that came, and were not given.
-        is_fenced: whether another process has taken it over, as the store knows, and the group has not told us so far.
-    """
-
-    name: str
-    topic: str
-    number: int
-    next: int
-    given: int
-    held: int
-    told: int = -1
-    epoch: int | None = None
-    messages: list[Message] = field(default_factory=list)
-    is_paused: bool = False
-    is_fenced: bool = False
-    generation: int | None = None
-
-    def at(self, offset: int, epoch: int | None = None) -> TopicPartition:
-        """Return the partition at an offset, with our mark for the group: its name, which no topic that is made anew has."""
-        return TopicPartition(self.topic, self.number, offset, self.name, leader_epoch=-1 if epoch is None else epoch)
 
 
 @final
@@ -109,9 +81,9 @@ class KafkaMessages:
         self._section, self._max_bytes = section, max_bytes
         self._are_cloudevents = section.format == "cloudevents"
         self._changed = threading.Condition(Lock())
-        self._ours: dict[tuple[str, int], _Partition] = {}
+        self._ours: dict[tuple[str, int], Partition] = {}
         self._ends: dict[tuple[str, int], int] = {}
-        self._ready: deque[_Partition] = deque()
+        self._ready: deque[Partition] = deque()
         self._gone: deque[str] = deque()
         self._size = 0
         self._stored: dict[str, str] = {}
@@ -183,17 +155,17 @@ class KafkaMessages:
             messages, partition.messages = partition.messages[:_AT_ONCE], partition.messages[_AT_ONCE:]
             if partition.messages:
                 self._ready.append(partition)
-            self._size -= sum(map(_size, messages))
+            self._size -= sum(map(size_of, messages))
             last = messages[-1]
             partition.given = last.offset() + 1
-        return self._batch(partition, messages, _place(partition.given, last.leader_epoch()))
+        return self._batch(partition, messages, place_of(partition.given, last.leader_epoch()))
 
-    def _batch(self, partition: _Partition, messages: Sequence[Message], confirm: str) -> Batch:
+    def _batch(self, partition: Partition, messages: Sequence[Message], confirm: str) -> Batch:
         offsets = [message.offset() for message in messages]
         records: list[Record] = []
         for message in messages:
             value = message.value()
-            if self._are_cloudevents and (attributes := _attributes(message)) is not None and len(message) <= self._max_bytes:
+            if self._are_cloudevents and (attributes := attributes_of(message)) is not None and len(message) <= self._max_bytes:
                 records.append(cloudevents.structured(attributes, value))
             elif value is None:
                 records.append(b"null")  # a tombstone
@@ -310,7 +282,7 @@ class KafkaMessages:
                 if not partition.messages:
                     self._ready.append(partition)
                 partition.messages.append(message)
-                self._size += _size(message)
+                self._size += size_of(message)
             self._changed.notify_all()
         if len(failed) < len(messages) and self._down_since is not None:
             _LOGGER.info("brokers answer again, after %d s", time.monotonic() - self._down_since)
@@ -383,53 +355,51 @@ class KafkaMessages:
         client.incremental_assign([each.at(each.next, each.epoch) for each in begun])
         # One that was paused when it was given up may still be.
         client.resume([each.at(each.next) for each in begun])
-        _LOGGER.info("%s", f"assigned: {_shown(begun)}")
+        _LOGGER.info("%s", f"assigned: {shown(begun)}")
 
     def _revoked(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
         ours = self._drop(partitions)
         if not self._is_closing and not self._is_drained(ours):
-            _LOGGER.warning(
-                "%s: given up before all that was read was held; that comes again from whoever reads on", _shown(ours)
-            )
+            _LOGGER.warning("%s: given up before all that was read was held; that comes again from whoever reads on", shown(ours))
         faults.point("source.revoked")
         self._tell(ours, wait=True)
         self._forget(ours)
 
     def _lost(self, client: Consumer, partitions: Sequence[TopicPartition]) -> None:
         ours = self._drop(partitions)
-        _LOGGER.warning("%s: lost, since the group took this process for dead; what is in flight comes again", _shown(ours))
+        _LOGGER.warning("%s: lost, since the group took this process for dead; what is in flight comes again", shown(ours))
         self._forget(ours)
 
-    def _drop(self, partitions: Sequence[TopicPartition]) -> list[_Partition]:
+    def _drop(self, partitions: Sequence[TopicPartition]) -> list[Partition]:
         """Drop what came of some partitions and was not given."""
         with self._changed:
             ours = [each for key in partitions if (each := self._ours.get((key.topic, key.partition))) is not None]
             self._empty(ours)
             return ours
 
-    def _empty(self, partitions: Sequence[_Partition]) -> None:
+    def _empty(self, partitions: Sequence[Partition]) -> None:
         for each in partitions:
-            self._size -= sum(map(_size, each.messages))
+            self._size -= sum(map(size_of, each.messages))
             each.messages = []
             if each in self._ready:
                 self._ready.remove(each)
 
-    def _is_drained(self, partitions: Sequence[_Partition]) -> bool:
+    def _is_drained(self, partitions: Sequence[Partition]) -> bool:
         """Wait until all that the pipeline was given is held; tell whether it is."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._is_closing or self._failed is not None or all(map(_is_held, partitions)), self._patience
-            ) and all(map(_is_held, partitions))
+                lambda: self._is_closing or self._failed is not None or all(map(is_held, partitions)), self._patience
+            ) and all(map(is_held, partitions))
 
-    def _forget(self, partitions: Sequence[_Partition]) -> None:
+    def _forget(self, partitions: Sequence[Partition]) -> None:
         with self._changed:
             for each in partitions:
                 self._ours.pop((each.topic, each.number), None)
-        _LOGGER.info("%s", f"given up: {_shown(partitions)}")
+        _LOGGER.info("%s", f"given up: {shown(partitions)}")
 
     # Where a partition is begun
 
-    def _begun(self, wanted: Sequence[tuple[str, int]], *, lost: bool = False) -> list[_Partition]:
+    def _begun(self, wanted: Sequence[tuple[str, int]], *, lost: bool = False) -> list[Partition]:
         """Return partitions as they are to be read: from where the store or the group has them, else from `start`.
 
         Args:
@@ -449,11 +419,11 @@ class KafkaMessages:
         for topic, number in wanted:
             (first, end), theirs = ends[topic, number], of_group[topic, number]
             identity = topics[topic].id if topic in topics else ""
-            name = _named(known, topic, number, identity)
+            name = name_of(known, topic, number, identity)
             if name not in known:
                 # With the mark of another topic it says nothing of this one.
-                of_this = theirs.offset if _parts(theirs.metadata or "")[1] in ("", identity) else -1
-                new.add((name, _place(self._anew(topic, number, identity, known, of_this, first, end), None)))
+                of_this = theirs.offset if parts_of(theirs.metadata or "")[1] in ("", identity) else -1
+                new.add((name, place_of(self._anew(topic, number, identity, known, of_this, first, end), None)))
             names.append(name)
         generations, stored = self._taken(names, known | dict(new))
         found = []
@@ -466,7 +436,7 @@ class KafkaMessages:
                     offset, epoch = theirs.offset, None
                 if lost or not first <= offset <= end:
                     offset, epoch = self._after_loss(f"{topic}/{number}", offset, first, end), None
-            found.append(_Partition(name, topic, number, offset, offset, offset, epoch=epoch, generation=generations[name]))
+            found.append(Partition(name, topic, number, offset, offset, offset, epoch=epoch, generation=generations[name]))
         return found
 
     def _taken(self, names: Sequence[str], places: Mapping[str, str]) -> tuple[dict[str, int | None], dict[str, str]]:
@@ -476,8 +446,8 @@ class KafkaMessages:
 
     def _anew(self, topic: str, number: int, identity: str, known: Mapping[str, str], of_group: int, first: int, end: int) -> int:
         """Return where a partition begins that the store does not know. Names that it does are *known*."""
-        of_topic = [name for name in known if _parts(name)[0].rpartition("/")[0] == topic]
-        earlier = [name for name in of_topic if _parts(name)[0] == f"{topic}/{number}"]
+        of_topic = [name for name in known if parts_of(name)[0].rpartition("/")[0] == topic]
+        earlier = [name for name in of_topic if parts_of(name)[0] == f"{topic}/{number}"]
         if earlier:
             self._refuse(f"topic {topic} was made anew; what was not read of the one before is gone")
             self._taken(earlier, known)
@@ -486,7 +456,7 @@ class KafkaMessages:
         if first <= of_group <= end:
             return of_group
         # A partition that was added to a topic is read whole: what is in it came since.
-        is_added = any(_parts(name)[1] == identity for name in of_topic)
+        is_added = any(parts_of(name)[1] == identity for name in of_topic)
         return first if self._section.start == "earliest" or is_added else end
 
     def _after_loss(self, where: str, offset: int, first: int, end: int) -> int:
@@ -503,7 +473,7 @@ class KafkaMessages:
             raise ServiceError(f"{reason}. With on_lost: skip the service goes on with what is there")
         _LOGGER.warning("%s; what is there is read", reason)
 
-    def _reopen(self, partitions: Sequence[_Partition], *, lost: bool) -> None:
+    def _reopen(self, partitions: Sequence[Partition], *, lost: bool) -> None:
         """Begin partitions of ours again, where they are to be begun now."""
         with self._changed:
             self._empty(partitions)
@@ -524,56 +494,12 @@ class KafkaMessages:
             return
         ids = {name: topic.id for name, topic in topics.items() if topic.id}
         if fenced := [each for each in self._ours.values() if each.is_fenced]:
-            _LOGGER.warning("%s: the group says that it is ours; begun again", _shown(fenced))
+            _LOGGER.warning("%s: the group says that it is ours; begun again", shown(fenced))
             self._reopen(fenced, lost=False)
-        if anew := [each for each in self._ours.values() if _parts(each.name)[1] != ids.get(each.topic, _parts(each.name)[1])]:
+        if anew := [
+            each for each in self._ours.values() if parts_of(each.name)[1] != ids.get(each.topic, parts_of(each.name)[1])
+        ]:
             self._reopen(anew, lost=False)
-
-
-def _parts(name: str) -> tuple[str, str]:
-    """Return what a partition's name is made of: `topic/number`, and the topic's id."""
-    plain, _, identity = name.partition("@")
-    return plain, identity
-
-
-def _named(known: Mapping[str, str], topic: str, number: int, identity: str) -> str:
-    """Return the name of a partition, of those that the store knows if it is among them."""
-    plain = f"{topic}/{number}"
-    if not identity:
-        # Brokers that knew one once are asked again later.
-        return next((name for name in reversed(list(known)) if _parts(name)[0] == plain), plain)
-    return plain if plain in known else f"{plain}@{identity}"
-
-
-def _place(offset: int, epoch: int | None) -> str:
-    """Write what the store has of a partition: the offset of the next message, and the epoch of the leader that had the last."""
-    return json.dumps({"offset": offset} if epoch is None or epoch < 0 else {"offset": offset, "epoch": epoch})
-
-
-def _size(message: Message) -> int:
-    return len(message) + len(message.key() or b"") + _OVERHEAD
-
-
-def _attributes(message: Message) -> dict[str, str] | None:
-    """Return the attributes of a CloudEvent in binary mode; None for any other message.
-
-    https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md#32-binary-content-mode
-    """
-    headers = {name: (value or b"").decode("utf-8", "replace") for name, value in message.headers() or ()}
-    if f"{_PREFIX}specversion" not in headers:
-        return None
-    attributes = {name.removeprefix(_PREFIX): value for name, value in headers.items() if name.startswith(_PREFIX)}
-    return attributes | {"datacontenttype": headers.get("content-type", "")}
-
-
-def _is_held(partition: _Partition) -> bool:
-    """Tell whether all that the pipeline was given of a partition is held, or never will be."""
-    return partition.is_fenced or partition.held >= partition.given
-
-
-def _shown(partitions: Sequence[_Partition]) -> str:
-    names = [f"{each.topic}/{each.number}" for each in partitions[:10]]
-    return ", ".join(names) + (f" and {len(partitions) - 10} more" if len(partitions) > 10 else "") or "no partition"
 
 
 def _nowhere(_: int) -> int:
