@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import random
 from pathlib import Path
 
 import hypothesis
@@ -98,6 +100,21 @@ def test_a_file_tells_how_far_it_was_read_and_one_that_is_gone_does_not(place: P
     os.rename(place.path, place.path.with_name("log.1"))
     append(place.path, b"e\n")
     assert place.source.progress() is None
+
+
+def test_a_compressed_file_tells_how_many_of_its_own_bytes_were_read(place: Place) -> None:
+    text = b"".join(b"%s\n" % random.Random(at).randbytes(100).hex().encode() for at in range(4000))
+    place.path.write_bytes(gzip.compress(text))
+    source, size = place.open(follow=False), place.path.stat().st_size
+    found, places = [], []
+    while sum(map(len, found)) < len(text) - len(text.splitlines()):
+        found += texts(place.read(1, confirm=False))
+        places.append(source.progress())
+    assert found == text.splitlines()
+    assert places[0] is not None
+    assert 0 < places[0].read < size / 2
+    assert places[-1] == (size, size, "bytes")
+    assert places == sorted(places)
 
 
 def test_a_file_that_was_renamed_is_read_to_its_end_and_the_new_one_is_another_partition(place: Place) -> None:

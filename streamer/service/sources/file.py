@@ -41,6 +41,8 @@ from streamer.service.sources.lines import Lines
 HEAD: Final = 1024
 #: So much is read at once: what was read together shares two syncs and a commit, which cost as much as hundreds of its lines.
 CHUNK: Final = 1024 * 1024
+#: And of what is compressed: how far that was read tells of no more than was decompressed, but for as much.
+_COMPRESSED: Final = 64 * 1024
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
@@ -53,7 +55,7 @@ class _Reading:
     partition: str
     inode: int
     lines: Lines
-    offset: int  # where the next byte is read: of the file, or of what it says when decompressed
+    offset: int  # where the next byte of the file is read
     head: bytes = b""
     inflated: Iterator[bytes] | None = None
     skip: int = 0  # of what it says when decompressed, as much was confirmed
@@ -152,12 +154,12 @@ class FileLines:
         """See `Source`."""
 
     def progress(self) -> Progress | None:
-        """See `Source`. Of a file that was rotated away, or is compressed, nobody knows."""
+        """See `Source`. Of a file that was rotated away or cut off nobody knows; of a compressed one these are its own bytes."""
         try:
             reading, found = self._reading[0], os.stat(self._path)
         except (IndexError, OSError):
             return None
-        if reading.inode != found.st_ino or reading.inflated is not None:
+        if reading.inode != found.st_ino or reading.is_ended:
             return None
         return Progress(reading.offset, max(found.st_size, reading.offset), "bytes")
 
@@ -186,13 +188,12 @@ class FileLines:
 
     def _chunk(self, reading: _Reading) -> bytes:
         if reading.inflated is None:
-            chunk = os.pread(reading.file, CHUNK, reading.offset)
-            if reading.offset == 0 and chunk and may_be_compressed(chunk):
+            offset, chunk = reading.offset, self._piece(reading, CHUNK)
+            if offset == 0 and may_be_compressed(chunk):
                 self._inflate(reading)
             else:
-                if len(reading.head) < HEAD and reading.offset == len(reading.head):
+                if len(reading.head) < HEAD and offset == len(reading.head):
                     reading.head += chunk[: HEAD - len(reading.head)]
-                reading.offset += len(chunk)
                 return chunk
         assert reading.inflated is not None
         while chunk := next(reading.inflated, b""):
@@ -203,14 +204,18 @@ class FileLines:
             return chunk
         return b""
 
+    def _piece(self, reading: _Reading, size: int) -> bytes:
+        piece = os.pread(reading.file, size, reading.offset)
+        reading.offset += len(piece)
+        return piece
+
     def _inflate(self, reading: _Reading) -> None:
         """Read a compressed file as a whole. Raises ServiceError where it is to be followed."""
         if self._follow and not reading.is_ended:
             raise ServiceError(f"{self._path}: compressed, so that it cannot be followed; say follow: false")
         reading.head = os.pread(reading.file, HEAD, 0)
-        os.lseek(reading.file, 0, os.SEEK_SET)
-        reading.inflated = read_chunks(iter(partial(os.read, reading.file, CHUNK), b""))
-        reading.skip = reading.lines.taken
+        reading.offset, reading.skip = 0, reading.lines.taken
+        reading.inflated = read_chunks(iter(partial(self._piece, reading, _COMPRESSED), b""))
 
     def _look(self, reading: _Reading) -> None:
         """Find out whether the path leads to another file, or to this one cut off."""
