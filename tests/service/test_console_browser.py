@@ -202,6 +202,26 @@ def test_a_subscription_is_written_by_the_form_without_a_script(chromium: Any, s
     assert held["filters"] == [{"field": "country", "op": "==", "value": "12"}]
 
 
+def test_many_are_imported_from_a_file(window: Window, shown: Api) -> None:
+    page = window.sign_in(shown.make_token("acme", "read", "write"), "/console/subscriptions")
+    page.get_by_role("link", name="Import").click()
+    lines = b'{"id": "one", "collection": "orders"}\n{"id": "two", "filters": [{"field": "<b>", "op": "is", "value": 1}]}\n'
+    page.get_by_label("File").set_input_files({"name": "many.jsonl", "mimeType": "text/plain", "buffer": lines})
+    until(lambda: "two" in page.get_by_label("Subscriptions, one a line").input_value())
+    page.get_by_role("button", name="Check, and write nothing").click()
+    page.get_by_role("region", name="What is wrong").get_by_text("unknown operator").wait_for()
+    for width in ("wide", "narrow"):
+        for scheme in ("light", "dark"):
+            window.look(width=width, scheme=scheme)
+            assert not window.is_scrolled_sideways()
+            assert window.findings() == [], (width, scheme)
+    window.look()
+    window.picture("import")
+    page.get_by_label("Write the good ones").check()
+    page.get_by_role("button", name="Import", exact=True).click()
+    page.get_by_text("1 created, 0 replaced, 0 unchanged, 1 refused").wait_for()
+
+
 def test_times_are_told_in_the_zone_of_the_reader_too(chromium: Any, shown: Api) -> None:
     window = Window(chromium, f"http://127.0.0.1:{shown.port}", timezone_id="Asia/Tokyo")
     told = window.sign_in(shown.token).locator("#live time").first.inner_text()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from streamer.service.console import drafts
-from tests.service.api import BIG, running
+from tests.service.api import BIG, order, running, until
 from tests.service.console import Browser
 
 # What they test is the same on each core; on the reference it runs with what takes long.
@@ -218,3 +218,39 @@ def test_a_form_is_saved_and_an_error_is_shown_where_it_is(browser: Browser) -> 
 def text_in(page: str) -> str:
     found: Any = re.search(r'<textarea[^>]* name="text"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
     return unescape(found[1])
+
+
+def test_many_are_imported_whole_or_with_each_error_at_its_line(browser: Browser) -> None:
+    def sent(status: int, **fields: str) -> str:
+        reply = browser.post("/console/import", **fields)
+        assert reply.status == status, reply.body
+        return reply.body.decode()
+
+    good = json.dumps(BIG | {"id": "first"})
+    lines = f'{good}\r\n\r\n{{"id": "<b>"\r\n{{"id": "third", "nosuch": 1}}'
+    page = sent(422, do="import", text=lines)
+    assert "Nothing was written" in page
+    assert re.findall(r"<code>line <bdi[^>]*>(\d+)", page) == ["3", "4"]
+    assert "<b>" not in page
+    assert browser.api.ask("GET", "/v1/subscriptions/first").status == 404
+    assert "Some lines are wrong" in sent(200, do="check", text=lines)
+    assert browser.api.ask("GET", "/v1/subscriptions/first").status == 404
+    assert "1 created, 0 replaced, 0 unchanged, 2 refused" in sent(200, do="import", text=lines, partly="on")
+    assert browser.api.ask("GET", "/v1/subscriptions/first").status == 200
+    assert "0 created, 0 replaced, 1 unchanged, 0 refused" in sent(200, do="import", text=good)
+
+
+def test_who_may_only_read_imports_nothing(browser: Browser) -> None:
+    other = Browser(browser.api)
+    other.sign_in(browser.api.make_token("acme", "read"))
+    assert other.ask("GET", "/console/import").status == 404
+    assert other.post("/console/import", do="import", text=json.dumps(BIG | {"id": "new"})).status == 404
+
+
+def test_the_last_matches_of_one_are_shown_to_who_may_read_events(browser: Browser) -> None:
+    browser.api.read(order(7, amount=4711), order(8, amount=3))
+    page = until(lambda: "4711" in (told := browser.get(ONE)) and told)
+    assert "Last matches" in page
+    other = Browser(browser.api)
+    other.sign_in(browser.api.make_token("acme", "read"))
+    assert "Last matches" not in other.get(ONE)

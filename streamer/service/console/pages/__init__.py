@@ -24,11 +24,22 @@ from typing import Final
 from streamer.service.console.pages.configuration import CONFIGURATION
 from streamer.service.console.pages.deliveries import DELIVERIES
 from streamer.service.console.pages.filters import FILTERS
+from streamer.service.console.pages.importing import IMPORTING
 from streamer.service.console.pages.metrics import METRICS
 from streamer.service.console.pages.overview import OVERVIEW
 from streamer.service.console.pages.subscriptions import SUBSCRIPTION, SUBSCRIPTIONS
 from streamer.service.console.pages.trying import TRYING
 from streamer.service.console.visit import View
 
-VIEWS: Final[tuple[View, ...]] = (OVERVIEW, SUBSCRIPTIONS, SUBSCRIPTION, TRYING, DELIVERIES, METRICS, FILTERS, CONFIGURATION)
+VIEWS: Final[tuple[View, ...]] = (
+    OVERVIEW,
+    SUBSCRIPTIONS,
+    SUBSCRIPTION,
+    IMPORTING,
+    TRYING,
+    DELIVERIES,
+    METRICS,
+    FILTERS,
+    CONFIGURATION,
+)
 BY_PATH: Final[Mapping[str, View]] = {view.path: view for view in VIEWS}

@@ -13,6 +13,8 @@ from streamer.service.console.text import address, plain
 from streamer.service.console.visit import Sent, Shown, View, Visit
 
 _PAGE: Final = 50
+#: Events that one matched, of those that are kept.
+_LAST: Final = 10
 #: What the list is searched by; empty ones are left out.
 _FIELDS: Final = ("prefix", "collection", "gateway", "label", "text")
 _NEW: Final = """\
@@ -44,7 +46,10 @@ async def show_one(visit: Visit) -> Shown:
     if (held := await _held(visit, name)) is None:
         raise Refused(404, {"title": "There is no such subscription", "detail": "It was deleted, or nobody wrote it."})
     draft = drafts.shown(neat(held["subscription"]))
-    return _form(name, draft, held, plan=await _plan(visit, name), past=await _past(visit, name))
+    last = None
+    if visit.who.may("consume"):
+        last = (await visit.api.get("/v1/events", subscription=name, limit=_LAST))["items"]
+    return _form(name, draft, held, plan=await _plan(visit, name), past=await _past(visit, name), last=last)
 
 
 async def act(visit: Visit) -> Shown | Sent:
@@ -133,7 +138,7 @@ def _difference(before: str, after: str) -> str:
 
 
 def _form(name: str, draft: Draft, held: Any = None, **values: Any) -> Shown:
-    told: dict[str, Any] = {"wrong": [], "plan": None, "past": [], "tried": None, "difference": ""}
+    told: dict[str, Any] = {"wrong": [], "plan": None, "past": [], "last": None, "tried": None, "difference": ""}
     status = 422 if values.get("wrong") and not values.get("tried") else 200
     told |= {**values, "wrong": drafts.pointed(draft, values.get("wrong", ()))}
     # The parts of the form that are wrong, by the names that the API gives their places.

@@ -78,6 +78,16 @@
     });
   }
 
+  // A file is read into the text that is sent; without a script it is pasted.
+  function readInto(part) {
+    part.hidden = false;
+    part.querySelector("input").addEventListener("change", async (event) => {
+      const file = event.target.files[0];
+      if (file) document.getElementById(part.dataset.fileInto).value = await file.text();
+    });
+  }
+
+  document.querySelectorAll("[data-file-into]").forEach(readInto);
   tellTimes(document);
   document.querySelectorAll("form[data-check]").forEach(checkTyped);
   document.querySelectorAll("[data-refresh][id]").forEach(keepFresh);
