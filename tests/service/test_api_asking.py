@@ -120,6 +120,14 @@ def test_a_draft_is_tried_on_the_last_events_beside_what_is_held(api: Api, monke
     assert api.ask("GET", "/v1/subscriptions/fresh").kind == "unknown", "nothing is written"
 
 
+def test_a_draft_without_an_id_is_read_as_it_was_written(api: Api) -> None:
+    filters = '"filters": [{"field": "a", "op": ">", "value": 1e400}]'
+    for text in (f"{{{filters}}}", f'{{"id": "draft", {filters}}}'):
+        (error,) = ask(api, "/v1/subscriptions:try", {"text": text})["errors"]
+        assert error["reason"] == "expected a number that a float64 holds, not 1e400"
+    assert ask(api, "/v1/subscriptions:try", {"text": " {} "}) == ask(api, "/v1/subscriptions:try", {"text": '{"id": "draft"}'})
+
+
 def test_a_draft_is_tried_for_as_long_as_one_waits(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "_PATIENCE", -1.0)
     reader = api.make_token("acme", "read", "consume")

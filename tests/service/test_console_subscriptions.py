@@ -254,3 +254,17 @@ def test_the_last_matches_of_one_are_shown_to_who_may_read_events(browser: Brows
     other = Browser(browser.api)
     other.sign_in(browser.api.make_token("acme", "read"))
     assert "Last matches" not in other.get(ONE)
+
+
+def test_what_somebody_wrote_into_each_part_drives_no_page(browser: Browser) -> None:
+    bad = "</textarea><script>alert(1)</script>\"'{{7777*7}}\u202e\x1b"
+    filters = [{"field": bad, "op": "==", "value": bad}, {"field": "a", "op": "in", "value": [bad]}]
+    parts = {"collection": bad, "gateway_id": bad, "cel": f"data.a == {json.dumps(bad)}", "labels": {"n": bad}}
+    for each in ({"filters": filters}, parts, {"pattern": {"data": {bad: [bad]}}}, {"topic": bad}):
+        text = json.dumps(each)
+        for page in (send(browser, 200, do="try", text=text), send(browser, 200, do="take_text", text=text, rows="0")):
+            assert "<script>alert" not in page
+            assert "54439" not in page
+    plain = typed(drafts.shown('{"filters": [{"field": "a", "op": "==", "value": 1}]}'))
+    everywhere = dict.fromkeys(("field.0", "op.0", "type.0", "value.0", *drafts.TEXTS, "pattern"), bad)
+    assert "<script>alert" not in send(browser, 200, **plain | everywhere, do="try")

@@ -219,7 +219,8 @@ class Asking:
             found = None  # the contract's own reader says what is wrong
         if isinstance(found, dict) and "id" not in found:
             named = subscription_id if isinstance(subscription_id, str) and subscription_id else _DRAFT
-            text = text_of({"id": named, **found}).decode()
+            # Written anew its numbers might be other ones.
+            text = f'{{"id": {json.dumps(named)}{"," if found else ""}{text.lstrip()[1:]}'
         return claimed(text.encode(), tenant)
 
     def _tried(self, call: Call, engine: Engine, draft: Written, held_id: Any) -> dict[str, Any]:
