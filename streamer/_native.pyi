@@ -490,7 +490,7 @@ class Batch:
         """How many of them are errors."""
 
     def matched(self) -> list[int]:
-        """Return the positions of events that something matches, and of errors, in order."""
+        """The positions of events that something matches, and of errors, in order."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, position: int, /) -> Hits | EventError: ...

@@ -73,7 +73,7 @@ class Taken:
 def taken(decode: Decoder | None, batch: Batch) -> Taken:
     """Return the events of a batch. *decode* is None where each record is one."""
     records = batch.records
-    if decode is None and not any(isinstance(record, Refused) for record in records):
+    if decode is None and Refused not in set(map(type, records)):
         return Taken(batch, cast("list[bytes]", records))
     texts: list[bytes] = []
     places: list[tuple[int, int, str | None]] = []

@@ -23,14 +23,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, final
 
-from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
 from streamer.engine.matches import Matches
 from streamer.errors import EventError, ServiceError
 from streamer.locks import Lock
 from streamer.service import faults, formats, letters
 from streamer.service.away import Absent
-from streamer.service.messages import Speaker, Told
+from streamer.service.messages import Speaker
 from streamer.service.metrics import Counts
 from streamer.service.observed.attempts import Attempt, Attempts
 from streamer.service.observed.events import Events
@@ -43,6 +42,8 @@ from streamer.service.waiting import Part, Waiting
 
 #: How long a source is waited for, in seconds, before one looks whether all is to end.
 WAIT: Final = 0.25
+#: Events that are matched at once where nobody says: all of them have been read, so that none waits for another to come.
+AT_ONCE: Final = 1000
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
@@ -272,16 +273,16 @@ class Pipeline:
 
     def _write(self, parts: Sequence[Part]) -> list[DeadLetter]:
         """Have messages held; return the letters of those that their sinks will never take."""
-        written: dict[str, list[Told]] = {}
+        written: dict[str, list[Part]] = {}
         for part in parts:
-            for sink, told in part.told.items():
-                self._setup.sinks[sink].write([message for each in told for message in each.messages])
-                written.setdefault(sink, []).extend(told)
+            for sink, held in part.held.items():
+                self._setup.sinks[sink].write(held.messages)
+                written.setdefault(sink, []).append(part)
         faults.point("sink.written")
         refused = []
-        for sink, told in written.items():
+        for sink, given in written.items():
             if outcomes := self._setup.sinks[sink].flush():
-                messages = [message for each in told for message in self._setup.speaker.spooled(each)]
+                messages = [message for part in given for message in part.undelivered(sink)]
                 refused += [letters.undelivered(sink, messages[at], each.code, each.reason) for at, each in outcomes]
         if refused:
             faults.point("sink.refused")

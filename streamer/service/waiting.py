@@ -14,8 +14,8 @@ from typing import Final, final
 from streamer.errors import EventError
 from streamer.locks import Lock
 from streamer.service.formats import Place
-from streamer.service.messages import Told
-from streamer.service.protocols import Batch, Refused
+from streamer.service.messages import Told, id_of
+from streamer.service.protocols import Batch, Position, Refused
 from streamer.service.store.rows import MOST_KEPT, Confirmed, DeadLetter, Spooled, dead_letter
 
 #: A part of a batch is closed when its messages and dead letters have so many bytes.
@@ -32,13 +32,27 @@ _BEGINNING: Final = 4096
 
 @final
 @dataclass(slots=True)
+class Held:
+    """Messages for one sink, and of each where its event stands and of how many matches it tells.
+
+    Lists of bytes and numbers alone: the collector of garbage would go over objects again and again while they wait.
+    """
+
+    messages: list[bytes] = field(default_factory=list)
+    positions: list[Position] = field(default_factory=list)
+    parts: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+
+@final
+@dataclass(slots=True)
 class Part:
     """Messages of one source in their order, and what is confirmed once they are held.
 
     Attributes:
         confirmed: of the partition that all of it is of; without a position where more of its batch follows.
-        told: messages for each sink that is written to.
-        delivering: how many matches the messages of each sink tell of.
+        held: messages for each sink that is written to.
+        delivering: how many matches they tell of.
         spooled: messages that go to their sinks by way of the spool.
         dropped: dead letters that need not be kept once they are held.
         events: how many were read, good or bad.
@@ -49,7 +63,7 @@ class Part:
 
     source: str
     confirmed: Confirmed
-    told: dict[str, list[Told]] = field(default_factory=dict)
+    held: dict[str, Held] = field(default_factory=dict)
     delivering: Counter[str] = field(default_factory=Counter)
     spooled: list[Spooled] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
@@ -79,11 +93,23 @@ class Part:
         if (sink := told.sink) is None:
             self.unrouted += told.matches
             return
-        if (held := self.told.get(sink)) is None:
-            held = self.told[sink] = []
-        held.append(told)
+        if (held := self.held.get(sink)) is None:
+            held = self.held[sink] = Held()
+        place, count = told.about.place, len(told.messages)
+        held.messages += told.messages
+        held.positions += [place.position] * count
+        held.parts += [place.part] * count
+        held.counts += told.counts
         self.delivering[sink] += told.matches
         self.size += sum(map(len, told.messages)) + _OF_A_MESSAGE
+
+    def undelivered(self, sink: str) -> list[Spooled]:
+        """Return the messages for a sink as letters take them, who know no keys."""
+        held = self.held[sink]
+        return [
+            Spooled(sink, None, id_of(message), count, self.source, self.confirmed.partition, position, part, message)
+            for message, count, position, part in zip(held.messages, held.counts, held.positions, held.parts, strict=True)
+        ]
 
     def spool(self, messages: list[Spooled]) -> None:
         """Add messages for the spool."""

@@ -59,6 +59,13 @@ def test_a_batch_is_a_sequence_that_makes_its_members_when_they_are_asked_for(on
     assert [each.ids() for each in results if isinstance(each, Matches)] == [["one"], [], ["one"]]
 
 
+def test_what_matches_of_a_batch_is_told_without_the_rest(ones: Engine) -> None:
+    results = ones.match_batch(EVENTS)
+    told = [(at, each.code if isinstance(each, EventError) else each.ids()) for at, each in results.matched()]
+    assert told == [(0, ["one"]), (1, "malformed_json"), (3, ["one"]), (4, "bad_utf8"), (5, "not_an_object")]
+    assert list(ones.match_batch([]).matched()) == []
+
+
 def test_a_batch_takes_tenant_and_collection(engine: MakeEngine) -> None:
     e = engine()
     e.add({"id": "s", "tenant": "t", "collection": "c"})

@@ -196,7 +196,9 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         FileLines(tmp_path / "no" / "such", follow=True, poll=1, max_bytes=10).check()
 
 
-PIECES = strategies.lists(strategies.binary(max_size=12).map(lambda text: text.translate(bytes([10, 13, 32, 65] * 64))))
+PIECES = strategies.lists(
+    strategies.binary(max_size=12).map(lambda text: text.translate(bytes([10, 13, 32, 65, 65, 10, 9, 66] * 32)))
+)
 
 
 @hypothesis.given(PIECES, strategies.integers(1, 20))
