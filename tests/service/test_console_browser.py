@@ -222,6 +222,45 @@ def test_many_are_imported_from_a_file(window: Window, shown: Api) -> None:
     page.get_by_text("1 created, 0 replaced, 0 unchanged, 1 refused").wait_for()
 
 
+def come(api: Api, *events: bytes) -> None:
+    """Let events come; what is sent to the webhook that is down waits on."""
+    with open(api.directory / "in.jsonl", "ab") as file:
+        file.write(b"".join(each + b"\n" for each in events))
+
+
+def test_somebody_watches_pauses_steps_and_asks_why(window: Window, shown: Api) -> None:
+    token = shown.make_token("acme", "read", "consume")
+    page = window.sign_in(token, "/console/live")
+    log = page.get_by_role("log", name="Events as they come")
+    page.get_by_text("were shown").wait_for()
+    come(shown, order(90_001, amount=60, note="\u202e" + HOSTILE), order(90_002, amount=450))
+    log.get_by_role("row").filter(has_text="90002").get_by_text("2 matched").wait_for()
+    first = log.get_by_role("row").filter(has_text="90001")
+    assert "U+202E" in first.inner_text()
+    page.get_by_role("button", name="Pause").focus()
+    page.keyboard.press("Enter")
+    come(shown, order(90_003), order(90_004))
+    page.get_by_text("2 wait").wait_for()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.get_by_text("1 wait").wait_for()
+    assert log.get_by_text("90003").is_visible()
+    assert log.get_by_text("90004").count() == 0
+    page.get_by_role("button", name="Go on").click()
+    log.get_by_text("90004").wait_for()
+    for width in ("narrow", "wide"):
+        for scheme in ("dark", "light"):
+            window.look(width=width, scheme=scheme)
+            assert window.findings() == []
+            assert not window.is_scrolled_sideways()
+    window.picture("live", is_whole=False)
+    first.get_by_role("link", name="Why?").click()
+    page.get_by_role("region", name="The way of this event").get_by_text("Read from orders").wait_for()
+    near = page.get_by_role("region", name="Near misses")
+    near.get_by_role("row", name="order-61").get_by_text("data.amount == 61").wait_for()
+    assert window.findings() == []
+
+
 def test_times_are_told_in_the_zone_of_the_reader_too(chromium: Any, shown: Api) -> None:
     window = Window(chromium, f"http://127.0.0.1:{shown.port}", timezone_id="Asia/Tokyo")
     told = window.sign_in(shown.token).locator("#live time").first.inner_text()

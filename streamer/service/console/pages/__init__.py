@@ -25,6 +25,7 @@ from streamer.service.console.pages.configuration import CONFIGURATION
 from streamer.service.console.pages.deliveries import DELIVERIES
 from streamer.service.console.pages.filters import FILTERS
 from streamer.service.console.pages.importing import IMPORTING
+from streamer.service.console.pages.live import FEED, LIVE
 from streamer.service.console.pages.metrics import METRICS
 from streamer.service.console.pages.overview import OVERVIEW
 from streamer.service.console.pages.subscriptions import SUBSCRIPTION, SUBSCRIPTIONS
@@ -37,6 +38,8 @@ VIEWS: Final[tuple[View, ...]] = (
     SUBSCRIPTION,
     IMPORTING,
     TRYING,
+    LIVE,
+    FEED,
     DELIVERIES,
     METRICS,
     FILTERS,

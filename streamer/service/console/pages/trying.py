@@ -6,18 +6,45 @@ import json
 from typing import Any, Final
 
 from streamer.service.console.client import Refused
+from streamer.service.console.text import pretty
 from streamer.service.console.visit import Shown, View, Visit
 
 #: An event to begin with: a change as docs/api.md has it.
 _EXAMPLE: Final = """\
 {"collection": "orders", "type": "insert", "data": {"id": 1, "amount": 250}}"""
+#: Pages of the last events that are looked through for one.
+_PAGES: Final = 5
 #: So many matches are explained, and near misses shown.
 _MOST: Final = 10
 
 
 async def show(visit: Visit) -> Shown:
-    """Show the form; an id in the address is what one asks about."""
-    return _page({"event": _EXAMPLE, "id": visit.query.get("id", ""), "draft": ""})
+    """Show the form; an id in the address is what one asks about, a number which of the last events is explained."""
+    asked = {"event": _EXAMPLE, "id": visit.query.get("id", ""), "draft": ""}
+    if not (number := visit.query.get("number", "")):
+        return _page(asked)
+    seen = await _seen(visit, number)
+    if seen is None:
+        return _page(asked, wrong=[{"place": "event", "reason": "it is not among the last events any more"}])
+    try:
+        return await _all(visit, {**asked, "event": pretty(seen["event"])}, seen["event"], seen=seen)
+    except Refused as refused:
+        if refused.kind == "no-token":
+            raise
+        return _page({**asked, "event": pretty(seen["event"])}, seen=seen, wrong=refused.errors or [{"reason": refused.detail}])
+
+
+async def _seen(visit: Visit, number: str) -> Any:
+    """Return one of the last events by its number; None where it is kept no more, or is no JSON object."""
+    cursor = None
+    for _ in range(_PAGES if visit.who.may("consume") else 0):
+        told = await visit.api.get("/v1/events", limit=200, cursor=cursor, collection=visit.query.get("collection"))
+        for each in told["items"]:
+            if str(each["number"]) == number:
+                return each if isinstance(each.get("event"), dict) else None
+        if (cursor := told["next"]) is None:
+            break
+    return None
 
 
 async def act(visit: Visit) -> Shown:
@@ -41,10 +68,10 @@ async def act(visit: Visit) -> Shown:
         return _page(asked, wrong=refused.errors or [{"reason": refused.detail or refused.title}])
 
 
-async def _all(visit: Visit, asked: dict[str, str], event: dict[str, Any]) -> Shown:
+async def _all(visit: Visit, asked: dict[str, str], event: dict[str, Any], **values: Any) -> Shown:
     told = (await visit.api.send("POST", "/v1/explain", {"event": event}, query={"limit": _MOST})).json
     near = (await visit.api.send("POST", "/v1/near-misses", event, query={"limit": _MOST})).json
-    return _page(asked, told=told, near=near)
+    return _page(asked, told=told, near=near, **values)
 
 
 async def _draft(visit: Visit, asked: dict[str, str], event: dict[str, Any]) -> Shown:
@@ -59,7 +86,7 @@ async def _explained(visit: Visit, event: dict[str, Any], **about: Any) -> Any:
 
 
 def _page(asked: dict[str, str], **values: Any) -> Shown:
-    told: dict[str, Any] = {"wrong": [], "told": None, "near": None, "one": None, "tried": None}
+    told: dict[str, Any] = {"wrong": [], "told": None, "near": None, "one": None, "tried": None, "seen": None}
     return Shown("trying.html", {"asked": asked, **told, **values}, 422 if values.get("wrong") else 200)
 
 

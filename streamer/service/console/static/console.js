@@ -87,8 +87,107 @@
     });
   }
 
-  document.querySelectorAll("[data-file-into]").forEach(readInto);
+  // Somebody's data: what does not print is shown by its number, and a long text is cut.
+  function said(value) {
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    const made = document.createElement("bdi");
+    made.className = "said";
+    for (const piece of text.slice(0, 120).split(/([\p{C}\p{Zl}\p{Zp}])/u)) {
+      if (!/^[\p{C}\p{Zl}\p{Zp}]$/u.test(piece)) { made.append(piece); continue; }
+      const sign = document.createElement("span");
+      sign.className = "control";
+      sign.textContent = "U+" + piece.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+      made.append(sign);
+    }
+    if (text.length > 120) made.append("…");
+    return made;
+  }
+  function element(name, kind, ...children) {
+    const made = document.createElement(name);
+    if (kind) made.className = kind;
+    made.append(...children);
+    return made;
+  }
+
+  // Rows as the API sends them. While it is paused the newest wait, as many as are shown, and a step shows the next.
+  function follow(part) {
+    const most = Number(part.dataset.rows), body = part.querySelector("tbody"), template = part.querySelector("template");
+    const log = element("div"), told = element("p", "muted"), buttons = element("p", "row middle");
+    const pause = element("button", "quiet"), step = element("button", "quiet", "Step");
+    let waiting = [], left = 0, isPaused = false;
+    log.setAttribute("role", "log");
+    log.setAttribute("aria-label", "Events as they come");
+    pause.type = step.type = "button";
+    const say = () => {
+      pause.textContent = isPaused ? "Go on" : "Pause";
+      step.disabled = !isPaused || waiting.length === 0;
+      log.setAttribute("aria-live", isPaused ? "off" : "polite");
+      if (isPaused) told.textContent = "Paused; " + waiting.length + " wait" + (left ? ", " + left + " were left out" : "") + ".";
+    };
+    function add(each) {
+      const row = template.content.cloneNode(true), slot = (name) => row.querySelector("[data-slot=" + name + "]");
+      const at = element("time", "", each.at.slice(0, 19).replace("T", " ") + " UTC");
+      at.dateTime = each.at.slice(0, 19) + "Z";
+      slot("at").replaceChildren(at);
+      slot("collection").replaceChildren(each.collection === null ? "–" : said(each.collection));
+      const sign = element("span", "", each.matches ? "● " : "○ ");
+      sign.setAttribute("aria-hidden", "true");
+      slot("outcome").replaceChildren(each.ignored ? element("span", "badge rest", "ignored")
+        : element("span", each.matches ? "badge good" : "badge rest", sign, each.matches ? each.matches + " matched" : "none matched"));
+      if (each.matched_by.length) slot("matched_by").replaceChildren(...each.matched_by.map((hit) =>
+        element("div", "", said(hit.id), " ", element("small", "", "to ", said(hit.gateway)))));
+      slot("event").replaceChildren(element("code", "", said(each.event ?? each.text)));
+      slot("read").replaceChildren(said(each.source), " ", element("small", "", said(each.partition), " at ", said(each.position)));
+      const why = slot("why");
+      if (why !== null) {
+        const query = new URLSearchParams({ number: each.number, ...(each.collection === null ? {} : { collection: each.collection }) });
+        why.href = "/console/try?" + query;
+        why.querySelector(".hidden").textContent = " Event " + each.number;
+      }
+      tellTimes(row);
+      part.querySelector("[data-none]")?.remove();
+      body.prepend(row);
+      const old = [...body.rows].slice(most).filter((each) => !each.contains(document.activeElement));
+      old.forEach((each) => each.remove());
+    }
+    pause.addEventListener("click", () => {
+      isPaused = !isPaused;
+      if (!isPaused) { waiting.forEach(add); waiting = []; left = 0; told.textContent = "Waiting for events."; }
+      say();
+    });
+    step.addEventListener("click", () => {
+      if (waiting.length) add(waiting.shift());
+      const isLast = waiting.length === 0;
+      say();
+      if (isLast) pause.focus();
+    });
+    buttons.append(pause, step);
+    const table = part.querySelector(".wide");
+    table.before(buttons, told, log);
+    log.append(table);
+    told.textContent = "Waiting for events.";
+    say();
+    const source = new EventSource(part.dataset.stream);
+    source.addEventListener("event", (message) => {
+      const each = JSON.parse(message.data);
+      if (!isPaused) { add(each); return; }
+      waiting.push(each);
+      if (waiting.length > most) { waiting.shift(); left += 1; }
+      say();
+    });
+    source.addEventListener("rates", (message) => {
+      const rates = JSON.parse(message.data);
+      if (isPaused) { left += rates.left_out; say(); return; }
+      const all = rates.events_per_s === undefined ? "" : " " + rates.events_per_s.toLocaleString() + " are read a second.";
+      told.textContent = "In the last second " + rates.shown + " were shown, " + rates.left_out + " left out." + all;
+    });
+    source.addEventListener("error", () => { if (!isPaused) told.textContent = "The stream was interrupted; it is tried again, and the page can be loaded anew."; });
+    addEventListener("pagehide", () => source.close());
+  }
+
   tellTimes(document);
   document.querySelectorAll("form[data-check]").forEach(checkTyped);
   document.querySelectorAll("[data-refresh][id]").forEach(keepFresh);
+  document.querySelectorAll("[data-stream]").forEach(follow);
+  document.querySelectorAll("[data-file-into]").forEach(readInto);
 })();

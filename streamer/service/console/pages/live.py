@@ -1,0 +1,41 @@
+"""Events and what they matched: the last ones, and those that come while one looks. Nothing waits for who looks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from streamer.service.console.client import Refused
+from streamer.service.console.visit import Piped, Shown, View, Visit
+
+_FILTERS: Final = ("collection", "gateway", "subscription", "outcome")
+#: Rows that are shown; the script keeps as many.
+_ROWS: Final = 30
+
+
+async def show(visit: Visit) -> Shown:
+    """Show the last events, the newest first."""
+    search = _search(visit)
+    try:
+        found = await visit.api.get("/v1/events", limit=_ROWS, **_given(search))
+    except Refused as refused:
+        if refused.kind != "bad-request":
+            raise
+        return Shown("live.html", {"search": search, "found": None, "rows": _ROWS, "wrong": refused.detail}, 422)
+    return Shown("live.html", {"search": search, "found": found, "rows": _ROWS, "wrong": ""})
+
+
+async def feed(visit: Visit) -> Piped:
+    """Let the API send events as they come."""
+    return Piped("/v1/live", _given(_search(visit)))
+
+
+def _search(visit: Visit) -> dict[str, str]:
+    return {name: visit.query.get(name, "").strip() for name in _FILTERS}
+
+
+def _given(search: dict[str, str]) -> dict[str, Any]:
+    return {name: value or None for name, value in search.items()}
+
+
+LIVE: Final = View(path="live", title="Live", scope="consume", show=show)
+FEED: Final = View(path="live/feed", title="Live", scope="consume", show=feed, is_listed=False, within="live")
