@@ -22,10 +22,11 @@ from streamer.config.schema.sinks import Sink, StdoutSink, WebhookSink
 from streamer.config.schema.sources import LinesSource, Source, StdinSource
 from streamer.config.schema.watching import Metrics
 from streamer.core.options import Options
+from streamer.engine.batch import AT_ONCE
 from streamer.service import protocols, sinks, sources
 from streamer.service.formats import decoder
 from streamer.service.messages import Shape, Speaker
-from streamer.service.pipeline import AT_ONCE, Feed, Setup, named
+from streamer.service.pipeline import Feed, Setup, named
 from streamer.service.routes import Routes
 from streamer.service.spool import Spool, Terms
 from streamer.service.store.rows import OWN

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, final
 
+from streamer.engine.batch import AT_ONCE
 from streamer.engine.engine import Engine
 from streamer.engine.matches import Matches
 from streamer.errors import EventError, ServiceError
@@ -42,8 +43,6 @@ from streamer.service.waiting import Part, Waiting
 
 #: How long a source is waited for, in seconds, before one looks whether all is to end.
 WAIT: Final = 0.25
-#: Events that are matched at once where nobody says: all of them have been read, so that none waits for another to come.
-AT_ONCE: Final = 1000
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 
