@@ -109,6 +109,10 @@
     return made;
   }
 
+  // A number is shown as it was written, where the browser tells how; a large one would else be another.
+  const exact = (_, value, context) =>
+    typeof value === "number" && JSON.rawJSON && context?.source !== undefined ? JSON.rawJSON(context.source) : value;
+
   // Rows as the API sends them. While it is paused the newest wait, as many as are shown, and a step shows the next.
   function follow(part) {
     const most = Number(part.dataset.rows), body = part.querySelector("tbody"), template = part.querySelector("template");
@@ -136,7 +140,7 @@
         : element("span", each.matches ? "badge good" : "badge rest", sign, each.matches ? each.matches + " matched" : "none matched"));
       if (each.matched_by.length) slot("matched_by").replaceChildren(...each.matched_by.map((hit) =>
         element("div", "", said(hit.id), " ", element("small", "", "to ", said(hit.gateway)))));
-      slot("event").replaceChildren(element("code", "", said(each.event ?? each.text)));
+      slot("event").replaceChildren(element("code", "", said(each.shown.event ?? each.shown.text)));
       slot("read").replaceChildren(said(each.source), " ", element("small", "", said(each.partition), " at ", said(each.position)));
       const why = slot("why");
       if (why !== null) {
@@ -169,7 +173,7 @@
     say();
     const source = new EventSource(part.dataset.stream);
     source.addEventListener("event", (message) => {
-      const each = JSON.parse(message.data);
+      const each = { ...JSON.parse(message.data), shown: JSON.parse(message.data, exact) };
       if (!isPaused) { add(each); return; }
       waiting.push(each);
       if (waiting.length > most) { waiting.shift(); left += 1; }
