@@ -51,6 +51,18 @@ def test_one_of_them_is_explained_with_its_way(browser: Browser) -> None:
     assert (gone.status, b"not among the last events any more" in gone.body) == (422, True)
 
 
+def test_one_of_the_last_events_is_chosen_to_be_tried(browser: Browser) -> None:
+    page = browser.get("/console/try")
+    chosen = page.partition('id="last"')[2].partition("</section>")[0]
+    assert chosen.count("<li>") == 2
+    assert "<script>" not in chosen
+    link = chosen.partition('href="')[2].partition('"')[0].replace("&amp;", "&")
+    assert "Nothing that is held matches" in browser.get(link), "the newest is the small one"
+    reader = Browser(browser.api)
+    reader.sign_in(browser.api.make_token("acme", "read"))
+    assert 'id="last"' not in reader.get("/console/try")
+
+
 def test_another_tenant_sees_nothing(browser: Browser) -> None:
     link = rows(browser, "?outcome=matched").partition('href="')[2].partition('"')[0].replace("&amp;", "&")
     other = Browser(browser.api)

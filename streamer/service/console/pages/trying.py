@@ -22,7 +22,7 @@ async def show(visit: Visit) -> Shown:
     """Show the form; an id in the address is what one asks about, a number which of the last events is explained."""
     asked = {"event": _EXAMPLE, "id": visit.query.get("id", ""), "draft": ""}
     if not (number := visit.query.get("number", "")):
-        return _page(asked)
+        return _page(asked, last=await _last(visit))
     seen = await _seen(visit, number)
     if seen is None:
         return _page(asked, wrong=[{"place": "event", "reason": "it is not among the last events any more"}])
@@ -32,6 +32,11 @@ async def show(visit: Visit) -> Shown:
         if refused.kind == "no-token":
             raise
         return _page({**asked, "event": pretty(seen["event"])}, seen=seen, wrong=refused.errors or [{"reason": refused.detail}])
+
+
+async def _last(visit: Visit) -> Any:
+    """Return some of the last events, to choose from; none for who may not read them."""
+    return (await visit.api.get("/v1/events", limit=_MOST))["items"] if visit.who.may("consume") else []
 
 
 async def _seen(visit: Visit, number: str) -> Any:
@@ -86,7 +91,7 @@ async def _explained(visit: Visit, event: dict[str, Any], **about: Any) -> Any:
 
 
 def _page(asked: dict[str, str], **values: Any) -> Shown:
-    told: dict[str, Any] = {"wrong": [], "told": None, "near": None, "one": None, "tried": None, "seen": None}
+    told: dict[str, Any] = {"wrong": [], "told": None, "near": None, "one": None, "tried": None, "seen": None, "last": []}
     return Shown("trying.html", {"asked": asked, **told, **values}, 422 if values.get("wrong") else 200)
 
 
