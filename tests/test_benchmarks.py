@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import bloom, changes, edge, load, lowered, metrics, service, snapshot, steady, streams
+from benchmarks import bloom, changes, console, edge, load, lowered, metrics, service, snapshot, steady, streams
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Case, WrongMatches, run
 from examples.flights import generated, records
@@ -89,6 +89,14 @@ def test_under_load_the_matches_are_those_that_there_must_be_also_beside_changes
     assert "300 in 2 collections" in told
     assert ", 0 changes/s |" in told
     assert told.count("| CEL cache |") == len(load.SMOKE)
+
+
+@pytest.mark.slow
+def test_each_page_of_the_console_says_what_it_must(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    console.main(["--smoke"])
+    told = capsys.readouterr().out
+    assert told.count("| 50 |") == 14
+    assert f"| {max(console.WATCHERS)} |" in told
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ import pytest
 
 from streamer.config.schema.api import Api as Section
 from streamer.errors import ServiceError
+from streamer.service.api.connections import Connection
 from streamer.service.api.limits import Limits
 from streamer.service.api.problems import Problem
 from tests.service.api import BIG, LINES, Api, order, running, until
@@ -38,6 +39,21 @@ def api(tmp_path: Path, backend: str) -> Iterator[Api]:
 
 def status(reply: bytes) -> int:
     return int(reply.split(b" ", 2)[1]) if reply else 0
+
+
+def test_no_answer_waits_for_an_acknowledgement(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second answer on a connection waited 40 ms: its head was sent, and its body kept until the head was acknowledged."""
+    seen: list[int] = []
+    made = Connection.connection_made
+
+    def look(self: Connection, transport: asyncio.Transport) -> None:
+        seen.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        made(self, transport)
+
+    monkeypatch.setattr(Connection, "connection_made", look)
+    assert api.ask("GET", "/healthz").status == 200
+    assert seen
+    assert all(seen)
 
 
 def test_methods_and_media_types_that_are_not_there_are_told(api: Api) -> None:

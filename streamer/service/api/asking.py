@@ -41,7 +41,7 @@ _PATIENCE: Final = 0.06
 _AT_ONCE: Final = 50
 _NAMED: Final = 10
 #: Rows that are looked at for near misses, at most, where few are of the event's collection.
-_PASSED: Final = 10_000
+_PASSED: Final = 5_000
 _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 #: What a draft without an id is called.
 _DRAFT: Final = "draft"

@@ -35,7 +35,7 @@ from streamer.service.tenants import Written, claimed
 from streamer.subscriptions.parse import parse_subscription
 
 #: Rows that one page looks at, at most, where a filter passes few of them.
-_LOOKED_AT: Final = 10_000
+_LOOKED_AT: Final = 5_000
 #: Lines of an import.
 _IMPORTED: Final = 100_000
 

@@ -143,10 +143,11 @@ class Server:
 def _listening(section: Api) -> socket.socket:
     """Return a socket that listens. Raises ServiceError."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             section.address, section.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listening = socket.socket(family, kind)
+        # Of a socket that does not say that it is TCP's, asyncio lets small answers wait 40 ms for the peer's acknowledgement.
+        listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
