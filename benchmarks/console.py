@@ -211,15 +211,16 @@ def watch(port: int, count: int, open_: Any, seen: Any) -> None:
     watching = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
 
     def read(connected: socket.socket) -> None:
-        connected.sendall(b"GET /v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         while data := connected.recv(65_536):
-            if data.startswith(b"HTTP/1.1 200"):
-                with open_.get_lock():
-                    open_.value += 1
             with seen.get_lock():
                 seen.value += data.count(b"\ndata: ")
 
+    # One after the other: a token has few requests at once, and a stream is one until it begins.
     for each in watching:
+        each.sendall(b"GET /v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        if not (data := each.recv(65_536)).startswith(b"HTTP/1.1 200"):
+            raise WrongMatches(data[:300].decode("ascii", "replace"))
+        open_.value += 1
         threading.Thread(target=read, args=(each,), daemon=True).start()
     threading.Event().wait()
 
