@@ -25,10 +25,10 @@ class Index(Protocol[X]):
         """Tell whether a pair is there."""
 
     def discard(self, x: X, text: str) -> None:
-        """Remove a pair that is there."""
+        """Remove a pair, if it is there."""
 
     def delete(self, x: X) -> None:
-        """Remove all pairs of *x*."""
+        """Remove all pairs of *x*, if there are any."""
 
     def count(self, x: X) -> int:
         """Return how many pairs of *x* there are."""
@@ -92,6 +92,7 @@ class Live(Generic[X, AnIndex]):
             return count
 
     def _remove(self, index: AnIndex, forget: Callable[[], object], follow: Callable[[], None]) -> None:
+        # Until here another change may have come into this one, and have removed the same.
         index.is_whole = False
         try:
             forget()

@@ -134,13 +134,15 @@ class NativeIndex(Generic[X]):
             held.numbers[text] = number
 
     def discard(self, x: X, text: str) -> None:
-        held = self._held[x]
-        self.matcher.remove([held.numbers.pop(text)])
-        if not held.numbers:
-            del self._held[x]
+        held = self._held.get(x)
+        if held is not None and text in held.numbers:
+            self.matcher.remove([held.numbers.pop(text)])
+            if not held.numbers:
+                del self._held[x]
 
     def delete(self, x: X) -> None:
-        self.matcher.remove(list(self._held.pop(x).numbers.values()))
+        if (held := self._held.pop(x, None)) is not None:
+            self.matcher.remove(list(held.numbers.values()))
 
 
 @final

@@ -84,10 +84,11 @@ class PatternIndex(Generic[X]):
 
     def discard(self, x: X, text: str) -> None:
         with self._lock:
-            entries = self._by_name[x]
-            self._remove([entries.pop(text)])
-            if not entries:
-                del self._by_name[x]
+            entries = self._by_name.get(x, {})
+            if text in entries:
+                self._remove([entries.pop(text)])
+                if not entries:
+                    del self._by_name[x]
 
     def delete(self, x: X) -> None:
         with self._lock:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import runpy
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -291,6 +293,54 @@ def test_any_sequence_of_changes_leaves_what_a_plain_set_would_hold(changes: lis
             if any(evaluate_pattern(parse_pattern(p, dialect="strict", limits=Limits()), event) is Verdict.TRUE for p in patterns)
         }
         assert set(q.matches_for_event(event)) == expected
+
+
+CHANGES = {
+    "add": lambda q: q.add_pattern("x", '{"b": [1]}'),
+    "add what is there": lambda q: q.add_pattern("x", '{"a": [1]}'),
+    "delete": lambda q: q.delete_patterns("x"),
+}
+
+
+@pytest.mark.parametrize("within", CHANGES)
+@pytest.mark.parametrize("outer", CHANGES)
+def test_a_change_by_a_signal_handler_at_any_line_of_another_leaves_what_is_held_and_what_matches_the_same(
+    outer: str, within: str
+) -> None:
+    lines = came_in = 0
+
+    def traced(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines, came_in
+        if "/automaton/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            lines += 1
+            if lines == at:
+                came_in += 1
+                sys.settrace(None)
+                CHANGES[within](q)
+        return traced
+
+    at = 0
+    while came_in == at:
+        at += 1
+        lines = 0
+        storage = MemoryPatterns()
+        q: Quamina[str] = Quamina(pattern_storage=storage)
+        for x in ("x", "other"):
+            q.add_pattern(x, '{"a": [1]}')
+        before = sys.gettrace()
+        sys.settrace(traced)
+        try:
+            CHANGES[outer](q)
+        finally:
+            sys.settrace(before)
+        held = list(storage)
+        assert len(q) == len(held), at
+        for field in ("a", "b"):
+            wanted = {x for x, pattern in held if f'"{field}"' in pattern}
+            assert set(q.matches_for_event({field: 1})) == wanted, at
+    assert came_in > 10
 
 
 def test_threads_match_while_others_add_and_delete() -> None:
