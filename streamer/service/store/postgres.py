@@ -315,10 +315,11 @@ def _rows(connection: _Connection, statement: str, values: Sequence[object]) -> 
 def _some(connection: _Connection, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:
     found: list[Any] = []
     size = 0
-    # A cursor of the server, so that what is not wanted is not sent.
-    with connection.transaction(), connection.cursor("some") as cursor:
-        cursor.execute(_translated(statement), values)
-        while rows := cursor.fetchmany(_AT_ONCE):
+    # A cursor of the server, so that what is not wanted is not sent. It ends with the transaction: psycopg's own cursor cannot
+    # be closed on a connection that has just died.
+    with connection.transaction():
+        connection.execute(b"DECLARE found NO SCROLL CURSOR FOR " + _translated(statement), values)
+        while rows := connection.execute(b"FETCH %d FROM found" % _AT_ONCE).fetchall():
             for row in rows:
                 found.append(row)
                 size += len(row[-1])
